@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -16,11 +15,11 @@ from fedhpa.admission import crd
 from testbed.real.controlplane import ControlPlane
 from testbed.real.tools import kubernetes_asked_for
 from testbed.stage.api import PlaneApi
-from testbed.stage.runs import Run
 from testbed.stage.waiting import eventually
 from tests.conformance.layers import admission, asking, generated, recorded
 from tests.conformance.layers.cases import CRON, FHPA, assignment, cron, fhpa, manifest, rule
 from tests.conformance.layers.rows import objects
+from tests.real.bare_server import server_with_our_crds
 from tests.real.settling import done, kubectl
 
 FHPAS = f"{asking.NAMESPACE}/federatedhpas"
@@ -32,19 +31,8 @@ ADDED = "addedLater"
 @pytest.fixture(scope="module")
 def bare(assets: Path) -> Iterator[ControlPlane]:
     """Yields etcd and kube-apiserver with our CRDs, and without other components."""
-    run = Run.begin()
-    try:
-        plane = ControlPlane(run, assets, "crd-alone")
-
-        async def start() -> None:
-            await plane.start_store_and_api()
-            async with plane.api() as api:
-                await asking.install(api)
-
-        asyncio.run(start())
+    with server_with_our_crds(assets, "crd-alone") as plane:
         yield plane
-    finally:
-        run.end()
 
 
 @pytest.fixture

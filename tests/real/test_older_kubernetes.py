@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -14,9 +13,10 @@ from testbed.real.assets import find_assets
 from testbed.real.controlplane import ControlPlane
 from testbed.real.plane import Plane
 from testbed.real.tools import OLDER_KUBERNETES, kubernetes_asked_for, tools_of
-from testbed.stage import Run, gather
+from testbed.stage import gather
 from tests.conformance.layers import asking, recorded
 from tests.conformance.layers.rows import objects
+from tests.real.bare_server import server_with_our_crds
 
 # The older server does not check `format: int32`.
 BEYOND_32_BITS = {"karmada: int overflow: targetReplicas 3e9", "limits: maximum beyond 32 bits"}
@@ -28,19 +28,8 @@ def older() -> Iterator[ControlPlane]:
     assets = find_assets(OLDER_KUBERNETES)
     if assets is None:
         pytest.skip(f"not built: make real-plane KUBERNETES={OLDER_KUBERNETES}")
-    run = Run.begin()
-    try:
-        plane = ControlPlane(run, assets, "older")
-
-        async def start() -> None:
-            await plane.start_store_and_api()
-            async with plane.api() as api:
-                await asking.install(api)
-
-        asyncio.run(start())
+    with server_with_our_crds(assets, "older") as plane:
         yield plane
-    finally:
-        run.end()
 
 
 async def test_the_older_server_gives_the_recorded_answers(older: ControlPlane) -> None:
