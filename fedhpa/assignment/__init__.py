@@ -2,13 +2,29 @@
 
 from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import Place, limits, size_of_each, split
+from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
+from fedhpa.assignment.shares import Bounds, MemberState
+from fedhpa.assignment.state import ClusterState, States
+from fedhpa.assignment.writes import Outcome, Result, Write
 
 __all__ = [
     "BY_CAPACITY",
     "DUPLICATED",
     "LOAD_WEIGHTED",
+    "Bounds",
+    "ClusterState",
+    "MemberState",
+    "Observed",
+    "Outcome",
     "Place",
+    "Plan",
+    "PlanStep",
+    "Previous",
+    "Result",
+    "Rules",
+    "States",
+    "Write",
     "apportion",
     "limits",
     "size_of_each",
