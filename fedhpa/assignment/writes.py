@@ -36,10 +36,11 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A write and its result."""
+    """A write and its result. `reason` says why it was not confirmed."""
 
     write: Write
     result: Result
+    reason: str = ""
 
 
 def next_writes(
