@@ -79,10 +79,14 @@ class HpaSpec(msgspec.Struct, frozen=True):
 
 
 class MemberHpa(msgspec.Struct, frozen=True):
-    """A stored HorizontalPodAutoscaler of a member, of any version in API_VERSIONS."""
+    """A stored HorizontalPodAutoscaler of a member, of any version in API_VERSIONS.
+
+    `status` is passed on as it came: `fedhpa.assignment.member_hpa` reads it.
+    """
 
     metadata: ObjectMeta = ObjectMeta()
     spec: HpaSpec = HpaSpec()
+    status: dict[str, Any] = {}
 
     @property
     def ours(self) -> bool:

@@ -33,7 +33,6 @@ from fedhpa.decision.snapshot import (
     ClusterSnapshot,
     Failure,
     Finding,
-    MemberHPA,
     Snapshot,
     TemplateScale,
 )
@@ -65,7 +64,6 @@ __all__ = [
     "Failure",
     "Finding",
     "History",
-    "MemberHPA",
     "MetricResult",
     "PlacementSpec",
     "PodCounts",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fedhpa.api.known_cluster import KnownCluster
+from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.spec.federatedhpa import ScalingObject
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
@@ -32,15 +33,6 @@ class ClusterScale(msgspec.Struct, frozen=True):
     selector: str = ""
 
 
-class MemberHPA(msgspec.Struct, frozen=True):
-    """The HPA that mode Distributed keeps in one cluster."""
-
-    min_replicas: int = 1
-    max_replicas: int = 0
-    current_replicas: int = 0
-    desired_replicas: int = 0
-
-
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate cluster.
 
@@ -51,6 +43,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     share of the workload. `available_replicas` is how many more replicas it could run, None if unknown.
     `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that
     cluster affinities select by. A `held` cluster answers, but its share cannot be changed now.
+    `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
+    `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
     `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.plausibility`);
     None reports an implausible answer at once.
     """
@@ -69,7 +63,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     most_replicas: int | None = None
     last_replicas: int | None = None
     absence: Absence | None = None
-    hpa: MemberHPA | None = None
+    hpa: MemberHpa | Failure | None = None
+    pending_replicas: int | None = None
     cluster: KnownCluster | None = None
     held: bool = False
     implausible_for: float | None = None
@@ -116,6 +111,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `propagation` is the controller's flag, "" if it is to be inferred from `target`.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it.
+
+    Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
+    start. `last_triggers` are what asked for a pass then.
     """
 
     hpa: ScalingObject
@@ -129,3 +127,5 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hub_findings: tuple[Finding, ...] = ()
     decided_size: int | None = None
     propagation: str = ""
+    last_pass: float | None = None
+    last_triggers: frozenset[str] = frozenset()

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
+import msgspec
+
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
 from fedhpa.api.selectors import parse_selector
+from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.record.fields import read_each
 from fedhpa.decision.record.kubernetes import Object, encode_pod, encode_sample, encode_usage
-from fedhpa.decision.record.wire import RawCustomAnswers, RawExternalAnswers, RawFailure, RawScenarioCluster
+from fedhpa.decision.record.wire import (
+    RawCustomAnswers,
+    RawExternalAnswers,
+    RawFailure,
+    RawMemberHpa,
+    RawScenarioCluster,
+)
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
     CustomMetrics,
     ExternalMetrics,
     Failure,
-    MemberHPA,
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject
 from fedhpa.decision.spec.metrics import ScalingMetric
@@ -36,6 +45,8 @@ from fedhpa.scaling import (
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_OURS = ObjectMeta(labels={MANAGED_BY: MANAGER})
 
 Usage = tuple[UsageRecord, ...] | Failure
 
@@ -74,11 +85,8 @@ def decode_cluster(
         most_replicas=raw.most_replicas,
         last_replicas=share if raw.last_replicas is None else raw.last_replicas,
         absence=absence,
-        hpa=None
-        if raw.hpa is None
-        else MemberHPA(
-            raw.hpa.min_replicas, raw.hpa.max_replicas, raw.hpa.current_replicas, raw.hpa.desired_replicas
-        ),
+        hpa=None if raw.hpa is None else _decode_hpa(raw.hpa),
+        pending_replicas=raw.pending_replicas,
         held=raw.held,
         cluster=KnownCluster(raw.name, raw.labels or {}, raw.provider, raw.region, tuple(raw.zones or ())),
     )
@@ -112,12 +120,34 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "mostReplicas": cluster.most_replicas,
         "lastReplicas": cluster.last_replicas,
         "held": cluster.held or None,
+        "pendingReplicas": cluster.pending_replicas,
+        "hpa": _encode_hpa(cluster.hpa),
         "labels": dict(known.labels) or None if known else None,
         "provider": known.provider or None if known else None,
         "region": known.region or None if known else None,
         "zones": list(known.zones) or None if known else None,
     }
     return entry | {key: value for key, value in optional.items() if value is not None}
+
+
+def _decode_hpa(raw: RawMemberHpa) -> MemberHpa | Failure:
+    if raw.error:
+        return Failure(raw.error)
+    # A scenario needs no metadata. Then the HPA is ours.
+    return MemberHpa(_OURS if raw.metadata == ObjectMeta() else raw.metadata, raw.spec, raw.status)
+
+
+def _encode_hpa(hpa: MemberHpa | Failure | None) -> object:
+    if isinstance(hpa, Failure):
+        return {"error": hpa.error}
+    if hpa is None:
+        return None
+    labels = {MANAGED_BY: MANAGER} if hpa.ours else {}
+    return {
+        "metadata": {"name": hpa.metadata.name, "labels": labels},
+        "spec": {key: value for key, value in msgspec.to_builtins(hpa.spec).items() if value is not None},
+        "status": hpa.status,
+    }
 
 
 def _select(

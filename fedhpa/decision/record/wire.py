@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from fedhpa.api import wire
+from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.decision.record.history import RawHistory, RawRecommendation, RawScaleEvent
 from fedhpa.decision.record.settings import RawController
 from fedhpa.decision.spec.wire import RawFederatedHPA
@@ -45,15 +46,6 @@ class RawScale(_Checked, rename="camel"):
     error: str | None = None
 
 
-class RawHPA(_Checked, rename="camel"):
-    """clusters[].hpa."""
-
-    min_replicas: int = 1
-    max_replicas: int = 0
-    current_replicas: int = 0
-    desired_replicas: int = 0
-
-
 class RawCustomAnswers(_Checked, rename="camel"):
     """customMetrics as one answer for each metric, by index in spec.metrics, or one reason for all."""
 
@@ -66,6 +58,12 @@ class RawExternalAnswers(_Checked, rename="camel"):
 
     error: str | None = None
     by_metric: dict[str, list[wire.ExternalMetricValue] | RawFailure] | None = None
+
+
+class RawMemberHpa(MemberHpa, frozen=True):
+    """clusters[].hpa: an HPA, or why it could not be read."""
+
+    error: str = ""
 
 
 class RawScenarioCluster(_Checked, rename="camel"):
@@ -82,7 +80,8 @@ class RawScenarioCluster(_Checked, rename="camel"):
     available_replicas: int | None = None
     most_replicas: int | None = None
     last_replicas: int | None = None
-    hpa: RawHPA | None = None
+    hpa: RawMemberHpa | None = None
+    pending_replicas: int | None = None
     labels: dict[str, str] | None = None
     provider: str = ""
     region: str = ""
