@@ -211,11 +211,90 @@ def test_what_is_admitted_but_hardly_means_well_is_said(spec: dict[str, Any], ex
     assert warnings(**spec) == [expected]
 
 
+def external(name: str) -> dict[str, Any]:
+    target = {"type": "AverageValue", "averageValue": 10}
+    return {"type": "External", "external": {"metric": {"name": name}, "target": target}}
+
+
+QUEUE = external("queue")
+
+
+def up(*policies: tuple[str, int, int]) -> dict[str, Any]:
+    rules = [{"type": type_, "value": value, "periodSeconds": seconds} for type_, value, seconds in policies]
+    return {"behavior": {"scaleUp": {"policies": rules}}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (
+            {"metrics": [CPU, QUEUE]},
+            (
+                "spec.metrics[1].external: mode is Distributed: each cluster's HPA asks for the replicas of "
+                "the whole value; use a metric of each cluster's own share, or mode Centralized"
+            ),
+        ),
+        (
+            {"metrics": [QUEUE, CPU, external("jobs")]},
+            (
+                "spec.metrics[0].external (and 1 more): mode is Distributed: each cluster's HPA asks for the "
+                "replicas of the whole value; use a metric of each cluster's own share, or mode Centralized"
+            ),
+        ),
+        (
+            up(("Percent", 50, 60), ("Pods", 5, 60)),
+            (
+                "spec.behavior.scaleUp.policies[1]: mode is Distributed: each cluster may add 5 pods in "
+                "60 s; write the number for one cluster, or type Percent"
+            ),
+        ),
+        (
+            {"behavior": {"scaleDown": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 30}]}}},
+            (
+                "spec.behavior.scaleDown.policies[0]: mode is Distributed: each cluster may remove 1 pod in "
+                "30 s; write the number for one cluster, or type Percent"
+            ),
+        ),
+        (
+            {"partialMetrics": {"policy": "Hold", "lostAfterSeconds": 60}},
+            (
+                "spec.partialMetrics.policy: has no effect in mode Distributed, because each cluster's HPA "
+                "reads its own cluster only"
+            ),
+        ),
+    ],
+)
+def test_what_each_member_does_alone_is_said_in_mode_distributed(spec: dict[str, Any], expected: str) -> None:
+    """The same object in mode Centralized gets no warning, because the hub sees all clusters together."""
+    assert validate_federatedhpa(fhpa(mode="Distributed", **spec)) == []
+    assert warnings(mode="Distributed", **spec) == [expected]
+    assert warnings(**spec) == []
+
+
+@pytest.mark.parametrize("minimum", ["minReplicas", "federatedMinReplicas"])
+@pytest.mark.parametrize("more", [{}, {"scalingToZero": False}])
+def test_a_minimum_of_0_needs_scaling_to_zero_in_mode_distributed(minimum: str, more: dict[str, Any]) -> None:
+    """The HPA of a member has a minimum of at least 1, and only the hub scales a cluster to 0."""
+    spec = {"metrics": [QUEUE], minimum: 0}
+    warning = (
+        f"spec.{minimum}: 0 has no effect in mode Distributed without scalingToZero, because the HPA of each "
+        "cluster keeps at least 1; write scalingToZero: true, or 1"
+    )
+
+    assert validate_federatedhpa(fhpa(mode="Distributed", **spec, **more)) == []
+    assert warning in warnings(mode="Distributed", **spec, **more)
+    assert not any("has no effect" in one for one in warnings(mode="Distributed", scalingToZero=True, **spec))
+    assert warnings(**spec) == []
+
+
 @pytest.mark.parametrize(
     "spec",
     [
         {},
         {"metrics": [CPU, PODS]},
+        {"mode": "Distributed", "metrics": [CPU, PODS], "partialMetrics": {"lostAfterSeconds": 60}},
+        {"mode": "Distributed", **up(("Percent", 100, 15))},
+        {"mode": "Distributed", **up(("Pods", 4, 15), ("Percent", 100, 15))},
         {"partialMetrics": {"policy": "Fallback", "fallbackReplicas": 10}},
         {"mode": "Distributed", "scalingToZero": True, "autoscaleMultiClusterDelay": 5},
         assignment("StaticWeighted", {"staticWeight": 2}),

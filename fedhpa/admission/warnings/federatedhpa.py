@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from fedhpa.admission.validation.extensions import DISTRIBUTED
 from fedhpa.admission.validation.federatedhpa import scales_from_zero
+from fedhpa.admission.warnings.distributed import warn_distributed
 from fedhpa.admission.warnings.extensions import warn_extensions
 from fedhpa.admission.warnings.metrics import metric_remedies, warn_metrics
 from fedhpa.admission.warnings.references import has_group_and_version, no_group_and_version
@@ -25,6 +26,7 @@ def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator
         yield from federatedhpa_remedies(spec)
     yield from _api_version(spec)
     yield from warn_metrics(spec.metrics, "spec.metrics")
+    yield from warn_distributed(spec)
     yield from warn_extensions(spec)
 
 
