@@ -2,7 +2,7 @@
 
 from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import Place, limits, size_of_each, split
-from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules
+from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
 from fedhpa.assignment.shares import Bounds, MemberState
 from fedhpa.assignment.state import ClusterState, States
@@ -27,6 +27,7 @@ __all__ = [
     "Write",
     "apportion",
     "limits",
+    "plan",
     "size_of_each",
     "split",
 ]

@@ -39,8 +39,9 @@ def distribute(
 ) -> Distribution:
     """Returns the maxReplicas of each cluster, of `total` for all of them; policy None means equal weights.
 
-    Unreachable clusters hold their maximum. Clusters without an HPA get replicas only if the others can take
-    no more. The clusters in `kept` get at least their present maximum. `uid` is the object's.
+    Unreachable clusters hold their maximum. Spare clusters keep what they run and need, and get more only if
+    the others can take no more. Clusters without an HPA come last. The clusters in `kept` get at least their
+    present maximum. `uid` is the object's.
     """
     if policy == DUPLICATED:
         return Distribution(maxima={member.cluster: _whole(total, member) for member in members})
@@ -50,14 +51,10 @@ def distribute(
     # An unreachable cluster with a large maximum takes from no other what its floor guarantees.
     guaranteed = min(total, sum(floors[member.cluster] for member in reachable))
     left = max(total - sum(held.values()), guaranteed)
-    maxima = dict(held)
-    for group in (
-        [member for member in reachable if member.minimum is not None],
-        [member for member in reachable if member.minimum is None],
-    ):
-        shares = _shares(left, group, [floors[member.cluster] for member in group], policy, uid)
-        left -= sum(shares.values())
-        maxima |= shares
+    having = [member for member in reachable if member.minimum is not None]
+    shares = _shares(left, having, [floors[member.cluster] for member in having], policy, uid)
+    left -= sum(shares.values())
+    maxima = held | shares | _overflow(left, reachable, shares, policy, uid)
     surplus = sum(maxima.values()) - total
     return Distribution(
         maxima={member.cluster: maxima[member.cluster] for member in members},
@@ -103,16 +100,36 @@ def _shares(
     *_, last = levels = list(_levels(members, floors, policy))
     if total <= sum(last):
         return fill(total, named, levels, divider(named, policy, uid))
-    return rest(total - sum(last), members, last, policy, uid)
+    base = dict(zip(named, last, strict=True))
+    regular = [member for member in members if not member.spare or member.minimum is None]
+    above = rest(total - sum(last), regular, [base[member.cluster] for member in regular], policy, uid)
+    return base | above
+
+
+def _overflow(
+    left: int, members: Sequence[MemberState], shares: Mapping[str, int], policy: Policy, uid: str
+) -> dict[str, int]:
+    """Returns the shares of the clusters that come last: spare ones, then those without an HPA."""
+    spare = [member for member in members if member.spare and member.minimum is not None]
+    found = {member.cluster: shares[member.cluster] for member in spare}
+    if left and spare:
+        found = rest(left, spare, list(found.values()), policy, uid)
+        left -= sum(found.values()) - sum(shares[cluster] for cluster in found)
+    without = [member for member in members if member.minimum is None]
+    return found | _shares(left, without, [0] * len(without), policy, uid)
 
 
 def _levels(members: Sequence[MemberState], floors: Sequence[int], policy: Policy) -> Iterator[list[int]]:
     """Yields the floors, the replicas that run, and the replicas that pinned clusters need."""
     yield (level := list(floors))
     yield (level := raised(members, level, [member.running for member in members]))
-    # By rank a need is no level: a pinned low cluster must not take room that the first still has.
-    if policy not in BY_RANK:
-        yield raised(members, level, [member.need or 0 for member in members])
+    # By rank a need is no level: a pinned low cluster must not take room that the first still has. A spare
+    # cluster gets nothing above the levels, so its need and its help are one.
+    needs = [
+        max(member.need or 0, member.helps) if member.spare or policy not in BY_RANK else 0
+        for member in members
+    ]
+    yield raised(members, level, needs)
 
 
 def raised(members: Sequence[MemberState], level: Sequence[int], wanted: Sequence[int]) -> list[int]:

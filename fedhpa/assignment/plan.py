@@ -1,86 +1,28 @@
-"""One pass of mode Distributed over one FederatedHPA: its input and its result.
+"""One pass of mode Distributed over one FederatedHPA, and its result.
 
-Source: docs/explanation/distributed.md.
+A pass remembers full clusters, divides the bounds, gives help, holds by priority, and sets clusters to 0, in
+this order. Source: docs/explanation/distributed.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import Literal, TypeAlias
 
-from fedhpa.assignment.policies import Policy
-from fedhpa.assignment.shares import Bounds, MemberState
+from fedhpa.assignment.division import divider
+from fedhpa.assignment.fleet import read_fleet
+from fedhpa.assignment.floors import bounds_of, floors
+from fedhpa.assignment.observed import Observed, Previous, Rules
+from fedhpa.assignment.policies import DUPLICATED
+from fedhpa.assignment.remembered import next_states
+from fedhpa.assignment.scales import first_replicas
+from fedhpa.assignment.shares import Bounds
+from fedhpa.assignment.sizes import Sizes, sizes
 from fedhpa.assignment.state import States
+from fedhpa.assignment.steps import PlanStep
 from fedhpa.assignment.writes import Outcome, Result, Write, next_writes
 
-Step: TypeAlias = Literal["initial", "distribute", "assist", "hold", "zero"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """The fields of the FederatedHPA that the bounds follow.
-
-    `minimum` and `maximum` are its minReplicas and maxReplicas. `exact` is minimumPolicy Exact. `assists` is
-    scaleAssist, `scales_to_zero` is scalingToZero. `assigned_for` is the hash of `initial.assigned_for`.
-    """
-
-    minimum: int
-    maximum: int
-    policy: Policy = None
-    exact: bool = False
-    uid: str = ""
-    assists: bool = True
-    scales_to_zero: bool = False
-    assigned_for: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
-    """One candidate cluster as it was read.
-
-    `state` has no bounds and no remembered size: the pass takes them from `written` and from the states.
-    `written` are the bounds of its HPA, None without an HPA. Those of an unreachable cluster are the last
-    known ones. `load` is `member_hpa.usage_load`. `scaled_at` is the HPA's lastScaleTime in POSIX seconds.
-    `settled` are the replicas that have been ready for a minute.
-
-    `lost` is True from the end of the lost time-out until the cluster is back. `foreign` is True if the
-    member's HPA of this name is not ours: it is never written, and counts with its own bounds. `wakes` is
-    True if the cluster runs nothing and an Object or External metric of its HPA asks for replicas.
-    """
-
-    state: MemberState
-    written: Bounds | None = None
-    load: Fraction | None = None
-    scaled_at: float | None = None
-    settled: int = 0
-    lost: bool = False
-    foreign: bool = False
-    wakes: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Previous:
-    """The result of the pass before, from the status. `lost` are the clusters that were lost then."""
-
-    states: States
-    assigned_for: str = ""
-    lost: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
-    """One step of the pass with its reason.
-
-    `before` and `after` are sums over all clusters: of maxima for initial and distribute, of minima for
-    assist and hold, of replicas for zero.
-    """
-
-    step: Step
-    before: int
-    after: int
-    reason: str
+__all__ = ["Observed", "Plan", "PlanStep", "Previous", "Rules", "plan"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +73,62 @@ class Plan:
             elif outcome.result is Result.UNKNOWN:
                 maxima[cluster] = max(maxima.get(cluster, 0), after)
         return {
-            cluster: replace(state, maximum=maxima.get(cluster, 0) or None)
+            cluster: state if cluster in self.lost else replace(state, maximum=maxima.get(cluster, 0) or None)
             for cluster, state in self.states.items()
         }
 
 
 def _most(bounds: Bounds | None) -> int:
     return 0 if bounds is None else bounds.maximum
+
+
+def plan(rules: Rules, observed: Sequence[Observed], previous: Previous, now: float) -> Plan:
+    """Returns the bounds and scales to write, the next states, and each step with its reason.
+
+    `observed` are all candidate clusters, in any order. `now` is a POSIX time in seconds.
+    """
+    fleet = read_fleet(rules, observed, previous, now)
+    sized = sizes(rules, fleet, now)
+    raised = floors(rules, fleet, sized.members, now)
+    if raised.unhelped and (entering := _entering(rules, sized)):
+        sized = sizes(rules, fleet, now, entering, raised.unhelped)
+        raised = floors(rules, fleet, sized.members, now)
+    goals = dict(fleet.present)
+    for member in sized.members:
+        if member.reachable:
+            goals[member.cluster] = bounds_of(member, raised.states[member.cluster])
+    scales, states = first_replicas(
+        rules, sized.members, goals, fleet.states, raised.states, raised.scales, now
+    )
+    return Plan(
+        total=None if rules.policy == DUPLICATED else rules.maximum,
+        present=fleet.present,
+        goals=goals,
+        scales=scales,
+        states=next_states(rules, fleet, sized, states, raised.unhelped, now),
+        assigned_for=f"{rules.assigned_for}/{rules.maximum}",
+        lost=fleet.lost,
+        unassigned=sized.unassigned,
+        exceeded=sized.exceeded,
+        steps=(sized.step, *raised.steps),
+    )
+
+
+def _entering(rules: Rules, sized: Sizes) -> str:
+    """Returns the first cluster without an HPA, by policy, that may help; empty without one.
+
+    The next one waits until the replicas of the one before are there. No running replica makes room for it.
+    """
+    taken = sum(max(member.present, member.minimum or 0) for member in sized.members)
+    if taken >= rules.maximum or sized.step.step == "initial":
+        return ""
+    able = {
+        member.cluster: member
+        for member in sized.members
+        if member.reachable and member.minimum is None and member.limit != 0 and member.room != 0
+    }
+    starting = any(member.spare and not member.running for member in sized.members)
+    if not able or starting:
+        return ""
+    shares = divider(able, rules.policy, rules.uid)(1, dict.fromkeys(able, 0), dict.fromkeys(able, 1))
+    return next(cluster for cluster, share in shares.items() if share)

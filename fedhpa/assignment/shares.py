@@ -25,7 +25,8 @@ class MemberState:
     `need` is the number of replicas that its HPA would ask for, None unless the HPA is pinned at its maximum.
     `cap` is the remembered size of a full cluster. `low` is autoscalingMinThreshold. `high` is the lower of
     autoscalingMaxThreshold and the size that clusterHPAPreference allows. `weight` is for StaticWeighted,
-    `priority` for Prioritized.
+    `priority` for Prioritized. `spare` is True if it got its HPA only because the others did not suffice;
+    `helps` are then the replicas that it is to run for others.
     """
 
     cluster: str
@@ -41,6 +42,8 @@ class MemberState:
     weight: int = 1
     priority: int = 0
     cap: int | None = None
+    spare: bool = False
+    helps: int = 0
 
     @property
     def present(self) -> int:

@@ -66,7 +66,11 @@ class ClusterState:
     priorities at their last change.
 
     `zero_since` is when its scale was set to 0. `at_min_since` is since when it could go to 0. `lost` is True
-    if its share went to other clusters. `over_since` is since when maxReplicas is exceeded.
+    if its share went to other clusters. `over_since` is when it came back.
+
+    `starting` is True until its first replicas are seen, or until it can be reached for its first bounds.
+    `spare` is True if it has an HPA only because the others did not suffice. `idle_since` is since when such
+    a cluster has not been needed.
     """
 
     minimum: int | None = None
@@ -85,6 +89,9 @@ class ClusterState:
     at_min_since: float | None = None
     lost: bool = False
     over_since: float | None = None
+    starting: bool = False
+    spare: bool = False
+    idle_since: float | None = None
 
     def floor(self, minimum: int, maximum: int) -> int:
         """Returns the minReplicas to write for these bounds. Help and hold never pass the maximum."""
@@ -110,7 +117,9 @@ _TIMES: Final = {
     "heldSince": "held_since",
     "atMinSince": "at_min_since",
     "overSince": "over_since",
+    "idleSince": "idle_since",
 }
+_FLAGS: Final = ("lost", "starting", "spare")
 
 
 def read_state(entry: JSON, now: float) -> ClusterState:
@@ -134,7 +143,7 @@ def read_state(entry: JSON, now: float) -> ClusterState:
         **found,  # type: ignore[arg-type]
         cap=_cap(entry.get("cap"), now),
         zero_since=_past(zero.get("since"), now) if isinstance(zero, dict) else None,
-        lost=entry.get("lost") is True,
+        **{name: entry.get(name) is True for name in _FLAGS},
     )
 
 
@@ -153,8 +162,9 @@ def written_state(state: ClusterState) -> dict[str, JSON]:
         entry["cap"] = _written_cap(state.cap)
     if state.zero_since is not None:
         entry["zero"] = {"since": format_time(state.zero_since)}
-    if state.lost:
-        entry["lost"] = True
+    for name in _FLAGS:
+        if getattr(state, name):
+            entry[name] = True
     return entry
 
 

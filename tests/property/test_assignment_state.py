@@ -60,6 +60,9 @@ states = st.builds(
     at_min_since=times,
     lost=st.booleans(),
     over_since=times,
+    starting=st.booleans(),
+    spare=st.booleans(),
+    idle_since=times,
 )
 
 

@@ -1,4 +1,4 @@
-"""The hub's passes over simulated members: caps, distribute, assist and hold, in the order of their rules.
+"""The hub's passes over simulated members: `plan`, and its writes in their order.
 
 The hub sees what a real one would: HPAs, pods, free capacity, and whether a member answers. It reads the
 state from the status that it wrote in the pass before, as JSON, so each pass also tests a restart.
@@ -7,24 +7,31 @@ state from the status that it wrote in the pass before, as JSON, so each pass al
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from fedhpa.assignment.assist import assist
-from fedhpa.assignment.caps import caps
-from fedhpa.assignment.distribute import distribute, eased_total
-from fedhpa.assignment.hold import hold
+from fedhpa.assignment import (
+    Bounds,
+    MemberState,
+    Observed,
+    Outcome,
+    Plan,
+    Previous,
+    Result,
+    Rules,
+    Write,
+    plan,
+)
+from fedhpa.assignment.initial import assigned_for
 from fedhpa.assignment.member_hpa import pinned_need, usage_load
 from fedhpa.assignment.policies import BY_CAPACITY, Policy
-from fedhpa.assignment.shares import MemberState
-from fedhpa.assignment.state import NO_STATE, ClusterState, read_state, release_step, written_state
+from fedhpa.assignment.state import read_state, written_state
+from fedhpa.decision.absence import Absence, follow
 from tests.support.closed_loop.member import Member
 
 PERIOD_SECONDS: Final = 60
 LOST_SECONDS: Final = 300
-# A max is not lowered for this long after a member scaled, while its usage is at or above target.
-CALM_SECONDS: Final = 120
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Write:
+class Change:
     """One write of a bound of a member HPA."""
 
     time: float
@@ -49,160 +56,136 @@ class Write:
 
 @dataclass
 class Hub:
-    """The controller of one FederatedHPA with `maximum` replicas over all clusters."""
+    """The controller of one FederatedHPA with `maximum` replicas over all clusters.
+
+    `base` are the minima of a fleet that has been assigned before; without it the first pass assigns bounds.
+    `result` is the outcome of a write at a time.
+    """
 
     maximum: int
     policy: Policy
     seats: Mapping[str, Seat]
     base: Mapping[str, int]
+    minimum: int = 1
+    exact: bool = False
     assists: bool = True
+    scales_to_zero: bool = False
     delay: float = 0.0
-    writes: list[Write] = field(default_factory=list)
+    assigned: bool = True
+    result: Callable[[str, float], Result] = lambda cluster, now: Result.CONFIRMED
+    writes: list[Change] = field(default_factory=list)
+    scales: list[tuple[float, str, int]] = field(default_factory=list)
+    plans: list[tuple[float, Plan]] = field(default_factory=list)
     status: dict[str, dict[str, Any]] = field(default_factory=dict)
-    unassigned: int = 0
+    _assigned_for: str = ""
     _triggers: frozenset[tuple[str, str]] = frozenset()
-    _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
-    _absent: dict[str, float] = field(default_factory=dict)
-    _back: dict[str, float] = field(default_factory=dict)
-    _known: dict[str, MemberState] = field(default_factory=dict)
+    _absences: dict[str, Absence | None] = field(default_factory=dict)
+    _known: dict[str, Observed] = field(default_factory=dict)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the FederatedHPA."""
+        preferences = {
+            name: (seat.weight, seat.priority, seat.high) for name, seat in sorted(self.seats.items())
+        }
+        return Rules(
+            minimum=self.minimum,
+            maximum=self.maximum,
+            policy=self.policy,
+            exact=self.exact,
+            uid="",
+            assists=self.assists,
+            scales_to_zero=self.scales_to_zero,
+            assigned_for=assigned_for(self.minimum, self.policy, exact=self.exact, preferences=preferences),
+        )
 
     def look(self, members: Mapping[str, Member], reachable: Mapping[str, bool], now: float) -> None:
         """Makes a pass each period, and at once when a cluster becomes pinned or pending, is lost or back."""
-        self._clocks(members, reachable, now)
-        around = [self._state(member, reachable[member.name], now) for member in members.values()]
+        self._begin(members, now)
+        observed = [self._observed(member, reachable[member.name], now) for member in members.values()]
         triggers = frozenset(
-            (one.cluster, kind)
-            for one in around
+            (one.state.cluster, kind)
+            for one in observed
             for kind, applies in (
-                ("pinned", one.need is not None),
-                ("pending", one.pending > 0),
-                ("lost", self._lost(one.cluster, now)),
-                ("back", one.cluster in self._back),
+                ("pinned", one.state.need is not None),
+                ("pending", one.state.pending > 0),
+                ("lost", one.lost),
             )
             if applies
         )
-        if now % PERIOD_SECONDS == 0 or triggers - self._triggers:
-            self._pass(members, around, triggers, now)
+        back = {one for one in self._triggers - triggers if one[1] == "lost"}
+        if now % PERIOD_SECONDS == 0 or triggers - self._triggers or back:
+            self._pass(members, observed, now)
         self._triggers = triggers
-        assert all(0 < member.minimum <= member.maximum for member in members.values())
+        assert all(member.maximum == 0 or 0 < member.minimum <= member.maximum for member in members.values())
 
-    def _clocks(self, members: Mapping[str, Member], reachable: Mapping[str, bool], now: float) -> None:
-        for name, answers in reachable.items():
-            if not answers:
-                self._absent.setdefault(name, now)
-                self._back.pop(name, None)
-                continue
-            if name in self._absent and now - self._absent[name] >= LOST_SECONDS:
-                self._back[name] = now
-            self._absent.pop(name, None)
-            if now - self._back.get(name, now) > PERIOD_SECONDS:
-                del self._back[name]
-            before = self._seen.get(name)
-            size = len(members[name].pods)
-            if before is None or before[0] != size:
-                self._seen[name] = (size, now if before else now - CALM_SECONDS)
+    def _begin(self, members: Mapping[str, Member], now: float) -> None:
+        """Takes over a fleet that was assigned long ago."""
+        if self._assigned_for or not self.assigned:
+            return
+        self._assigned_for = f"{self.rules.assigned_for}/{self.maximum}"
+        self.status = {
+            name: {"minReplicas": self.base[name], "maxReplicas": member.maximum}
+            for name, member in members.items()
+        }
 
-    def _lost(self, name: str, now: float) -> bool:
-        return name in self._absent and now - self._absent[name] >= LOST_SECONDS
-
-    def _state(self, member: Member, reachable: bool, now: float) -> MemberState:
-        if not reachable and member.name in self._known:
-            return replace(self._known[member.name], reachable=False, need=None, pending=0)
-        seat = self.seats[member.name]
+    def _observed(self, member: Member, reachable: bool, now: float) -> Observed:
+        name = member.name
+        absence = self._absences[name] = follow(self._absences.get(name), reachable, now, LOST_SECONDS)
+        lost = absence is not None and absence.elapsed(now) >= LOST_SECONDS
+        if not reachable and name in self._known:
+            known = self._known[name]
+            state = replace(known.state, reachable=False, need=None, pending=0)
+            return replace(known, state=state, lost=lost, load=None)
+        seat, hpa = self.seats[name], member.hpa()
         free = max(member.slots(now) - member.running, 0)
-        self._known[member.name] = MemberState(
-            cluster=member.name,
-            minimum=min(self.base[member.name], member.maximum),
-            maximum=member.maximum,
+        state = MemberState(
+            cluster=name,
             running=member.running,
             pending=sum(pod.bound is None and now - pod.created >= self.delay for pod in member.pods),
             capacity=member.running + free if self.policy in BY_CAPACITY else None,
-            need=pinned_need(member.hpa(), self.delay, now),
+            need=pinned_need(hpa, self.delay, now) if member.maximum else None,
             high=seat.high,
             weight=seat.weight,
             priority=seat.priority,
         )
-        return self._known[member.name]
+        written = Bounds(minimum=member.minimum, maximum=member.maximum) if member.maximum else None
+        self._known[name] = Observed(
+            state=state,
+            written=written,
+            load=usage_load(hpa) if written else None,
+            scaled_at=member.scaled_at,
+            settled=member.ready(now, 60),
+            lost=lost,
+        )
+        return self._known[name]
 
-    def _pass(
-        self,
-        members: Mapping[str, Member],
-        around: list[MemberState],
-        triggers: frozenset[tuple[str, str]],
-        now: float,
-    ) -> None:
+    def _pass(self, members: Mapping[str, Member], observed: list[Observed], now: float) -> None:
         status = json.loads(json.dumps(self.status))
-        states: dict[str, ClusterState] = {name: read_state(entry, now) for name, entry in status.items()}
-        full = caps(states, around, now)
-        # A lost cluster takes no part; its share goes to the others.
-        taking = [
-            replace(one, cap=full.sizes.get(one.cluster))
-            for one in around
-            if not self._lost(one.cluster, now)
-        ]
-        lowered = bool(triggers) and not {kind for _, kind in triggers}.isdisjoint(
-            {"pending", "lost", "back"}
-        )
-        kept = () if lowered else [one.cluster for one in taking if self._scaled(members[one.cluster], now)]
-        maxima = {one.cluster: one.maximum or 0 for one in taking}
-        # A cluster that came back brings its own maximum; the surplus leaves a part in each pass.
-        surplus = sum(maxima.values()) > self.maximum
-        if triggers or surplus:
-            total = eased_total(self.maximum, sum(one.running for one in taking))
-            found = distribute(total if surplus else self.maximum, taking, self.policy, kept=kept)
-            self.unassigned = found.unassigned
-            if surplus or self._matters(taking, found.maxima):
-                maxima = self._write_maxima(members, taking, found.maxima, now)
-        taking = [replace(one, maximum=maxima[one.cluster]) for one in taking]
-        states = dict(full.states)
-        if self.assists:
-            step = release_step(self.maximum)
-            settled = {one.cluster: members[one.cluster].ready(now, 60) for one in taking if one.reachable}
-            states = dict(assist(states, taking, self.policy, step, now, settled).states)
-            loads = {
-                one.cluster: float(load)
-                for one in taking
-                if one.reachable and (load := usage_load(members[one.cluster].hpa())) is not None
-            }
-            states = dict(hold(states, taking, self.policy, step, now, loads).states)
-        for one in taking:
-            floor = states.get(one.cluster, NO_STATE).floor(one.minimum or 0, one.maximum or 0)
-            if one.reachable and floor != members[one.cluster].minimum:
-                self._write(members[one.cluster], "minimum", floor, now)
-        self.status = {name: written_state(state) for name, state in states.items()}
+        states = {name: read_state(entry, now) for name, entry in status.items()}
+        lost = frozenset(name for name, state in states.items() if state.lost)
+        previous = Previous(states=states, assigned_for=self._assigned_for, lost=lost)
+        found = plan(self.rules, observed, previous, now)
+        self.plans.append((now, found))
+        outcomes: list[Outcome] = []
+        while batch := found.next_writes(outcomes):
+            for write in batch:
+                result = self.result(write.cluster, now)
+                if result is Result.CONFIRMED:
+                    self._write(members[write.cluster], write, now)
+                outcomes.append(Outcome(write=write, result=result))
+        for name, replicas in found.scales.items():
+            if len(members[name].pods) != replicas:
+                members[name].scale(replicas, now)
+                self.scales.append((now, name, replicas))
+        self._assigned_for = found.assigned_for
+        self.status = {name: written_state(state) for name, state in found.states_after(outcomes).items()}
 
-    def _scaled(self, member: Member, now: float) -> bool:
-        since = self._seen[member.name][1] if member.name in self._seen else now - CALM_SECONDS
-        return now - since < CALM_SECONDS and member.usage >= 1
-
-    @staticmethod
-    def _matters(around: list[MemberState], maxima: Mapping[str, int]) -> bool:
-        """True if the result changes what some cluster can do."""
-        return any(
-            (one.need is not None and maxima[one.cluster] > (one.maximum or 0))
-            or (one.pending > 0 and maxima[one.cluster] < (one.maximum or 0))
-            or maxima[one.cluster] < one.running
-            for one in around
-            if one.reachable
-        )
-
-    def _write_maxima(
-        self, members: Mapping[str, Member], around: list[MemberState], maxima: Mapping[str, int], now: float
-    ) -> dict[str, int]:
-        """Lowers first, then raises by what was lowered, so that the sum never passes the maximum."""
-        present = {one.cluster: one.maximum or 0 for one in around}
-        changes = [one for one in around if one.reachable and maxima[one.cluster] != present[one.cluster]]
-        for one in sorted(changes, key=lambda one: maxima[one.cluster] > present[one.cluster]):
-            room = max(self.maximum - sum(present.values()), 0)
-            wanted = min(maxima[one.cluster], present[one.cluster] + room)
-            if wanted != present[one.cluster]:
-                member = members[one.cluster]
-                if member.minimum > wanted:
-                    self._write(member, "minimum", wanted, now)
-                self._write(member, "maximum", wanted, now)
-                present[one.cluster] = wanted
-        return present
-
-    def _write(self, member: Member, name: str, value: int, now: float) -> None:
-        self.writes.append(Write(now, member.name, name, getattr(member, name), value))
-        setattr(member, name, value)
+    def _write(self, member: Member, write: Write, now: float) -> None:
+        for name in ("minimum", "maximum"):
+            before = 0 if write.before is None else getattr(write.before, name)
+            after = 0 if write.after is None else getattr(write.after, name)
+            assert before == getattr(member, name)
+            if before != after:
+                self.writes.append(Change(now, member.name, name, before, after))
+                setattr(member, name, after)

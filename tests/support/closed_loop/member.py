@@ -52,6 +52,7 @@ class Member:
     slots: Slots = unlimited
     pods: list[Pod] = field(default_factory=list)
     usage: float = 0.0
+    scaled_at: float | None = None
     _recommended: list[tuple[float, int]] = field(default_factory=list)
     _limited_since: float | None = None
 
@@ -90,7 +91,8 @@ class Member:
         """One reconcile of the HPA under a load."""
         current, ready = len(self.pods), self.ready(now)
         self.usage = min(load / ready, MOST_USAGE) if ready else 0.0
-        if not current:
+        # Without an HPA, or without replicas, nothing scales.
+        if not current or not self.maximum:
             return
         if not self.minimum <= current <= self.maximum:
             self._scale(min(max(current, self.minimum), self.maximum), now)
@@ -121,12 +123,18 @@ class Member:
             return current
         return max(math.ceil(diluted * current), current)
 
-    def _scale(self, replicas: int, now: float) -> None:
+    def scale(self, replicas: int, now: float) -> None:
+        """Sets the replicas, as a write of the scale does."""
         if replicas < len(self.pods):
             # Pending pods go first, then those that became ready last.
             self.pods.sort(key=lambda pod: (pod.bound is None, pod.bound or 0.0))
             del self.pods[replicas:]
         self.pods += [Pod(now) for _ in range(replicas - len(self.pods))]
+
+    def _scale(self, replicas: int, now: float) -> None:
+        if replicas != len(self.pods):
+            self.scaled_at = now
+        self.scale(replicas, now)
 
     def hpa(self) -> dict[str, Any]:
         """Returns the HPA as its API server does."""

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tests.support.closed_loop.hub import Hub, Write
+from tests.support.closed_loop.hub import Change, Hub
 from tests.support.closed_loop.member import MOST_USAGE, SYNC_SECONDS, Member
 
 # Load in pods at target: of all clusters together, or of each cluster.
@@ -37,13 +37,13 @@ class Report:
     unserved_load: float = 0.0
     needless: float = 0.0
     above_maximum: float = 0.0
-    writes: list[Write] = field(default_factory=list)
+    writes: list[Change] = field(default_factory=list)
     sizes: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
 
     @property
     def reversals(self) -> int:
         """Writes that undo the direction of the last write of the same bound, within ten minutes."""
-        last: dict[tuple[str, str], Write] = {}
+        last: dict[tuple[str, str], Change] = {}
         count = 0
         for write in self.writes:
             before = last.get((write.cluster, write.field))
