@@ -13,14 +13,22 @@ from fedhpa.assignment.apportion import in_order, sequence
 Shares = Mapping[str, int]
 
 
-def by_weight(total: int, weights: Shares, low: Shares, high: Shares, uid: str = "") -> dict[str, int]:
+def by_weight(
+    total: int,
+    weights: Shares,
+    low: Shares,
+    high: Shares,
+    uid: str = "",
+    order: Sequence[str] | None = None,
+) -> dict[str, int]:
     """Returns apportion(t) with each share bound to [low, high], for the t that makes the sum `total`.
 
     apportion(t + 1) changes one cluster by one, so such a t exists, and every t that fits gives the same
     shares. Clusters of weight 0 get `low`, and in equal parts what the others cannot take. `total` must be
     between the sums of the bounds; the bounds are for the clusters of `weights`. `uid` decides ties as in
-    apportion.
+    apportion. `order` is that of `in_order`, if the caller has it already.
     """
+    order = in_order(weights, uid) if order is None else order
     if not any(weights.values()):
         weights = dict.fromkeys(weights, 1)
     weighing = {cluster: weight for cluster, weight in weights.items() if weight}
@@ -28,9 +36,9 @@ def by_weight(total: int, weights: Shares, low: Shares, high: Shares, uid: str =
     most = sum(high[cluster] for cluster in weighing) + sum(low[cluster] for cluster in idle)
     if total <= most:
         shares = {cluster: low[cluster] for cluster in idle}
-        return shares | _searched(total - sum(shares.values()), weighing, low, high, uid)
+        return shares | _searched(total - sum(shares.values()), weighing, low, high, order)
     shares = {cluster: high[cluster] for cluster in weighing}
-    return shares | _searched(total - sum(shares.values()), idle, low, high, uid)
+    return shares | _searched(total - sum(shares.values()), idle, low, high, order)
 
 
 def by_rank(total: int, order: Sequence[str], low: Shares, high: Shares) -> dict[str, int]:
@@ -44,10 +52,10 @@ def by_rank(total: int, order: Sequence[str], low: Shares, high: Shares) -> dict
     return shares
 
 
-def _searched(total: int, weights: Shares, low: Shares, high: Shares, uid: str) -> dict[str, int]:
+def _searched(total: int, weights: Shares, low: Shares, high: Shares, order: Sequence[str]) -> dict[str, int]:
     # Clusters whose bounds are equal need no search; the others may be few.
     fixed = {name: low[name] for name in weights if low[name] == high[name]}
-    order = in_order({name: weight for name, weight in weights.items() if name not in fixed}, uid)
+    order = [name for name in order if name in weights and name not in fixed]
     total -= sum(fixed.values())
     search = _Search(
         [weights[name] for name in order], [low[name] for name in order], [high[name] for name in order]

@@ -59,7 +59,8 @@ def divider(candidates: Mapping[str, Candidate], policy: Policy, uid: str = "") 
         weights = {cluster: candidate.weight for cluster, candidate in candidates.items()}
     else:
         weights = dict.fromkeys(candidates, 1)
-    return lambda total, low, high: by_weight(total, weights, low, high, uid)
+    order = in_order(weights, uid)
+    return lambda total, low, high: by_weight(total, weights, low, high, order=order)
 
 
 def fill(

@@ -34,9 +34,8 @@ def initial(
     bounds. Each HPA gets one replica first, and then what runs is cut only where `maximum` does not suffice.
     `uid` is the object's.
     """
-    bounds = {member.cluster: _present(member) for member in members}
-    held = [bounds[member.cluster] for member in members if not member.reachable]
-    lost = [bound for bound in held if bound is not None]
+    bounds = {member.cluster: None if member.reachable else _present(member) for member in members}
+    lost = [bound for bound in bounds.values() if bound is not None]
     members = [member for member in members if member.reachable]
     if policy == DUPLICATED:
         return bounds | {member.cluster: _whole(minimum, maximum, member) for member in members}
@@ -92,7 +91,7 @@ class _Division:
         everywhere = all(member.present for member in self._members)
         maxima = self._limits if everywhere else self._divided(self._maximum, self._limits)
         if self._runs:
-            maxima = self._around(maxima)
+            maxima = self._around(maxima, self._divided(self._minimum, self._limits))
         minima = self._divided(self._minimum, maxima)
         lows = [min(member.low, most) for member, most in zip(self._members, maxima, strict=True)]
         return self._bounds(maxima, [max(shares) for shares in zip(minima, lows, strict=True)])
@@ -101,7 +100,7 @@ class _Division:
         """Returns bounds whose minima add up to the whole minimum, unless more clusters run replicas."""
         minima = self._divided(self._minimum, self._limits)
         if self._runs:
-            maxima = self._around(minima)
+            maxima = self._around(minima, minima)
             return self._bounds(maxima, self._divided(self._minimum, maxima))
         limits = [limit if least else 0 for limit, least in zip(self._limits, minima, strict=True)]
         maxima = self._filled(self._maximum, [minima, *self._levels(limits, minima)])
@@ -111,8 +110,11 @@ class _Division:
     def _runs(self) -> bool:
         return any(member.present for member in self._members)
 
-    def _around(self, chosen: Sequence[int]) -> list[int]:
-        """Returns maxima that keep what runs. Clusters with a chosen share or with replicas get an HPA."""
+    def _around(self, chosen: Sequence[int], parts: Sequence[int]) -> list[int]:
+        """Returns maxima that keep what runs. Clusters with a chosen share or with replicas get an HPA.
+
+        `parts` is the division of the whole minimum.
+        """
         holders = [
             member
             for member, share in zip(self._members, chosen, strict=True)
@@ -121,7 +123,7 @@ class _Division:
         ones = [1] * len(holders)
         running = [member.running for member in holders]
         lows = [member.low for member in holders]
-        minima = self._of(holders, self._divided(self._minimum, self._limits))
+        minima = self._of(holders, parts)
         # Without an HPA for each, what runs goes before the first replica of another cluster.
         crowded = len(holders) > self._maximum
         levels = [[min(member.present, 1) for member in holders]]
