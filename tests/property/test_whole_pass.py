@@ -224,7 +224,7 @@ def test_every_pass_has_sound_bounds_and_reasons(seed: int) -> None:
 
 @given(seeds, failing)
 def test_no_failure_lets_the_maxima_pass_the_maximum(seed: int, failing: float) -> None:
-    """Whatever fails, the sum stays within maxReplicas, or does not grow where it was above before."""
+    """The sum stays within maxReplicas, or does not grow where it was above before."""
     fleet = Fleet(seed)
     found = fleet.plan()
     _, sums = send(found, fleet.chance, failing)
