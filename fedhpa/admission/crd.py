@@ -13,8 +13,9 @@ Defaults in the schema:
   object at its next update, and a later version could not change it.
 
 For Karmada's fields the schema holds enumerations and CEL rules with Karmada's messages
-(`fedhpa.admission.cel.rules`). Only fields that Karmada does not have carry bounds, because the API server
-words the messages of bounds itself.
+(`fedhpa.admission.cel.rules`). Only fields that Karmada does not have carry narrower bounds than their type,
+because the API server words the messages of bounds itself. Every int32 carries the bounds of its type, because
+Kubernetes 1.34 does not check `format: int32`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from fedhpa.api.shape import Property, Shape, properties
 from fedhpa.api.yaml import print_yaml
 
 Schema = dict[str, Any]
+_INT32: Final = {"minimum": -(2**31), "maximum": 2**31 - 1}
 
 
 class Column(NamedTuple):
@@ -214,6 +216,8 @@ def _schema(shape: Shape) -> Schema:
         schema = {"type": "object", "additionalProperties": _schema(shape.item)}
     else:
         schema = _copied(shape.schema)
+        if schema.get("format") == "int32":
+            schema |= _INT32
     return schema | dict(_keywords(shape.crd))
 
 

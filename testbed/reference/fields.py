@@ -11,6 +11,7 @@ from testbed.reference.markdown import code, table
 
 Schema = Mapping[str, Any]
 
+_INT32: Final = {"minimum": -(2**31), "maximum": 2**31 - 1}
 _BOUNDS: Final = {
     "minimum": "at least {}",
     "maximum": "at most {}",
@@ -99,7 +100,13 @@ def _plural(kind: str) -> str:
 def _bounds(field: Schema) -> str:
     if "enum" in field:
         return ", ".join(code(str(value)) for value in field["enum"])
-    found = [_bound(text, field[key]) for key, text in _BOUNDS.items() if key in field]
+    # The type of the field says these already.
+    typed = _INT32 if field.get("format") == "int32" else {}
+    found = [
+        _bound(text, field[key])
+        for key, text in _BOUNDS.items()
+        if key in field and field[key] != typed.get(key)
+    ]
     if field.get("exclusiveMinimum"):
         found = [text.replace(f"at least {field['minimum']}", f"above {field['minimum']}") for text in found]
     items = field.get("items", {})
