@@ -14,7 +14,7 @@ Defaults in the schema:
 
 For Karmada's fields the schema holds enumerations and CEL rules with Karmada's messages
 (`fedhpa.admission.cel.rules`). Only fields that Karmada does not have carry narrower bounds than their type,
-because the API server words the messages of bounds itself. Every int32 carries the bounds of its type, because
+because the API server words the messages of bounds itself. Every int32 carries the bounds of its type:
 Kubernetes 1.34 does not check `format: int32`.
 """
 
