@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import sys
 
+from testbed.embedded.cluster.autoscalers import SYNC_SECONDS
 from testbed.embedded.plane import Plane
 from testbed.stage import COMMANDS, NotInTime, StartFailed, add_commands, carry_out, hold, say
 
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 async def _up(members: int) -> None:
-    plane = Plane([f"member{n}" for n in range(1, members + 1)])
+    plane = Plane([f"member{n}" for n in range(1, members + 1)], hpa_sync_seconds=SYNC_SECONDS)
     try:
         await hold(plane)
     finally:

@@ -19,7 +19,8 @@ CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
 class Plane:
     """`start` opens the ports and registers the members; `end` removes ports, files and processes.
 
-    All members share one load, and each may have an additional one.
+    All members share one load, and each may have an additional one. Members reconcile their HPAs every
+    `hpa_sync_seconds`; None only stores them.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Plane:
         *,
         now: Callable[[], dt.datetime] = utc_now,
         ready_after: float = READY_AFTER,
+        hpa_sync_seconds: float | None = None,
     ) -> None:
         self.run = Run.begin()
         self.load = Load()
@@ -40,6 +42,7 @@ class Plane:
                     self.load,
                     now=now,
                     ready_after=ready_after,
+                    hpa_sync_seconds=hpa_sync_seconds,
                 )
                 for name in members
             }

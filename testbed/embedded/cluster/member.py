@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedhpa.serving.authentication import utc_now
 from testbed.embedded.api.types import Handler
+from testbed.embedded.cluster.autoscalers import Autoscalers
 from testbed.embedded.cluster.controllers import NODES, READY_AFTER, Controllers
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.metrics import VERSIONS, MetricsApis
@@ -20,7 +21,10 @@ TOKEN_SECONDS = 24 * 3600
 
 
 class Member(ControlPlane):
-    """A member cluster. Several members may share one `load`; `self.load` is this member's alone."""
+    """A member cluster. Several members may share one `load`; `self.load` is this member's alone.
+
+    HPAs are reconciled every `hpa_sync_seconds`; None only stores them.
+    """
 
     def __init__(
         self,
@@ -30,6 +34,7 @@ class Member(ControlPlane):
         *,
         now: Callable[[], dt.datetime] = utc_now,
         ready_after: float = READY_AFTER,
+        hpa_sync_seconds: float | None = None,
     ) -> None:
         self.load = Load(shared=load)
         super().__init__(folder, name, now=now)
@@ -39,7 +44,8 @@ class Member(ControlPlane):
             self.store, self.load, self.now, invalid_values=lambda: self.faults.metric_values
         )
         self.controllers = Controllers(self.store, now, ready_after=ready_after)
-        self._running: asyncio.Task[None] | None = None
+        self._hpa_sync_seconds = hpa_sync_seconds
+        self._running: list[asyncio.Task[None]] = []
         self.store.create(NODES, self._node(f"{name}-node1"))
         for group, version in VERSIONS.items():
             spec = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 100}
@@ -51,18 +57,23 @@ class Member(ControlPlane):
     async def start(self) -> None:
         """Serve, and run the controllers."""
         await super().start()
-        self._running = asyncio.create_task(self.controllers.run())
+        self._running = [asyncio.create_task(self.controllers.run())]
+        if self._hpa_sync_seconds is not None:
+            autoscalers = Autoscalers(self.store, self.metrics, self.now)
+            self._running.append(asyncio.create_task(autoscalers.run(self._hpa_sync_seconds)))
         async with self.api() as api:
             await api.apply_all(member_rights())
 
     async def end(self) -> None:
         """Close everything. Raises the error of the controllers, if they failed."""
         await super().end()
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running])
-            if not self._running.cancelled():
-                self._running.result()
+        for running in self._running:
+            running.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+        for running in self._running:
+            if not running.cancelled():
+                running.result()
 
     def credentials(self) -> Credentials:
         """Returns a token of the ServiceAccount with the rights that a hub needs."""

@@ -96,6 +96,10 @@ class MetricsApis:
 
     # -- metrics.k8s.io --------------------------------------------------------------------------------
 
+    def of_pods(self, namespace: str) -> list[Object]:
+        """Returns the PodMetrics of a namespace."""
+        return self._pods(namespace, Selector())
+
     def _pods(self, namespace: str, selector: Selector) -> list[Object]:
         found = []
         for pod in self._running(namespace, selector):
