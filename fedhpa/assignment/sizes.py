@@ -15,7 +15,7 @@ from fedhpa.assignment.fleet import Fleet
 from fedhpa.assignment.initial import initial
 from fedhpa.assignment.observed import Rules
 from fedhpa.assignment.policies import DUPLICATED
-from fedhpa.assignment.shares import Bounds, MemberState
+from fedhpa.assignment.shares import Bounds, MemberState, lowest
 from fedhpa.assignment.steps import PlanStep, Step, named, sentence
 
 # A spare cluster leaves after it was not needed for this long.
@@ -208,8 +208,7 @@ class _Later:
     def _distributed(self) -> tuple[Distribution, frozenset[str]]:
         """Returns the division, and the clusters whose maximum stays because they scaled just now.
 
-        A maximum that would rise needs no such protection. Giving it its present maximum before the others
-        get anything would let it rise further in each pass.
+        Such a cluster keeps exactly its maximum. With a part of the rest on top, it would grow in each pass.
         """
         rules, members = self._rules, self._members
         observed = self._fleet.observed
@@ -228,6 +227,12 @@ class _Later:
             if not falling:
                 break
             kept |= falling
+            members = [
+                replace(member, high=lowest(member.high, member.maximum))
+                if member.cluster in falling
+                else member
+                for member in members
+            ]
             found = distribute(total, members, rules.policy, uid=rules.uid, kept=kept)
         return found, kept
 

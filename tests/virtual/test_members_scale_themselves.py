@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from fedhpa.assignment import Result
 from fedhpa.assignment.policies import AGGREGATED, DYNAMIC_WEIGHTED, PRIORITIZED, STATIC_WEIGHTED
 from tests.support.closed_loop.member import Slots, unlimited
 from tests.support.closed_loop.scenarios import (
@@ -54,6 +55,13 @@ def full(slots: int) -> dict[str, Slots]:
 
 
 STEP = steps((0, 6), (10, 20))
+ZERO = {"scales_to_zero": True}
+# The first cluster holds the whole assignment; the two others get an HPA only when they are needed.
+ONE_HPA: dict[str, Any] = {
+    "starts": (3, 0, 0),
+    "maxima": (0, 0, 0),
+    "rules": {"exact": True, "assigned": False},
+}
 SCENARIOS = [
     # -- balanced over all ready pods ------------------------------------------------------------------------
     Scenario("quiet", lambda: three(steps((0, 9))), Budget()),
@@ -155,6 +163,25 @@ SCENARIOS = [
         lambda: three(steps((0, 9), (15, 18)), hub_down=lambda now: 600 <= now < 1500),
         Budget(120),
     ),
+    # -- clusters without replicas or without an HPA ---------------------------------------------------------
+    # Two pods serve the night, so the morning takes the HPAs one step more, with its start of pods.
+    Scenario("a night at zero", lambda: three(steps((0, 9), (10, 1.2), (60, 9)), rules=ZERO), Budget(255)),
+    Scenario(
+        "zero with 15 % noise",
+        lambda: three(noisy(steps((0, 1.6)), 0.15), starts=(1, 1, 1), rules=ZERO),
+        Budget(15),
+    ),
+    Scenario("one HPA is enough", lambda: three(steps((0, 2.6)), **ONE_HPA), Budget(0, 0, 2)),
+    Scenario(
+        "one HPA is not enough, because its nodes are full",
+        lambda: three(steps((0, 2.6), (10, 9), (50, 2.6)), slots=full(4), **ONE_HPA),
+        Budget(150, 0, 22, 9),
+    ),
+    Scenario(
+        "one HPA is not enough, because of its threshold",
+        lambda: three(steps((0, 2.6), (10, 9), (50, 2.6)), highs=(4, None, None), **ONE_HPA),
+        Budget(135, 0, 8, 2),
+    ),
     # -- by priority -----------------------------------------------------------------------------------------
     Scenario(
         "burst by priority",
@@ -245,6 +272,83 @@ def test_the_share_of_a_lost_cluster_goes_to_the_others() -> None:
         abs(one[0] - other[0]) for (_, one), (_, other) in zip(report.sizes, report.sizes[1:], strict=False)
     ]
     assert max(changes) <= 3
+
+
+def test_a_member_that_flaps_for_an_hour_moves_no_share() -> None:
+    """Absences add up, so the cluster is failed over once. Its short answers never bring the share back."""
+    report = three(steps((0, 26)), starts=(9, 9, 8), away=flapping("m1", 1)).run(HOUR + 15 * MINUTE)
+
+    assert [(one.cluster, one.field) for one in report.writes] == [("m2", "maximum"), ("m3", "maximum")]
+    assert {one.time for one in report.writes} == {10 * MINUTE}
+
+
+def test_the_minima_of_a_lost_cluster_go_to_the_others_and_come_back() -> None:
+    """minReplicas holds without the lost cluster. Until the lost time-out ends nothing moves."""
+    world = three(steps((0, 4)), starts=(4, 4, 4), dead=between("m1", 10, 40), rules={"minimum": 12})
+    world.hub.base = dict.fromkeys(NAMES, 4)
+    for member in world.members.values():
+        member.minimum = 4
+
+    report = world.run(15 * MINUTE - 15)
+
+    assert report.writes == []
+    assert sizes(report, 14) == (4, 4, 4)
+
+    world.run(15 * MINUTE)
+
+    assert [world.members[name].minimum for name in ("m2", "m3")] == [6, 6]
+
+    report = world.run(HOUR)
+
+    assert [member.minimum for member in world.members.values()] == [4, 4, 4]
+    assert sizes(report, 85) == (4, 4, 4)
+
+
+def test_clusters_at_zero_come_back_when_the_others_need_help() -> None:
+    """A cluster rests at night, and runs again when the others are at their maximum."""
+    world = three(steps((0, 9), (10, 1.2), (60, 24)), rules=ZERO)
+
+    report = world.run(2 * HOUR)
+
+    assert sizes(report, 50) == (1, 1, 0)
+    assert [(name, replicas) for _, name, replicas in world.hub.scales] == [("m3", 0), ("m3", 1)]
+    assert sum(sizes(report, 110)) >= 24
+    assert sizes(report, 110)[2] >= 1
+
+
+def test_a_spare_cluster_leaves_when_it_is_not_needed() -> None:
+    """Full nodes bring HPAs to the others. After the load fell, these clusters are empty again."""
+    load = steps((0, 2.6), (10, 9), (40, 2.6))
+    world = three(load, slots={"m1": lambda now: 4 if now < 45 * MINUTE else 40}, **ONE_HPA)
+
+    report = world.run(2 * HOUR)
+
+    assert min(sizes(report, 30)) >= 2
+    assert sizes(report, 110)[1:] == (0, 0)
+    assert [member.maximum for member in world.members.values()] == [30, 0, 0]
+
+
+def test_failed_writes_never_lead_above_the_maximum() -> None:
+    """Half of all writes fail, and the sum of all maxima stays within maxReplicas at every moment."""
+    chance = random.Random(5)
+    world = three(wave(14, 12), slots=full(4))
+    world.hub.result = lambda cluster, now: chance.choice((Result.CONFIRMED, Result.REFUSED, Result.UNKNOWN))
+
+    report = world.run(6 * HOUR)
+
+    assert report.above_maximum == 0
+    assert report.unserved <= 120
+
+
+def test_an_edited_hpa_is_repaired() -> None:
+    """A maximum that somebody changed in a member is written back, and no other bound moves."""
+    world = three(steps((0, 9)))
+    world.run(10 * MINUTE)
+    world.members["m2"].maximum = 25
+
+    report = world.run(30 * MINUTE)
+
+    assert [(one.cluster, one.before, one.after) for one in report.writes] == [("m2", 25, 10)]
 
 
 # -- at random -----------------------------------------------------------------------------------------------

@@ -26,17 +26,21 @@ def three(
     slots: Mapping[str, Slots] | None = None,
     policy: Policy = None,
     delay: float = 0.0,
+    rules: Mapping[str, Any] | None = None,
     **faults: Any,
 ) -> World:
-    """Three clusters that share 30 replicas, one at least in each."""
+    """Three clusters that share 30 replicas. Clusters with a maximum have an HPA already.
+
+    `rules` are further fields of the hub.
+    """
     members = {
-        name: Member(name, 1, most, (slots or {}).get(name, unlimited))
+        name: Member(name, min(most, 1), most, (slots or {}).get(name, unlimited))
         for name, most in zip(NAMES, maxima, strict=True)
     }
     for member, replicas in zip(members.values(), starts, strict=True):
         member.begin(replicas, 0.0)
     seats = {name: Seat(high=high) for name, high in zip(NAMES, highs, strict=True)}
-    hub = Hub(MAXIMUM, policy, seats, dict.fromkeys(NAMES, 1), delay=delay)
+    hub = Hub(MAXIMUM, policy, seats, dict.fromkeys(NAMES, 1), delay=delay, **(rules or {}))
     return World(members, hub, load, **faults)
 
 
