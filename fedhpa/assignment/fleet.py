@@ -13,7 +13,7 @@ from fedhpa.assignment.caps import caps
 from fedhpa.assignment.observed import Observed, Previous, Rules
 from fedhpa.assignment.policies import DUPLICATED
 from fedhpa.assignment.shares import Bounds, MemberState
-from fedhpa.assignment.state import NO_STATE, ClusterState, States
+from fedhpa.assignment.state import ClusterState, States
 
 # A cluster that came back this short time ago is failed over again only if another one needs its share.
 RETURNED_SECONDS: Final = 30 * 60
@@ -55,7 +55,7 @@ class Fleet:
 def read_fleet(rules: Rules, observed: Sequence[Observed], previous: Previous, now: float) -> Fleet:
     """Returns the candidates with their bounds, and with the sizes of remembered full clusters."""
     named = {one.state.cluster: one for one in sorted(observed, key=lambda one: one.state.cluster)}
-    states = {cluster: previous.states.get(cluster, NO_STATE) for cluster in named}
+    states = {cluster: previous.states.get(cluster) or _unknown(one) for cluster, one in named.items()}
     before = frozenset(cluster for cluster, state in states.items() if state.lost or cluster in previous.lost)
     lost = frozenset(
         cluster
@@ -84,6 +84,11 @@ def read_fleet(rules: Rules, observed: Sequence[Observed], previous: Previous, n
         total=int(total) if total.isdecimal() else None,
         reasons=full.reasons,
     )
+
+
+def _unknown(one: Observed) -> ClusterState:
+    """Returns the state of a cluster that the status lacks. Without an HPA it needs its first bounds."""
+    return ClusterState(starting=one.written is None)
 
 
 def _came_back(state: ClusterState, now: float) -> bool:

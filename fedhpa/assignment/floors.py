@@ -67,7 +67,7 @@ def floors(rules: Rules, fleet: Fleet, members: Sequence[MemberState], now: floa
 
     # Clusters that never get an HPA do not block the others' way to 0.
     taking = [member for member in members if member.minimum is not None or not member.reachable]
-    wanted = any(one.wakes for one in observed.values()) or bool(fleet.newly_lost)
+    wanted = any(observed[member.cluster].wakes for member in taking) or bool(fleet.newly_lost)
     found = zero(held.states, taking, rules.policy, rules.minimum, now, loads, wanted=wanted, uid=rules.uid)
     running = sum(member.present for member in taking)
     change = sum(

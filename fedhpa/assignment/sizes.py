@@ -105,9 +105,9 @@ class _Later:
         self._entering, self._helps = entering, helps
         self._divides = rules.policy != DUPLICATED
         self._leaving = frozenset(
-            cluster
-            for cluster, state in fleet.states.items()
-            if state.spare and state.idle_since is not None and now - state.idle_since >= LEAVE_SECONDS
+            member.cluster
+            for member in fleet.members
+            if member.spare and member.reachable and self._idle(member.cluster) >= LEAVE_SECONDS
         )
         self._members = self._with_minima()
         # The maxima if nothing is due. A cluster without a minimum is to have no HPA.
@@ -142,6 +142,11 @@ class _Later:
             reasons.append("no cluster is at its maximum or has pending pods, so the bounds stay")
         members = [self._sized(member, maxima[member.cluster]) for member in self._members]
         return _result(self._rules, self._fleet, members, "distribute", [*reasons, *self._fleet.reasons])
+
+    def _idle(self, cluster: str) -> float:
+        """Returns for how many seconds nobody needed a spare cluster."""
+        since = self._fleet.states[cluster].idle_since
+        return 0.0 if since is None else self._now - since
 
     def _with_minima(self) -> list[MemberState]:
         """Returns the members with the minima of this pass. The others get the share of a lost cluster."""

@@ -132,6 +132,17 @@ def test_a_cluster_that_was_away_gets_its_first_bounds_when_it_answers() -> None
     assert "m2 can be written for the first time" in found.steps[0].reason
 
 
+def test_a_cluster_that_the_status_lost_keeps_its_replicas() -> None:
+    """No entry in the status is no decision against an HPA there."""
+    observed = [cluster(1, (1, 6), 2), cluster(2, None, 3)]
+    previous = assigned(observed[:1])
+    found = plan(rules(), observed, previous, NOW)
+
+    assert found.scales == {}
+    assert found.goals["m2"] is not None
+    assert found.goals["m2"].maximum >= 3
+
+
 # -- quiet ---------------------------------------------------------------------------------------------------
 def test_a_quiet_world_writes_nothing_and_says_so() -> None:
     """Bounds that another division would change stay as they are."""
@@ -373,6 +384,16 @@ def test_a_cluster_without_an_hpa_helps_when_no_other_can() -> None:
     assert leaving.scales == {"m3": 0}
     assert now - NOW >= 10 * MINUTE
     assert sum(maxima(leaving)) == 12
+
+
+def test_a_spare_cluster_that_does_not_answer_keeps_its_bounds() -> None:
+    """It leaves only after it answers again."""
+    observed = [cluster(1, (1, 8), 2), cluster(2, (1, 4), 1, reachable=False)]
+    spare = {"spare": True, "idle_since": NOW - 3600}
+    found = plan(rules(), observed, assigned(observed, m2=spare), NOW)
+
+    assert found.goals["m2"] == Bounds(minimum=1, maximum=4)
+    assert found.states["m2"].minimum == 1
 
 
 # -- zero and holds ------------------------------------------------------------------------------------------
