@@ -78,6 +78,7 @@ WHY: Final[dict[str, str]] = {
     "controller-shard-not-led": "The objects of this shard are not scaled.",
     "federatedhpa-controller-not-running": "No FederatedHPA is reconciled.",
     "cronfederatedhpa-controller-not-running": "No rule of a CronFederatedHPA fires.",
+    "clusters-not-kept": "Nobody renews the tokens of members, or writes the condition Ready of Clusters.",
     "certificates-not-renewed": "The serving certificates expire, because nobody renews them.",
     # objects
     "karmada-controller-active": "Two controllers would undo each other's writes, so ours writes nothing.",

@@ -25,11 +25,11 @@ from tests.support.commands import Ran, fedhpa, fedhpa_process, fedhpa_thread
 from tests.support.installation import (
     CLUSTER_ROLES,
     CLUSTERS,
+    CONTROLLER_LEASES,
     CRONS,
     FHPAS,
     LEASES,
     SECRETS,
-    SHARD_LEASES,
     VALIDATING,
     Installation,
     encoded,
@@ -110,7 +110,7 @@ async def test_a_controller_that_stopped_keeps_its_rights(tmp_path: Path) -> Non
             if collection is not None:
                 made.store.create(collection, manifest)
         made.store.remove(ROLES, NAMESPACE, "fedhpa:controller:leases")
-        for name in SHARD_LEASES:
+        for name in CONTROLLER_LEASES:
             lease = made.store.get(LEASES, NAMESPACE, name)
             made.delete(LEASES, name, NAMESPACE)
             metadata = {"namespace": "kube-system", "name": name}
@@ -326,7 +326,7 @@ async def test_the_bundle_has_what_a_report_needs_and_no_secret(tmp_path: Path) 
     assert [text for text in forbidden if text in together] == []
     assert json.loads(texts["federatedhpas.json"])[0]["spec"]["maxReplicas"] == 4
     assert [each["metadata"]["name"] for each in json.loads(texts["clusters.json"])] == ["m1"]
-    assert len(json.loads(texts["leases.json"])) == 2
+    assert len(json.loads(texts["leases.json"])) == 3
     assert json.loads(texts["events.json"])[0]["reason"] == "SuccessfulRescale"
     assert json.loads(texts["versions.json"])["members"] == {"m1": "v1.36.3+embedded"}
     assert (again.code, again.err) == (2, f"fedhpa: --bundle={file}: exists already: name a new file\n")

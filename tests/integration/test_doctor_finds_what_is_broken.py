@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from certs import CertificateAuthority
+from controller.cluster_status import CLUSTERS_LEASE
 from fedhpa.doctor import WHY
 from testbed.embedded.network.faults import Fault
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
@@ -22,6 +23,7 @@ from tests.support.installation import (
     CLUSTER_ROLES,
     CLUSTERS,
     CONFIG_MAPS,
+    CONTROLLER_LEASES,
     CRDS,
     CRONS,
     DEPLOYMENTS,
@@ -138,7 +140,7 @@ async def no_crd(made: Installation) -> None:
 
 async def fast_hub(made: Installation) -> None:
     made.ahead |= {"hub": 90.0, "m1": 90.0}
-    for name in SHARD_LEASES:
+    for name in CONTROLLER_LEASES:
         made.renew(name, age=-89.0)
 
 
@@ -416,6 +418,8 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("controller-shard-not-led", one_of_two_shards),
         ("federatedhpa-controller-not-running", no_lease(SHARD_LEASES[0])),
         ("cronfederatedhpa-controller-not-running", lease(SHARD_LEASES[1], age=600.0)),
+        ("clusters-not-kept", lease(CLUSTERS_LEASE, holder="")),
+        ("clusters-not-kept", no_lease(CLUSTERS_LEASE)),
         ("certificates-not-renewed", lease("fedhpa-controller-certificates", age=600.0)),
     ],
     "objects": [

@@ -21,6 +21,7 @@ import structlog
 from aiohttp import web
 
 from certs import CertificateAuthority
+from controller.cluster_status import CLUSTERS_LEASE
 from controller.shards import CRON, lease_name
 from fedhpa.api import rights
 from fedhpa.doctor import Observation, Report, diagnose, examine
@@ -52,6 +53,7 @@ CONFIG_MAPS: Final[Collection] = ("", "configmaps")
 CLUSTER_ROLES: Final[Collection] = ("rbac.authorization.k8s.io", "clusterroles")
 CRDS: Final[Collection] = ("apiextensions.k8s.io", "customresourcedefinitions")
 SHARD_LEASES: Final = (lease_name(0, 1), lease_name(0, 1, CRON))
+CONTROLLER_LEASES: Final = (*SHARD_LEASES, CLUSTERS_LEASE)
 HPAS: Final[Collection] = ("autoscaling", "horizontalpodautoscalers")
 
 # Collections of the hub that `restore` mends.
@@ -155,7 +157,7 @@ class Installation:
                     cron(),
                 ]
             )
-        for name in SHARD_LEASES:
+        for name in CONTROLLER_LEASES:
             self.renew(name)
         self.edit(FHPAS, "web", "shop", status={"desiredReplicas": 2, "summary": {"propagation": "direct"}})
         for member in self.plane.members.values():
@@ -179,7 +181,7 @@ class Installation:
                 known = self.store.find(collection, metadata.get("namespace", ""), metadata["name"])
                 write = self.store.create if known is None else self.store.update
                 write(collection, {**each, "metadata": metadata})
-        for name in SHARD_LEASES:
+        for name in CONTROLLER_LEASES:
             self.renew(name)
         self.ahead.clear()
         self.adapter_status = 200

@@ -73,6 +73,7 @@ NIGHT = Scaled(CRON, "shop/night", "FederatedHPA web", "", Place.FOUND, Place.AB
 LEASES = (
     Lease("fedhpa-system", "fedhpa-controller-0-of-1", "a", 3.0),
     Lease("fedhpa-system", "fedhpa-controller-cron-0-of-1", "a", 3.0),
+    Lease("fedhpa-system", "fedhpa-controller-clusters", "a", 3.0),
     Lease("fedhpa-system", "fedhpa-controller-certificates", "a", 3.0),
 )
 HEALTHY = Observation(
@@ -242,11 +243,16 @@ BROKEN: dict[str, Observation] = {
     "controller-not-running": leases(
         renewed("0-of-1", 600.0), renewed("cron-0-of-1", 600.0), is_deciding=True
     ),
-    "controller-shards-differ": leases(renewed("0-of-1"), renewed("0-of-2"), renewed("cron-0-of-1")),
-    "controller-shard-not-led": leases(renewed("0-of-2"), renewed("cron-0-of-1")),
-    "federatedhpa-controller-not-running": leases(renewed("cron-0-of-1")),
-    "cronfederatedhpa-controller-not-running": leases(renewed("0-of-1"), renewed("cron-0-of-1", 500.0)),
-    "certificates-not-renewed": leases(*LEASES[:2], manages_certificates=True),
+    "controller-shards-differ": leases(
+        renewed("0-of-1"), renewed("0-of-2"), renewed("cron-0-of-1"), renewed("clusters")
+    ),
+    "controller-shard-not-led": leases(renewed("0-of-2"), renewed("cron-0-of-1"), renewed("clusters")),
+    "federatedhpa-controller-not-running": leases(renewed("cron-0-of-1"), renewed("clusters")),
+    "cronfederatedhpa-controller-not-running": leases(
+        renewed("0-of-1"), renewed("cron-0-of-1", 500.0), renewed("clusters")
+    ),
+    "clusters-not-kept": leases(*LEASES[:2], renewed("clusters", 600.0)),
+    "certificates-not-renewed": leases(*LEASES[:3], manages_certificates=True),
     "karmada-controller-active": web(by_karmada=True),
     "target-missing": web(in_members=Place.ABSENT),
     "target-on-hub": web(on_hub=Place.FOUND),
@@ -515,7 +521,13 @@ def test_a_controller_without_a_lease_is_no_finding_while_it_decides() -> None:
 
 def test_no_rules_need_no_controller_of_rules() -> None:
     """--controllers=federatedhpa is right on a hub without CronFederatedHPAs."""
-    assert diagnose(put(leases(renewed("0-of-1")), objects=Objects((WEB,), ()))).findings == ()
+    held = leases(renewed("0-of-1"), renewed("clusters"))
+
+    assert diagnose(put(held, objects=Objects((WEB,), ()))).findings == ()
+
+
+def test_a_lease_of_clusters_that_never_was_is_found() -> None:
+    assert [each.id for each in diagnose(leases(*LEASES[:2])).findings] == ["clusters-not-kept"]
 
 
 HOSTILE = "x; rm -rf $HOME `id` {0} '"

@@ -11,6 +11,7 @@ from fedhpa.doctor.findings import Finding, NotChecked, Result
 from fedhpa.doctor.observations import Leadership, Lease, Problem
 
 CONTROLLER: Final = "fedhpa-controller"
+CLUSTERS_LEASE: Final = "fedhpa-controller-clusters"
 CERTIFICATES_LEASE: Final = "fedhpa-controller-certificates"
 _SHARD: Final = re.compile(r"fedhpa-controller-(cron-)?(\d{1,4})-of-(\d{1,4})")
 _SHOW: Final = "kubectl get leases -A"
@@ -35,7 +36,9 @@ def check_leadership(found: Leadership, namespace: str, wanted: Sequence[str]) -
         return
     for is_cron, name in _KINDS.items():
         yield from _kind(shards[is_cron], name, namespace, name in wanted)
-    yield from _certificates(found, namespace)
+    yield from _not_held(found.leases, CLUSTERS_LEASE, "clusters-not-kept", namespace)
+    if found.manages_certificates or any(each.name == CERTIFICATES_LEASE for each in found.leases):
+        yield from _not_held(found.leases, CERTIFICATES_LEASE, "certificates-not-renewed", namespace)
 
 
 def _nobody(found: Leadership, namespace: str) -> Result:
@@ -78,12 +81,10 @@ def _kind(held: dict[int, dict[int, Lease]], name: str, namespace: str, is_wante
         yield Finding("controller-shard-not-led", name, what, _SHOW)
 
 
-def _certificates(found: Leadership, namespace: str) -> Iterator[Finding]:
-    assert not isinstance(found.leases, Problem)
-    lease = next((each for each in found.leases if each.name == CERTIFICATES_LEASE), None)
-    if lease is None and not found.manages_certificates:
-        return
+def _not_held(leases: Sequence[Lease], name: str, finding: str, namespace: str) -> Iterator[Finding]:
+    """Yields this finding if no process holds the Lease."""
+    lease = next((each for each in leases if each.name == name), None)
     if lease is None or not lease.is_held:
         what = "No such Lease exists." if lease is None else f"Nobody renews it: {_state(lease)}."
         command = f"kubectl -n {namespace} logs -l app.kubernetes.io/component=controller"
-        yield Finding("certificates-not-renewed", CERTIFICATES_LEASE, what, command)
+        yield Finding(finding, name, what, command)

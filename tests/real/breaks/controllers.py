@@ -49,7 +49,7 @@ def of_others(spec: dict[str, Any], found: Any) -> Any:
 
 
 def held_by_others(*shards: str) -> Break:
-    """The controller is stopped, and other processes hold Leases of these shards."""
+    """The controller is stopped, and other processes hold these Leases."""
 
     @asynccontextmanager
     async def broken(patient: Patient) -> AsyncIterator[None]:
@@ -165,8 +165,9 @@ async def second_owner(patient: Patient) -> AsyncIterator[None]:
 
 BREAKS: dict[str, Break] = {
     "controller-not-running": stopped_controller,
-    "controller-shards-differ": held_by_others("0-of-1", "0-of-2", "cron-0-of-1"),
-    "controller-shard-not-led": held_by_others("0-of-2", "cron-0-of-1"),
+    "controller-shards-differ": held_by_others("0-of-1", "0-of-2", "cron-0-of-1", "clusters"),
+    "controller-shard-not-led": held_by_others("0-of-2", "cron-0-of-1", "clusters"),
+    "clusters-not-kept": held_by_others("0-of-1", "cron-0-of-1"),
     "federatedhpa-controller-not-running": scaled_without_controller,
     "cronfederatedhpa-controller-not-running": rules_without_controller,
     "certificates-not-renewed": stale_lease_of_certificates,
