@@ -33,7 +33,8 @@ def health(status: Any) -> tuple[str, str]:
     """Returns status and message of an object of generation 3. `...` is an object without status."""
     lua = LuaRuntime(register_eval=False, register_builtins=False)
     found: dict[str, Any] = {"metadata": {"name": "web", "generation": 3}, "spec": {}}
-    lua.globals().obj = lua.table_from(found if status is ... else {**found, "status": status}, recursive=True)
+    found |= {} if status is ... else {"status": status}
+    lua.globals().obj = lua.table_from(found, recursive=True)
     answer = lua.execute(CHECK)
     return answer["status"], answer["message"]
 
