@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fedhpa.assignment.fleet import RETURNED_SECONDS, Fleet
 from fedhpa.assignment.floors import without_help
-from fedhpa.assignment.observed import Rules
+from fedhpa.assignment.observed import Observed, Rules
 from fedhpa.assignment.policies import DUPLICATED
 from fedhpa.assignment.shares import MemberState
 from fedhpa.assignment.sizes import Sizes
@@ -31,7 +31,9 @@ def next_states(
     although all clusters with an HPA help.
     """
     found = {
-        cluster: replace(without_help(fleet.states[cluster]), lost=True, over_since=None, idle_since=None)
+        cluster: replace(
+            without_help(fleet.states[cluster]), lost=True, away=False, over_since=None, idle_since=None
+        )
         for cluster in fleet.lost
     }
     easing = sized.exceeded > 0
@@ -39,18 +41,18 @@ def next_states(
     for member in sized.members:
         cluster, state = member.cluster, states[member.cluster]
         if not member.reachable:
-            found[cluster] = _kept(state, member, foreign=fleet.observed[cluster].foreign)
+            found[cluster] = _kept(state, member, fleet.observed[cluster])
             continue
         if member.minimum is None:
             found[cluster] = ClusterState(cap=state.cap)
             continue
-        over = now if cluster in fleet.returned else state.over_since
+        over = now if state.away or cluster in fleet.returned else state.over_since
         if over is not None and not easing and now - over >= RETURNED_SECONDS:
             over = None
         idle = None
         if member.spare and not needed and not _works(member, state):
             idle = now if state.idle_since is None else state.idle_since
-        after = (member.minimum, member.maximum, member.spare, idle, over, False)
+        after = (member.minimum, member.maximum, member.spare, idle, over, False, False)
         if after != _remembered(state):
             state = replace(
                 state,
@@ -60,22 +62,30 @@ def next_states(
                 idle_since=idle,
                 over_since=over,
                 lost=False,
+                away=False,
             )
         found[cluster] = state
     return {cluster: found[cluster] for cluster in fleet.observed}
 
 
 def _remembered(state: ClusterState) -> tuple[object, ...]:
-    return (state.minimum, state.maximum, state.spare, state.idle_since, state.over_since, state.lost)
+    bounds = (state.minimum, state.maximum)
+    return (*bounds, state.spare, state.idle_since, state.over_since, state.lost, state.away)
 
 
-def _kept(state: ClusterState, member: MemberState, *, foreign: bool) -> ClusterState:
+def _kept(state: ClusterState, member: MemberState, one: Observed) -> ClusterState:
     """Returns the state of a cluster that cannot be written. Without bounds, it gets its first ones later."""
-    if foreign:
+    if one.foreign:
         return ClusterState(cap=state.cap, starting=True)
-    if member.minimum is None and not member.maximum:
-        return replace(state, starting=True, lost=False)
-    return replace(state, minimum=member.minimum, maximum=member.maximum, lost=False)
+    starting = state.starting or (member.minimum is None and not member.maximum)
+    return replace(
+        state,
+        minimum=member.minimum,
+        maximum=member.maximum,
+        lost=False,
+        away=one.lost,
+        starting=starting,
+    )
 
 
 def _works(member: MemberState, state: ClusterState) -> bool:

@@ -67,6 +67,7 @@ class ClusterState:
 
     `zero_since` is when its scale was set to 0. `at_min_since` is since when it could go to 0. `lost` is True
     if its share went to other clusters. `over_since` is when it came back.
+    `away` is True if it is lost, but its share is held because it came back a short time before.
 
     `starting` is True until its first replicas are seen, or until it can be reached for its first bounds.
     `spare` is True if it has an HPA only because the others did not suffice. `idle_since` is since when such
@@ -89,6 +90,7 @@ class ClusterState:
     at_min_since: float | None = None
     lost: bool = False
     over_since: float | None = None
+    away: bool = False
     starting: bool = False
     spare: bool = False
     idle_since: float | None = None
@@ -119,7 +121,7 @@ _TIMES: Final = {
     "overSince": "over_since",
     "idleSince": "idle_since",
 }
-_FLAGS: Final = ("lost", "starting", "spare")
+_FLAGS: Final = ("lost", "away", "starting", "spare")
 
 
 def read_state(entry: JSON, now: float) -> ClusterState:

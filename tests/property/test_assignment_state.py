@@ -60,6 +60,7 @@ states = st.builds(
     at_min_since=times,
     lost=st.booleans(),
     over_since=times,
+    away=st.booleans(),
     starting=st.booleans(),
     spare=st.booleans(),
     idle_since=times,

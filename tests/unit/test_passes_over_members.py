@@ -323,6 +323,18 @@ def test_a_cluster_that_came_back_just_now_is_failed_over_only_for_a_need() -> N
     assert maxima(plan(rules(), calm, assigned(calm, m2=long_ago), NOW))[0] == 12
 
 
+def test_each_return_begins_the_thirty_minutes_again() -> None:
+    """A cluster that comes and goes for hours moves its share once."""
+    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2, reachable=False, lost=True)]
+    held = plan(rules(), observed, assigned(observed, m2={"over_since": NOW - 29 * MINUTE}), NOW)
+    observed[1] = cluster(2, (1, 6), 2)
+    back = plan(rules(), observed, following(held), NOW + MINUTE)
+
+    assert back.next_writes() == ()
+    assert back.states["m2"].over_since == NOW + MINUTE
+    assert not back.states["m2"].away
+
+
 # -- help ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("need", [8, None])
 def test_without_scale_assist_the_bounds_are_left_alone(need: int | None) -> None:

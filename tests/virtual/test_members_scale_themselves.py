@@ -156,7 +156,7 @@ SCENARIOS = [
     Scenario(
         "flapping each seven minutes near the maximum",
         lambda: three(steps((0, 29)), starts=(9, 9, 8), away=flapping("m1", 7)),
-        Budget(0, 0, 9, 4),
+        Budget(0, 0, 5, 2),
     ),
     Scenario(
         "the hub is away",
