@@ -13,10 +13,9 @@ from pydantic import BeforeValidator, Field
 from fedhpa.api.autoscaling import (
     ATOMIC,
     Behavior,
-    Condition,
     MetricSpec,
-    MetricStatus,
 )
+from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement, TypedObject
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import (
@@ -27,14 +26,10 @@ from fedhpa.api.model import (
     Checked,
     Crd,
     Int32,
-    Int64,
     Item,
-    LongText,
-    Message,
     Name,
     Number,
     Text,
-    Time,
 )
 
 GROUP: Final = "autoscaling.karmada.io"
@@ -280,84 +275,6 @@ class FederatedHPASpec(ApiModel):
     )
     federated_max_replicas: Int32 | None = Field(
         None, description="Another name of maxReplicas. Give one of the two. Default: unset. Example: 30."
-    )
-
-
-class ClusterStatus(ApiModel):
-    """One cluster at the last decision."""
-
-    required: ClassVar[tuple[str, ...]] = ("name",)
-
-    name: Name = Field("", description="Name of the cluster.")
-    state: LongText = Field(
-        "",
-        description="Answered; Missing (does not answer) or MetricsMissing (its metrics cannot be read) "
-        "while partialMetrics applies; Lost or MetricsLost after lostAfterSeconds.",
-    )
-    current_replicas: Int32 | None = Field(None, description="Replicas that the cluster had.")
-    desired_replicas: Int32 | None = Field(None, description="Replicas that the cluster should have.")
-    ready_replicas: Int32 | None = Field(None, description="Pods that were ready.")
-    min_replicas: Int32 | None = Field(None, description="The cluster's share of minReplicas.")
-    max_replicas: Int32 | None = Field(None, description="The cluster's share of maxReplicas.")
-    last_scale_time: Time | None = Field(None, description="When the cluster's replicas changed last.")
-    last_seen: Time | None = Field(None, description="When the cluster answered last.")
-    message: Message = Field("", description="Error of the cluster, if there is one.")
-
-
-class Summary(ApiModel):
-    """Texts that `kubectl get` shows as columns, because a column cannot compute them."""
-
-    targets: LongText = Field(
-        "", description="Current and target values of the metrics, as `kubectl get hpa` prints them."
-    )
-    clusters: LongText = Field("", description="Clusters that answered, and clusters that were expected.")
-    min: LongText = Field("", description="minReplicas, under whichever of its names it was given.")
-    max: LongText = Field("", description="maxReplicas, under whichever of its names it was given.")
-    reason: LongText = Field("", description="Why the workload has its size, or why it cannot be scaled.")
-    propagation: LongText = Field("", description="--propagation of the controller: karmada or direct.")
-
-
-class FederatedHPAStatus(ApiModel):
-    """The last decision and what it was based on."""
-
-    go_package: ClassVar[str] = "v2"
-    go_name: ClassVar[str] = "HorizontalPodAutoscalerStatus"
-    required: ClassVar[tuple[str, ...]] = ("desiredReplicas",)
-
-    observed_generation: Int64 | None = Field(
-        None, description="metadata.generation of the spec that the decision is for."
-    )
-    last_scale_time: Time | None = Field(None, description="When the autoscaler changed the replicas last.")
-    current_replicas: Int32 = Field(0, description="Replicas of the workload at the last decision.")
-    desired_replicas: Int32 = Field(0, description="Replicas that the last decision asks for.")
-    current_metrics: Annotated[tuple[MetricStatus, ...], Crd({"maxItems": MAX_METRICS, **ATOMIC})] = Field(
-        (), description="Values of the metrics at the last decision, in the order of spec.metrics."
-    )
-    conditions: Annotated[
-        tuple[Condition, ...],
-        Crd({"maxItems": 64, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
-    ] = Field(
-        (),
-        description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, and "
-        "SoleOwner or HubCompatible where there is something to report.",
-    )
-    clusters: Annotated[
-        tuple[ClusterStatus, ...],
-        Crd(
-            {
-                "maxItems": MAX_CLUSTERS,
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["name"],
-            }
-        ),
-    ] = Field((), description="The clusters at the last decision.")
-    summary: Summary | None = Field(
-        None, description="Texts for the columns of `kubectl get`, as old as the status."
-    )
-    decision: Annotated[dict[str, Any], Crd({"x-kubernetes-preserve-unknown-fields": True})] | None = Field(
-        None,
-        description="Record of the last decision, and the history that the controller needs after a restart. "
-        "`fedhpa explain` renders it.",
     )
 
 

@@ -2,10 +2,12 @@
 
 from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import Place, limits, size_of_each, split
+from fedhpa.assignment.initial import assigned_for
+from fedhpa.assignment.member_hpa import pinned_need, usage_load
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
 from fedhpa.assignment.shares import Bounds, MemberState
-from fedhpa.assignment.state import ClusterState, States
+from fedhpa.assignment.state import ClusterState, States, read_state, written_state
 from fedhpa.assignment.writes import Outcome, Result, Write
 
 __all__ = [
@@ -26,8 +28,13 @@ __all__ = [
     "States",
     "Write",
     "apportion",
+    "assigned_for",
     "limits",
+    "pinned_need",
     "plan",
+    "read_state",
     "size_of_each",
     "split",
+    "usage_load",
+    "written_state",
 ]

@@ -13,6 +13,7 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_time, parse_time
+from fedhpa.assignment.shares import Bounds
 
 JSON = object
 
@@ -98,6 +99,14 @@ class ClusterState:
     def floor(self, minimum: int, maximum: int) -> int:
         """Returns the minReplicas to write for these bounds. Help and hold never pass the maximum."""
         return min(maximum, max(minimum + self.given, self.held))
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The bounds that the HPA should have, help and hold included; None without an HPA."""
+        if not self.maximum:
+            return None
+        least = self.floor(min(max(self.minimum or 1, 1), self.maximum), self.maximum)
+        return Bounds(minimum=least, maximum=self.maximum)
 
 
 States = Mapping[str, ClusterState]

@@ -10,7 +10,17 @@ from fedhpa.decision.history import History, Recommendation, history_at
 from fedhpa.decision.model import Coverage, MetricResult
 from fedhpa.decision.plausibility import implausible_answers
 from fedhpa.decision.settings import ControllerSettings
-from fedhpa.decision.snapshot import Snapshot
+from fedhpa.decision.snapshot import Failure, Snapshot
+from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
+
+
+def unreadable_hpas(snapshot: Snapshot) -> dict[str, str]:
+    """Returns the clusters whose HPA could not be read, with the reason."""
+    return {
+        cluster.name: cluster.hpa.error
+        for cluster in snapshot.clusters
+        if isinstance(cluster.hpa, Failure) and cluster.ready and cluster.error is None
+    }
 
 
 class NoDecision(Exception):
@@ -31,8 +41,10 @@ class Context:
         self.settings = settings
         self.fleet = FleetView(snapshot, settings, now)
         self.builder = DecisionBuilder(self.stored, now)
-        failed = self.fleet.metric_failures(self.spec.metrics)
-        found = implausible_answers(self.fleet, self.spec.metrics, now)
+        # In mode Distributed each member reads its metrics itself, so nothing of them is read here.
+        distributed = self.spec.mode == DISTRIBUTED
+        failed = unreadable_hpas(snapshot) if distributed else self.fleet.metric_failures(self.spec.metrics)
+        found = {} if distributed else implausible_answers(self.fleet, self.spec.metrics, now)
         self.fleet.implausible = frozenset(found)
         # Clusters that are missing for a moment only: policies apply, and nothing is reported yet.
         self.unreported = frozenset(

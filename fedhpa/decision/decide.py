@@ -6,16 +6,21 @@ clusters.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from fedhpa.assignment import Outcome
 from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.coverage import no_cluster
+from fedhpa.decision.distributed import decide_bounds
 from fedhpa.decision.history import History
 from fedhpa.decision.messages import ABLE_TO_SCALE, GOT_SCALE, SCALING_ACTIVE
+from fedhpa.decision.metrics.highest import check_ambiguity
 from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.size import decide_size
 from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec.federatedhpa import CENTRALIZED
+from fedhpa.decision.spec.federatedhpa import CENTRALIZED, DISTRIBUTED
 
 
 def decide(
@@ -26,12 +31,14 @@ def decide(
     *,
     write_error: str | None = None,
     written_change: int = 0,
+    outcomes: Sequence[Outcome] | None = None,
 ) -> Decision:
     """Returns the decision on one FederatedHPA at `now` (POSIX seconds). No snapshot makes it raise.
 
     The decision assumes that the scale write succeeds. If it failed, the caller decides again on the same
     input with the error as `write_error`: then conditions and events name the error, and only
     `written_change` counts as a scale: by how many replicas the writes that succeeded changed the size.
+    In mode Distributed, `outcomes` are the writes of member HPAs with their results.
     """
     context = Context(snapshot, history, now, settings)
     try:
@@ -40,8 +47,11 @@ def decide(
         current = _read_scale(context)
     except NoDecision as stop:
         return undecided(context, 0, str(stop), have_scale=False)
-    context.seed(current)
     try:
+        if context.spec.mode == DISTRIBUTED:
+            check_ambiguity(context)
+            return decide_bounds(context, outcomes=outcomes, write_error=write_error)
+        context.seed(current)
         verdict = decide_size(context, current)
     except NoDecision as stop:
         return undecided(context, current, str(stop), have_scale=True)
@@ -64,7 +74,7 @@ def _check_blocked(context: Context) -> None:
 
 
 def _check_mode(context: Context) -> None:
-    if context.spec.mode != CENTRALIZED:
+    if context.spec.mode not in (CENTRALIZED, DISTRIBUTED):
         message = "spec.mode asks for what this version does not do yet; nothing is written"
         context.builder.condition(SCALING_ACTIVE, False, "NotBuilt", message)
         raise NoDecision(message)

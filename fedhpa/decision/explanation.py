@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedhpa.api.times import format_time
-from fedhpa.decision.model import Decision, MetricResult
+from fedhpa.decision.model import Decision, MemberBounds, MetricResult
 from fedhpa.decision.summary import sentence
 
 
@@ -30,8 +30,27 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
         yield "  assignment: " + ", ".join(
             f"{share.cluster} {share.replicas}" for share in decision.assignment
         )
+    if decision.distributed:
+        yield "  member HPAs:"
+        yield from (f"    {_bounds_line(share)}" for share in decision.bounds)
     yield from (f"  event: {event.type} {event.reason}: {event.message}" for event in decision.events)
     yield f"  to move it: {_what_would_move(decision)}"
+
+
+def _bounds_line(share: MemberBounds) -> str:
+    if not share.max_replicas:
+        parts = ["no HPA"]
+    else:
+        parts = [f"{share.min_replicas} to {share.max_replicas} replicas"]
+    if share.assist:
+        parts.append(f"minReplicas is {share.assist} higher to help other clusters")
+    if share.held:
+        parts.append(f"holds {share.held} replicas until lower priorities have scaled down")
+    if share.capped_until is not None:
+        parts.append(f"its nodes were full, which counts until {share.capped_until}")
+    if share.replicas is not None:
+        parts.append(f"the hub sets {share.replicas} replicas")
+    return f"{share.cluster}: {', '.join(parts)}"
 
 
 def _metric_lines(metric: MetricResult) -> Iterator[str]:
@@ -76,6 +95,11 @@ def _coverage_lines(decision: Decision) -> Iterator[str]:
 def _what_would_move(decision: Decision) -> str:
     if decision.error is not None:
         return "fix the error named above; nothing is scaled on missing data"
+    if decision.distributed:
+        return (
+            "usage further from the target of a member's HPA; new bounds follow when a cluster is full, "
+            "asks for more than its maxReplicas, is lost or comes back"
+        )
     held = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
     if decision.desired_replicas != decision.current_replicas:
         return "nothing, it is being scaled" if decision.rescale else "remove spec.dryRun"

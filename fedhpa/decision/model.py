@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.assignment import Plan, Write
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
 
@@ -114,6 +115,22 @@ class Assignment(msgspec.Struct, frozen=True):
     max_replicas: int | None = None
 
 
+class MemberBounds(msgspec.Struct, frozen=True):
+    """The HPA of one cluster after a pass of mode Distributed. Without an HPA both bounds are 0.
+
+    `assist` and `held` are what help adds to minReplicas and what a hold raises it to. `capped_until` is when
+    the size of a full cluster is forgotten, RFC 3339. `replicas` is a scale that the hub writes itself.
+    """
+
+    cluster: str
+    min_replicas: int
+    max_replicas: int
+    assist: int = 0
+    held: int = 0
+    capped_until: str | None = None
+    replicas: int | None = None
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The actions to take, and why. `error` is None if a decision could be made.
 
@@ -126,6 +143,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
     be above and below a target without a change. `propagation` ("" if unknown) and `settings` (without the
     defaults) are the controller's flags.
+
+    Mode Distributed: `bounds` are those of all members. `plan` is the pass, None between two passes, and
+    `hpa_writes` are all its writes in order if each succeeds. `repairs` maps clusters to fields of their HPA
+    that somebody changed. `triggers` are what asked for the pass.
     """
 
     now: float
@@ -151,8 +172,14 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     propagation: str = ""
     tolerance: tuple[float, float] | None = None
     settings: Mapping[str, JSON] = {}
+    distributed: bool = False
+    bounds: tuple[MemberBounds, ...] = ()
+    plan: Plan | None = None
+    hpa_writes: tuple[Write, ...] = ()
+    repairs: Mapping[str, tuple[str, ...]] = {}
+    triggers: frozenset[str] = frozenset()
 
     @property
     def writes(self) -> bool:
-        """True if a scale must be written."""
+        """True if a scale or a member HPA must be written."""
         return self.rescale or self.moves

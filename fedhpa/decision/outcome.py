@@ -76,7 +76,7 @@ def decided(
         builder.event("ReplicasMoved", f"{reason}: {changes}")
     assignment = shares if error is None else ()
     failed_over = _failed_over(context, desired, written=error is None)
-    return _decision(
+    decision = without_status(
         context,
         current,
         desired,
@@ -89,13 +89,15 @@ def decided(
         why=why,
         split=split if error is None else "",
     )
+    return with_status(decision, context.snapshot, context.fleet, have_scale=True)
 
 
 def undecided(context: Context, current: int, error: str, *, have_scale: bool) -> Decision:
     """Returns the decision that none could be made. Without the target's scale the stored size stays."""
     stored = context.stored
     shown = current if have_scale else stored.current_replicas or 0
-    return _decision(context, shown, stored.desired_replicas or 0, "", error, have_scale=have_scale)
+    decision = without_status(context, shown, stored.desired_replicas or 0, "", error)
+    return with_status(decision, context.snapshot, context.fleet, have_scale=have_scale)
 
 
 def _report_rescale(context: Context, current: int, desired: int, reason: str, split: str) -> None:
@@ -137,7 +139,7 @@ def _report_failed_write(context: Context, desired: int, reason: str, error: str
     context.builder.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
 
 
-def _decision(
+def without_status(
     context: Context,
     current: int,
     desired: int,
@@ -147,11 +149,11 @@ def _decision(
     *,
     rescale: bool = False,
     moves: bool = False,
-    have_scale: bool = True,
     failed_over: frozenset[str] = frozenset(),
     why: str = "",
     split: str = "",
 ) -> Decision:
+    """Returns a decision that lacks only its status. Sets the conditions that all decisions have."""
     states = {cluster.name: cluster.state for cluster in context.stored.clusters}
     allowed = tolerances(context)
     _report_competitors(context)
@@ -162,7 +164,7 @@ def _decision(
     # If the hub gave no template, no cluster was asked: MetricsComplete stays as it was.
     if context.snapshot.clusters or not isinstance(context.snapshot.target, Failure):
         report(context.builder, context.fleet, context.coverage, states, absences, context.unreported)
-    decision = Decision(
+    return Decision(
         now=context.now,
         current_replicas=current,
         desired_replicas=desired,
@@ -187,7 +189,6 @@ def _decision(
         tolerance=(allowed.scale_up, allowed.scale_down),
         settings=encode_settings(context.settings, changed_only=True),
     )
-    return with_status(decision, context.snapshot, context.fleet, have_scale=have_scale)
 
 
 def _report_competitors(context: Context) -> None:

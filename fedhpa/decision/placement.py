@@ -90,7 +90,7 @@ class PlacementPlan:
             present=fleet.known_replicas(cluster),
             reachable=view is not None and not cluster.held,
             available=None if available is None else max(available, 0),
-            pending=_pending(view, self._context.now, spec.delay) if view and spec.assist else 0,
+            pending=pending_replicas(view, self._context.now, spec.delay) if view and spec.assist else 0,
             weight=load if self._policy == LOAD_WEIGHTED else weight,
             priority=preference.priority or 0,
             low=low if high is None else min(low, high),
@@ -102,7 +102,7 @@ def _lowest(*limits: int | None) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _pending(view: ClusterView, now: float, delay: float) -> int:
+def pending_replicas(view: ClusterView, now: float, delay: float) -> int:
     """Returns how many of the cluster's replicas have been unschedulable for longer than `delay` seconds."""
     waiting = placed = 0
     for pod in view.pods:

@@ -45,6 +45,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     cluster affinities select by. A `held` cluster answers, but its share cannot be changed now.
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
     `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
+    `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
     `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.plausibility`);
     None reports an implausible answer at once.
     """
@@ -65,6 +66,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     absence: Absence | None = None
     hpa: MemberHpa | Failure | None = None
     pending_replicas: int | None = None
+    drift: tuple[str, ...] = ()
     cluster: KnownCluster | None = None
     held: bool = False
     implausible_for: float | None = None

@@ -27,6 +27,7 @@ from fedhpa.decision.model import (
 from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.status import StoredCluster
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
+from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
 from fedhpa.decision.summary import ready_condition, sentence, summary
 
 JSON = object
@@ -38,26 +39,41 @@ _MAX_REASON: Final = 512
 def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool) -> Decision:
     """Returns the decision with its status. Without the target's scale the stored metrics stay."""
     stored = snapshot.hpa.status
+    if have_scale:
+        values: Sequence[Mapping[str, JSON]] | None = [metric.status for metric in decision.metrics] or None
+    else:
+        values = stored.current_metrics
+    entries = cluster_entries(decision, snapshot, fleet)
+    return msgspec.structs.replace(decision, status=status_of(decision, snapshot, entries, values))
+
+
+def status_of(
+    decision: Decision,
+    snapshot: Snapshot,
+    entries: Sequence[Mapping[str, JSON]],
+    values: Sequence[Mapping[str, JSON]] | None,
+) -> Mapping[str, JSON]:
+    """Returns the status with these entries of status.clusters and of status.currentMetrics."""
+    stored = snapshot.hpa.status
     status: dict[str, JSON] = {}
     if snapshot.hpa.generation:
         status["observedGeneration"] = snapshot.hpa.generation
-    if decision.rescale:
+    if decision.rescale and not decision.distributed:
         status["lastScaleTime"] = api_time(decision.now)
     elif stored.last_scale_time:
         status["lastScaleTime"] = stored.last_scale_time
     status["currentReplicas"] = decision.current_replicas
     status["desiredReplicas"] = decision.desired_replicas
-    if have_scale:
-        values: Sequence[Mapping[str, JSON]] | None = [metric.status for metric in decision.metrics] or None
-    else:
-        values = stored.current_metrics
     status["currentMetrics"] = values
     conditions = (*decision.conditions, _ready(decision, snapshot))
     status["conditions"] = [condition_json(condition) for condition in conditions]
     status["summary"] = summary(decision, snapshot.hpa.spec, values)
-    status["clusters"] = _clusters(decision, snapshot, fleet)
+    status["clusters"] = entries
+    # Without a pass the assignment of mode Distributed stays.
+    if snapshot.hpa.spec.mode == DISTRIBUTED and stored.assigned_for:
+        status["assignedFor"] = stored.assigned_for
     status["decision"] = compact_decision(decision)
-    return msgspec.structs.replace(decision, status=status)
+    return status
 
 
 def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
@@ -73,7 +89,11 @@ def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
     )
 
 
-def _clusters(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> list[Mapping[str, JSON]]:
+def cluster_entries(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> Sequence[Mapping[str, JSON]]:
+    """Returns status.clusters. In mode Distributed an entry keeps its stored assignment."""
+    distributed = snapshot.hpa.spec.mode == DISTRIBUTED
+    if distributed and not snapshot.clusters:
+        return [_kept(cluster) for cluster in snapshot.hpa.status.clusters]
     views = {view.name: view for view in fleet.answered}
     stored = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
     shares = {share.cluster: share for share in decision.assignment}
@@ -100,8 +120,23 @@ def _clusters(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> list[
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
             entry["message"] = shortened(message, _MAX_REASON)
+        if distributed and before is not None:
+            entry |= before.assignment
         entries.append(entry)
     return entries
+
+
+def _kept(cluster: StoredCluster) -> Mapping[str, JSON]:
+    """Returns a stored entry for a status of a decision that read no cluster."""
+    fields = {
+        "name": cluster.name,
+        "state": cluster.state or None,
+        "currentReplicas": cluster.current_replicas,
+        "lastScaleTime": cluster.last_scale_time,
+        "lastSeen": cluster.last_seen,
+        **cluster.assignment,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _last_seen(

@@ -57,6 +57,8 @@ def why(decision: Decision) -> str:
         return decision.error
     if decision.moves:
         return decision.reason
+    if decision.distributed:
+        return decision.reason or (decision.steps[0].reason if decision.steps else "")
     if decision.desired_replicas != decision.current_replicas:
         moved = reason_of_steps(decision.steps, decision.current_replicas, decision.desired_replicas)
         return decision.reason or moved
@@ -85,6 +87,8 @@ def reason_of_steps(steps: Sequence[Step], current: int, desired: int) -> str:
 
 def _verdict(decision: Decision) -> str:
     current, desired = decision.current_replicas, decision.desired_replicas
+    if decision.distributed:
+        return _verdict_on_bounds(decision)
     if decision.error is not None:
         return f"no decision, {current} replicas stay"
     if decision.moves:
@@ -94,6 +98,15 @@ def _verdict(decision: Decision) -> str:
     if current != desired:
         return f"would scale {current} -> {desired} replicas"
     return f"stay at {current} replicas"
+
+
+def _verdict_on_bounds(decision: Decision) -> str:
+    replicas = f"{decision.current_replicas} replicas run"
+    if decision.error is not None:
+        return f"{replicas}, bounds could not be written"
+    if decision.rescale:
+        return f"{replicas}, member HPAs are changed"
+    return f"{replicas}, the members scale on their own"
 
 
 def ready_condition(

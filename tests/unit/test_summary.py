@@ -122,7 +122,7 @@ NO_METRICS = scenario([cluster("m1", [50, 50], podMetrics={"error": "no metrics-
 STOPPED = scenario([cluster("m1", [])])
 OWNED = scenario([cluster("m1", [50, 50])], contestedBy=["HorizontalPodAutoscaler shop/web in m1"])
 OWNED_AND_HELD = {**HELD, "contestedBy": ["HorizontalPodAutoscaler shop/web in m1"]}
-UNBUILT = scenario([cluster("m1", [50, 50])], spec={"mode": "Distributed"})
+UNBUILT = scenario([cluster("m1", [50, 50])], spec={"mode": "Predictive"})
 
 
 @pytest.mark.parametrize(

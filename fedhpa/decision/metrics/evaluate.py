@@ -59,11 +59,12 @@ def _result(
         error=error,
         pods=found.pods if found else None,
         clusters=found.shares if found else {},
-        status=_status_entry(spec, found.current) if found else {"type": ""},
+        status=status_entry(spec, found.current) if found else {"type": ""},
         missing={cluster: failure.error for cluster, failure in fleet.failures(spec)},
     )
 
 
-def _status_entry(spec: ScalingMetric, current: Mapping[str, JSON]) -> Mapping[str, JSON]:
+def status_entry(spec: ScalingMetric, current: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """Returns the metric's entry of status.currentMetrics with its current value."""
     body = {**EVALUATORS[spec.type].status(spec), "current": current}
     return {"type": spec.type, spec.metric_type.field: body}

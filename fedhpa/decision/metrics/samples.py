@@ -76,7 +76,7 @@ class MetricsApi(NamedTuple):
 
     of_cluster: Callable[[ClusterSnapshot], object]
     of_hub: Callable[[Snapshot], object]
-    pick: Callable[[Any, ScalingMetric, str], Sequence[object]]
+    pick: Callable[[Any, ScalingMetric, str], Sequence[CustomSample | ExternalSample]]
 
 
 METRICS_APIS: Final[Mapping[str, MetricsApi]] = {

@@ -1,7 +1,7 @@
 """The record of a FederatedHPA on a hub whose CRD drops status.decision: what a restart and `explain` need.
 
-The record holds status.decision and status.clusters. If they are too large, first the details that only
-people read are left out, then the shares of clusters that answer, then the oldest history.
+The record holds status.decision, status.clusters and status.assignedFor. If they are too large, first the
+details that only people read are left out, then the shares of clusters that answer, then the oldest history.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.record_annotation import decode_record, encode_record, fits
 from fedhpa.decision.model import ANSWERED_STATES
-from fedhpa.decision.record.status import read_status
+from fedhpa.decision.record.status import ASSIGNMENT_FIELDS, read_status
 
 Json = Mapping[str, Any]
 
@@ -24,6 +24,7 @@ _RESTART_FIELDS: Final = (
     "desiredReplicas",
     "rescale",
     "moved",
+    "distributed",
     "reason",
     "error",
     "coverage",
@@ -32,15 +33,24 @@ _RESTART_FIELDS: Final = (
     "absences",
     "history",
 )
-_CLUSTER_FIELDS: Final = ("name", "state", "currentReplicas", "desiredReplicas", "lastScaleTime", "lastSeen")
+_CLUSTER_FIELDS: Final = (
+    "name",
+    "state",
+    "currentReplicas",
+    "desiredReplicas",
+    "lastScaleTime",
+    "lastSeen",
+    *ASSIGNMENT_FIELDS,
+)
 _FEWER_CLUSTERS: Final = (256, 128, 64, 32, 16)
 _FEWER_ENTRIES: Final = (60, 30, 15, 8)
 
 
 def record_text(uid: str, status: Json) -> str:
     """Returns the record of a status as text, at most 16 KiB; "" if even the least of it is larger."""
+    assigned = {name: status[name] for name in ("assignedFor",) if name in status}
     for decision, clusters in _forms(status.get("decision") or {}, status.get("clusters") or ()):
-        text = encode_record(uid, {"decision": decision, "clusters": clusters})
+        text = encode_record(uid, {"decision": decision, "clusters": clusters, **assigned})
         if fits(text):
             return text
     return ""
@@ -56,7 +66,7 @@ def with_record(raw: Json) -> Json:
     if "decision" in status:
         return raw
     fields = decode_record(raw["metadata"])
-    recorded = {name: fields[name] for name in ("decision", "clusters") if name in fields}
+    recorded = {name: fields[name] for name in ("decision", "clusters", "assignedFor") if name in fields}
     if not isinstance(recorded.get("decision"), dict):
         return raw
     try:

@@ -80,6 +80,7 @@ class CompactDecision(msgspec.Struct):
     metrics: list[CompactMetric] = []
     steps: list[CompactStep] = []
     tolerance: tuple[float, float] | None = None
+    distributed: bool = False
 
 
 def compact_decision(decision: Decision) -> Mapping[str, JSON]:
@@ -101,6 +102,7 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
         "desiredReplicas": decision.desired_replicas,
         "rescale": decision.rescale,
         **({"moved": True} if decision.moves else {}),
+        **({"distributed": True} if decision.distributed else {}),
         "reason": _short(decision.reason),
         "error": None if decision.error is None else _short(decision.error),
         "coverage": coverage,

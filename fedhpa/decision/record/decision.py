@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from fedhpa.api.times import format_time
+from fedhpa.assignment import Bounds
 from fedhpa.decision.model import Decision, MetricResult
 from fedhpa.decision.record.history import encode_history
 
@@ -53,16 +54,47 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
         ],
         "status": decision.status,
         "history": encode_history(decision.history),
+        **(_bounds(decision) if decision.distributed else {"assignment": _shares(decision)}),
+    }
+
+
+def _shares(decision: Decision) -> list[Mapping[str, JSON]]:
+    return [
+        {
+            "cluster": share.cluster,
+            "replicas": share.replicas,
+            "minReplicas": share.min_replicas,
+            "maxReplicas": share.max_replicas,
+        }
+        for share in decision.assignment
+    ]
+
+
+def _bounds(decision: Decision) -> Mapping[str, JSON]:
+    return {
         "assignment": [
             {
                 "cluster": share.cluster,
-                "replicas": share.replicas,
                 "minReplicas": share.min_replicas,
                 "maxReplicas": share.max_replicas,
+                "assist": share.assist,
+                "held": share.held,
+                "cappedUntil": share.capped_until,
+                **({} if share.replicas is None else {"replicas": share.replicas}),
             }
-            for share in decision.assignment
+            for share in decision.bounds
+        ],
+        "writes": [
+            {"cluster": write.cluster, "before": _pair(write.before), "after": _pair(write.after)}
+            for write in decision.hpa_writes
         ],
     }
+
+
+def _pair(bounds: Bounds | None) -> Mapping[str, JSON] | None:
+    if bounds is None:
+        return None
+    return {"minReplicas": bounds.minimum, "maxReplicas": bounds.maximum}
 
 
 def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:

@@ -7,12 +7,14 @@ program may have written it, so each part is decoded by itself: an unreadable pa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
-from fedhpa.api.times import parse_time
+from fedhpa.api.times import format_time, parse_time
+from fedhpa.assignment import Bounds, ClusterState, read_state
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
 from fedhpa.decision.model import (
@@ -20,6 +22,7 @@ from fedhpa.decision.model import (
     LOST_STATES,
     Coverage,
     Decision,
+    MemberBounds,
     MetricResult,
     StatusCondition,
     Step,
@@ -60,6 +63,31 @@ class RawClusterStatus(msgspec.Struct):
     lastScaleTime: str | None = None
     lastSeen: str | None = None
     message: JSON = None
+    # The assignment of mode Distributed, as `fedhpa.assignment.state` writes it.
+    minReplicas: JSON = None
+    maxReplicas: JSON = None
+    given: JSON = None
+    givenShare: JSON = None
+    givenSince: JSON = None
+    readySince: JSON = None
+    deficitBefore: JSON = None
+    ineffectiveSince: JSON = None
+    held: JSON = None
+    heldSince: JSON = None
+    lowerReplicas: JSON = None
+    cap: JSON = None
+    zero: JSON = None
+    atMinSince: JSON = None
+    lost: JSON = None
+    overSince: JSON = None
+    starting: JSON = None
+    spare: JSON = None
+    idleSince: JSON = None
+
+
+ASSIGNMENT_FIELDS: Final = RawClusterStatus.__struct_fields__[
+    RawClusterStatus.__struct_fields__.index("minReplicas") :
+]
 
 
 class RawStatus(msgspec.Struct):
@@ -71,11 +99,15 @@ class RawStatus(msgspec.Struct):
     currentMetrics: list[dict[str, JSON]] | None = None
     conditions: list[RawCondition] | None = None
     clusters: list[RawClusterStatus] | None = None
+    assignedFor: JSON = None
     decision: JSON = None
 
 
 class StoredCluster(msgspec.Struct, frozen=True):
-    """One entry of status.clusters. Times are RFC 3339 as stored."""
+    """One entry of status.clusters. Times are RFC 3339 as stored.
+
+    `assignment` are the stored fields that `fedhpa.assignment.state` reads; empty in mode Centralized.
+    """
 
     name: str
     state: str = ""
@@ -84,6 +116,7 @@ class StoredCluster(msgspec.Struct, frozen=True):
     last_scale_time: str | None = None
     last_seen: str | None = None
     message: str = ""
+    assignment: Mapping[str, JSON] = {}
 
 
 class StoredDecision(msgspec.Struct, frozen=True):
@@ -127,7 +160,7 @@ class StoredDecision(msgspec.Struct, frozen=True):
 
 
 class StoredStatus(msgspec.Struct, frozen=True):
-    """The status that a FederatedHPA came with."""
+    """The status that a FederatedHPA came with. `assigned_for` is for mode Distributed."""
 
     current_replicas: int | None = None
     desired_replicas: int | None = None
@@ -135,6 +168,7 @@ class StoredStatus(msgspec.Struct, frozen=True):
     current_metrics: tuple[Mapping[str, JSON], ...] | None = None
     conditions: tuple[StatusCondition, ...] = ()
     clusters: tuple[StoredCluster, ...] = ()
+    assigned_for: str = ""
     decision: StoredDecision = StoredDecision()
 
     @property
@@ -197,7 +231,29 @@ class StoredStatus(msgspec.Struct, frozen=True):
             moves=compact.moved,
             absences=self.decision.absences,
             tolerance=compact.tolerance,
+            distributed=compact.distributed,
+            bounds=self._bounds(parse_time(compact.time) or 0.0) if compact.distributed else (),
         )
+
+    def _bounds(self, now: float) -> tuple[MemberBounds, ...]:
+        states = {cluster.name: read_state(cluster.assignment, now) for cluster in self.clusters}
+        return tuple(member_bounds(name, state.bounds, state) for name, state in sorted(states.items()))
+
+
+def member_bounds(
+    cluster: str, bounds: Bounds | None, state: ClusterState, replicas: int | None = None
+) -> MemberBounds:
+    """Returns the bounds of one cluster with what its state says about them."""
+    until = None if state.cap is None else state.cap.until
+    return MemberBounds(
+        cluster=cluster,
+        min_replicas=0 if bounds is None else bounds.minimum,
+        max_replicas=0 if bounds is None else bounds.maximum,
+        assist=state.given,
+        held=state.held,
+        capped_until=None if until is None else format_time(until),
+        replicas=replicas,
+    )
 
 
 def read_status(raw: JSON) -> StoredStatus:
@@ -217,6 +273,7 @@ def stored_status(raw: RawStatus) -> StoredStatus:
         current_metrics=None if raw.currentMetrics is None else tuple(raw.currentMetrics),
         conditions=tuple([_condition(condition) for condition in raw.conditions or ()]),
         clusters=tuple([_cluster(cluster) for cluster in raw.clusters or ()]),
+        assigned_for=raw.assignedFor if isinstance(raw.assignedFor, str) else "",
         decision=StoredDecision(raw.decision if isinstance(raw.decision, dict) else {}),
     )
 
@@ -267,7 +324,13 @@ def _cluster(raw: RawClusterStatus) -> StoredCluster:
         raw.lastScaleTime,
         raw.lastSeen,
         raw.message if isinstance(raw.message, str) else "",
+        _assignment(raw),
     )
+
+
+def _assignment(raw: RawClusterStatus) -> Mapping[str, JSON]:
+    found = {name: getattr(raw, name) for name in ASSIGNMENT_FIELDS}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _number(value: JSON) -> int | None:

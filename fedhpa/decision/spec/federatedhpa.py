@@ -28,6 +28,7 @@ FALLBACK: Final = "Fallback"
 PROCEED: Final = "Proceed"
 
 CENTRALIZED: Final = "Centralized"
+DISTRIBUTED: Final = "Distributed"
 
 
 class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +56,7 @@ class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
     generation: int | None
     spec: ScalingSpec
     status: StoredStatus
+    uid: str = ""
 
 
 def decode_object(raw: Mapping[str, JSON] | bytes) -> ScalingObject:
@@ -77,6 +79,7 @@ def scaling_object(raw: RawFederatedHPA, path: str = "") -> ScalingObject:
         generation=raw.metadata.generation,
         spec=_spec(raw.spec, f"{path}.spec" if path else "spec"),
         status=stored_status(raw.status or RawStatus()),
+        uid=raw.metadata.uid,
     )
 
 

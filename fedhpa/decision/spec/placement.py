@@ -35,7 +35,8 @@ class PlacementSpec(msgspec.Struct, frozen=True):
 
     `policy` None gives equal weights. `exact` allows clusters without a replica. `delay` is how many seconds
     pods may stay pending; with `assist` they then move to other clusters. `caps` is the largest part of
-    each cluster, 0 to 1, that the workload's requests may take.
+    each cluster, 0 to 1, that the workload's requests may take. With `scaling_to_zero` single clusters may
+    run no replica (mode Distributed only).
     """
 
     policy: str | None = None
@@ -44,6 +45,7 @@ class PlacementSpec(msgspec.Struct, frozen=True):
     delay: float = 0.0
     assist: bool = True
     caps: Mapping[str, Fraction] = {}
+    scaling_to_zero: bool = False
 
     def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, PlacementPreference]:
         """Returns the first preference that selects each cluster. Clusters without one are left out."""
@@ -95,6 +97,7 @@ def placement_spec(spec: RawSpec, path: str) -> PlacementSpec:
         delay=spec.autoscaleMultiClusterDelay or 0.0,
         assist=spec.scaleAssist is not False,
         caps=_caps(spec.clusterHPAPreference),
+        scaling_to_zero=spec.scalingToZero is True,
     )
 
 

@@ -22,6 +22,7 @@ class RawMeta(msgspec.Struct):
 
     name: str = ""
     namespace: str = ""
+    uid: str = ""
     generation: int | None = None
 
 
@@ -124,6 +125,7 @@ class RawSpec(msgspec.Struct):
     clusterHPAPreference: RawCap | list[RawCap] | None = None
     autoscaleMultiClusterDelay: float | None = None
     scaleAssist: bool | None = None
+    scalingToZero: bool | None = None
 
 
 class RawFederatedHPA(msgspec.Struct):

@@ -1,0 +1,124 @@
+"""The conditions of mode Distributed: those of Kubernetes' HPA over all members, and Assigned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
+from fedhpa.assignment import DUPLICATED, ClusterState, Plan
+from fedhpa.decision.context import Context
+from fedhpa.decision.distributed.fleet import BoundsView
+from fedhpa.decision.messages import (
+    ABLE_TO_SCALE,
+    ASSIGNED,
+    GOT_SCALE,
+    IS_SCALED_TO_ZERO,
+    NOT_SCALED_TO_ZERO,
+    SCALED_TO_ZERO,
+    SCALING_ACTIVE,
+    SCALING_LIMITED,
+)
+
+JSON = object
+
+# People read conditions, so they name only so many clusters.
+_MAX_NAMED: Final = 8
+_MAX_REASON: Final = 160
+
+
+def report_members(
+    context: Context, view: BoundsView, current: int, states: Mapping[str, ClusterState]
+) -> None:
+    """Sets the conditions that say how the members scale."""
+    builder = context.builder
+    builder.condition(ABLE_TO_SCALE, True, "SucceededGetScale", GOT_SCALE)
+    ours = {name: hpa for name, hpa in view.hpas.items() if hpa.ours}
+    failed = {
+        name: f"{found.get('reason') or 'unknown'}: {found.get('message') or 'no message'}"
+        for name, hpa in ours.items()
+        if (found := condition_of(hpa, SCALING_ACTIVE)).get("status") == "False"
+        # An HPA rests while its cluster runs no replica.
+        and found.get("reason") != "ScalingDisabled"
+    }
+    if failed:
+        builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", _listed(failed))
+    else:
+        text = f"{len(ours)} member HPAs scale the workload" if ours else "no member has an HPA yet"
+        builder.condition(SCALING_ACTIVE, True, "MembersScale", text)
+    pinned = [one.state.cluster for one in view.observed if one.state.need is not None]
+    if pinned:
+        text = f"the HPAs of {_names(pinned)} ask for more than their maxReplicas"
+        builder.condition(SCALING_LIMITED, True, "TooManyReplicas", text)
+    else:
+        text = "no member HPA asks for more than its maxReplicas"
+        builder.condition(SCALING_LIMITED, False, "DesiredWithinRange", text)
+    zero = current == 0 and any(state.zero_since is not None for state in states.values())
+    if zero:
+        builder.condition(SCALED_TO_ZERO, True, "ScaledToZero", IS_SCALED_TO_ZERO)
+    elif builder.message(SCALED_TO_ZERO) is not None:
+        builder.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
+
+
+def report_assignment(context: Context, view: BoundsView, made: Plan | None, errors: Sequence[str]) -> None:
+    """Sets Assigned, with an event when it becomes worse. In a dry run it stays as it was."""
+    builder = context.builder
+    if context.spec.dry_run:
+        return
+    before = builder.message(ASSIGNED)
+    if errors:
+        text = (
+            f"bounds could not be written: {'; '.join(error[:_MAX_REASON] for error in errors[:_MAX_NAMED])}"
+        )
+        builder.warn("FailedAssign", text)
+        builder.condition(ASSIGNED, False, "WriteFailed", text)
+    elif view.foreign:
+        text = (
+            f"{_names(view.foreign)}: the HorizontalPodAutoscaler of this name is not ours and stays as it "
+            f"is; delete it, or give it the label {MANAGED_BY}={MANAGER} to hand it over"
+        )
+        if before != text:
+            builder.warn("NotOwned", text)
+        builder.condition(ASSIGNED, False, "NotOwned", text)
+    elif made is None:
+        pass  # between two passes it stays as it is
+    elif made.exceeded:
+        text = f"the bounds add up to {made.exceeded} more than maxReplicas {view.rules.maximum}"
+        builder.condition(ASSIGNED, True, "MaxReplicasExceeded", text)
+    elif made.unassigned:
+        text = f"no cluster has room for {made.unassigned} of maxReplicas {view.rules.maximum}"
+        if before != text:
+            builder.warn("CapacityLimited", text)
+        builder.condition(ASSIGNED, True, "CapacityLimited", text)
+    else:
+        count = sum(bounds is not None for bounds in made.goals.values())
+        noun = "cluster has" if count == 1 else "clusters have"
+        text = f"{count} {noun} bounds as assigned{_above_minimum(view, made)}"
+        builder.condition(ASSIGNED, True, "Assigned", text)
+
+
+def _above_minimum(view: BoundsView, made: Plan) -> str:
+    least = sum(state.minimum or 0 for state in made.states.values() if state.maximum)
+    if view.policy == DUPLICATED or least <= view.rules.minimum:
+        return ""
+    return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
+
+
+def condition_of(hpa: MemberHpa, kind: str) -> Mapping[str, JSON]:
+    """Returns a condition of a member HPA; empty without it."""
+    found = hpa.status.get("conditions")
+    for one in found[:16] if isinstance(found, list) else ():
+        if isinstance(one, dict) and one.get("type") == kind:
+            return one
+    return {}
+
+
+def _names(clusters: Sequence[str]) -> str:
+    more = f" and {len(clusters) - _MAX_NAMED} more" if len(clusters) > _MAX_NAMED else ""
+    return ", ".join(clusters[:_MAX_NAMED]) + more
+
+
+def _listed(reasons: Mapping[str, str]) -> str:
+    texts = [f"{name}: {reason[:_MAX_REASON]}" for name, reason in list(reasons.items())[:_MAX_NAMED]]
+    more = [f"and {len(reasons) - _MAX_NAMED} more clusters"] if len(reasons) > _MAX_NAMED else []
+    return "; ".join([*texts, *more])

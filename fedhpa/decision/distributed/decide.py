@@ -1,0 +1,193 @@
+"""The decision of mode Distributed: a pass over the bounds of the member HPAs, with conditions and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.assignment import Bounds, ClusterState, Outcome, Plan, Result, Write, plan
+from fedhpa.decision.context import Context
+from fedhpa.decision.distributed.conditions import report_assignment, report_members
+from fedhpa.decision.distributed.fleet import BoundsView
+from fedhpa.decision.distributed.status import with_bounds
+from fedhpa.decision.model import Decision
+from fedhpa.decision.outcome import without_status
+from fedhpa.decision.record.status import member_bounds
+
+# The bounds are computed in this interval, and at once when something asks for it.
+PERIOD_SECONDS: Final = 60
+# People read events, so they name only so many clusters.
+_MAX_NAMED: Final = 8
+
+
+def decide_bounds(
+    context: Context, *, outcomes: Sequence[Outcome] | None = None, write_error: str | None = None
+) -> Decision:
+    """Returns the decision: the bounds of all member HPAs, and what of them is to be written.
+
+    It assumes that all writes succeed. After the writes the caller decides again with their `outcomes`, and
+    with the error of a failed scale write as `write_error`.
+    """
+    view = BoundsView(context)
+    due = _is_due(context, view)
+    made = plan(view.rules, view.observed, view.previous, context.now) if due else None
+    states, assigned_for = view.states, context.stored.assigned_for
+    writes: tuple[Write, ...] = ()
+    repairs: Mapping[str, tuple[str, ...]] = {}
+    if not context.spec.dry_run:
+        repairs = _repairs(context, view)
+        if made is not None:
+            writes = _all_writes(made)
+            states = made.states if outcomes is None else made.states_after(outcomes)
+            assigned_for = made.assigned_for
+    scales = {} if made is None or context.spec.dry_run else made.scales
+    goals = _goals(view) if made is None else made.goals
+    shares = tuple(member_bounds(name, goals[name], states[name], scales.get(name)) for name in sorted(goals))
+    current, desired = _sizes(context, view, scales)
+    reason = _steps(context, made, current)
+    errors = tuple(_errors(outcomes or (), write_error))
+    report_members(context, view, current, states)
+    report_assignment(context, view, made, errors)
+    _report_changes(context, view, made, writes, outcomes, states, reason)
+    for cluster, fields in repairs.items():
+        context.builder.event("MemberHPARepaired", f"{cluster}: {', '.join(fields)} was changed by somebody")
+    decision = msgspec.structs.replace(
+        without_status(context, current, desired, reason, "; ".join(errors) or None),
+        rescale=bool(writes or scales or repairs),
+        bounds=shares,
+        plan=made,
+        hpa_writes=writes,
+        repairs=repairs,
+        triggers=view.triggers if not errors else frozenset(),
+        distributed=True,
+    )
+    return with_bounds(decision, context, view, states, assigned_for)
+
+
+def _is_due(context: Context, view: BoundsView) -> bool:
+    last = context.snapshot.last_pass
+    if last is None or not 0 <= context.now - last < PERIOD_SECONDS:
+        return True
+    return bool(view.triggers - context.snapshot.last_triggers)
+
+
+def _all_writes(made: Plan) -> tuple[Write, ...]:
+    """Returns all writes of the pass in order, if each succeeds."""
+    outcomes: tuple[Outcome, ...] = ()
+    while batch := made.next_writes(outcomes):
+        outcomes += tuple(Outcome(write=write, result=Result.CONFIRMED) for write in batch)
+    return tuple(outcome.write for outcome in outcomes)
+
+
+def _repairs(context: Context, view: BoundsView) -> Mapping[str, tuple[str, ...]]:
+    """Returns the fields besides the bounds that are not as the FederatedHPA has them, by cluster."""
+    return {
+        cluster.name: cluster.drift
+        for cluster in context.snapshot.clusters
+        if cluster.drift and cluster.name in view.hpas and view.hpas[cluster.name].ours
+    }
+
+
+def _goals(view: BoundsView) -> dict[str, Bounds | None]:
+    """Returns the present bounds between two passes. Those of a cluster that does not answer are stored."""
+    return {
+        one.state.cluster: one.written if one.state.reachable else view.states[one.state.cluster].bounds
+        for one in view.observed
+    }
+
+
+def _sizes(context: Context, view: BoundsView, scales: Mapping[str, int]) -> tuple[int, int]:
+    """Returns the replicas of all expected clusters: present ones, and those that their HPAs want."""
+    current = desired = 0
+    for cluster in context.fleet.expected:
+        present = context.fleet.known_replicas(cluster)
+        hpa = view.hpas.get(cluster.name)
+        wanted = None if hpa is None else hpa.status.get("desiredReplicas")
+        known = isinstance(wanted, int) and not isinstance(wanted, bool) and wanted > 0 and present > 0
+        current += present
+        desired += scales.get(cluster.name, wanted if known and isinstance(wanted, int) else present)
+    return current, desired
+
+
+def _steps(context: Context, made: Plan | None, current: int) -> str:
+    """Adds the steps of the pass. Returns the reason of the last one that changed something."""
+    if made is None:
+        return _kept_steps(context)
+    reason = ""
+    for step in made.steps:
+        context.builder.step(step.step, step.before, step.after, step.reason)
+        if step.before != step.after:
+            reason = step.reason
+    if context.spec.dry_run:
+        context.builder.step("dryRun", current, current, "spec.dryRun: nothing is written to the members")
+    return reason
+
+
+def _kept_steps(context: Context) -> str:
+    """Adds the steps of the last pass, as stored: between two passes they are still the reason."""
+    try:
+        last = context.stored.last_decision()
+    except InvalidObject:
+        last = None
+    if last is None:
+        return ""
+    context.builder.steps.extend(last.steps)
+    return last.reason
+
+
+def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[str]:
+    if write_error:
+        yield write_error
+    for outcome in outcomes:
+        if outcome.result is not Result.CONFIRMED:
+            yield f"{outcome.write.cluster}: {outcome.reason or 'no answer'}"
+
+
+def _report_changes(
+    context: Context,
+    view: BoundsView,
+    made: Plan | None,
+    writes: Sequence[Write],
+    outcomes: Sequence[Outcome] | None,
+    states: Mapping[str, ClusterState],
+    reason: str,
+) -> None:
+    """Adds the events of written bounds and of help that changes nothing."""
+    if made is None:
+        return
+    if outcomes is not None:
+        writes = [outcome.write for outcome in outcomes if outcome.result is Result.CONFIRMED]
+    why = f"; reason: {reason}" if reason else ""
+    if writes or (made.scales and not context.spec.dry_run):
+        context.builder.event("BoundsAssigned", f"{changes(made, writes)}{why}")
+    elif context.spec.dry_run and (planned := _all_writes(made)) and _asked_anew(context, view):
+        context.builder.event("DryRun", f"would assign {changes(made, planned)}{why}")
+    for cluster, state in states.items():
+        if state.ineffective_since is not None and view.states[cluster].ineffective_since is None:
+            text = f"help of other clusters does not lower the usage of {cluster}, so it ends for 30 minutes"
+            context.builder.event("AssistIneffective", text)
+
+
+def _asked_anew(context: Context, view: BoundsView) -> bool:
+    """True if the FederatedHPA asks for something else than in the last pass."""
+    new = view.triggers - context.snapshot.last_triggers
+    return any(trigger.startswith("spec ") for trigger in new)
+
+
+def changes(made: Plan, writes: Sequence[Write]) -> str:
+    """Returns each changed cluster with its bounds before and after, such as `member1 1-6 -> 1-8`."""
+    last = {write.cluster: write.after for write in writes}
+    texts = [
+        f"{cluster} {_text(made.present.get(cluster))} -> {_text(after)}"
+        for cluster, after in sorted(last.items())
+    ]
+    texts += [f"{cluster} {replicas} replicas" for cluster, replicas in sorted(made.scales.items())]
+    more = f" and {len(texts) - _MAX_NAMED} more" if len(texts) > _MAX_NAMED else ""
+    return ", ".join(texts[:_MAX_NAMED]) + more
+
+
+def _text(bounds: Bounds | None) -> str:
+    return "no HPA" if bounds is None else f"{bounds.minimum}-{bounds.maximum}"

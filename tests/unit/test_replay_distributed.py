@@ -1,0 +1,401 @@
+"""Scenarios of mode Distributed: bounds, writes in order, conditions, and the status for a restart."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from fedhpa.api.times import format_time, parse_time
+from fedhpa.assignment.writes import Outcome, Result
+from fedhpa.decision import Decision, decide, decode_scenario, to_json, to_text
+
+NOW = "2026-03-11T13:23:17Z"
+METRIC = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+}
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+def preferences(field: str, numbers: dict[str, int]) -> list[dict[str, Any]]:
+    return [{"targetCluster": {"clusterNames": [name]}, field: each} for name, each in numbers.items()]
+
+
+def federated(
+    least: int, most: int, policy: str = "StaticWeighted", wishes: Any = (), **spec: Any
+) -> dict[str, Any]:
+    assignment = {
+        "federatedHPAAssignmentType": policy,
+        "clusterAutoscalingPreference": list(wishes),
+    }
+    return {
+        "metadata": {"name": "web", "namespace": "shop", "generation": 2},
+        "spec": {
+            "scaleTargetRef": TARGET,
+            "minReplicas": least,
+            "maxReplicas": most,
+            "mode": "Distributed",
+            "metrics": [METRIC],
+            "federatedHPAAssignment": assignment,
+            **spec,
+        },
+    }
+
+
+def hpa(least: int, most: int, current: int, usage: int = 50, **status: Any) -> dict[str, Any]:
+    """A member HPA as the member shows it. At its maximum and above target it is pinned."""
+    limited = current >= most and usage > 55
+    return {
+        "spec": {"scaleTargetRef": TARGET, "minReplicas": least, "maxReplicas": most, "metrics": [METRIC]},
+        "status": {
+            "currentReplicas": current,
+            "desiredReplicas": current,
+            "currentMetrics": [
+                {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": usage}}}
+            ],
+            "conditions": [
+                {
+                    "type": "ScalingLimited",
+                    "status": "True" if limited else "False",
+                    "reason": "TooManyReplicas" if limited else "DesiredWithinRange",
+                }
+            ],
+            **status,
+        },
+    }
+
+
+def cluster(
+    name: str, running: int, autoscaler: dict[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ready": True,
+        "scale": {"specReplicas": running, "statusReplicas": running, "selector": "app=web"},
+        "hpa": autoscaler,
+        **fields,
+    }
+
+
+def scenario(obj: dict[str, Any], *clusters: dict[str, Any], now: str = NOW) -> dict[str, Any]:
+    return {"now": now, "federatedHPA": obj, "clusters": list(clusters)}
+
+
+def decided(raw: dict[str, Any], **how: Any) -> Decision:
+    found = decode_scenario(json.dumps(raw).encode())
+    return decide(found.snapshot, found.history, found.now, found.settings, **how)
+
+
+def replayed(raw: dict[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(to_json(decided(raw))))  # type: ignore[no-any-return]
+
+
+def bounds(answer: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    return {each["cluster"]: (each["minReplicas"], each["maxReplicas"]) for each in answer["assignment"]}
+
+
+def condition(answer: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(each for each in answer["conditions"] if each["type"] == kind)
+
+
+def assigned(raw: dict[str, Any], later: int = 60, **changes: dict[str, Any]) -> dict[str, Any]:
+    """The scenario after all writes of its pass: members have the bounds, the status is stored."""
+    answer = replayed(raw)
+    after = copy.deepcopy(raw)
+    after["federatedHPA"]["status"] = answer["status"]
+    shares = bounds(answer)
+    for each in after["clusters"]:
+        least, most = shares[each["name"]]
+        running = min(max(each["scale"]["specReplicas"], least), most) if most else 0
+        each["scale"]["specReplicas"] = each["scale"]["statusReplicas"] = running
+        each["hpa"] = hpa(least, most, running) if most else None
+        each |= changes.get(each["name"], {})
+    after["now"] = format_time((parse_time(raw["now"]) or 0) + later)
+    return after
+
+
+@pytest.mark.parametrize(
+    ("wishes", "policy", "least", "most", "clusters", "expected"),
+    [
+        pytest.param(
+            preferences("staticWeight", {"a": 1, "b": 2, "c": 3}),
+            "StaticWeighted",
+            2,
+            10,
+            (("a", 0, {}), ("b", 0, {}), ("c", 0, {})),
+            {"a": (1, 1), "b": (1, 4), "c": (1, 5)},
+            id="example_1",
+        ),
+        pytest.param(
+            (),
+            "DynamicWeighted",
+            8,
+            24,
+            (
+                ("a", 0, {"availableReplicas": 1}),
+                ("b", 0, {"availableReplicas": 5}),
+                ("c", 0, {"availableReplicas": 2}),
+            ),
+            {"a": (1, 3), "b": (5, 15), "c": (2, 6)},
+            id="example_2",
+        ),
+        pytest.param(
+            preferences("priority", {"a": 2, "b": 1}),
+            "Prioritized",
+            8,
+            24,
+            (("a", 0, {"availableReplicas": 20}), ("b", 0, {"availableReplicas": 1})),
+            {"a": (8, 23), "b": (1, 1)},
+            id="example_4",
+        ),
+        pytest.param(
+            (),
+            "Duplicated",
+            3,
+            10,
+            (("a", 1, {}), ("b", 4, {}), ("c", 20, {}), ("d", 0, {})),
+            {"a": (3, 10), "b": (3, 10), "c": (3, 10), "d": (3, 10)},
+            id="example_5",
+        ),
+        pytest.param(
+            preferences("staticWeight", {"a": 2, "b": 1, "c": 1}),
+            "StaticWeighted",
+            1,
+            22,
+            (("a", 6, {}), ("b", 6, {}), ("c", 6, {})),
+            {"a": (1, 8), "b": (1, 7), "c": (1, 7)},
+            id="example_13",
+        ),
+        pytest.param(
+            (),
+            "StaticWeighted",
+            1,
+            12,
+            (("a", 9, {}), ("b", 1, {}), ("c", 0, {})),
+            {"a": (1, 10), "b": (1, 1), "c": (1, 1)},
+            id="example_30",
+        ),
+    ],
+)
+def test_first_bounds(
+    wishes: Any, policy: str, least: int, most: int, clusters: Any, expected: dict[str, tuple[int, int]]
+) -> None:
+    """Numbered examples of docs/explanation/distributed.md as scenarios."""
+    raw = scenario(federated(least, most, policy, wishes), *(cluster(n, r, **f) for n, r, f in clusters))
+    answer = replayed(raw)
+
+    assert bounds(answer) == expected
+    assert {each["cluster"] for each in answer["writes"]} == set(expected)
+    assert answer["rescale"] is True
+    assert condition(answer, "Assigned")["status"] == "True"
+    assert answer["status"]["assignedFor"]
+
+
+def test_a_pass_over_its_own_result_writes_nothing() -> None:
+    raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 1), cluster("c", 2))
+
+    again = replayed(assigned(raw))
+
+    assert again["writes"] == []
+    assert again["rescale"] is False
+    assert bounds(again) == bounds(replayed(raw))
+    assert again["status"]["assignedFor"] == replayed(raw)["status"]["assignedFor"]
+
+
+def test_a_pinned_cluster_gets_what_another_does_not_run() -> None:
+    """As example 16: 12 over three equal clusters, one is pinned. Maxima fall before others rise."""
+    raw = scenario(federated(3, 12), cluster("a", 4), cluster("b", 1), cluster("c", 2))
+    pinned = hpa(1, bounds(replayed(raw))["a"][1], bounds(replayed(raw))["a"][1], usage=100)
+    after = assigned(raw, later=600, a={"hpa": pinned})
+    most = pinned["spec"]["maxReplicas"]
+    after["clusters"][0]["scale"] = {"specReplicas": most, "statusReplicas": most, "selector": "app=web"}
+
+    answer = replayed(after)
+    maxima = [(each["cluster"], each["after"]["maxReplicas"]) for each in answer["writes"]]
+
+    assert bounds(answer)["a"][1] > most
+    assert sum(each for _, each in bounds(answer).values()) == 12
+    assert maxima[-1][0] == "a"
+    assert condition(answer, "ScalingLimited")["reason"] == "TooManyReplicas"
+    assert "BoundsAssigned" in [each["reason"] for each in answer["events"]]
+
+
+def test_a_full_cluster_is_remembered_in_the_status() -> None:
+    """Pending pods cap a cluster at what runs. When none is pending, the status says until when."""
+    raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 4))
+    full = assigned(raw, a={"pendingReplicas": 2})
+
+    first = replayed(full)
+    calm = copy.deepcopy(full)
+    calm["federatedHPA"]["status"] = first["status"]
+    calm["now"] = format_time((parse_time(full["now"]) or 0) + 60)
+    calm["clusters"][0] |= {"pendingReplicas": 0, "hpa": hpa(1, 2, 2)}
+    calm["clusters"][0]["scale"] |= {"specReplicas": 2, "statusReplicas": 2}
+    second = replayed(calm)
+    share = next(each for each in second["assignment"] if each["cluster"] == "a")
+
+    assert bounds(first) == {"a": (1, 2), "b": (6, 10)}
+    assert bounds(second)["a"] == (1, 2)
+    assert share["cappedUntil"] > calm["now"]
+    assert second["status"]["clusters"][0]["cap"]["replicas"] == 2
+
+
+def test_an_unreachable_cluster_keeps_the_bounds_of_the_status() -> None:
+    """Data beside its failure does not count. Nothing is written to it, and it is named."""
+    raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 4))
+    gone = assigned(raw, b={"error": "no answer", "hpa": hpa(1, 99, 50)})
+
+    answer = replayed(gone)
+
+    assert bounds(answer)["b"] == bounds(replayed(raw))["b"]
+    assert "b" not in [each["cluster"] for each in answer["writes"]]
+    assert "b: no answer" in condition(answer, "MetricsComplete")["message"]
+
+
+def test_a_lost_clusters_share_goes_to_the_others_after_the_time_out() -> None:
+    """The share is held for five minutes, and what fails over is said."""
+    raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 4))
+    gone = assigned(raw, b={"error": "no answer"})
+    first = replayed(gone)
+    lost = copy.deepcopy(gone)
+    lost["federatedHPA"]["status"] = first["status"]
+    lost["now"] = format_time((parse_time(gone["now"]) or 0) + 301)
+
+    answer = replayed(lost)
+
+    assert first["writes"] == []
+    assert bounds(answer)["a"][1] == 12
+    assert [each["cluster"] for each in answer["writes"]] == ["a"]
+    assert next(each for each in answer["status"]["clusters"] if each["name"] == "b")["lost"] is True
+    assert "ClusterLost" in [each["reason"] for each in answer["events"]]
+
+
+def test_an_hpa_of_somebody_else_is_left_alone() -> None:
+    tenant = hpa(1, 5, 4) | {"metadata": {"name": "web", "uid": "t", "labels": {}}}
+    raw = scenario(federated(2, 12), cluster("a", 4, tenant), cluster("b", 4))
+
+    answer = replayed(raw)
+
+    assert [each["cluster"] for each in answer["writes"]] == ["b"]
+    assert (condition(answer, "Assigned")["status"], condition(answer, "Assigned")["reason"]) == (
+        "False",
+        "NotOwned",
+    )
+    assert "a: " in condition(answer, "Assigned")["message"]
+
+
+def test_an_hpa_that_cannot_be_read_is_not_written() -> None:
+    raw = scenario(federated(2, 12), cluster("a", 4, {"error": "HTTP 503"}), cluster("b", 4))
+
+    answer = replayed(raw)
+
+    assert [each["cluster"] for each in answer["writes"]] == ["b"]
+    assert answer["coverage"]["missing"] == {"a": "HTTP 503"}
+
+
+def test_failed_writes_are_said_and_not_stored() -> None:
+    """The status keeps the maximum that the member has; the next pass writes again."""
+    raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 4))
+    first = decided(raw)
+    assert first.plan is not None
+    outcomes = [
+        Outcome(
+            write=write,
+            result=Result.CONFIRMED if write.cluster == "a" else Result.REFUSED,
+            reason="" if write.cluster == "a" else "HTTP 403",
+        )
+        for write in first.plan.next_writes()
+    ]
+
+    after = decided(raw, outcomes=outcomes)
+    answer = json.loads(json.dumps(to_json(after)))
+    stored = {each["name"]: each.get("maxReplicas") for each in answer["status"]["clusters"]}
+
+    assert condition(answer, "Assigned")["reason"] == "WriteFailed"
+    assert "b: HTTP 403" in condition(answer, "Assigned")["message"]
+    assert stored == {"a": 6, "b": None}
+    assert after.triggers == frozenset()
+
+
+def test_a_dry_run_shows_bounds_and_stores_none() -> None:
+    raw = scenario(federated(2, 12, dryRun=True), cluster("a", 4), cluster("b", 4))
+
+    answer = replayed(raw)
+
+    assert bounds(answer) == {"a": (1, 6), "b": (1, 6)}
+    assert (answer["rescale"], answer["writes"]) == (False, [])
+    assert "assignedFor" not in answer["status"]
+    assert [each["reason"] for each in answer["events"]] == ["DryRun"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"clusters": [{"name": "a", "maxReplicas": "many", "cap": 7, "zero": [], "lost": "yes"}]},
+        {"assignedFor": 7},
+        {"assignedFor": "x" * 10_000, "clusters": [{"name": "a", "minReplicas": -1, "maxReplicas": 2**40}]},
+        {"clusters": [{"name": "a", "givenSince": "tomorrow", "cap": {"replicas": 1, "until": "never"}}]},
+    ],
+)
+def test_a_status_that_somebody_wrote_stops_no_pass(status: Any) -> None:
+    obj = federated(2, 12) | {"status": status}
+
+    answer = replayed(scenario(obj, cluster("a", 4), cluster("b", 4)))
+
+    assert sum(most for _, most in bounds(answer).values()) == 12
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"currentReplicas": "4", "currentMetrics": 5, "conditions": {"a": 1}, "lastScaleTime": 3},
+        {"currentReplicas": -1, "desiredReplicas": True, "conditions": [None, 4, {"type": []}]},
+        {"currentMetrics": [{"type": "Resource", "resource": {"current": {"averageUtilization": 1e300}}}]},
+    ],
+)
+def test_a_lying_member_hpa_is_no_number(status: Any) -> None:
+    lying = hpa(1, 6, 4)
+    lying["status"] = status
+
+    answer = replayed(scenario(federated(2, 12), cluster("a", 4, lying), cluster("b", 4)))
+
+    assert answer["error"] is None
+    assert answer["status"]["currentMetrics"] is None
+    assert answer["desiredReplicas"] == 8
+
+
+def test_a_decision_without_members_keeps_the_assignment() -> None:
+    """While the hub gives no target, or no cluster answers, the status keeps what a restart needs."""
+    raw = assigned(scenario(federated(2, 12), cluster("a", 4), cluster("b", 4)))
+    stored = raw["federatedHPA"]["status"]
+    blocked = {**raw, "target": {"error": "no hub"}}
+    nobody = copy.deepcopy(raw)
+    for each in nobody["clusters"]:
+        each["error"] = "no answer"
+
+    for answer in (replayed(blocked), replayed({**blocked, "clusters": []}), replayed(nobody)):
+        assert answer["status"]["assignedFor"] == stored["assignedFor"]
+        assert [each["maxReplicas"] for each in answer["status"]["clusters"]] == [6, 6]
+        assert answer.get("writes", []) == []
+
+
+def test_the_mean_usage_of_all_members_is_shown() -> None:
+    """Three replicas at 40 % and one at 80 % are 50 %."""
+    raw = scenario(federated(2, 12), cluster("a", 3, hpa(1, 6, 3, 40)), cluster("b", 1, hpa(1, 6, 1, 80)))
+
+    answer = replayed(raw)
+
+    assert answer["status"]["summary"]["targets"] == "cpu: 50%/50%"
+
+
+def test_text_names_each_members_bounds() -> None:
+    raw = assigned(scenario(federated(2, 12), cluster("a", 4), cluster("b", 4)))
+    again = decided(raw)
+
+    text = to_text(again, "shop/web")
+
+    assert "8 replicas run, the members scale on their own" in text
+    assert "    a: 1 to 6 replicas" in text
