@@ -17,6 +17,8 @@ from fedhpa.assignment.state import ClusterState, States
 
 # A cluster that came back this short time ago is failed over again only if another one needs its share.
 RETURNED_SECONDS: Final = 30 * 60
+# A maximum is below 2^31. The text comes from the status, which another program may have written.
+_MAX_DIGITS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ def read_fleet(rules: Rules, observed: Sequence[Observed], previous: Previous, n
         newly_lost=lost - before,
         returned=before - lost,
         division=division,
-        total=int(total) if total.isdecimal() else None,
+        total=int(total) if total.isdecimal() and len(total) <= _MAX_DIGITS else None,
         reasons=full.reasons,
     )
 

@@ -36,6 +36,7 @@ from tests.support.costs import least_cpu_seconds
 from tests.support.distributed import NOW
 
 POLICIES = (None, DUPLICATED, AGGREGATED, STATIC_WEIGHTED, DYNAMIC_WEIGHTED, PRIORITIZED)
+CAP = Cap(replicas=4, since=NOW - 99, until=NOW + 40, ended_early=True)
 HASH = "0123456789abcdef"
 
 seeds = st.integers(0, 2**32)
@@ -302,6 +303,57 @@ def quiet(one: Observed, chance: random.Random) -> Observed:
     running = 0 if one.written is None else chance.randrange(one.written.minimum, one.written.maximum + 1)
     return replace(
         one, state=replace(one.state, running=running, pending=0, need=None), settled=running, wakes=False
+    )
+
+
+@given(seeds)
+def test_any_stored_state_is_survived(seed: int) -> None:
+    """A status that another program wrote leads to sound bounds all the same."""
+    fleet = Fleet(seed)
+    fleet.previous = replace(
+        fleet.previous,
+        states={
+            one.state.cluster: stored(fleet.chance) for one in fleet.observed if fleet.chance.random() < 0.9
+        },
+    )
+    for _ in range(3):
+        found = fleet.plan()
+        goals = [bounds for bounds in found.goals.values() if bounds is not None]
+        assert all(1 <= bounds.minimum <= bounds.maximum for bounds in goals)
+        assert all(replicas >= 0 for replicas in found.scales.values())
+        fleet.after(found, send(found, fleet.chance, 0.2)[0])
+
+
+def stored(chance: random.Random) -> ClusterState:
+    """Returns a state with any numbers and times that `read_state` lets through."""
+
+    def number() -> int:
+        return chance.choice((0, 1, 5, 40, 2**31 - 1))
+
+    def time() -> float | None:
+        return chance.choice((None, 0.0, NOW - 5000, NOW - 700, NOW))
+
+    return ClusterState(
+        minimum=chance.choice((None, number())),
+        maximum=chance.choice((None, number())),
+        given=number(),
+        given_since=time(),
+        given_share=number(),
+        ready_since=time(),
+        deficit_before=chance.choice((None, number())),
+        ineffective_since=time(),
+        held=number(),
+        held_since=time(),
+        lower_replicas=chance.choice((None, number())),
+        cap=chance.choice((None, CAP, Cap(replicas=number(), since=0.0, minutes=30))),
+        zero_since=time(),
+        at_min_since=time(),
+        lost=chance.random() < 0.2,
+        over_since=time(),
+        away=chance.random() < 0.2,
+        starting=chance.random() < 0.2,
+        spare=chance.random() < 0.3,
+        idle_since=time(),
     )
 
 

@@ -253,6 +253,15 @@ def test_a_maximum_that_stays_after_scaling_does_not_rise() -> None:
     assert second.next_writes() == ()
 
 
+@pytest.mark.parametrize("stored", ["", "/", "x", "x/y", f"{HASH}", f"{HASH}/-3", f"{HASH}/" + "9" * 5000])
+def test_any_stored_text_is_read(stored: str) -> None:
+    """An unknown last division divides the bounds again."""
+    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2)]
+    previous = replace(assigned(observed), assigned_for=stored)
+
+    assert sum(maxima(plan(rules(20), observed, previous, NOW))) == 20
+
+
 # -- members that are away -----------------------------------------------------------------------------------
 def test_an_unreachable_cluster_holds_its_maximum() -> None:
     """Its bounds are those of the status, and it is never written."""
