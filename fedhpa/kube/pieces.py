@@ -49,6 +49,7 @@ GUESS_PIECES: Final = 8
 # The beginning of an item up to its first key. In answers of one server every item begins alike.
 _BEGINNING = re.compile(rb'\s*\{\s*(?:"[^"\\]{0,64}"\s*:)?')
 _SEPARATION = re.compile(rb'\s*,\s*\{\s*(?:"[^"\\]{0,64}"\s*:)?')
+_END = re.compile(rb"\s*\]")
 # The closing quote is optional: a string without an end is passed over at once, not character by character.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
 # Tokens between two looks at the clock.
@@ -128,6 +129,8 @@ async def decode_in_pieces(
     found: list[P] = []
     left, turns = max_items, Turns()
     while splitter.guess():
+        if found and splitter.is_empty:
+            raise InvalidJson("an item is missing after a comma")
         value = await _decode_piece(splitter, decode, salvage, turns)
         if splitter.is_last and salvage is None:
             check_named(splitter.head + b"]}", splitter.body())
@@ -225,6 +228,11 @@ class _Splitter:
     def is_list(self) -> bool:
         """True if the text begins as a list does."""
         return bool(self.head)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the list ends where the piece begins."""
+        return _END.match(self._text) is not None
 
     def guess(self) -> bool:
         """Guess the end of the next piece; False after the last one. Without a guess it must be searched."""

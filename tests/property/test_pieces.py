@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.api.errors import InvalidObject
@@ -69,6 +69,16 @@ def test_no_item_is_lost_doubled_or_changed(
 
 
 @settings(deadline=None, max_examples=examples(50, 3_000))
+@example(
+    items=[
+        "000000",
+        "000000",
+        {"metadata": {"name": '0000000""'}, "spec": {'"\\': None, '0000000""': [], "\x1f\x1f": [None, 0]}},
+    ],
+    chunk=1,
+    at=173,
+    noise=b"},",
+).via("a comma before the end of the list")
 @given(items=ITEMS, chunk=st.integers(1, 90), at=st.integers(0, 400), noise=st.binary(max_size=4))
 def test_a_spoiled_list_is_refused_as_the_whole_would_be(
     items: list[Any], chunk: int, at: int, noise: bytes
