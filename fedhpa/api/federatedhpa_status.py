@@ -93,7 +93,10 @@ class ClusterStatus(ApiModel):
     zero: ClusterAtZero | None = Field(None, description="Set while the cluster runs no replica.")
     at_min_since: Time | None = Field(None, description="Since when its replicas could go to 0.")
     lost: Bool | None = Field(None, description="True if its share went to other clusters.")
-    over_since: Time | None = Field(None, description="When it came back with its replicas.")
+    over_since: Time | None = Field(None, description="When it came back after it was lost.")
+    away: Bool | None = Field(
+        None, description="True if it is lost, but keeps its share after a short return."
+    )
     starting: Bool | None = Field(None, description="True until its first replicas run.")
     spare: Bool | None = Field(None, description="True if it has an HPA only because the others are full.")
     idle_since: Time | None = Field(None, description="Since when such a cluster has not been needed.")

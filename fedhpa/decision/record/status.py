@@ -80,6 +80,7 @@ class RawClusterStatus(msgspec.Struct):
     atMinSince: JSON = None
     lost: JSON = None
     overSince: JSON = None
+    away: JSON = None
     starting: JSON = None
     spare: JSON = None
     idleSince: JSON = None
