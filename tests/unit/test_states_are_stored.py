@@ -38,9 +38,7 @@ FULL = ClusterState(
 def test_the_example_sets_every_field() -> None:
     """A new field needs a value above, so that the other tests see it."""
     unset = [
-        field.name
-        for field in dataclasses.fields(ClusterState)
-        if getattr(FULL, field.name) == field.default
+        field.name for field in dataclasses.fields(ClusterState) if getattr(FULL, field.name) == field.default
     ]
 
     assert unset == []
