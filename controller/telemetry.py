@@ -51,11 +51,13 @@ TASKS = (
     "flush-status",
     "hub-check",
     "list-autoscalers",
+    "member-hpas",
     "members",
     "nodes",
     "objects-watch",
     "pods",
     "read-cluster",
+    "read-member-hpa",
     "read-metric",
     "read-scale",
     "read-usage",
@@ -71,6 +73,7 @@ TASKS = (
     "shards",
     "token-reminders",
     "tokens",
+    "write-member-hpa",
     "write-scale",
 )
 PREFIX = "horizontal_pod_autoscaler_controller_"

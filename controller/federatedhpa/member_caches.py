@@ -13,12 +13,12 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.lists import list_items
 from fedhpa.api.wire import PodMetrics
 from fedhpa.kube import ResourceMapper, supervise
-from fedhpa.members import METRICS_API, POD_METRICS_LIST, Member, PodCache, ScaleCache, SharedLists
+from fedhpa.members import METRICS_API, POD_METRICS_LIST, HpaCache, Member, PodCache, ScaleCache, SharedLists
 from fedhpa.scaling import PodRecord, UsageRecord, pod_record, usage_record
 
 
 class MemberCaches:
-    """Lists of usage, watched pods and scales, node capacity, and discovery of the members.
+    """Lists of usage, watched pods, scales and HPAs, node capacity, and discovery of the members.
 
     `run` keeps the watched collections up to date. `lists` belongs to the caller.
     """
@@ -27,6 +27,7 @@ class MemberCaches:
         self.lists = lists
         self.pods: PodCache[PodRecord] = PodCache(pod_record, clock=clock)
         self.scales = ScaleCache(clock=clock)
+        self.hpas = HpaCache(clock=clock)
         self.nodes = NodeCapacity(clock)
         self.pod_indexes = PodIndexes(clock)
         self._clock = clock
@@ -38,6 +39,7 @@ class MemberCaches:
         async with asyncio.TaskGroup() as group:
             group.create_task(supervise("pods", self.pods.run))
             group.create_task(supervise("scales", self.scales.run))
+            group.create_task(supervise("member-hpas", self.hpas.run))
             group.create_task(supervise("nodes", self.nodes.run))
 
     def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:

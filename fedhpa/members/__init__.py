@@ -1,4 +1,4 @@
-"""The member clusters: registry, credentials, clients, and caches of their lists, pods and scales.
+"""The member clusters: registry, credentials, clients, and caches of their lists, pods, scales and HPAs.
 
 Each member has a connection pool, a deadline for each call, and circuit breakers. A member that hangs costs
 its deadline once and does not delay the others.
@@ -18,6 +18,7 @@ from fedhpa.members.cluster import (
     secret_data,
     secret_key,
 )
+from fedhpa.members.hpas import HpaCache
 from fedhpa.members.lists import (
     CALLER_QUOTA,
     METRICS_API,
@@ -47,6 +48,7 @@ __all__ = [
     "Access",
     "CircuitBreaker",
     "Cluster",
+    "HpaCache",
     "Member",
     "MemberClient",
     "MemberRegistry",

@@ -1,0 +1,156 @@
+"""The HorizontalPodAutoscalers of the members, from one watch per member, for mode Distributed.
+
+The watch covers all namespaces. Of an HPA that is not ours only its identity, target and bounds are kept.
+
+The watch lags behind writes. After a write, the HPA is read from the server until the watch has reached the
+version that was read, so that no pass uses bounds from before the last write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from fedhpa.api.errors import ApiError, MemberUnavailable
+from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, HpaSpec, MemberHpa, served_version
+from fedhpa.kube import NOT_FOUND, Reflector, resource_path
+from fedhpa.members.member import Member
+from fedhpa.members.scales import is_at_least
+from fedhpa.members.watches import WatchCache
+
+_GROUP_PATH: Final = "/apis/autoscaling"
+# An upgraded member serves v2 besides v2beta2, and one day no v2beta2. This is noticed after this long.
+VERSION_SECONDS: Final = 300.0
+# Writes whose HPA the watch has not reached yet. The oldest are forgotten first; they are only read again.
+MAX_NOTED: Final = 10_000
+
+_Place = tuple[Member, int, str, str]
+
+
+class _GroupVersion(msgspec.Struct, frozen=True):
+    groupVersion: str = ""
+
+
+class _ApiGroup(msgspec.Struct, frozen=True):
+    versions: list[_GroupVersion] | None = None
+
+
+class HpaCache:
+    """The HPAs of the members by namespace and name, while `run` runs."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._collections = {
+            version: WatchCache(version, PLURAL, MemberHpa, _record, clock=clock) for version in API_VERSIONS
+        }
+        self._versions: dict[Member, tuple[int, float, str]] = {}
+        # The resourceVersion that the watch must reach; None before the HPA was read after its write.
+        self._newest: dict[_Place, str | None] = {}
+
+    @property
+    def watched(self) -> list[str]:
+        """The clusters whose HPAs are watched."""
+        return [cluster for kept in self._collections.values() for cluster, _ in kept.watched]
+
+    async def run(self) -> None:
+        """Run the watches until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for collection in self._collections.values():
+                group.create_task(collection.run())
+
+    async def version(self, member: Member) -> str:
+        """Returns the best HPA version that a member serves, of its discovery.
+
+        Raises MemberUnavailable if it serves none of ours, and ApiError and MemberUnavailable as any call.
+        """
+        generation, until, version = self._versions.get(member, (-1, 0.0, ""))
+        if generation == member.client.generation and self._clock() < until:
+            return version
+        generation = member.client.generation
+        group = await member.client.get(_GROUP_PATH, _ApiGroup)
+        found = served_version(each.groupVersion for each in group.versions or ())
+        if found is None:
+            raise MemberUnavailable(member.name, f"it serves none of {', '.join(API_VERSIONS)}")
+        self._versions = {known: entry for known, entry in self._versions.items() if not known.closed}
+        self._versions[member] = (generation, self._clock() + VERSION_SECONDS, found)
+        return found
+
+    def cached(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str] | None:
+        """Returns what `read` would return without a request; None if a request is needed."""
+        generation, until, version = self._versions.get(member, (-1, 0.0, ""))
+        if generation != member.client.generation or self._clock() >= until:
+            return None
+        reflector = self._collections[version].up_to_date(member, "")
+        if reflector is None or not self._has_reached(reflector, member, namespace, name):
+            return None
+        return reflector.store.get((namespace, name)), version
+
+    async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:
+        """Returns an HPA, None if there is none, and the version that the member serves.
+
+        Raises MemberUnavailable if the member is unavailable or its HPAs cannot be watched, and ApiError.
+        """
+        found = self.cached(member, namespace, name)
+        if found is not None:
+            return found
+        version = await self.version(member)
+        reflector = await self._collections[version].reflector(member)
+        if self._has_reached(reflector, member, namespace, name):
+            return reflector.store.get((namespace, name)), version
+        path = resource_path(version, PLURAL, namespace, name)
+        place = (member, member.client.generation, namespace, name)
+        noted = self._newest.get(place)
+        try:
+            hpa = await member.client.get(path, MemberHpa)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            if (namespace, name) not in reflector.store and self._newest.get(place) == noted:
+                self._newest.pop(place, None)
+            return None, version
+        if self._newest.get(place) == noted:
+            self._newest[place] = hpa.metadata.resourceVersion
+        return _record(member.name, hpa), version
+
+    def note(self, member: Member, namespace: str, name: str) -> None:
+        """Note a write of an HPA, whatever its result."""
+        place = (member, member.client.generation, namespace, name)
+        self._newest.pop(place, None)  # the newest note comes last
+        self._newest[place] = None
+        if len(self._newest) > MAX_NOTED:
+            self._newest = {known: kept for known, kept in self._newest.items() if not known[0].closed}
+            for old in list(self._newest)[: max(len(self._newest) - MAX_NOTED * 9 // 10, 0)]:
+                del self._newest[old]
+
+    def _has_reached(
+        self, reflector: Reflector[MemberHpa], member: Member, namespace: str, name: str
+    ) -> bool:
+        if not self._newest:
+            return True
+        place = (member, member.client.generation, namespace, name)
+        if place not in self._newest:
+            return True
+        newest, stored = self._newest[place], reflector.store.get((namespace, name))
+        if newest is None or stored is None:
+            return False
+        if not is_at_least(stored.metadata.resourceVersion, newest):
+            return False
+        del self._newest[place]
+        return True
+
+
+def _record(_: str, hpa: MemberHpa) -> MemberHpa:
+    """Returns the HPA as it is kept: of somebody else's only what a pass needs."""
+    if hpa.ours:
+        return hpa
+    spec = hpa.spec
+    return MemberHpa(
+        metadata=hpa.metadata,
+        spec=HpaSpec(
+            scaleTargetRef=spec.scaleTargetRef, minReplicas=spec.minReplicas, maxReplicas=spec.maxReplicas
+        ),
+    )
