@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from controller.workqueue import WorkQueue
+from fedhpa.api.member_hpas import FINALIZER
 from fedhpa.kube import (
     ApiClient,
     Change,
@@ -194,12 +195,13 @@ class ReconcileLoop:
 
 
 def _if_owned(owns: Callable[[Key], bool], raw: Object) -> Object | None:
-    """The object, or None if it is being deleted or belongs to another shard."""
+    """The object, or None if it belongs to another shard, or is being deleted without a finalizer of ours."""
     metadata = raw.get("metadata") or {}
-    if metadata.get("deletionTimestamp"):
+    if metadata.get("deletionTimestamp") and FINALIZER not in (metadata.get("finalizers") or ()):
         return None
     return raw if owns((metadata.get("namespace", ""), metadata.get("name", ""))) else None
 
 
 def _generation(raw: Mapping[str, Any]) -> object:
-    return raw["metadata"].get("generation"), raw["metadata"].get("uid")
+    metadata = raw["metadata"]
+    return metadata.get("generation"), metadata.get("uid"), metadata.get("deletionTimestamp")

@@ -7,14 +7,13 @@ never registers them. `fedhpa_controller_*` add what only a federation has.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from controller.certificates import CertificateMetrics
 from controller.decisions import DecisionLog
+from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
 from fedhpa.decision import Decision, MetricResult
 from fedhpa.kube import KUBE_TASKS
@@ -26,7 +25,6 @@ LATENESS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0)
 NAMES = ("namespace", "hpa_name")
 # Alerts compare counters with what they were before: each series exists before its first event.
 REASONS = ("ReconcileFailed", "ReconcileTimedOut", "InvalidObject")
-HUB = ""
 TASKS = (
     *KUBE_TASKS,
     *MEMBER_TASKS,
@@ -64,6 +62,7 @@ TASKS = (
     "readiness",
     "reconcile",
     "reconcile-queue",
+    "remove-member-hpa",
     "renew-token",
     "report-failure",
     "restore-memory",
@@ -260,6 +259,10 @@ class ControllerMetrics:
         """Count a scale that was not written; `cluster` is "" for the hub."""
         self._member_series.count_scale_failure(cluster)
 
+    def count_hpa_write(self, cluster: str, result: str) -> None:
+        """Count a write of a member HPA; `result` is a value of `Result`."""
+        self._member_series.count_hpa_write(cluster, result)
+
     def count_dropped_event(self) -> None:
         """Count an event that was not recorded."""
         self._events_dropped.inc()
@@ -348,47 +351,6 @@ class ControllerMetrics:
             self._success_age,
         ):
             gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
-
-
-class MemberSeries(Collector):
-    """Collects the series by cluster, which exist as long as the cluster is registered."""
-
-    def __init__(self) -> None:
-        self.members: Callable[[], Mapping[str, Member]] = dict
-        self._scale_failures: dict[str, int] = {HUB: 0}
-        self._shown: set[str] = set()
-
-    def count_scale_failure(self, cluster: str) -> None:
-        """Count a scale that was not written."""
-        self._scale_failures[cluster] = self._scale_failures.get(cluster, 0) + 1
-
-    def describe(self) -> Iterator[Metric]:
-        """Yields the families, so that a part of the registry can be collected."""
-        return self.collect()
-
-    def collect(self) -> Iterator[Metric]:
-        """Yields the failed writes of scales, and the duration of each member's last probe."""
-        members = self.members()
-        for name in self._shown - members.keys():
-            self._scale_failures.pop(name, None)
-        self._shown = set(members)
-        failures = CounterMetricFamily(
-            "fedhpa_controller_scale_write_failures",
-            "Writes of a scale that failed, by cluster; the cluster of a template on the hub is empty.",
-            labels=["cluster"],
-        )
-        for name in sorted(self._shown.union(self._scale_failures)):
-            failures.add_metric([name], self._scale_failures.get(name, 0))
-        yield failures
-        probes = GaugeMetricFamily(
-            "fedhpa_controller_member_probe_duration_seconds",
-            "Duration of a member's last probe, also if it failed; absent before the first one.",
-            labels=["cluster"],
-        )
-        for name, member in sorted(members.items()):
-            if member.probe_seconds is not None:
-                probes.add_metric([name], member.probe_seconds)
-        yield probes
 
 
 def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:

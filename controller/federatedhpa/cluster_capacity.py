@@ -26,14 +26,16 @@ async def available_replicas(
     members: Mapping[str, Member],
     assignment: PlacementSpec,
     readings: Mapping[str, ClusterReading],
+    *,
+    always: bool = False,
 ) -> dict[str, int | None]:
     """The number of further replicas that fit, by cluster; None if unknown.
 
-    Empty if the decision does not need it: by its policy, and because no pod is unschedulable.
+    Empty if the decision does not need it: by its policy, because no pod is unschedulable, and not `always`.
     """
     pods = [pod for reading in readings.values() for pod in reading.snapshot.pods]
     pending = any(pod.unschedulable_since is not None for pod in pods)
-    if assignment.policy not in BY_CAPACITY and not pending:
+    if assignment.policy not in BY_CAPACITY and not pending and not always:
         return {}
     requests = requests_of_replica(pods)
     registered = {name: members[name] for name in readings if name in members}

@@ -20,6 +20,7 @@ from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER
 from fedhpa.api.selectors import Selector
 from fedhpa.kube import ApiClient, Key, contain, report_failure, resource_path
 
@@ -59,7 +60,16 @@ def ambiguous_with(
 
 _HPAS: Final = ("autoscaling/v2", "horizontalpodautoscalers")
 _CRONS: Final = (API_VERSION, "cronfederatedhpas")
-_UNKNOWN: Final[tuple[float, tuple[Autoscaler, ...]]] = (float("-inf"), ())
+
+
+class _Listed(NamedTuple):
+    """The autoscalers of a list that are not ours, and the names of our member HPAs in it."""
+
+    autoscalers: tuple[Autoscaler, ...] = ()
+    ours: frozenset[str] = frozenset()
+
+
+_UNKNOWN: Final = (float("-inf"), _Listed())
 
 
 class _List(NamedTuple):
@@ -75,7 +85,7 @@ class CompetingAutoscalers:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: dict[_List, tuple[float, tuple[Autoscaler, ...]]] = {}
+        self._known: dict[_List, tuple[float, _Listed]] = {}
         self._refreshing: dict[_List, asyncio.Lock] = {}
 
     async def find(
@@ -84,7 +94,7 @@ class CompetingAutoscalers:
         """The autoscalers of the object's workload, each with its cluster; at most a minute old.
 
         `clients` are the API servers to search for HorizontalPodAutoscalers, by cluster. CronFederatedHPAs
-        are on the hub only; one whose rules are all suspended does not count.
+        are on the hub only; one whose rules are all suspended does not count. Nor do our member HPAs.
         """
         namespace = str(raw["metadata"]["namespace"])
         target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
@@ -105,11 +115,15 @@ class CompetingAutoscalers:
             if each is crons
             else f"{HPA_KIND} {namespace}/{one.name} in {each.cluster}"
             for each in lists
-            for one in self._cached(each)[1]
+            for one in self._cached(each)[1].autoscalers
             if one.target == target and (one.active or each is not crons)
         )
 
-    def _cached(self, wanted: _List) -> tuple[float, tuple[Autoscaler, ...]]:
+    def has_ours(self, key: Key, clusters: Iterable[str]) -> bool:
+        """True if `find` saw our member HPA of this namespace and name in one of the clusters."""
+        return any(key[1] in self._cached(_List(name, key[0], HPA_KIND))[1].ours for name in clusters)
+
+    def _cached(self, wanted: _List) -> tuple[float, _Listed]:
         """When the cached list expires, and the list."""
         return self._known.get(wanted, _UNKNOWN)
 
@@ -137,7 +151,13 @@ class CompetingAutoscalers:
             self._refreshing.pop(key, None)
 
 
-async def _listed(client: ApiClient, wanted: _List) -> tuple[Autoscaler, ...]:
+async def _listed(client: ApiClient, wanted: _List) -> _Listed:
     api_version, plural = _CRONS if wanted.kind == CRON_KIND else _HPAS
     items = (await client.list(resource_path(api_version, plural, wanted.namespace), StoredAutoscaler)).items
-    return tuple(one for item in items if (one := from_stored(wanted.kind, item)) is not None)
+    ours, found = set[str](), list[Autoscaler]()
+    for item in items:
+        if wanted.kind == HPA_KIND and (item.metadata.labels or {}).get(MANAGED_BY) == MANAGER:
+            ours.add(item.metadata.name)
+        elif (one := from_stored(wanted.kind, item)) is not None:
+            found.append(one)
+    return _Listed(tuple(found), frozenset(ours))

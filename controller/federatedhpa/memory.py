@@ -52,6 +52,10 @@ class ObjectMemory:
     `size` is the size of the last decision, None on a fresh start.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
+
+    Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
+    `last_pass` is when the bounds were last computed, and `last_triggers` are what asked for a pass then.
+    `drift` are the changed fields of each cluster's HPA, with what they were computed from.
     """
 
     uid: str
@@ -69,6 +73,10 @@ class ObjectMemory:
     ambiguous_with: tuple[str, ...] = ()
     ambiguity_basis: object = None
     reconciled: bool = False
+    status: Mapping[str, Any] | None = None
+    last_pass: float | None = None
+    last_triggers: frozenset[str] = frozenset()
+    drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
 
     @classmethod
     def restore(cls, raw: Mapping[str, Any], now: float) -> ObjectMemory:
@@ -174,6 +182,19 @@ class ObjectMemory:
         for table in (self.last_replicas, self.selectors, self.refused):
             for name in [name for name in table if name not in known]:
                 del table[name]
+
+    def note_pass(self, decision: Decision) -> None:
+        """Keep the result of a decision of mode Distributed, which the next pass needs."""
+        self.status = decision.status
+        self.last_triggers = decision.triggers
+        if decision.plan is not None:
+            self.last_pass = decision.now
+
+    def leave_distributed(self) -> None:
+        """Forget the sizes of mode Distributed, so that the change of the mode changes no replicas."""
+        self.size = self.reported_size = self.status = self.last_pass = None
+        self.last_triggers = frozenset()
+        self.drift.clear()
 
     def note_write(self, assignment: Sequence[Assignment]) -> None:
         """Keep the written shares: a cluster that is lost right after the write still runs its new share."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
+from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
+from controller.distributed.mode_changes import DISTRIBUTED
+from controller.distributed.removal import clusters_with_bounds
 from controller.federatedhpa.candidates import (
     Candidates,
     NoBinding,
@@ -17,7 +20,6 @@ from controller.federatedhpa.candidates import (
     by_affinity,
     by_binding,
 )
-from controller.federatedhpa.cluster_capacity import available_replicas, capped_replicas
 from controller.federatedhpa.cluster_reader import (
     ClusterReading,
     FleetReading,
@@ -25,6 +27,7 @@ from controller.federatedhpa.cluster_reader import (
     Workload,
     read_clusters,
 )
+from controller.federatedhpa.cluster_snapshots import cluster_snapshots, with_member_hpas
 from controller.federatedhpa.competition import ON_HUB, ambiguous_with
 from controller.federatedhpa.health import hub_problem
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
@@ -36,20 +39,20 @@ from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.workqueue import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
-from fedhpa.api.known_cluster import known_cluster
+from fedhpa.api.member_hpas import V2
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision import (
     Blocked,
-    ClusterSnapshot,
     Failure,
+    ScalingMetric,
     ScalingObject,
     Snapshot,
     TemplateScale,
     decode_object,
 )
 from fedhpa.kube import ApiClient, Key, ResourceMapper, get_scale
-from fedhpa.members import Member
+from fedhpa.members import HpaCache, Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 
@@ -65,6 +68,8 @@ class Observation:
     """A snapshot, and the scales that writes must be based on: the template's, or each member's.
 
     `hub_problem` says why the hub could not serve what the snapshot needs; "" if it did.
+    `hpas` are the HPAs of mode Distributed. `unselected` are the scales of clusters that have our HPA and are
+    no longer selected, None without the workload.
     """
 
     snapshot: Snapshot
@@ -72,6 +77,8 @@ class Observation:
     template: Scale | None = None
     members: Mapping[str, MemberScale] = field(default_factory=dict)
     hub_problem: str = ""
+    hpas: Mapping[str, HpaReading] = field(default_factory=dict)
+    unselected: Mapping[str, MemberScale | None] = field(default_factory=dict)
 
     def clients(self, hub: ApiClient) -> dict[str, ApiClient]:
         """The API servers that have the workload, by cluster: members, and the hub if it has a template."""
@@ -102,6 +109,16 @@ class SnapshotBuilder:
         self._selector_versions: dict[str, int] = {}
         # Group, kind and name of each object's target.
         self._targets: dict[Key, TargetIdentity] = {}
+
+    @property
+    def members(self) -> Callable[[], Mapping[str, Member]]:
+        """The registered members, as a function."""
+        return self._members
+
+    @property
+    def hpas(self) -> HpaCache:
+        """The HPAs of the members."""
+        return self._caches.hpas
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """Seconds between two reconciles of the object."""
@@ -148,7 +165,8 @@ class SnapshotBuilder:
             return replace(unreadable, hub_problem=hub_problem(error.__cause__))
         except (ApiError, InvalidObject) as error:
             return replace(self._without_scale(hpa, str(error)), hub_problem=hub_problem(error))
-        needs = MetricNeeds.of(hpa.spec.metrics, max_usage_age(self.period(raw), late))
+        distributed = hpa.spec.mode == DISTRIBUTED
+        needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(self.period(raw), late))
         fleet = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
         memory.note_workloads(fleet.clusters)
@@ -161,11 +179,24 @@ class SnapshotBuilder:
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
         self._note_selectors(key, memory, _selectors(expected))
+        clusters = await cluster_snapshots(
+            hpa,
+            memory,
+            expected,
+            now,
+            candidates.shares,
+            self._members(),
+            self._caches.nodes,
+            direct=template is None or distributed,
+            remembers_full=distributed and _remembers_full(raw),
+        )
+        hpas: Mapping[str, HpaReading] = {}
+        if distributed:
+            hpas = await self._member_hpas(key, raw, expected)
+            clusters = with_member_hpas(clusters, hpas, memory, raw)
         snapshot = Snapshot(
             hpa=hpa,
-            clusters=await self._clusters(
-                hpa, memory, expected, now, candidates.shares, direct=template is None
-            ),
+            clusters=clusters,
             target=None
             if template is None
             else TemplateScale(template.spec.replicas, scheduling=candidates.scheduling),
@@ -175,46 +206,55 @@ class SnapshotBuilder:
             decided_size=memory.decided_size(expected),
             blocked=blocked,
             propagation=self._settings.propagation,
+            last_pass=memory.last_pass,
+            last_triggers=memory.last_triggers,
         )
-        return Observation(snapshot, workload.path, template, self._member_scales(expected))
+        left = {name: found for name, found in hpas.items() if name not in expected and is_ours(found)}
+        return Observation(
+            snapshot,
+            workload.path,
+            template,
+            self._member_scales(expected),
+            hpas=hpas,
+            unselected=await self._scales_of(workload, tuple(left)),
+        )
+
+    async def _member_hpas(
+        self, key: Key, raw: Mapping[str, Any], expected: Mapping[str, ClusterReading]
+    ) -> dict[str, HpaReading]:
+        """The HPAs of the candidates, and of other clusters that have or had one of ours."""
+        members, cache = self._members(), self._caches.hpas
+        assigned = clusters_with_bounds(raw)
+        others = [
+            name
+            for name, member in members.items()
+            if name not in expected
+            and (name in assigned or cache.cached(member, *key) not in (None, (None, V2)))
+        ]
+        return await read_hpas(cache, members, (*expected, *others), key)
+
+    async def _scales_of(self, workload: Workload, names: tuple[str, ...]) -> dict[str, MemberScale | None]:
+        """The scales of clusters that are no longer selected; None without the workload.
+
+        A cluster whose scale cannot be read is left to the next pass.
+        """
+        if not names:
+            return {}
+        nothing = MetricNeeds(usage=False, queries={}, max_age=0.0)
+        found = await read_clusters(self._caches, self._members(), workload, names, nothing)
+        scales: dict[str, MemberScale | None] = dict.fromkeys(
+            [name for name, reading in found.items() if reading.absent]
+        )
+        return scales | self._member_scales(found)
 
     async def _read(self, workload: Workload, candidates: Candidates, needs: MetricNeeds) -> FleetReading:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
-        through_hub = self._settings.metrics_via == HUB
+        through_hub = self._settings.metrics_via == HUB and (needs.usage or bool(needs.queries))
         of_members = replace(needs, usage=False, queries={}) if through_hub else needs
         readings = await read_clusters(self._caches, self._members(), workload, candidates.names, of_members)
         if not through_hub:
             return FleetReading(readings)
         return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)
-
-    async def _clusters(
-        self,
-        hpa: ScalingObject,
-        memory: ObjectMemory,
-        readings: Mapping[str, ClusterReading],
-        now: float,
-        shares: Mapping[str, int],
-        *,
-        direct: bool,
-    ) -> tuple[ClusterSnapshot, ...]:
-        """The clusters by name, with remembered values, and with their capacity if `direct`."""
-        members, nodes, assignment = self._members(), self._caches.nodes, hpa.spec.assignment
-        available = await available_replicas(nodes, members, assignment, readings) if direct else {}
-        capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
-        held = _held(memory, readings, now) if direct else frozenset()
-        return tuple(
-            msgspec.structs.replace(
-                reading.snapshot,
-                absence=memory.absences.get(name),
-                last_replicas=_last_known(memory, shares, name, reading),
-                cluster=known_cluster(members[name].cluster) if name in members else None,
-                available_replicas=available.get(name),
-                most_replicas=capped.get(name),
-                held=name in held,
-                implausible_for=memory.implausible_for(name, now),
-            )
-            for name, reading in sorted(readings.items())
-        )
 
     def _note_selectors(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
         """Store the object's selectors. A change makes all objects of the namespace compare them again."""
@@ -336,23 +376,24 @@ class SnapshotBuilder:
         return Observation(Snapshot(hpa=hpa, target=Failure(reason), propagation=self._settings.propagation))
 
 
-def _last_known(
-    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterReading
-) -> int | None:
-    """The cluster's last known replicas, else its share in the ResourceBinding."""
-    # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
-    # known all the same, also right after a start.
-    if reading.scale is not None:
-        return reading.scale.spec.replicas
-    return memory.last_replicas.get(name, shares.get(name))
-
-
-def _held(memory: ObjectMemory, readings: Mapping[str, ClusterReading], now: float) -> frozenset[str]:
-    """The clusters that refused their share recently; none if every answering cluster did."""
-    answering = {name for name, reading in readings.items() if reading.selector is not None}
-    refusing = {name for name in answering if memory.refuses(name, now)}
-    return frozenset(refusing if refusing < answering else ())
-
-
 def _selectors(readings: Mapping[str, ClusterReading]) -> dict[str, Selector]:
     return {name: reading.selector for name, reading in readings.items() if reading.selector is not None}
+
+
+def _metrics_read(hpa: ScalingObject) -> Sequence[ScalingMetric]:
+    """The metrics that the controller itself reads.
+
+    In mode Distributed the members' HPAs do that. Only a cluster at zero has no HPA at work.
+    """
+    if hpa.spec.mode != DISTRIBUTED:
+        return hpa.spec.metrics
+    if not hpa.spec.assignment.scaling_to_zero:
+        return ()
+    return [metric for metric in hpa.spec.metrics if metric.metric_type.scales_from_zero]
+
+
+def _remembers_full(raw: Mapping[str, Any]) -> bool:
+    """True if the status remembers a full cluster."""
+    clusters = (raw.get("status") or {}).get("clusters")
+    entries = clusters if isinstance(clusters, list) else []
+    return any(isinstance(entry, Mapping) and entry.get("cap") for entry in entries)

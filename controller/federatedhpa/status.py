@@ -18,9 +18,19 @@ QUIET_SECONDS: Final = 60.0
 STILL_SECONDS: Final = 600.0
 
 # The fields that a person acts on, by level. Usage and times beside them change at every reconcile.
-TOP_FIELDS: Final = ("currentReplicas", "desiredReplicas", "observedGeneration", "lastScaleTime")
+TOP_FIELDS: Final = (
+    "currentReplicas",
+    "desiredReplicas",
+    "observedGeneration",
+    "lastScaleTime",
+    "assignedFor",
+)
 CONDITION_FIELDS: Final = ("type", "status", "reason")
-CLUSTER_FIELDS: Final = ("name", "state", "currentReplicas", "desiredReplicas", "minReplicas", "maxReplicas")
+CLUSTER_FIELDS: Final = (
+    "name", "state", "currentReplicas", "desiredReplicas", "minReplicas", "maxReplicas",
+    # Mode Distributed: a restart that forgot these would assign other bounds.
+    "given", "held", "cap", "lost",
+)  # fmt: skip
 
 
 class Windows(NamedTuple):

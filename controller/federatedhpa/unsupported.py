@@ -18,10 +18,13 @@ def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
 
     `direct` is true if this controller places the replicas (--propagation=direct).
     """
-    if spec.get("mode") == "Distributed":
-        return "spec.mode: Distributed is not built in this version of the controller: use Centralized"
     if direct:
         return None
+    if spec.get("mode") == "Distributed":
+        return (
+            "spec.mode: Distributed with --propagation=karmada is not built in this version of the "
+            "controller: use Centralized, or --propagation=direct"
+        )
     assignment = (spec.get("federatedHPAAssignment") or {}).get("federatedHPAAssignmentType")
     if assignment is not None:
         return _not_built(f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {assignment}")

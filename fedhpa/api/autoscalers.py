@@ -67,6 +67,7 @@ class _Reference(msgspec.Struct, frozen=True, gc=False):
 class _Metadata(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""
+    labels: dict[str, str] | None = None
     deletionTimestamp: str | None = None
 
 

@@ -25,6 +25,8 @@ API_VERSIONS: Final = (V2, V2BETA2)
 
 MANAGED_BY: Final = "autoscaling.karmada.io/managed-by"
 MANAGER: Final = "fedhpa"
+# Stands on a FederatedHPA of mode Distributed, so that its deletion removes the member HPAs first.
+FINALIZER: Final = "autoscaling.karmada.io/member-hpas"
 
 # v2beta2 does not have it, and v2 drops it where the feature gate HPAConfigurableTolerance is off. So an HPA
 # that lacks it has not drifted.

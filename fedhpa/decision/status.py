@@ -70,7 +70,7 @@ def status_of(
     status["summary"] = summary(decision, snapshot.hpa.spec, values)
     status["clusters"] = entries
     # Without a pass the assignment of mode Distributed stays.
-    if snapshot.hpa.spec.mode == DISTRIBUTED and stored.assigned_for:
+    if _keeps_assignment(snapshot) and stored.assigned_for:
         status["assignedFor"] = stored.assigned_for
     status["decision"] = compact_decision(decision)
     return status
@@ -91,8 +91,8 @@ def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
 
 def cluster_entries(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> Sequence[Mapping[str, JSON]]:
     """Returns status.clusters. In mode Distributed an entry keeps its stored assignment."""
-    distributed = snapshot.hpa.spec.mode == DISTRIBUTED
-    if distributed and not snapshot.clusters:
+    keeps = _keeps_assignment(snapshot)
+    if keeps and not snapshot.clusters:
         return [_kept(cluster) for cluster in snapshot.hpa.status.clusters]
     views = {view.name: view for view in fleet.answered}
     stored = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
@@ -120,10 +120,15 @@ def cluster_entries(decision: Decision, snapshot: Snapshot, fleet: FleetView) ->
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
             entry["message"] = shortened(message, _MAX_REASON)
-        if distributed and before is not None:
+        if keeps and before is not None:
             entry |= before.assignment
         entries.append(entry)
     return entries
+
+
+def _keeps_assignment(snapshot: Snapshot) -> bool:
+    """True while members may have our HPAs: in mode Distributed, and until its HPAs are removed."""
+    return snapshot.hpa.spec.mode == DISTRIBUTED or snapshot.blocked is not None
 
 
 def _kept(cluster: StoredCluster) -> Mapping[str, JSON]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller import publish
-from controller.federatedhpa import reconciler, snapshot
+from controller.federatedhpa import centralized, snapshot
 from controller.federatedhpa.memory import ObjectMemory
 from controller.flags import KARMADA
 from controller.hub_check import HubCheck
@@ -106,7 +106,6 @@ async def test_spoiled_memory_is_forgotten(status: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("spec", "named", "propagation"),
     [
-        ({"mode": "Distributed"}, "spec.mode", "direct"),
         ({"mode": "Distributed"}, "spec.mode", KARMADA),
         (
             {"clusterHPAPreference": {"clusterName": "m1", "maxResourceUsage": 0.5}},
@@ -245,7 +244,7 @@ def raising(error: BaseException, original: Callable[..., Any]) -> Callable[...,
 
 PARTS: list[tuple[Any, str]] = [
     (snapshot, "decode_object"),
-    (reconciler, "decide"),
+    (centralized, "decide"),
     (publish, "update_with_retry"),
     (HubCheck, "other_controller"),
 ]

@@ -236,7 +236,7 @@ def test_hpas_are_written_in_members_on_demand() -> None:
 
     assert more == {
         ("", "autoscaling", "horizontalpodautoscalers", verb)
-        for verb in ("create", "delete", "get", "patch", "update", "watch")
+        for verb in ("create", "delete", "get", "update", "watch")
     }
 
 

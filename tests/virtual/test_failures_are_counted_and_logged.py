@@ -9,7 +9,7 @@ import pytest
 
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.snapshot import SnapshotBuilder
-from controller.flags import KARMADA
+from controller.flags import DIRECT, KARMADA
 from controller.hub_check import CRD_PATH
 from controller.shards import Shard, ShardElection
 from fedhpa.api.times import format_time
@@ -150,12 +150,13 @@ async def test_age_of_an_object_that_cannot_be_decided_grows() -> None:
 async def test_object_that_must_not_be_scaled_has_no_age(reason: str) -> None:
     """An object that waits for a person or belongs to Karmada's controller is no alert; later it is again."""
     async with world(m1=2) as w:
+        w.hub.deploy(2)
         w.scale()
-        async with w.controller(sync_period=PERIOD) as controller:
+        async with w.controller(sync_period=PERIOD, propagation=KARMADA) as controller:
             await asyncio.sleep(30)
             before = controller.value(AGE)
             if reason == "NotBuilt":
-                w.scale(mode="Distributed")
+                w.scale(autoscaleMultiClusterDelay=60)
             else:
                 written = {"manager": "karmada-controller-manager", "subresource": "status"}
                 stored = w.hub.find(HPAS, "web", "shop")
@@ -305,7 +306,7 @@ CAUSES: dict[str, tuple[dict[str, Any], Any, Any, str]] = {
     ),
     "not built": (
         {},
-        lambda w: w.scale(mode="Distributed"),
+        lambda w: w.scale(autoscaleMultiClusterDelay=60),
         lambda w: w.scale(),
         "NotBuilt",
     ),
@@ -329,8 +330,11 @@ async def test_failing_autoscaler_is_a_line_at_both_ends_and_reminders(cause: st
     """Twenty-five minutes of failures are one line, two reminders and one line at the end."""
     spec, breaks, mends, reason = CAUSES[cause]
     async with world(m1=2) as w:
+        w.hub.deploy(2)
         w.scale(**spec)
-        async with w.controller(sync_period=PERIOD):
+        # With direct propagation every field is built.
+        propagation = KARMADA if reason == "NotBuilt" else DIRECT
+        async with w.controller(sync_period=PERIOD, propagation=propagation):
             await asyncio.sleep(60)
             before = about(logs)
             breaks(w)

@@ -74,13 +74,19 @@ METRICS = [
 
 
 def grant_all(
-    f: Federation, removed: str, propagation: Propagation, via: MetricsVia, refused: list[str]
+    f: Federation,
+    removed: str,
+    propagation: Propagation,
+    via: MetricsVia,
+    refused: list[str],
+    *,
+    distributed: bool = False,
 ) -> None:
     """Gives the hub's controller and the members' tokens the printed rights without one rule."""
     hub = rights_on_hub(propagation, via)
     for name in f.members:
         hub += member_secret_rights(name, name, SPACE, user(LEAST), user("nobody"))
-    member = member_rights(SPACE, propagation=propagation)
+    member = member_rights(SPACE, switches=Switches(propagation, distributed=distributed))
     here = removed.partition(": ")[0] in {one["metadata"]["name"] for one in hub}
     f.hub.authenticator.tokens[LEAST] = User(LEAST, ("system:authenticated",))
     grant(f.hub, without(hub, removed if here else ""), refused)

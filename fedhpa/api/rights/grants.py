@@ -224,7 +224,7 @@ _MEMBER: Final = (
     _rule(
         "autoscaling",
         ["horizontalpodautoscalers"],
-        ["create", "delete", "get", "patch", "update", "watch"],
+        ["create", "delete", "get", "update", "watch"],
         when={"distributed": True},
     ),
 )

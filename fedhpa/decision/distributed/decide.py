@@ -43,6 +43,9 @@ def decide_bounds(
             writes = _all_writes(made)
             states = made.states if outcomes is None else made.states_after(outcomes)
             assigned_for = made.assigned_for
+            if any(outcome.result is not Result.CONFIRMED for outcome in outcomes or ()):
+                # Without the maximum, the next pass writes every difference, and so the failed write too.
+                assigned_for = f"{assigned_for.partition('/')[0]}/"
     scales = {} if made is None or context.spec.dry_run else made.scales
     goals = _goals(view) if made is None else made.goals
     shares = tuple(member_bounds(name, goals[name], states[name], scales.get(name)) for name in sorted(goals))
@@ -52,8 +55,7 @@ def decide_bounds(
     report_members(context, view, current, states)
     report_assignment(context, view, made, errors)
     _report_changes(context, view, made, writes, outcomes, states, reason)
-    for cluster, fields in repairs.items():
-        context.builder.event("MemberHPARepaired", f"{cluster}: {', '.join(fields)} was changed by somebody")
+    _report_repairs(context, view, repairs, writes)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
         rescale=bool(writes or scales or repairs),
@@ -144,6 +146,23 @@ def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[st
     for outcome in outcomes:
         if outcome.result is not Result.CONFIRMED:
             yield f"{outcome.write.cluster}: {outcome.reason or 'no answer'}"
+
+
+def _report_repairs(
+    context: Context, view: BoundsView, repairs: Mapping[str, tuple[str, ...]], writes: Sequence[Write]
+) -> None:
+    """Adds the events of HPAs that somebody changed. A change of the FederatedHPA is no such change."""
+    if context.stored.observed_generation != context.snapshot.hpa.generation:
+        return
+    written = {write.cluster for write in writes}
+    for one in view.observed:
+        cluster = one.state.cluster
+        fields = list(repairs.get(cluster, ()))
+        if cluster in view.edited & written:
+            fields += ["bounds"] if one.written is not None else ["the HPA itself"]
+        if fields:
+            text = f"{cluster}: {', '.join(fields)} differed from the assignment and was written again"
+            context.builder.event("MemberHPARepaired", text)
 
 
 def _report_changes(

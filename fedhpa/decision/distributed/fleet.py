@@ -40,7 +40,8 @@ class BoundsView:
     """All candidate clusters of a FederatedHPA, as a pass sees them.
 
     `observed` and `previous` are the input of the pass with `rules`. `hpas` are the readable HPAs by cluster,
-    ours and others. `triggers` ask for a pass at once if they are new.
+    ours and others. `edited` are the clusters whose HPA has
+    other bounds than assigned, or is missing. `triggers` ask for a pass at once if they are new.
     """
 
     def __init__(self, context: Context) -> None:
@@ -81,6 +82,7 @@ class BoundsView:
             lost=frozenset(name for name, state in self.states.items() if state.lost),
         )
         self.observed = tuple(self._observed(cluster) for cluster in snapshot.clusters)
+        self.edited = frozenset(one.state.cluster for one in self.observed if self._is_edited(one))
         self.triggers = frozenset(self._triggers())
 
     @property
@@ -157,13 +159,13 @@ class BoundsView:
                 yield f"lost {cluster}"
             elif self.states[cluster].lost:
                 yield f"back {cluster}"
-            if state.reachable and not one.foreign and self._edited(one):
+            if cluster in self.edited:
                 yield f"edited {cluster}"
 
-    def _edited(self, one: Observed) -> bool:
+    def _is_edited(self, one: Observed) -> bool:
         """True if somebody changed the bounds of an HPA, or deleted it."""
         state = self.states[one.state.cluster]
-        return bool(state.maximum) and one.written != state.bounds
+        return one.state.reachable and not one.foreign and bool(state.maximum) and one.written != state.bounds
 
 
 def _as_json(hpa: MemberHpa) -> dict[str, JSON]:

@@ -101,6 +101,7 @@ class RawStatus(msgspec.Struct):
     conditions: list[RawCondition] | None = None
     clusters: list[RawClusterStatus] | None = None
     assignedFor: JSON = None
+    observedGeneration: JSON = None
     decision: JSON = None
 
 
@@ -170,6 +171,7 @@ class StoredStatus(msgspec.Struct, frozen=True):
     conditions: tuple[StatusCondition, ...] = ()
     clusters: tuple[StoredCluster, ...] = ()
     assigned_for: str = ""
+    observed_generation: int | None = None
     decision: StoredDecision = StoredDecision()
 
     @property
@@ -275,6 +277,7 @@ def stored_status(raw: RawStatus) -> StoredStatus:
         conditions=tuple([_condition(condition) for condition in raw.conditions or ()]),
         clusters=tuple([_cluster(cluster) for cluster in raw.clusters or ()]),
         assigned_for=raw.assignedFor if isinstance(raw.assignedFor, str) else "",
+        observed_generation=_number(raw.observedGeneration),
         decision=StoredDecision(raw.decision if isinstance(raw.decision, dict) else {}),
     )
 

@@ -56,7 +56,7 @@ class Controller:
             clock=clock.monotonic,
             wall=clock.wall,
         )
-        self._counted = metrics = CountedMetrics(self.series)
+        self.counted = metrics = CountedMetrics(self.series)
         cron_metrics = CronMetrics(self.series)
         events = EventRecorder(self._hub, CRON_COMPONENT, wall=clock.wall)
         timing = LeaseTiming(900.0, 600.0, 120.0) if calm else LeaseTiming()
@@ -124,7 +124,7 @@ class Controller:
     @property
     def reconciles(self) -> int:
         """The number of completed reconciles."""
-        return self._counted.reconciles
+        return self.counted.reconciles
 
     async def more_reconciles(self, count: int, within: float = 600.0) -> None:
         """Let time pass until `count` more reconciles were completed."""

@@ -1,0 +1,89 @@
+"""Reads the HPAs of one FederatedHPA in all candidate clusters at once, each within its deadline.
+
+An error becomes the reason in the reading, never a missing HPA.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from fedhpa.api.errors import ApiError, MemberUnavailable
+from fedhpa.api.member_hpas import PLURAL, V2, MemberHpa
+from fedhpa.decision import Failure, forbidden_in_member
+from fedhpa.kube import Key, contain
+from fedhpa.members import HpaCache, Member
+
+TASK: Final = "read-member-hpa"
+RIGHT: Final = f"list and watch {PLURAL} of API group autoscaling"
+FORBIDDEN: Final = 403
+
+
+@dataclass(frozen=True)
+class HpaReading:
+    """The HPA of one cluster, None without one, or why it could not be read, and the version served there."""
+
+    hpa: MemberHpa | Failure | None
+    api_version: str = V2
+
+
+def is_ours(reading: HpaReading) -> bool:
+    """True if the cluster has an HPA that we created."""
+    return isinstance(reading.hpa, MemberHpa) and reading.hpa.ours
+
+
+async def read_hpas(
+    cache: HpaCache, members: Mapping[str, Member], names: Iterable[str], key: Key
+) -> dict[str, HpaReading]:
+    """Read the HPA of this namespace and name in the named clusters that are registered."""
+    found: dict[str, HpaReading] = {}
+    missing: list[Member] = []
+    for name in names:
+        member = members.get(name)
+        if member is None:
+            continue
+        if not member.state.ready:
+            found[name] = HpaReading(Failure(member.state.message or member.state.reason))
+            continue
+        known = cache.cached(member, *key)
+        if known is None:
+            missing.append(member)
+        else:
+            found[name] = HpaReading(*known)
+    if missing:
+        async with asyncio.TaskGroup() as group:  # the tasks never raise
+            tasks = {
+                member.name: group.create_task(
+                    contain(
+                        TASK,
+                        partial(_read, cache, member, key),
+                        _unread,
+                        cluster=member.name,
+                        namespace=key[0],
+                        name=key[1],
+                    )
+                )
+                for member in missing
+            }
+        found.update((name, task.result()) for name, task in tasks.items())
+    return found
+
+
+async def _read(cache: HpaCache, member: Member, key: Key) -> HpaReading:
+    try:
+        return HpaReading(*await cache.read(member, *key))
+    except MemberUnavailable as error:
+        reason = error.reason
+    except ApiError as error:
+        reason = str(error)
+        if error.status == FORBIDDEN:
+            return _unread(forbidden_in_member(RIGHT, reason))
+    # The watch keeps only the text of a refusal.
+    return _unread(forbidden_in_member(RIGHT, reason) if "forbidden" in reason else reason)
+
+
+def _unread(reason: str) -> HpaReading:
+    return HpaReading(Failure(reason))

@@ -1,0 +1,48 @@
+"""Writes member HPAs with the members' own credentials (--propagation=direct)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from controller.distributed.hpa_writes import apply_hpa, delete_hpa
+from fedhpa.api.errors import MemberUnavailable
+from fedhpa.kube import Key
+from fedhpa.members import HpaCache, Member
+
+NOT_REGISTERED: Final = "no Cluster of this name is registered"
+
+
+class MemberHpaWriter:
+    """An HpaWriter by the clients of the members. `deadline` are the seconds of one request."""
+
+    def __init__(self, members: Callable[[], Mapping[str, Member]], hpas: HpaCache, deadline: float) -> None:
+        self._members = members
+        self._hpas = hpas
+        self._deadline = deadline
+
+    async def apply(
+        self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str
+    ) -> tuple[str, ...]:
+        """Create the HPA or change it to this spec, as `HpaWriter.apply`."""
+        member = self._member(cluster)
+        try:
+            return await apply_hpa(member.client, *key, spec, api_version, deadline=self._deadline)
+        finally:
+            # A write without an answer may have been made, too.
+            self._hpas.note(member, *key)
+
+    async def delete(self, cluster: str, key: Key) -> bool:
+        """Delete the HPA, as `HpaWriter.delete`."""
+        member = self._member(cluster)
+        version = await self._hpas.version(member)
+        try:
+            return await delete_hpa(member.client, *key, version, deadline=self._deadline)
+        finally:
+            self._hpas.note(member, *key)
+
+    def _member(self, cluster: str) -> Member:
+        member = self._members().get(cluster)
+        if member is None:
+            raise MemberUnavailable(cluster, NOT_REGISTERED)
+        return member

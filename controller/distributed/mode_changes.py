@@ -1,0 +1,112 @@
+"""A FederatedHPA that is deleted, or leaves mode Distributed: its member HPAs go first.
+
+Neither changes any replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import structlog
+
+from controller.distributed.finalizer import has_finalizer, set_finalizer
+from controller.distributed.removal import HpaRemoval
+from fedhpa.api.errors import FedHPAError
+from fedhpa.decision import Blocked
+from fedhpa.kube import ApiClient, Key
+
+log = structlog.get_logger(__name__)
+
+DISTRIBUTED: Final = "Distributed"
+# The condition and its reasons.
+ASSIGNED: Final = "Assigned"
+HELD: Final = "DistributedHeld"
+REMOVING: Final = "RemovingMemberHPAs"
+MAX_NAMED: Final = 8
+
+
+class ModeChanges:
+    """The way out of mode Distributed. `deadline` are the seconds of one request to the hub."""
+
+    def __init__(
+        self, hub: ApiClient, removal: HpaRemoval, deadline: float, lost_after: float, *, writes: bool
+    ) -> None:
+        self._hub = hub
+        self._removal = removal
+        self._deadline = deadline
+        self._lost_after = lost_after
+        self._writes = writes
+        # The first attempt to remove the HPAs of an object that left the mode, in POSIX seconds.
+        self._since: dict[Key, float] = {}
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a deleted object."""
+        self._since.pop(key, None)
+
+    async def delete(self, key: Key, raw: Mapping[str, Any], now: float) -> None:
+        """Remove the member HPAs of an object that is being deleted, then its finalizer.
+
+        Until all are gone, or their clusters past the lost time-out, the finalizer stays. Raises FedHPAError
+        if the hub refuses to remove it.
+        """
+        if not self._writes:
+            return
+        since = datetime.fromisoformat(raw["metadata"]["deletionTimestamp"]).timestamp()
+        overdue = now - since >= self._lost_seconds(raw)
+        left = await self._removal.remove(key, raw, overdue=overdue)
+        if left:
+            log.info("deletion waits for members", namespace=key[0], name=key[1], clusters=left)
+            return
+        await set_finalizer(self._hub, raw, self._deadline, wanted=False)
+
+    async def blocked(self, key: Key, raw: Mapping[str, Any], now: float, *, found: bool) -> Blocked | None:
+        """Returns why an object of another mode than Distributed must not be scaled yet; None if it may be.
+
+        `found` is True if members have our HPAs of its name. An object with the finalizer had them. An absent
+        mode holds them, because the hub may have dropped the field. Mode Centralized removes them.
+        """
+        mode = (raw.get("spec") or {}).get("mode")
+        if mode == DISTRIBUTED or not (found or has_finalizer(raw)):
+            self._since.pop(key, None)
+            return None
+        if not mode:
+            return Blocked(HELD, _held(key), condition=ASSIGNED)
+        if not self._writes:
+            return Blocked(REMOVING, "the member HPAs are removed once --pause ends", condition=ASSIGNED)
+        overdue = now - self._since.setdefault(key, now) >= self._lost_seconds(raw)
+        left = await self._removal.remove(key, raw, overdue=overdue)
+        if not left:
+            return None
+        named = "; ".join(f"{name}: {reason}" for name, reason in sorted(left.items())[:MAX_NAMED])
+        more = f"; and {len(left) - MAX_NAMED} more" if len(left) > MAX_NAMED else ""
+        message = f"nothing is scaled until the member HPAs of mode Distributed are removed: {named}{more}"
+        return Blocked(REMOVING, message, condition=ASSIGNED)
+
+    def leaves(self, raw: Mapping[str, Any]) -> bool:
+        """True if the object left mode Distributed and still has the finalizer."""
+        return has_finalizer(raw) and (raw.get("spec") or {}).get("mode") not in (None, "", DISTRIBUTED)
+
+    async def finish(self, key: Key, raw: Mapping[str, Any]) -> None:
+        """Remove the finalizer of an object that left mode Distributed. A refusal is only logged."""
+        try:
+            await set_finalizer(self._hub, raw, self._deadline, wanted=False)
+        except FedHPAError as error:
+            log.warning("finalizer not removed", namespace=key[0], name=key[1], error=str(error))
+        else:
+            self._since.pop(key, None)
+
+    def _lost_seconds(self, raw: Mapping[str, Any]) -> float:
+        partial = (raw.get("spec") or {}).get("partialMetrics")
+        own = partial.get("lostAfterSeconds") if isinstance(partial, Mapping) else None
+        valid = isinstance(own, int | float) and not isinstance(own, bool) and own > 0
+        return float(own) if valid and own is not None else self._lost_after
+
+
+def _held(key: Key) -> str:
+    return (
+        f"spec.mode is absent, but {key[0]}/{key[1]} has member HPAs of mode Distributed: nothing is "
+        "written. Set spec.mode to Distributed or Centralized. If your manifest sets it, the hub's CRD drops "
+        "the field: install the CRDs of this release"
+    )

@@ -1,0 +1,126 @@
+"""Removes our HPAs from the members, when a FederatedHPA is deleted or leaves mode Distributed.
+
+The workloads keep their replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from controller.distributed.hpa_reader import is_ours, read_hpas
+from controller.distributed.hpa_writes import NotOwned
+from controller.distributed.member_writer import NOT_REGISTERED
+from controller.distributed.writer import REQUESTS, HpaWriter
+from controller.publish import FEDERATED_HPAS, record_events
+from fedhpa.api.errors import FedHPAError
+from fedhpa.decision import Event, Failure, with_record
+from fedhpa.kube import EventRecorder, Key, contain
+from fedhpa.members import HpaCache, Member
+
+log = structlog.get_logger(__name__)
+
+TASK: Final = "remove-member-hpa"
+LEFT: Final = "MemberHPALeft"
+# The state of a cluster in the status after the lost time-out.
+LOST: Final = "Lost"
+
+
+class HpaRemoval:
+    """Removes the HPAs of one FederatedHPA at a time. `deadline` are the seconds of one request."""
+
+    def __init__(
+        self,
+        members: Callable[[], Mapping[str, Member]],
+        hpas: HpaCache,
+        writer: HpaWriter,
+        events: EventRecorder,
+        deadline: float,
+    ) -> None:
+        self._members = members
+        self._hpas = hpas
+        self._writer = writer
+        self._events = events
+        self._deadline = deadline
+
+    async def remove(self, key: Key, raw: Mapping[str, Any], *, overdue: bool) -> dict[str, str]:
+        """Remove our HPAs of this name from all members. Returns the reason by cluster where one may remain.
+
+        A cluster that is Lost in the status is given up, and if `overdue` each cluster: an event names it.
+        """
+        assigned = clusters_with_bounds(raw)
+        readings = await read_hpas(self._hpas, self._members(), self._members(), key)
+        left = dict.fromkeys(assigned - readings.keys(), NOT_REGISTERED)
+        left |= {
+            name: reading.hpa.error
+            for name, reading in readings.items()
+            # A member that never had our HPA need not answer.
+            if isinstance(reading.hpa, Failure) and name in assigned
+        }
+        left |= await self._deleted(key, [name for name, reading in readings.items() if is_ours(reading)])
+        # An unregistered cluster can never answer, so its HPA is given up at once.
+        given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(raw))
+        for name in sorted(given_up):
+            self._report(key, raw, name, left[name])
+        return {name: reason for name, reason in left.items() if name not in given_up}
+
+    async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:
+        """Delete the HPAs of these clusters at once. Returns the reason by cluster where that failed."""
+        async with asyncio.TaskGroup() as group:  # the tasks never raise
+            tasks = {
+                cluster: group.create_task(
+                    contain(
+                        TASK,
+                        partial(self._delete, cluster, key),
+                        str,
+                        cluster=cluster,
+                        namespace=key[0],
+                        name=key[1],
+                    )
+                )
+                for cluster in clusters
+            }
+        return {cluster: task.result() for cluster, task in tasks.items() if task.result()}
+
+    async def _delete(self, cluster: str, key: Key) -> str:
+        """Delete one HPA. Returns why it may remain; "" if it is gone or not ours."""
+        try:
+            async with asyncio.timeout(REQUESTS * self._deadline):
+                await self._writer.delete(cluster, key)
+        except NotOwned:
+            return ""
+        except TimeoutError:
+            return f"no answer within {REQUESTS * self._deadline:g} s"
+        except FedHPAError as error:
+            return str(error)
+        log.info("member HPA removed", cluster=cluster, namespace=key[0], name=key[1])
+        return ""
+
+    def _report(self, key: Key, raw: Mapping[str, Any], cluster: str, reason: str) -> None:
+        namespace, name = key
+        message = (
+            f"the HorizontalPodAutoscaler {namespace}/{name} stays in cluster {cluster!r} ({reason}): delete "
+            f"it there with `kubectl -n {namespace} delete horizontalpodautoscaler {name}`"
+        )
+        log.warning("member HPA left", cluster=cluster, namespace=namespace, name=name, reason=reason)
+        record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", LEFT, message)])
+
+
+def clusters_with_bounds(raw: Mapping[str, Any]) -> set[str]:
+    """Returns the clusters that the status of a FederatedHPA gives a maximum."""
+    return {str(entry["name"]) for entry in _clusters(raw) if entry.get("maxReplicas")}
+
+
+def _lost(raw: Mapping[str, Any]) -> set[str]:
+    return {str(entry["name"]) for entry in _clusters(raw) if entry.get("state") == LOST}
+
+
+def _clusters(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    status = with_record(raw).get("status")
+    clusters = status.get("clusters") if isinstance(status, Mapping) else None
+    entries = clusters if isinstance(clusters, list) else []
+    return [entry for entry in entries if isinstance(entry, Mapping) and entry.get("name")]

@@ -1,0 +1,67 @@
+"""Decides on objects of mode Distributed and writes the bounds of their member HPAs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from controller.distributed.passes import BoundsWriter
+from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.scale_writes import NotWritten, write_assignment
+from controller.federatedhpa.snapshot import Observation
+from controller.flags import Settings
+from controller.telemetry import ControllerMetrics
+from fedhpa.api.errors import FedHPAError
+from fedhpa.decision import Assignment, Decision, decide
+from fedhpa.kube import Key
+
+
+class DistributedDecisions:
+    """Decides on one object at a time, and writes to its members by `bounds`."""
+
+    def __init__(self, bounds: BoundsWriter, metrics: ControllerMetrics, settings: Settings) -> None:
+        self._bounds = bounds
+        self._metrics = metrics
+        self._settings = settings
+
+    async def decide_and_write(
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        memory: ObjectMemory,
+        observed: Observation,
+        now: float,
+        may_write: Callable[[], bool],
+    ) -> tuple[Decision, bool] | None:
+        """Decide at `now`, and write member HPAs. Returns the decision and True if anything was written.
+
+        None asks for a new decision, because `may_write` is False.
+        """
+        snapshot, rules = observed.snapshot, self._settings.decision
+        decision = decide(snapshot, memory.history, now, rules)
+        leaving = decision.plan is not None and bool(observed.unselected)
+        written = not snapshot.hpa.spec.dry_run and (decision.writes or leaving)
+        if written and not may_write():
+            return None
+        if written:
+            scale = partial(self._scale, observed)
+            result = await self._bounds.write(key, raw, decision, observed.hpas, scale, observed.unselected)
+            decision = decide(
+                snapshot, memory.history, now, rules, outcomes=result.outcomes, write_error=result.error
+            )
+        memory.note_decision(snapshot, decision)
+        memory.note_pass(decision)
+        return decision, written
+
+    async def _scale(self, observed: Observation, replicas: Mapping[str, int]) -> str | None:
+        """Write replicas by cluster. Returns the first error."""
+        targets = {name: scale for name, scale in observed.unselected.items() if scale is not None}
+        shares = [Assignment(cluster, number) for cluster, number in replicas.items()]
+        try:
+            await write_assignment({**observed.members, **targets}, shares, self._settings.member_deadline)
+        except FedHPAError as error:
+            for cluster in error.clusters if isinstance(error, NotWritten) else ():
+                self._metrics.count_scale_failure(cluster)
+            return str(error)
+        return None

@@ -1,0 +1,180 @@
+"""Mode Distributed: the hub keeps the bounds of the members' HPAs right, and writes little."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.embedded.cluster.autoscalers import HPAS
+from tests.support.federation import until
+from tests.support.federation.distributed import Distributed, distributed
+from tests.support.federation.planes import NAME, NAMESPACE
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+HOUR = 3600
+# Usage is at half of the requested CPU, the target, with this much load a pod.
+PER_POD = 50
+
+
+def assigned(d: Distributed) -> bool:
+    return d.f.condition("Assigned")[0] == "True"
+
+
+async def test_a_running_workload_gets_bounds_around_what_runs(tmp_path: Path) -> None:
+    """The first assignment creates one HPA a member, changes no replica, and is shown in the status."""
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(6 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: assigned(d))
+        await asyncio.sleep(120)
+
+        assert d.f.rescales == []
+        assert d.maximum == 12
+        assert all(bounds is not None and bounds[0] >= 1 for bounds in d.bounds.values())
+        assert [seen.method for seen in d.writes()] == ["POST", "POST"]
+        clusters = {entry["name"]: entry for entry in d.f.status()["clusters"]}
+        assert {name: entry["maxReplicas"] for name, entry in clusters.items()} == {
+            name: bounds[1] for name, bounds in d.bounds.items() if bounds is not None
+        }
+        assert d.object is not None
+        assert d.object["metadata"]["finalizers"] == ["autoscaling.karmada.io/member-hpas"]
+
+
+async def test_an_empty_workload_is_started_with_its_minima(tmp_path: Path) -> None:
+    """A member HPA rests at zero, so the hub writes the first replicas."""
+    async with distributed(tmp_path, m1=0, m2=0) as d, d.f.controller(calm=True):
+        d.f.demand(100)
+        d.scale(minReplicas=4, maxReplicas=10)
+        await until(lambda: d.f.total == 4)
+
+        assert d.f.replicas == {"m1": 2, "m2": 2}
+        assert d.maximum == 10
+
+
+async def test_members_scale_themselves_and_a_quiet_hour_writes_nothing(tmp_path: Path) -> None:
+    """The members follow the load. Then, for an hour, no request changes anything in a member."""
+    async with distributed(tmp_path, m1=2, m2=2) as d, d.f.controller(calm=True) as controller:
+        d.scale(minReplicas=2, maxReplicas=12)
+        d.f.demand(8 * PER_POD)
+        await until(lambda: d.f.total == 8, 600)
+        await asyncio.sleep(900)
+        began, before = d.f.now(), controller.reconciles
+        await asyncio.sleep(HOUR)
+
+        assert d.writes(began) == []
+        assert d.f.total == 8
+        assert controller.reconciles - before >= HOUR / 15 - 5
+        written = [seen for seen in d.f.hub.writes() if seen.at > began and "/leases/" not in seen.path]
+        assert len(written) <= 60
+
+
+async def test_a_restart_and_another_leader_write_nothing(tmp_path: Path) -> None:
+    """The next process goes on from the status and the members alone."""
+    async with distributed(tmp_path, m1=4, m2=2) as d:
+        d.f.demand(6 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        async with d.f.controller(calm=True):
+            await until(lambda: assigned(d))
+            await asyncio.sleep(300)
+        began = d.f.now()
+        async with d.f.controller() as second:
+            await until(lambda: second.leads, 1200)
+            await second.more_reconciles(8)
+            await second.stop()
+        async with d.f.controller() as third:
+            await third.more_reconciles(8)
+
+        assert d.writes(began) == []
+        assert d.f.rescales == []
+
+
+async def test_a_hub_that_is_away_for_ten_minutes_changes_nothing(tmp_path: Path) -> None:
+    """The members scale on meanwhile. Back, the hub takes over without a write."""
+    async with distributed(tmp_path, m1=3, m2=3) as d, d.f.controller() as controller:
+        d.scale(minReplicas=2, maxReplicas=12)
+        d.f.demand(6 * PER_POD)
+        await until(lambda: assigned(d))
+        await asyncio.sleep(300)
+        began = d.f.now()
+        await d.f.hub.listener.stop()
+        d.f.demand(9 * PER_POD)
+        await asyncio.sleep(600)
+        away = d.f.total
+        await d.f.hub.listener.start()
+        await until(lambda: controller.leads, 600)
+        await asyncio.sleep(600)
+
+        assert away >= 9
+        assert d.writes(began) == []
+
+
+async def test_an_hpa_of_a_tenant_is_never_touched(tmp_path: Path) -> None:
+    """The condition names it and what to do. The other clusters get their bounds."""
+    async with distributed(tmp_path, m1=2, m2=2) as d:
+        spec: dict[str, Any] = {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME},
+            "minReplicas": 1,
+            "maxReplicas": 3,
+        }
+        head = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+        own = {**head, "metadata": {"namespace": NAMESPACE, "name": NAME}, "spec": spec}
+        d.f.members["m1"].server.store.create(HPAS, own)
+        before = d.hpa("m1")
+        async with d.f.controller(calm=True):
+            d.f.demand(4 * PER_POD)
+            d.scale(minReplicas=2, maxReplicas=12)
+            await until(lambda: d.bounds["m2"] is not None)
+            await until(lambda: d.f.condition("Assigned")[1] == "NotOwned")
+            await asyncio.sleep(600)
+            after = d.hpa("m1")
+
+        assert before is not None
+        assert after is not None
+        assert after["spec"] == before["spec"]
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert [seen for seen in d.f.members["m1"].writes() if "horizontal" in seen.path] == []
+        assert "m1" in d.f.condition("Assigned")[2]
+
+
+async def test_an_edited_member_hpa_is_repaired_and_reported(tmp_path: Path) -> None:
+    """Bounds and other fields come back within a minute, and an event names the cluster."""
+    async with distributed(tmp_path, m1=2, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(4 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: assigned(d))
+        await asyncio.sleep(120)
+        right = d.hpa("m1")
+        assert right is not None
+        began = d.f.now()
+        d.edit("m1", maxReplicas=100, behavior={"scaleDown": {"stabilizationWindowSeconds": 1}})
+        await asyncio.sleep(90)
+        repaired = d.hpa("m1")
+
+        assert repaired is not None
+        assert repaired["spec"] == right["spec"]
+        assert {seen.path.rpartition("/")[2] for seen in d.writes(began)} == {NAME}
+        (event,) = d.f.events("MemberHPARepaired")
+        assert event["message"].startswith("m1: behavior, bounds differed from the assignment")
+
+
+async def test_a_change_of_the_object_reaches_the_members(tmp_path: Path) -> None:
+    """Metrics and bounds of the FederatedHPA are copied, which nobody reports as an edit."""
+    async with distributed(tmp_path, m1=2, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(4 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: assigned(d))
+        await asyncio.sleep(120)
+        cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 55}}
+        d.change(maxReplicas=16, metrics=[{"type": "Resource", "resource": cpu}])
+        await asyncio.sleep(60)
+
+        assert d.maximum == 16
+        for name in d.f.members:
+            found = d.hpa(name)
+            assert found is not None
+            assert found["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 55
+        assert d.f.events("MemberHPARepaired") == []

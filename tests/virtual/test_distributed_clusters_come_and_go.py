@@ -1,0 +1,108 @@
+"""Mode Distributed: members that are lost, come back, flap, or are no longer selected."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from testbed.embedded.network.faults import Fault
+from tests.support.federation import until
+from tests.support.federation.distributed import distributed
+from tests.support.nightly import only_at_night
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+HOUR = 3600
+PER_POD = 50
+LOST_AFTER = 300.0
+
+
+async def test_a_lost_member_is_failed_over_and_comes_back_without_a_mass_move(tmp_path: Path) -> None:
+    """Its share is held for the lost time-out, then the others get it. Back, the surplus leaves in steps."""
+    async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
+        d.f.demand(12 * PER_POD)
+        d.scale(minReplicas=3, maxReplicas=18)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(300)
+        before = d.bounds
+        began = d.f.now()
+        await d.f.members["m3"].faults.set(Fault.REFUSE)
+        await asyncio.sleep(LOST_AFTER - 30)
+        held = d.bounds, d.writes(began)
+        await until(lambda: d.f.state("m3") == "Lost", 600)
+        await asyncio.sleep(120)
+        failed_over = d.bounds
+        back_at = d.f.now()
+        await d.f.members["m3"].faults.clear()
+        await asyncio.sleep(60)
+        soon = d.f.replicas
+        await asyncio.sleep(2 * HOUR)
+
+        assert held == (before, [])
+        assert failed_over["m3"] == before["m3"]
+        assert sum(bounds[1] for name, bounds in failed_over.items() if bounds and name != "m3") == 18
+        assert soon["m3"] == 4
+        assert d.maximum == 18
+        assert d.f.total >= 12
+        steps = [seen.at for seen in d.hpa_writes(back_at)]
+        assert len(steps) <= 40
+
+
+async def flapping(tmp_path: Path, hours: float) -> None:
+    """Asserts that a member that is away each other minute causes hardly any write."""
+    async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
+        d.f.demand(12 * PER_POD)
+        d.scale(minReplicas=3, maxReplicas=18)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(300)
+        began = d.f.now()
+        while d.f.now() < began + hours * HOUR:
+            await d.f.members["m3"].faults.set(Fault.REFUSE)
+            await asyncio.sleep(60)
+            await d.f.members["m3"].faults.clear()
+            await asyncio.sleep(60)
+
+        assert len(d.hpa_writes(began)) <= 6
+        assert d.f.total >= 12
+
+
+async def test_a_member_that_flaps_for_half_an_hour_moves_no_share(tmp_path: Path) -> None:
+    """Its share is failed over at most once."""
+    await flapping(tmp_path, 0.5)
+
+
+@only_at_night
+async def test_a_member_that_flaps_for_an_hour_moves_no_share(tmp_path: Path) -> None:
+    """The same for longer."""
+    await flapping(tmp_path, 1)
+
+
+async def test_a_cluster_that_is_no_longer_selected_loses_its_hpa_and_its_replicas(tmp_path: Path) -> None:
+    """The others get its share."""
+    async with distributed(tmp_path, m1=2, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(4 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(120)
+        d.change(clusterAffinity={"clusterNames": ["m1"]})
+        await asyncio.sleep(150)
+
+        assert d.bounds["m2"] is None
+        assert d.f.replicas["m2"] == 0
+        assert d.bounds["m1"] == (2, 12)
+
+
+async def test_a_new_cluster_gets_its_part(tmp_path: Path) -> None:
+    """A cluster that is selected later gets an HPA and replicas, within the same maximum."""
+    async with distributed(tmp_path, m1=2, m2=0) as d, d.f.controller(calm=True):
+        d.f.demand(2 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12, clusterAffinity={"clusterNames": ["m1"]})
+        await until(lambda: d.bounds["m1"] == (2, 12))
+        await asyncio.sleep(60)
+        assert d.bounds["m2"] is None
+        d.change(clusterAffinity={"clusterNames": ["m1", "m2"]})
+        await until(lambda: d.f.replicas["m2"] >= 1, 300)
+
+        assert d.maximum == 12
