@@ -38,19 +38,55 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
 
 
 def _bounds_line(share: MemberBounds) -> str:
+    return f"{share.cluster}: {', '.join(_bounds_parts(share))}"
+
+
+def _bounds_parts(share: MemberBounds) -> Iterator[str]:
+    if share.is_lost:
+        yield "lost, so the others have its share; its HPA keeps its last bounds"
+        return
     if not share.max_replicas:
-        parts = ["no HPA"]
+        yield "no HPA"
+    elif share.min_replicas == share.max_replicas:
+        yield f"exactly {_replicas(share.max_replicas)}"
     else:
-        parts = [f"{share.min_replicas} to {share.max_replicas} replicas"]
+        yield f"{share.min_replicas} to {share.max_replicas} replicas"
+    if share.current is not None:
+        verb = "runs" if share.current == 1 else "run"
+        yield f"{share.current} {'last known' if share.is_missing else verb}"
+    yield from _limits(share)
+    yield from _raises(share)
+
+
+def _limits(share: MemberBounds) -> Iterator[str]:
+    """Yields what keeps a cluster from its replicas."""
+    if share.is_missing:
+        yield "the cluster cannot be read, so nothing is written there"
+    if share.is_foreign:
+        yield "its HPA is not ours and is never written"
+    if share.pending:
+        yield f"{share.pending} of them {'waits' if share.pending == 1 else 'wait'} for a node"
+    if share.capped_at is not None:
+        end = f"until {share.capped_until}" if share.capped_until else "while pods are pending"
+        yield f"its nodes were full at {_replicas(share.capped_at)}, which limits it {end}"
+    if share.need is not None:
+        yield f"its HPA is at maxReplicas and needs {_replicas(share.need)}"
+
+
+def _raises(share: MemberBounds) -> Iterator[str]:
+    """Yields what the hub does besides the bounds."""
     if share.assist:
-        parts.append(f"minReplicas is {share.assist} higher to help other clusters")
+        yield f"minReplicas is {share.assist} higher to help other clusters"
     if share.held:
-        parts.append(f"holds {share.held} replicas until lower priorities have scaled down")
-    if share.capped_until is not None:
-        parts.append(f"its nodes were full, which counts until {share.capped_until}")
+        yield f"holds {_replicas(share.held)} until lower priorities have scaled down"
+    if share.is_at_zero:
+        yield "scaled to 0 by scalingToZero"
     if share.replicas is not None:
-        parts.append(f"the hub sets {share.replicas} replicas")
-    return f"{share.cluster}: {', '.join(parts)}"
+        yield f"the hub sets {_replicas(share.replicas)}"
+
+
+def _replicas(count: int) -> str:
+    return f"{count} replica" if count == 1 else f"{count} replicas"
 
 
 def _metric_lines(metric: MetricResult) -> Iterator[str]:
@@ -88,7 +124,7 @@ def _coverage_lines(decision: Decision) -> Iterator[str]:
         yield f"    {cluster} is missing: {reason}"
     for cluster, reason in coverage.lost.items():
         yield f"    {cluster} is no longer expected: {reason}"
-    if coverage.missing:
+    if coverage.missing and not decision.distributed:
         yield f"    policy: {coverage.policy}"
 
 

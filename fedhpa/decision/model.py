@@ -118,8 +118,14 @@ class Assignment(msgspec.Struct, frozen=True):
 class MemberBounds(msgspec.Struct, frozen=True):
     """The HPA of one cluster after a pass of mode Distributed. Without an HPA both bounds are 0.
 
-    `assist` and `held` are what help adds to minReplicas and what a hold raises it to. `capped_until` is when
-    the size of a full cluster is forgotten, RFC 3339. `replicas` is a scale that the hub writes itself.
+    `assist` and `held` are what help adds to minReplicas and what a hold raises it to. `capped_at` is the
+    remembered size of a full cluster. `capped_until` is when it is forgotten, RFC 3339, None while pods are
+    pending. `replicas` is a scale that the hub writes itself.
+
+    The other fields are for people. `current` are its replicas, None if unknown, and `pending` those of them
+    that wait for a node. `need` is what a pinned HPA asks for, None unless it is pinned. The flags say that
+    the cluster `is_missing` (it does not answer), that the others have its share (`is_lost`), that it runs
+    nothing by scalingToZero (`is_at_zero`), and that its HPA is not ours (`is_foreign`).
     """
 
     cluster: str
@@ -129,6 +135,14 @@ class MemberBounds(msgspec.Struct, frozen=True):
     held: int = 0
     capped_until: str | None = None
     replicas: int | None = None
+    capped_at: int | None = None
+    current: int | None = None
+    pending: int = 0
+    need: int | None = None
+    is_missing: bool = False
+    is_lost: bool = False
+    is_at_zero: bool = False
+    is_foreign: bool = False
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,6 +44,8 @@ def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, hav
     else:
         values = stored.current_metrics
     entries = cluster_entries(decision, snapshot, fleet)
+    if _keeps_assignment(snapshot):
+        entries = _with_assignment(entries, snapshot)
     return msgspec.structs.replace(decision, status=status_of(decision, snapshot, entries, values))
 
 
@@ -90,10 +92,7 @@ def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
 
 
 def cluster_entries(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> Sequence[Mapping[str, JSON]]:
-    """Returns status.clusters. In mode Distributed an entry keeps its stored assignment."""
-    keeps = _keeps_assignment(snapshot)
-    if keeps and not snapshot.clusters:
-        return [_kept(cluster) for cluster in snapshot.hpa.status.clusters]
+    """Returns status.clusters, without the assignment of mode Distributed."""
     views = {view.name: view for view in fleet.answered}
     stored = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
     shares = {share.cluster: share for share in decision.assignment}
@@ -120,8 +119,6 @@ def cluster_entries(decision: Decision, snapshot: Snapshot, fleet: FleetView) ->
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
             entry["message"] = shortened(message, _MAX_REASON)
-        if keeps and before is not None:
-            entry |= before.assignment
         entries.append(entry)
     return entries
 
@@ -129,6 +126,17 @@ def cluster_entries(decision: Decision, snapshot: Snapshot, fleet: FleetView) ->
 def _keeps_assignment(snapshot: Snapshot) -> bool:
     """True while members may have our HPAs: in mode Distributed, and until its HPAs are removed."""
     return snapshot.hpa.spec.mode == DISTRIBUTED or snapshot.blocked is not None
+
+
+def _with_assignment(entries: Sequence[Mapping[str, JSON]], snapshot: Snapshot) -> list[Mapping[str, JSON]]:
+    """Returns the entries of a decision without a pass: the stored assignment stays."""
+    stored = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
+    if not entries:
+        return [_kept(cluster) for cluster in stored.values()]
+    return [
+        {**entry, **stored[name].assignment} if (name := str(entry["name"])) in stored else entry
+        for entry in entries
+    ]
 
 
 def _kept(cluster: StoredCluster) -> Mapping[str, JSON]:

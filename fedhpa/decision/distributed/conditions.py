@@ -44,11 +44,13 @@ def report_members(
     if failed:
         builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", _listed(failed))
     else:
-        text = f"{len(ours)} member HPAs scale the workload" if ours else "no member has an HPA yet"
+        text = f"{_counted(len(ours), 'member HPA scales', 'member HPAs scale')} the workload"
+        if not ours:
+            text = "no member has an HPA yet"
         builder.condition(SCALING_ACTIVE, True, "MembersScale", text)
     pinned = [one.state.cluster for one in view.observed if one.state.need is not None]
     if pinned:
-        text = f"the HPAs of {_names(pinned)} ask for more than their maxReplicas"
+        text = f"HPAs that ask for more than their maxReplicas: {_names(pinned)}"
         builder.condition(SCALING_LIMITED, True, "TooManyReplicas", text)
     else:
         text = "no member HPA asks for more than its maxReplicas"
@@ -92,8 +94,8 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
         builder.condition(ASSIGNED, True, "CapacityLimited", text)
     else:
         count = sum(bounds is not None for bounds in made.goals.values())
-        noun = "cluster has" if count == 1 else "clusters have"
-        text = f"{count} {noun} bounds as assigned{_above_minimum(view, made)}"
+        clusters = _counted(count, "cluster has", "clusters have")
+        text = f"{clusters} bounds as assigned{_above_minimum(view, made)}"
         builder.condition(ASSIGNED, True, "Assigned", text)
 
 
@@ -111,6 +113,10 @@ def condition_of(hpa: MemberHpa, kind: str) -> Mapping[str, JSON]:
         if isinstance(one, dict) and one.get("type") == kind:
             return one
     return {}
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
 
 
 def _names(clusters: Sequence[str]) -> str:

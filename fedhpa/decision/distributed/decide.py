@@ -12,8 +12,8 @@ from fedhpa.assignment import Bounds, ClusterState, Outcome, Plan, Result, Write
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.conditions import report_assignment, report_members
 from fedhpa.decision.distributed.fleet import BoundsView
-from fedhpa.decision.distributed.status import with_bounds
-from fedhpa.decision.model import Decision
+from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
+from fedhpa.decision.model import Decision, MemberBounds
 from fedhpa.decision.outcome import without_status
 from fedhpa.decision.record.status import member_bounds
 
@@ -48,9 +48,10 @@ def decide_bounds(
                 assigned_for = f"{assigned_for.partition('/')[0]}/"
     scales = {} if made is None or context.spec.dry_run else made.scales
     goals = _goals(view) if made is None else made.goals
-    shares = tuple(member_bounds(name, goals[name], states[name], scales.get(name)) for name in sorted(goals))
+    shown = states if made is None else made.states
+    shares = tuple(_shares(context, view, goals, shown, scales))
     current, desired = _sizes(context, view, scales)
-    reason = _steps(context, made, current)
+    reason = _steps(context, made, current, changes=bool(writes or scales))
     errors = tuple(_errors(outcomes or (), write_error))
     report_members(context, view, current, states)
     report_assignment(context, view, made, errors)
@@ -101,24 +102,52 @@ def _goals(view: BoundsView) -> dict[str, Bounds | None]:
     }
 
 
+def _shares(
+    context: Context,
+    view: BoundsView,
+    goals: Mapping[str, Bounds | None],
+    states: Mapping[str, ClusterState],
+    scales: Mapping[str, int],
+) -> Iterator[MemberBounds]:
+    """Yields the bounds of each cluster, by name, with what people want to know about it."""
+    for one in sorted(view.observed, key=lambda each: each.state.cluster):
+        name, state = one.state.cluster, one.state
+        yield msgspec.structs.replace(
+            member_bounds(name, goals[name], states[name], context.now),
+            replicas=scales.get(name),
+            current=state.running + state.pending,
+            pending=state.pending,
+            need=state.need,
+            is_missing=not state.reachable,
+            is_foreign=one.foreign,
+        )
+
+
 def _sizes(context: Context, view: BoundsView, scales: Mapping[str, int]) -> tuple[int, int]:
     """Returns the replicas of all expected clusters: present ones, and those that their HPAs want."""
     current = desired = 0
     for cluster in context.fleet.expected:
         present = context.fleet.known_replicas(cluster)
         hpa = view.hpas.get(cluster.name)
-        wanted = None if hpa is None else hpa.status.get("desiredReplicas")
-        known = isinstance(wanted, int) and not isinstance(wanted, bool) and wanted > 0 and present > 0
+        wanted = None if hpa is None else whole_number(hpa.status.get("desiredReplicas"))
+        if hpa is None or not wanted or not present:
+            wanted = present
+        elif wanted > present:
+            # No HPA scales above its maximum, whatever its status says.
+            wanted = max(min(wanted, hpa.spec.maxReplicas), present)
         current += present
-        desired += scales.get(cluster.name, wanted if known and isinstance(wanted, int) else present)
-    return current, desired
+        desired += scales.get(cluster.name, wanted)
+    return min(current, MAX_REPLICAS), min(desired, MAX_REPLICAS)
 
 
-def _steps(context: Context, made: Plan | None, current: int) -> str:
-    """Adds the steps of the pass. Returns the reason of the last one that changed something."""
+def _steps(context: Context, made: Plan | None, current: int, *, changes: bool) -> str:
+    """Adds the steps of the pass. Returns the reason of the last one that changed a sum.
+
+    If bounds move between clusters (`changes`) and no sum changes, the reason is that of the first step.
+    """
     if made is None:
         return _kept_steps(context)
-    reason = ""
+    reason = made.steps[0].reason if changes and made.steps else ""
     for step in made.steps:
         context.builder.step(step.step, step.before, step.after, step.reason)
         if step.before != step.after:
@@ -203,7 +232,10 @@ def changes(made: Plan, writes: Sequence[Write]) -> str:
         f"{cluster} {_text(made.present.get(cluster))} -> {_text(after)}"
         for cluster, after in sorted(last.items())
     ]
-    texts += [f"{cluster} {replicas} replicas" for cluster, replicas in sorted(made.scales.items())]
+    texts += [
+        f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
+        for cluster, replicas in sorted(made.scales.items())
+    ]
     more = f" and {len(texts) - _MAX_NAMED} more" if len(texts) > _MAX_NAMED else ""
     return ", ".join(texts[:_MAX_NAMED]) + more
 

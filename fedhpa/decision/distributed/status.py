@@ -15,6 +15,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.assignment import ClusterState, written_state
+from fedhpa.decision.builder import api_time
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.fleet import BoundsView, time_of
 from fedhpa.decision.metrics.evaluate import status_entry
@@ -24,10 +25,16 @@ from fedhpa.decision.status import cluster_entries, status_of
 
 JSON = object
 
-# A status holds up to a thousand clusters, and a member may send anything.
+MAX_REPLICAS: Final = 2**31 - 1
+# A member may send anything. The CRD allows so many entries, and texts of so many characters.
 _MAX_CONDITIONS: Final = 4
 _MAX_METRICS: Final = 4
-_MAX_ENTRY: Final = 1024
+_MAX_TEXT: Final = 512
+# Bytes of the conditions and metrics of one HPA, and of all. etcd stores no object above 1.5 MiB.
+_MAX_SHOWN: Final = 4096
+_MAX_ALL_SHOWN: Final = 256 * 1024
+# A member's clock may be ahead of the hub's by so many seconds.
+_CLOCK_SKEW: Final = 60
 
 
 def with_bounds(
@@ -39,9 +46,15 @@ def with_bounds(
 ) -> Decision:
     """Returns the decision with its status: assignment, HPA and state of each cluster."""
     values = tuple(_mean(metric, index, view) for index, metric in enumerate(context.spec.metrics))
+    known = cluster_entries(decision, context.snapshot, context.fleet)
+    most = min(_MAX_SHOWN, _MAX_ALL_SHOWN // max(len(known), 1))
     entries = [
-        {**entry, **_hpa(view.hpas.get(str(entry["name"]))), **written_state(states[str(entry["name"])])}
-        for entry in cluster_entries(decision, context.snapshot, context.fleet)
+        {
+            **entry,
+            **_hpa(view.hpas.get(str(entry["name"])), context.now, most),
+            **written_state(states[str(entry["name"])]),
+        }
+        for entry in known
     ]
     status = dict(status_of(decision, context.snapshot, entries, values if any(values) else None))
     if assigned_for:
@@ -52,32 +65,51 @@ def with_bounds(
     return msgspec.structs.replace(decision, status=status)
 
 
-def _hpa(hpa: MemberHpa | None) -> dict[str, JSON]:
-    """Returns what a status entry shows of a member HPA. A part that is too large is left out."""
+def _hpa(hpa: MemberHpa | None, now: float, most: int) -> dict[str, JSON]:
+    """Returns what a status entry shows of a member HPA, at most `most` bytes of conditions and metrics.
+
+    A part that is too large, or that the hub's CRD would refuse, is left out: the hub would refuse the whole
+    status.
+    """
     if hpa is None:
         return {}
-    wanted, scaled = hpa.status.get("desiredReplicas"), hpa.status.get("lastScaleTime")
+    wanted, scaled = whole_number(hpa.status.get("desiredReplicas")), time_of(hpa.status.get("lastScaleTime"))
     entry: dict[str, JSON] = {}
-    if isinstance(wanted, int) and not isinstance(wanted, bool) and 0 <= wanted < 2**31:
+    if wanted is not None:
         entry["desiredReplicas"] = wanted
-    if isinstance(scaled, str) and time_of(scaled) is not None:
-        entry["lastScaleTime"] = scaled
+    if scaled is not None and scaled <= now + _CLOCK_SKEW:
+        entry["lastScaleTime"] = api_time(scaled)
     conditions = [
-        {key: one[key] for key in ("type", "status", "reason") if isinstance(one.get(key), str)}
-        for one in _small(hpa.status.get("conditions"), _MAX_CONDITIONS)
+        {key: text for key in ("type", "status", "reason") if _fits(text := one.get(key))}
+        for one in _objects(hpa.status.get("conditions"), _MAX_CONDITIONS)
     ]
-    metrics = _small(hpa.status.get("currentMetrics"), _MAX_METRICS)
-    return (
-        entry
-        | ({"conditions": conditions} if conditions else {})
-        | ({"currentMetrics": metrics} if metrics else {})
-    )
+    for name, values in (
+        ("conditions", [one for one in conditions if one]),
+        ("currentMetrics", _objects(hpa.status.get("currentMetrics"), _MAX_METRICS)),
+    ):
+        shown = []
+        for value in values:
+            size = len(msgspec.json.encode(value))
+            if size <= most:
+                shown.append(value)
+                most -= size
+        if shown:
+            entry[name] = shown
+    return entry
 
 
-def _small(values: JSON, most: int) -> list[dict[str, JSON]]:
-    """Returns the first objects of a list, without those that are too large."""
-    found = [one for one in values[:most] if isinstance(one, dict)] if isinstance(values, list) else []
-    return [one for one in found if len(msgspec.json.encode(one)) <= _MAX_ENTRY]
+def _fits(text: JSON) -> bool:
+    return isinstance(text, str) and len(text) <= _MAX_TEXT
+
+
+def _objects(values: JSON, most: int) -> list[dict[str, JSON]]:
+    return [one for one in values[:most] if isinstance(one, dict)] if isinstance(values, list) else []
+
+
+def whole_number(value: JSON) -> int | None:
+    """Returns a number of replicas from a member; None if it cannot be one."""
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_REPLICAS
+    return value if known else None  # type: ignore[return-value]  # a number
 
 
 def _mean(metric: ScalingMetric, index: int, view: BoundsView) -> Mapping[str, JSON]:

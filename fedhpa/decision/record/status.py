@@ -239,23 +239,33 @@ class StoredStatus(msgspec.Struct, frozen=True):
         )
 
     def _bounds(self, now: float) -> tuple[MemberBounds, ...]:
-        states = {cluster.name: read_state(cluster.assignment, now) for cluster in self.clusters}
-        return tuple(member_bounds(name, state.bounds, state) for name, state in sorted(states.items()))
+        found = []
+        for cluster in sorted(self.clusters, key=lambda each: each.name):
+            state = read_state(cluster.assignment, now)
+            bounds = member_bounds(cluster.name, None if state.lost else state.bounds, state, now)
+            found.append(
+                msgspec.structs.replace(
+                    bounds,
+                    current=cluster.current_replicas,
+                    is_missing=cluster.state not in ANSWERED_STATES,
+                )
+            )
+        return tuple(found)
 
 
-def member_bounds(
-    cluster: str, bounds: Bounds | None, state: ClusterState, replicas: int | None = None
-) -> MemberBounds:
+def member_bounds(cluster: str, bounds: Bounds | None, state: ClusterState, now: float) -> MemberBounds:
     """Returns the bounds of one cluster with what its state says about them."""
-    until = None if state.cap is None else state.cap.until
+    cap = state.cap if state.cap is not None and state.cap.holds(now) else None
     return MemberBounds(
         cluster=cluster,
         min_replicas=0 if bounds is None else bounds.minimum,
         max_replicas=0 if bounds is None else bounds.maximum,
         assist=state.given,
         held=state.held,
-        capped_until=None if until is None else format_time(until),
-        replicas=replicas,
+        capped_at=None if cap is None else cap.replicas,
+        capped_until=None if cap is None or cap.until is None else format_time(cap.until),
+        is_lost=state.lost,
+        is_at_zero=state.zero_since is not None,
     )
 
 
