@@ -33,7 +33,7 @@ def helping() -> dict[str, Any]:
 
 def holding() -> dict[str, Any]:
     """The lower priority `b` runs above its minimum, so `a` is held."""
-    roomy = {"availableReplicas": 20}
+    roomy: dict[str, Any] = {"availableReplicas": 20}
     raw = scenario(
         federated(4, 16, "Prioritized", BY_PRIORITY), cluster("a", 6, **roomy), cluster("b", 5, **roomy)
     )
