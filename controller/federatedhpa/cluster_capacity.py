@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
+from typing import Final
 
 from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.node_capacity import NodeCapacity, total_requests
@@ -19,6 +21,7 @@ from fedhpa.scaling import PodRecord
 
 # A node takes a limited number of pods, whatever their requests.
 ONE_POD = {"pods": 1000}
+_MAX_CACHED_LENGTH: Final = 32
 
 
 async def available_replicas(
@@ -27,19 +30,28 @@ async def available_replicas(
     assignment: PlacementSpec,
     readings: Mapping[str, ClusterReading],
     *,
+    direct: bool,
     always: bool = False,
 ) -> dict[str, int | None]:
     """The number of further replicas that fit, by cluster; None if unknown.
 
-    Empty if the decision does not need it: by its policy, because no pod is unschedulable, and not `always`.
+    Summaries cost no request, so they always count. The nodes are listed only if the decision needs them: by
+    its policy or for an unschedulable pod, if this controller places the replicas (`direct`). A list of all
+    pods of a large cluster is too much for an outlook; `always` asks for it all the same.
     """
     pods = [pod for reading in readings.values() for pod in reading.snapshot.pods]
-    pending = any(pod.unschedulable_since is not None for pod in pods)
-    if assignment.policy not in BY_CAPACITY and not pending and not always:
+    reads_nodes = always or (
+        direct
+        and (assignment.policy in BY_CAPACITY or any(pod.unschedulable_since is not None for pod in pods))
+    )
+    registered = {name: members[name] for name in readings if name in members}
+    summed = any(member.cluster.status.resourceSummary is not None for member in registered.values())
+    if not reads_nodes and not summed:
         return {}
     requests = requests_of_replica(pods)
-    registered = {name: members[name] for name in readings if name in members}
     available = {name: fits_by_summary(member.cluster, requests) for name, member in registered.items()}
+    if not reads_nodes:
+        return available
     unknown = {
         name: registered[name]
         for name, count in available.items()
@@ -132,4 +144,14 @@ def replicas_within(
 
 def _milli(amounts: Mapping[str, RawQuantity] | None, resource: str) -> int | None:
     found = (amounts or {}).get(resource)
-    return None if found is None else parse_milli(found)
+    if found is None:
+        return None
+    # Every object asks for the same quantities at every reconcile. A long text is not worth the memory.
+    return (
+        _parsed(found) if isinstance(found, str) and len(found) <= _MAX_CACHED_LENGTH else parse_milli(found)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _parsed(quantity: str) -> int:
+    return parse_milli(quantity)

@@ -29,18 +29,16 @@ async def cluster_snapshots(
     *,
     direct: bool,
     remembers_full: bool = False,
+    reads_nodes: bool = False,
 ) -> tuple[ClusterSnapshot, ...]:
-    """Returns the clusters by name, with their capacity if `direct`.
+    """Returns the clusters by name, with their capacity as far as it is known.
 
     `shares` are those of the ResourceBinding. With `remembers_full`, mode Distributed has full clusters that
-    may have room again.
+    may have room again. `reads_nodes` lists the nodes under any policy.
     """
     assignment = hpa.spec.assignment
-    available = (
-        await available_replicas(nodes, members, assignment, readings, always=remembers_full)
-        if direct
-        else {}
-    )
+    always = reads_nodes or remembers_full
+    available = await available_replicas(nodes, members, assignment, readings, direct=direct, always=always)
     capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
     held = _held(memory, readings, now) if direct else frozenset()
     return tuple(

@@ -73,7 +73,7 @@ class OneShotReader:
         self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
         self._hub_check = HubCheck(hub, clock=clock.monotonic)
         self._snapshots = SnapshotBuilder(
-            hub, lambda: members.members, caches, settings, clock=clock.monotonic
+            hub, lambda: members.members, caches, settings, clock=clock.monotonic, reads_nodes=True
         )
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:

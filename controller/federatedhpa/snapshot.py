@@ -97,8 +97,11 @@ class SnapshotBuilder:
         settings: Settings,
         *,
         clock: Callable[[], float] = time.monotonic,
+        reads_nodes: bool = False,
     ) -> None:
         self._hub = hub
+        # For an outlook on lost clusters under any policy, where one list of nodes is not too much.
+        self._reads_nodes = reads_nodes
         self._mapper = ResourceMapper(hub, clock=clock)
         self._hub_metrics = HubMetrics(hub, self._mapper, settings.member_deadline, clock)
         self._members = members
@@ -188,6 +191,7 @@ class SnapshotBuilder:
             self._members(),
             self._caches.nodes,
             direct=template is None or distributed,
+            reads_nodes=self._reads_nodes,
             remembers_full=distributed and _remembers_full(raw),
         )
         hpas: Mapping[str, HpaReading] = {}

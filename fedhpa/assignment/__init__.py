@@ -4,6 +4,7 @@ from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import Place, limits, size_of_each, split
 from fedhpa.assignment.initial import assigned_for
 from fedhpa.assignment.member_hpa import pinned_need, usage_load
+from fedhpa.assignment.outlook import ClusterRoom, WorstLoss, cluster_room, worst_loss
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
 from fedhpa.assignment.shares import Bounds, MemberState
@@ -15,6 +16,7 @@ __all__ = [
     "DUPLICATED",
     "LOAD_WEIGHTED",
     "Bounds",
+    "ClusterRoom",
     "ClusterState",
     "MemberState",
     "Observed",
@@ -26,9 +28,11 @@ __all__ = [
     "Result",
     "Rules",
     "States",
+    "WorstLoss",
     "Write",
     "apportion",
     "assigned_for",
+    "cluster_room",
     "limits",
     "pinned_need",
     "plan",
@@ -36,5 +40,6 @@ __all__ = [
     "size_of_each",
     "split",
     "usage_load",
+    "worst_loss",
     "written_state",
 ]

@@ -48,10 +48,14 @@ class DecisionBuilder:
         found = self._conditions.get(type)
         return None if found is None else found.message
 
-    def condition(self, type: str, status: bool, reason: str, message: str) -> None:
-        """Set a condition. Its transition time changes only with its status."""
+    def found(self, type: str) -> StatusCondition | None:
+        """Returns the condition; None if it is not set."""
+        return self._conditions.get(type)
+
+    def condition(self, type: str, status: bool | None, reason: str, message: str) -> None:
+        """Set a condition; status None is Unknown. Its transition time changes only with its status."""
         known = self._conditions.get(type)
-        text = "True" if status else "False"
+        text = "Unknown" if status is None else str(status)
         changed = known is None or known.status != text
         since = api_time(self.now) if known is None or changed else known.last_transition_time
         self._conditions[type] = StatusCondition(type, text, reason, shortened(message), since)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedhpa.api.times import format_time
+from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, MemberBounds, MetricResult
 from fedhpa.decision.summary import sentence
 
@@ -33,6 +34,11 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     if decision.distributed:
         yield "  member HPAs:"
         yield from (f"    {_bounds_line(share)}" for share in decision.bounds)
+    yield from (
+        f"  outlook: {condition.message}"
+        for condition in decision.conditions
+        if condition.type == SURVIVES_CLUSTER_LOSS
+    )
     yield from (f"  event: {event.type} {event.reason}: {event.message}" for event in decision.events)
     yield f"  to move it: {_what_would_move(decision)}"
 

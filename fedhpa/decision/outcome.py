@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.context import Context
 from fedhpa.decision.coverage import absence_clocks, report
 from fedhpa.decision.messages import (
@@ -22,7 +23,8 @@ from fedhpa.decision.messages import (
 from fedhpa.decision.metrics.highest import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import history_after_scale
-from fedhpa.decision.placement import PlacementPlan
+from fedhpa.decision.outlook import report_outlook
+from fedhpa.decision.placement import PlacementPlan, rooms_of_binding
 from fedhpa.decision.record.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.status import with_status
@@ -49,6 +51,7 @@ def decided(
     builder, stored = context.builder, context.stored
     if context.fleet.direct:
         plan = PlacementPlan(context)
+        rooms = plan.rooms()
         wanted, desired = desired, plan.limited(desired)
         shares = plan.shares(desired)
         split = plan.changes(shares)
@@ -56,6 +59,10 @@ def decided(
         if desired == current and context.fleet.size_was_decided:
             changes = split
             reason = plan.cause if changes else reason if desired == wanted else ""
+    else:
+        rooms = rooms_of_binding(context)
+    copies = context.fleet.scheduling == DUPLICATED
+    report_outlook(context, rooms, copies=copies, held_above=context.fleet.direct and not copies)
     why = reason or reason_of_steps(builder.steps, current, desired)
     if context.spec.dry_run:
         builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")

@@ -11,7 +11,7 @@ from typing import Final
 
 from fedhpa.api.metric_types import metric_type
 from fedhpa.api.quantity import parse_milli
-from fedhpa.assignment import DUPLICATED, LOAD_WEIGHTED, Place, limits, split
+from fedhpa.assignment import DUPLICATED, LOAD_WEIGHTED, ClusterRoom, Place, cluster_room, limits, split
 from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
@@ -69,6 +69,19 @@ class PlacementPlan:
         more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
         return ", ".join(changed[:_MAX_NAMED]) + more
 
+    def rooms(self) -> list[ClusterRoom]:
+        """Returns the room of each cluster."""
+        return [
+            cluster_room(
+                name,
+                replicas=place.present,
+                pending=place.pending,
+                available=place.available,
+                high=place.high,
+            )
+            for name, place in self._places.items()
+        ]
+
     @property
     def cause(self) -> str:
         """The reason for moves between clusters although the size stays."""
@@ -96,6 +109,23 @@ class PlacementPlan:
             low=low if high is None else min(low, high),
             high=high,
         )
+
+
+def rooms_of_binding(context: Context) -> list[ClusterRoom]:
+    """Returns the room of each cluster that Karmada's scheduler chose."""
+    views = {view.name: view for view in context.fleet.answered}
+    delay = context.spec.assignment.delay
+    return [
+        cluster_room(
+            cluster.name,
+            replicas=context.fleet.known_replicas(cluster),
+            pending=pending_replicas(views[cluster.name], context.now, delay) if cluster.name in views else 0,
+            available=cluster.available_replicas,
+        )
+        for cluster in context.fleet.candidates
+        # For a lost cluster, Karmada has placed the replicas elsewhere, or will.
+        if cluster.name not in context.fleet.lost
+    ]
 
 
 def _lowest(*limits: int | None) -> int | None:

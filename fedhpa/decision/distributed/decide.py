@@ -8,13 +8,14 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.assignment import Bounds, ClusterState, Outcome, Plan, Result, Write, plan
+from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, Write, plan
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.conditions import report_assignment, report_members
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
 from fedhpa.decision.model import Decision, MemberBounds
 from fedhpa.decision.outcome import without_status
+from fedhpa.decision.outlook import report_outlook
 from fedhpa.decision.record.status import member_bounds
 
 # The bounds are computed in this interval, and at once when something asks for it.
@@ -55,6 +56,7 @@ def decide_bounds(
     errors = tuple(_errors(outcomes or (), write_error))
     report_members(context, view, current, states)
     report_assignment(context, view, made, errors)
+    report_outlook(context, view.rooms(), copies=view.policy == DUPLICATED)
     _report_changes(context, view, made, writes, outcomes, states, reason)
     _report_repairs(context, view, repairs, writes)
     decision = msgspec.structs.replace(

@@ -12,12 +12,14 @@ from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
     Bounds,
+    ClusterRoom,
     ClusterState,
     MemberState,
     Observed,
     Previous,
     Rules,
     assigned_for,
+    cluster_room,
     pinned_need,
     read_state,
     usage_load,
@@ -89,6 +91,21 @@ class BoundsView:
     def foreign(self) -> tuple[str, ...]:
         """The clusters whose HPA of this name is not ours, by name."""
         return tuple(sorted(name for name, hpa in self.hpas.items() if not hpa.ours))
+
+    def rooms(self) -> list[ClusterRoom]:
+        """Returns the room of each cluster that is not lost."""
+        return [self._room(one.state) for one in self.observed if not one.lost]
+
+    def _room(self, state: MemberState) -> ClusterRoom:
+        cap = self.states[state.cluster].cap
+        full = cap.replicas if cap is not None and cap.holds(self._context.now) else None
+        return cluster_room(
+            state.cluster,
+            replicas=state.present,
+            pending=state.pending,
+            available=None if state.capacity is None else state.capacity - state.running,
+            high=min((high for high in (state.high, full) if high is not None), default=None),
+        )
 
     def _preference(self, cluster: ClusterSnapshot) -> tuple[int | float | str | None, ...]:
         """Returns the settings of a cluster that divide the minima."""
