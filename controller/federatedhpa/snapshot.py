@@ -367,14 +367,8 @@ class SnapshotBuilder:
         return Blocked("FailedGetScale", await self._search.missing_in_members(workload, tuple(readings)))
 
     def _blocked(self, hpa: ScalingObject, blocked: Blocked) -> Observation:
-        return Observation(
-            Snapshot(
-                hpa=hpa,
-                target=Failure(blocked.message),
-                blocked=blocked,
-                propagation=self._settings.propagation,
-            )
-        )
+        found = self._without_scale(hpa, blocked.message)
+        return replace(found, snapshot=msgspec.structs.replace(found.snapshot, blocked=blocked))
 
     def _without_scale(self, hpa: ScalingObject, reason: str) -> Observation:
         return Observation(Snapshot(hpa=hpa, target=Failure(reason), propagation=self._settings.propagation))
