@@ -24,6 +24,7 @@ MODULES: Final[Mapping[str, str]] = {
     "webhook": "benchmarks.webhook",
     "controller": "benchmarks.controller.rounds",
     "controller-large": "benchmarks.controller.large",
+    "distributed": "benchmarks.controller.distributed",
     "cron": "benchmarks.cron",
     "cron-rules": "benchmarks.cron_rules",
     "cron-real": "benchmarks.cron_real",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -34,7 +35,7 @@ HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
 EPOCH: Final = 1_800_000_000.0
 # Lists are cached for all members up to this many pods a workload. Those of larger fleets fill the memory.
 MAX_CACHED_PODS: Final = 10
-_NO_HEADERS: Final = CIMultiDictProxy(CIMultiDict[str]())
+NO_HEADERS: Final = CIMultiDictProxy(CIMultiDict[str]())
 
 
 class MemberApi(MemberClient):
@@ -76,7 +77,7 @@ class MemberApi(MemberClient):
             await asyncio.Event().wait()
         if method == "PUT":
             raise AssertionError(f"the benchmark must not scale: {path}")
-        return Response(200, _NO_HEADERS, self._answer(path, params or {}))
+        return Response(200, NO_HEADERS, self._answer(path, params or {}))
 
     def _answer(self, path: str, params: Any) -> bytes:
         parts = path.split("/")
@@ -95,9 +96,9 @@ class MemberApi(MemberClient):
 class Hub(ApiClient):
     """The hub. It stores statuses and counts all writes in `writes`."""
 
-    def __init__(self, keys: Iterable[Key]) -> None:
+    def __init__(self, keys: Iterable[Key], spec: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(ApiConfig(server="http://memory"))
-        self.objects = {self.path(key): hpa(key) for key in keys}
+        self.objects = {self.path(key): hpa(key, spec) for key in keys}
         self.writes = 0
         self._watch: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -113,19 +114,21 @@ class Hub(ApiClient):
         if path == "/apis/apps/v1":
             deployments = {"name": "deployments", "kind": "Deployment", "namespaced": True}
             found = {"kind": "APIResourceList", "apiVersion": "v1", "resources": [deployments]}
-            return Response(200, _NO_HEADERS, msgspec.json.encode(found))
+            return Response(200, NO_HEADERS, msgspec.json.encode(found))
         if path == HPAS:
             head = {"kind": "FederatedHPAList", "apiVersion": "autoscaling.karmada.io/v1alpha1"}
             metadata = {"resourceVersion": "1"}
             listed = {**head, "metadata": metadata, "items": list(self.objects.values())}
-            return Response(200, _NO_HEADERS, msgspec.json.encode(listed))
+            return Response(200, NO_HEADERS, msgspec.json.encode(listed))
         place = path.removesuffix("/status")
+        if method == "PATCH" and place in self.objects:
+            self.objects[place]["metadata"] |= msgspec.json.decode(body or b"{}")["metadata"]
         if method == "PUT" and place in self.objects:
             self.objects[place] = msgspec.json.decode(body or b"{}")
             self._watch.put_nowait(b'{"type":"MODIFIED","object":%s}' % (body or b"{}"))
         if place not in self.objects:
             raise ApiError(f"{path} not found", status=404)
-        return Response(200, _NO_HEADERS, msgspec.json.encode(self.objects[place]))
+        return Response(200, NO_HEADERS, msgspec.json.encode(self.objects[place]))
 
     async def watch(self, *_: Any, **__: Any) -> AsyncGenerator[bytes, None]:
         """An event for each status that is written."""
@@ -134,8 +137,8 @@ class Hub(ApiClient):
             yield await self._watch.get()
 
 
-def hpa(key: Key) -> dict[str, Any]:
-    """An autoscaler with a target of half of the requested CPU."""
+def hpa(key: Key, spec: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """An autoscaler with a target of half of the requested CPU, and these fields of its spec."""
     target = {"type": "Utilization", "averageUtilization": 50}
     return {
         "apiVersion": "autoscaling.karmada.io/v1alpha1",
@@ -152,6 +155,7 @@ def hpa(key: Key) -> dict[str, Any]:
             "minReplicas": 1,
             "maxReplicas": 100_000,
             "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+            **spec,
         },
     }
 
@@ -243,8 +247,13 @@ async def memory_fleet(
     *,
     keep: Callable[[Key], bool] = lambda _: True,
     reconciler: type[FederatedHPAReconciler] = FederatedHPAReconciler,
+    api: type[MemberApi] = MemberApi,
+    spec: Mapping[str, Any] = MappingProxyType({}),
 ) -> AsyncIterator[MemoryFleet]:
-    """A running fleet of that size; the hub has only the objects that `keep` selects."""
+    """A running fleet of that size; the hub has only the objects that `keep` selects.
+
+    `api` is the client of each member. Each object has these fields in its `spec`.
+    """
     ahead, loop_time = [0.0], asyncio.get_running_loop().time
 
     def clock() -> float:
@@ -253,12 +262,12 @@ async def memory_fleet(
     def wall() -> float:
         return EPOCH + clock()
 
-    bodies, hub = MemberBodies(size), Hub(key for key in size.keys if keep(key))
+    bodies, hub = MemberBodies(size), Hub((key for key in size.keys if keep(key)), spec)
     settings = Settings(DIRECT, 5, 15.0, 3.0, False, ControllerSettings())
     async with SharedLists(clock=clock) as lists, asyncio.TaskGroup() as group:
         members = {}
         for number in range(size.clusters):
-            member = await _member(f"member-{number}", bodies)
+            member = await _member(f"member-{number}", bodies, api)
             members[member.name] = member
             group.create_task(member.run())
         caches = MemberCaches(lists, clock)
@@ -274,13 +283,13 @@ async def memory_fleet(
             task.cancel()
 
 
-async def _member(name: str, bodies: MemberBodies) -> Member:
+async def _member(name: str, bodies: MemberBodies, api: type[MemberApi]) -> Member:
     async def reread() -> None:
         return
 
     cluster = Cluster(metadata=ObjectMeta(name=name))
     member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time)
-    member.client = MemberApi(member, bodies)
+    member.client = api(member, bodies)
     await member.observe(cluster, Access("https://memory", "token", None, None, ()))
     return member
 

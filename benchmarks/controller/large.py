@@ -59,7 +59,7 @@ class _TimedReconciler(FederatedHPAReconciler):
         return await super().reconcile(key, raw, known, late=late)
 
 
-class _OwnCoreLoop(asyncio.SelectorEventLoop):
+class OwnCoreLoop(asyncio.SelectorEventLoop):
     """An event loop as if on a core of its own: its time is CPU time, and it skips all waiting."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def _measure(size: FleetSize, shard: Shard, *, hang: bool = False) -> Measured:
 
 def _process(size: FleetSize, shard: Shard, hang: bool) -> Measured:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with asyncio.Runner(loop_factory=_OwnCoreLoop) as runner:
+    with asyncio.Runner(loop_factory=OwnCoreLoop) as runner:
         return runner.run(_loop(size, shard, hang))
 
 
