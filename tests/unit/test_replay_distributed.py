@@ -307,3 +307,106 @@ def test_text_names_each_members_bounds() -> None:
 
     assert "8 replicas run, the members scale on their own" in text
     assert "    a: 1 to 6 replicas" in text
+
+
+def test_a_text_that_the_crd_refuses_is_not_stored() -> None:
+    """The hub would refuse the whole status for one text of a member that is too long."""
+    lying = hpa(1, 6, 4)
+    lying["status"]["conditions"] = [{"type": "ScalingActive", "status": "False", "reason": "R" * 600}]
+
+    answer = replayed(scenario(federated(2, 12), cluster("a", 4, lying)))
+
+    assert answer["status"]["clusters"][0]["conditions"] == [{"type": "ScalingActive", "status": "False"}]
+    assert len(condition(answer, "ScalingActive")["message"]) < 300
+
+
+def test_a_long_message_does_not_hide_a_condition() -> None:
+    talking = hpa(1, 6, 4)
+    talking["status"]["conditions"] = [
+        {
+            "type": "ScalingActive",
+            "status": "False",
+            "reason": "FailedGetResourceMetric",
+            "message": "m" * 3000,
+        }
+    ]
+
+    answer = replayed(scenario(federated(2, 12), cluster("a", 4, talking)))
+
+    assert answer["status"]["clusters"][0]["conditions"][0]["reason"] == "FailedGetResourceMetric"
+
+
+def test_members_that_want_more_than_their_maximum_add_up_to_what_they_may() -> None:
+    """The sum of two lies would not fit into the status."""
+    lying = hpa(1, 6, 4, desiredReplicas=2**31 - 1)
+
+    answer = replayed(scenario(federated(2, 12), cluster("a", 4, lying), cluster("b", 4, lying)))
+
+    assert answer["desiredReplicas"] == 12
+
+
+def test_a_time_of_a_member_that_is_ahead_is_not_stored() -> None:
+    ahead = hpa(1, 6, 4, lastScaleTime="2027-01-01T00:00:00Z")
+    past = hpa(1, 6, 4, lastScaleTime="2026-03-11T14:00:00.25+01:00")
+
+    answer = replayed(scenario(federated(2, 12), cluster("a", 4, ahead), cluster("b", 4, past)))
+
+    assert "lastScaleTime" not in answer["status"]["clusters"][0]
+    assert answer["status"]["lastScaleTime"] == "2026-03-11T13:00:00Z"
+
+
+def test_the_status_of_a_thousand_clusters_fits_into_etcd() -> None:
+    """Each member sends as much as it may."""
+    large = hpa(1, 6, 1)
+    large["status"]["currentMetrics"] = [{"type": "Resource", "resource": {"name": "x" * 900}}] * 4
+    large["status"]["conditions"] = [{"type": kind, "status": "True", "reason": "R" * 500} for kind in "abcd"]
+    raw = scenario(federated(2, 3000), *(cluster(f"member-{index:04}", 1, large) for index in range(1000)))
+
+    status = replayed(raw)["status"]
+
+    assert len(status["clusters"]) == 1000
+    assert len(json.dumps(status)) < 1024 * 1024
+
+
+def test_an_event_says_why_bounds_moved_between_clusters() -> None:
+    """All maxima together stay as they are, and there still is a reason."""
+    raw = scenario(federated(3, 12), cluster("a", 4), cluster("b", 1), cluster("c", 2))
+    most = bounds(replayed(raw))["a"][1]
+    after = assigned(raw, later=600, a={"hpa": hpa(1, most, most, usage=100)})
+    after["clusters"][0]["scale"] |= {"specReplicas": most, "statusReplicas": most}
+
+    answer = replayed(after)
+    event = next(each for each in answer["events"] if each["reason"] == "BoundsAssigned")
+
+    assert f"reason: a: at its maximum of {most} and needs {2 * most}" in event["message"]
+    assert answer["reason"] in event["message"]
+
+
+def test_a_dry_run_explains_the_state_that_it_would_lead_to() -> None:
+    raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 4))
+    full = assigned(raw, a={"pendingReplicas": 2})
+    full["federatedHPA"]["spec"]["dryRun"] = True
+
+    answer = replayed(full)
+
+    assert [each["assist"] for each in answer["assignment"]] == [0, 5]
+    assert all("given" not in each for each in answer["status"]["clusters"])
+
+
+def test_text_names_what_a_cluster_lacks() -> None:
+    """Which bounds, what runs, who needs more, what is not ours, and what cannot be read."""
+    tenant = hpa(1, 5, 4) | {"metadata": {"name": "web", "uid": "t", "labels": {}}}
+    raw = scenario(
+        federated(3, 20),
+        cluster("a", 4, hpa(1, 4, 4, usage=100)),
+        cluster("b", 4, tenant),
+        cluster("c", 1, {"error": "HTTP 503"}),
+        cluster("d", 1, hpa(1, 1, 1)),
+    )
+
+    lines = to_text(decided(raw)).splitlines()
+
+    assert "    a: 1 to 9 replicas, 4 run, its HPA is at maxReplicas and needs 8 replicas" in lines
+    assert "    b: 1 to 5 replicas, 4 run, its HPA is not ours and is never written" in lines
+    assert "    c: no HPA, 1 last known, the cluster cannot be read, so nothing is written there" in lines
+    assert "    d: 1 to 6 replicas, 1 runs" in lines
