@@ -6,7 +6,7 @@ A program comes from the first of: the folder in KUBEBUILDER_ASSETS (which may b
 (the pinned version only), a build from Go modules into the cache. The cache is outside the checkout:
 
     ${XDG_CACHE_HOME:-~/.cache}/fedhpa/realplane/
-        built/<module>-<digest of go.mod and go.sum>/<program>
+        built/<module>-<digest of its files>/<program>
         <version>-<digest over all modules>/<program> -> links to the programs in use
         timings.json    seconds of each program's last build
         lock            held while programs are built or linked
@@ -84,6 +84,32 @@ def find_program(name: str) -> Path | None:
     """Returns one program, or None if it is missing. Ignores the others and does not wait for builds."""
     tool = next(tool for tool in _tools(None) if tool.name == name)
     return _find(cache_root(), tool)
+
+
+def ensure_program(tool: Tool) -> Path:
+    """Returns one program that no plane has, after building it if it is missing. Raises PlaneUnavailable."""
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    with _locked(root / "lock"):
+        return _find(root, tool) or _build_all(root, [tool])[tool.name]
+
+
+def module_sources(tool: Tool) -> Path:
+    """Returns the folder with the files of the module that pins a program. Raises PlaneUnavailable."""
+    try:
+        go = find_go()
+        done = subprocess.run(
+            [go.command, "mod", "download", "-json", tool.pinned_by],
+            cwd=tool.folder,
+            env=go.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=True,
+        )
+    except (GoUnusable, subprocess.SubprocessError) as error:
+        raise PlaneUnavailable(f"no files of {tool.pinned_by}: {error}") from error
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def _tools(kubernetes: str | None) -> tuple[Tool, ...]:

@@ -74,6 +74,7 @@ class Tool:
                 "helm.sh/helm/v3/internal/version.version": version,
                 **self._helm3_kubernetes(),
             },
+            "github.com/cert-manager/cert-manager": {"main.version": version},
             # Otherwise it reports no version. Module version v0.313.5 is release 3.13.5.
             "github.com/prometheus/prometheus": {
                 "github.com/prometheus/common/version.Version": version.lstrip("v")
@@ -136,6 +137,18 @@ TOOLS: tuple[Tool, ...] = (
     ),
 )
 
+# No plane has it, and `make real-plane` does not build it. One nightly test does. cert-manager publishes its
+# controllers as packages, but not its commands, so the program is ours: tools/cert-manager/main.go.
+CERT_MANAGER = Tool(
+    "cert-manager",
+    "cert-manager",
+    ".",
+    "github.com/cert-manager/cert-manager",
+    ("--version",),
+    140,
+    exact=True,
+)
+
 
 def kubernetes_asked_for() -> str:
     """Returns the version that FEDHPA_KUBERNETES names, such as "1.34"; "" for that of tools/kubernetes."""
@@ -160,10 +173,11 @@ def tools_of(kubernetes: str | None = None) -> tuple[Tool, ...]:
 
 
 def module_key(module: str) -> str:
-    """Returns the name of the module's cache folder, a digest of go.mod and go.sum."""
+    """Returns the name of the module's cache folder, a digest of go.mod, go.sum and programs of ours."""
     digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((MODULES_DIR / module / name).read_bytes())
+    folder = MODULES_DIR / module
+    for file in (folder / "go.mod", folder / "go.sum", *sorted(folder.glob("*.go"))):
+        digest.update(file.read_bytes())
     return f"{module}-{digest.hexdigest()[:12]}"
 
 

@@ -117,7 +117,7 @@ class RenderedProcess:
             here.mkdir(exist_ok=True)
             if mount["mountPath"] != "/tmp":
                 arguments = [one.replace(mount["mountPath"], str(here)) for one in arguments]
-        await self._mount(host)
+        await self.mount(host)
         environment = {one["name"]: one["value"] for one in self._container["env"]}
         program = Path(sys.executable).with_name(self._container["command"][0])
         self._run.spawn(
@@ -131,7 +131,7 @@ class RenderedProcess:
 
             async def ready() -> bool:
                 self._run.check(f"rendered-{self.name}", self.log)
-                await self._mount(host)
+                await self.mount(host)
                 async with session.get(self.health + probe, timeout=aiohttp.ClientTimeout(total=5)) as answer:
                     return answer.status == 200
 
@@ -145,7 +145,8 @@ class RenderedProcess:
 
         return re.sub(r"(port=|:)(\d+)$", moved, argument)
 
-    async def _mount(self, host: ControlPlane) -> None:
+    async def mount(self, host: ControlPlane) -> None:
+        """Writes each Secret that changed into its folder."""
         secrets = {name: one["secret"] for name, one in self._volumes.items() if "secret" in one}
         async with host.api() as api:
             for name, one in secrets.items():

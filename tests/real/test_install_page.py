@@ -24,12 +24,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from testbed.real.member import Member
-from testbed.stage import Run, eventually, free_port, gather
-from tests.real.helm import COMPONENTS, RenderedProcess, account_kubeconfig
-from tests.real.service_network import ServiceNetwork, service_network
+from testbed.stage import eventually, gather
+from tests.real.pods import empty_clusters
 from tests.real.settling import settled
 from tests.real.workloads import BUSY, IDLE
-from tests.support.chart import NAMESPACE
 from tests.support.nightly import only_at_night
 from tests.support.tutorial import ROOT, Step, Terminal, blocks, save_manifests, started, steps
 
@@ -42,60 +40,6 @@ AWAITED_CPU = {"--for=condition=Ready fhpa/": 1, "{.status.readyReplicas}": 1000
 LAST_STEP = "--kubeconfig=member2.kubeconfig wait --for=jsonpath='{.status.readyReplicas}'"
 # Objects that come and go without anyone's command.
 FLEETING = re.compile(r"events|leases|metrics\.k8s\.io|componentstatuses")
-
-
-class Hub:
-    """The hub, and what kwok does not do: it runs the processes of the pods, and leads Services to them."""
-
-    def __init__(self, cluster: Member, network: ServiceNetwork) -> None:
-        self.cluster = cluster
-        self._network = network
-        self._running: list[str] = []
-
-    async def run_pods(self) -> None:
-        """Starts the processes, and waits until they are ready."""
-        processes = []
-        async with self.cluster.api() as api:
-            for component in COMPONENTS:
-                path = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/fedhpa-{component}"
-                deployment = await api.get(path)
-                (container,) = deployment["spec"]["template"]["spec"]["containers"]
-                ports = {port["containerPort"]: free_port() for port in container["ports"]}
-                folder = self.cluster.folder / "pods"
-                process = RenderedProcess(self.cluster.run, folder, component, deployment, ports)
-                processes.append((process, deployment["spec"]["template"]["spec"]))
-                service = await api.get(f"/api/v1/namespaces/{NAMESPACE}/services/fedhpa-{component}")
-                for port in service["spec"]["ports"]:
-                    address = f"{service['spec']['clusterIP']}:{port['port']}"
-                    self._network.backends[address] = process.ports[port["targetPort"]]
-        await gather(*(self._run(process, pod) for process, pod in processes))
-
-    async def _run(self, process: RenderedProcess, pod: dict[str, object]) -> None:
-        account = await account_kubeconfig(
-            self.cluster, str(pod["serviceAccountName"]), process.folder / "account"
-        )
-        self._running.append(f"rendered-{process.name}")
-        await process.start(self.cluster, f"--kubeconfig={account}")
-
-    async def end_pods(self) -> None:
-        """Stops the processes."""
-        self._network.backends.clear()
-        await asyncio.to_thread(self.cluster.run.stop, self._running)
-
-
-@asynccontextmanager
-async def empty_clusters(assets: Path) -> AsyncIterator[tuple[Hub, dict[str, Member]]]:
-    """A hub and two members that know nothing of fedhpa, with metrics."""
-    async with service_network() as network:
-        run = Run.begin()
-        try:
-            hub, *members = (Member(run, assets, name) for name in ("hub", "member1", "member2"))
-            hub.egress = network.configuration
-            await gather(*(cluster.start() for cluster in (hub, *members)))
-            await gather(*(cluster.metrics_work() for cluster in (hub, *members)))
-            yield Hub(hub, network), {member.name: member for member in members}
-        finally:
-            run.end()
 
 
 async def use(members: dict[str, Member], cpu: str) -> None:
@@ -182,7 +126,7 @@ async def test_the_page_leads_to_a_scaled_workload_and_back(assets: Path, tmp_pa
     assert [step.command.split()[0] for step in building] == ["git", "cd", "make", "make"]
 
     async with AsyncExitStack() as stack:
-        hub, members = await stack.enter_async_context(empty_clusters(assets))
+        hub, members = await stack.enter_async_context(empty_clusters(assets, "member1", "member2"))
         clusters = {"hub": hub.cluster, **members}
         before = dict(zip(clusters, await gather(*map(inventory, clusters.values())), strict=True))
         await use(members, IDLE)

@@ -1,13 +1,22 @@
 """Finding, linking and building the programs of a real plane, with a Go that only pretends."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from testbed.real.assets import PlaneUnavailable, cache_root, ensure_assets, find_assets
-from testbed.real.tools import KUBERNETES, KUBERNETES_VARIABLE, OLDER_KUBERNETES, TOOLS, tools_of
+from testbed.real.assets import PlaneUnavailable, cache_root, ensure_assets, ensure_program, find_assets
+from testbed.real.tools import (
+    CERT_MANAGER,
+    KUBERNETES,
+    KUBERNETES_VARIABLE,
+    OLDER_KUBERNETES,
+    TOOLS,
+    module_key,
+    tools_of,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="real planes need Linux")
 
@@ -190,6 +199,26 @@ def test_older_kubernetes_adds_its_own_programs_only(tmp_path: Path, monkeypatch
     assert not (older / "kube-apiserver").samefile(folder / "kube-apiserver")
     assert find_assets() == folder
     assert find_assets(OLDER_KUBERNETES) == older
+
+
+def test_a_program_that_no_plane_has_is_built_alone_and_once(tmp_path: Path) -> None:
+    """cert-manager is built when its test asks for it, and `make real-plane` does not link it."""
+    log = fake_go(tmp_path)
+    first, again = ensure_program(CERT_MANAGER), ensure_program(CERT_MANAGER)
+
+    assert first == again
+    assert log.read_text(encoding="utf-8").split() == ["."]
+    assert CERT_MANAGER.name not in {path.name for path in ensure_assets().iterdir()}
+
+
+def test_a_change_of_our_own_program_builds_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(CERT_MANAGER.folder, tmp_path / "tools" / CERT_MANAGER.module)
+    monkeypatch.setattr("testbed.real.tools.MODULES_DIR", tmp_path / "tools")
+    before = module_key(CERT_MANAGER.module)
+    with (CERT_MANAGER.folder / "main.go").open("a", encoding="utf-8") as program:
+        program.write("// changed\n")
+
+    assert module_key(CERT_MANAGER.module) != before
 
 
 def test_older_kubernetes_is_two_minors_older() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed.real.tools import OLDER_KUBERNETES, TOOLS, tools_of
+from testbed.real.tools import CERT_MANAGER, OLDER_KUBERNETES, TOOLS, tools_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "upgrade.md").read_text(encoding="utf-8")
@@ -28,6 +28,7 @@ def test_the_tested_kubernetes_are_those_of_the_planes(kubernetes: str) -> None:
 
 def test_the_other_programs_are_the_pinned_ones() -> None:
     assert f"| Helm | {short(PINNED['helm3'])} and {short(PINNED['helm'])} |" in PAGE
+    assert f"| cert-manager (`tls.source: certManager`) | {short(CERT_MANAGER.version.lstrip('v'))}: " in PAGE
     assert f"| metrics-server | {short(PINNED['metrics-server'])} |" in PAGE
 
 
