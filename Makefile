@@ -56,9 +56,10 @@ real-plane: venv
 	@$(if $(KUBERNETES),FEDHPA_KUBERNETES=$(KUBERNETES)) $(BIN)/python -m testbed.real build
 
 PLANE ?= embedded
+SCENARIO ?= member-lost
 # After Ctrl-C make ends by the signal itself. A failed recipe would only add a line "make: *** Error".
 demo: venv
-	@trap 'interrupted=yes' INT; $(BIN)/python -m demo --plane=$(PLANE) || { code=$$?; [ -n "$$interrupted" ] || exit $$code; }
+	@trap 'interrupted=yes' INT; $(BIN)/python -m demo --plane=$(PLANE) --scenario=$(SCENARIO) || { code=$$?; [ -n "$$interrupted" ] || exit $$code; }
 
 # `make image PUSH=1` pushes it: the local store of docker keeps no image for several platforms.
 IMAGE ?= fedhpa/fedhpa:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

@@ -1,4 +1,4 @@
-"""`python -m demo [--plane=embedded|real]`: shows the whole system at work.
+"""`python -m demo [--plane=embedded|real] [--scenario=NAME]`: shows the whole system at work.
 
 The exit code is 0 if every observation was made (CONTRIBUTING.md), 1 if not, and 2 for wrong usage.
 The demo ends DEMO_SECONDS after all processes are ready. Without DEMO_SECONDS it plays once in a pipe, and
@@ -11,26 +11,20 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from typing import Any
 
+from demo.clusters import Clusters
 from demo.embedded import EmbeddedStage
-from demo.rules import Rules
+from demo.play import Play
+from demo.scenarios import DEFAULT, SCENARIOS, Scenario
 from demo.stages import RealStage, Stage
-from demo.story import Story
 from demo.view import Lines, LiveView
-from demo.world import World
 from testbed.real.assets import PlaneUnavailable, ensure_assets
 from testbed.stage import NotInTime, StartFailed
 
-# Two fires at full minutes need so long at most. With less time, the first one comes before the story.
-TWO_FIRES_SECONDS = 150.0
-
 NEXT_COMMANDS = (
-    (
-        "why nothing was scaled down while one member was lost:",
-        ".venv/bin/fedhpa replay -o text demo/lost.json",
-    ),
     (
         "a hub, two members and the three processes, for your own objects:",
         ".venv/bin/python -m testbed.embedded up",
@@ -43,15 +37,17 @@ def main() -> int:
     """Parses arguments and environment, runs the demo, and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--plane", choices=("embedded", "real"), default="embedded")
-    plane = parser.parse_args().plane
+    parser.add_argument("--scenario", choices=tuple(SCENARIOS), default=DEFAULT)
+    arguments = parser.parse_args()
+    scenario = SCENARIOS[arguments.scenario]
     try:
         seconds = _seconds(os.environ.get("DEMO_SECONDS"))
     except ValueError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
     try:
-        make = partial(RealStage, ensure_assets()) if plane == "real" else EmbeddedStage
-        return asyncio.run(_until_signal(make, seconds))
+        make = partial(RealStage, ensure_assets()) if arguments.plane == "real" else EmbeddedStage
+        return asyncio.run(_until_signal(partial(_demo, scenario, make), seconds))
     except (PlaneUnavailable, StartFailed, NotInTime) as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
@@ -71,9 +67,11 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
-async def _until_signal(make: Callable[[], Stage], seconds: float | None) -> int:
+async def _until_signal(
+    demo: Callable[[float | None], Coroutine[Any, Any, int]], seconds: float | None
+) -> int:
     """Runs the demo. A signal ends it cleanly, like DEMO_SECONDS."""
-    task = asyncio.ensure_future(_demo(make(), seconds))
+    task = asyncio.ensure_future(demo(seconds))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, task.cancel)
@@ -83,39 +81,37 @@ async def _until_signal(make: Callable[[], Stage], seconds: float | None) -> int
         return 1  # not everything was ready, so there are no observations
 
 
-async def _demo(stage: Stage, seconds: float | None) -> int:
+async def _demo(scenario: Scenario[Any], make: Callable[..., Stage], seconds: float | None) -> int:
     lines = Lines()
-    world = World(stage, lines.say)
-    story: Story | None = None
+    stage = make(members=scenario.members, load=scenario.load)
+    world: Clusters = scenario.world(stage, lines.say)
     try:
         await world.start()
-        rules = Rules(world)
-        if seconds is not None and seconds < TWO_FIRES_SECONDS:
-            await rules.restart_over_a_fire(lines.say)
+        await world.prepare(seconds)
         lines.say("ready")
         on_terminal = sys.stdout.isatty()
         view = LiveView(stage.load.peak, _hints(stage)) if on_terminal else lines
-        story = Story(world, rules, view.say, view.show)
+        played = scenario.play(world, view.say, view.show)
         try:
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):  # both are clean ends
                 async with asyncio.timeout(seconds):
-                    await story.run(once=seconds is None and not on_terminal)
+                    await played.run(once=seconds is None and not on_terminal)
         finally:
             view.close()
     finally:
         await world.end()
-    return _summary(story)
+    return _summary(played, scenario.commands)
 
 
-def _summary(story: Story) -> int:
-    made, expected = len(story.observed), len(story.observed) + len(story.missing)
+def _summary(played: Play, commands: Iterable[tuple[str, str]]) -> int:
+    made, expected = len(played.observed), len(played.observed) + len(played.missing)
     print(f"{made} of {expected} observations made; all processes have ended")
-    for name in story.missing:
+    for name in played.missing:
         print(f"missing: {name}")
     print("next:")
-    for what, command in NEXT_COMMANDS:
+    for what, command in (*commands, *NEXT_COMMANDS):
         print(f"  # {what}\n  {command}")
-    return 1 if story.missing else 0
+    return 1 if played.missing else 0
 
 
 def _hints(stage: Stage) -> list[str]:

@@ -1,21 +1,25 @@
 """The demo's stage on embedded planes, which needs only Python."""
 
 import shutil
+from collections.abc import Sequence
 
 from demo.curve import Load
 from demo.stages import ADAPTER_FLAGS, MEMBERS, NAME, NAMESPACE
 from testbed.embedded.plane import Plane
 from testbed.stage import CONTROLLER, Processes
 
+# The real plane has the same period (testbed/real/commands.py).
+HPA_SYNC_SECONDS = 1.0
+
 
 class EmbeddedStage:
     """Runs hub and members in this process, and the three product processes as separate processes."""
 
     description = "embedded, on ports of their own"
-    load = Load(quiet=120, peak=1950, rise_seconds=12.0, fall_seconds=5.0)
 
-    def __init__(self) -> None:
-        self._plane = Plane(members=MEMBERS)
+    def __init__(self, *, members: Sequence[str] = MEMBERS, load: Load | None = None) -> None:
+        self.load = load or Load(quiet=120, peak=1950, rise_seconds=12.0, fall_seconds=5.0)
+        self._plane = Plane(members=members, hpa_sync_seconds=HPA_SYNC_SECONDS)
         self._processes = Processes(self._plane, adapter_flags=ADAPTER_FLAGS)
         self.hub = self._plane.hub
         self.members = self._plane.members
@@ -37,6 +41,14 @@ class EmbeddedStage:
     async def start_controller(self) -> None:
         """Starts the controller, and returns once it is ready."""
         await self._processes.start_one(CONTROLLER)
+
+    async def stop_hub(self) -> None:
+        """Closes the hub's port."""
+        await self._plane.lose_hub()
+
+    async def start_hub(self) -> None:
+        """Opens the hub's port again."""
+        await self._plane.bring_back_hub()
 
     async def demand(self, millis: int, pods: int) -> None:  # noqa: ARG002 - the load model counts the pods
         """Sets the demand in the load model."""

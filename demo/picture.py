@@ -23,21 +23,31 @@ TARGET = 50  # percent of the request, objects.yaml
 
 @dataclass(frozen=True)
 class MemberView:
-    """One member: its Deployment, or None while the member is away, and the CPU that the hub reports."""
+    """One member: its Deployment, or None while the member is away, and the CPU that the pods use.
+
+    `bounds` are minReplicas and maxReplicas of its HPA, if it has one.
+    """
 
     replicas: int | None
     ready: int | None
     usage_millis: int | None
+    bounds: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class Picture:
-    """All members, the FederatedHPA and the rules, `seconds` after the start."""
+    """All members, the FederatedHPA and the rules, `seconds` after the start.
+
+    `hub_away` is True while the hub does not answer. `hpas` tells for each member which HPA it has: a change
+    of its spec gives another text.
+    """
 
     seconds: float
     members: Mapping[str, MemberView]
     object: Mapping[str, Any]
     rules: RulesPicture = field(default_factory=RulesPicture)
+    hub_away: bool = False
+    hpas: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def replicas(self) -> dict[str, int]:
@@ -68,7 +78,9 @@ class Picture:
 
     @property
     def missing(self) -> str:
-        """The message of MetricsComplete while it is False, else ""."""
+        """The hub that is away, or the message of MetricsComplete while it is False, else ""."""
+        if self.hub_away:
+            return "the hub does not answer"
         for condition in self._status.get("conditions") or ():
             if condition["type"] == "MetricsComplete" and condition["status"] == "False":
                 return str(condition["message"])

@@ -1,7 +1,7 @@
 """The stages of the demo: the interface, and the stage on real planes."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -66,6 +66,12 @@ class Stage(Protocol):
     async def start_controller(self) -> None:
         """Starts the controller, and returns once it is ready."""
 
+    async def stop_hub(self) -> None:
+        """Stops the hub's API server."""
+
+    async def start_hub(self) -> None:
+        """Starts the hub's API server again."""
+
     async def demand(self, millis: int, pods: int) -> None:
         """Sets the CPU that the workload's `pods` pods use together, in milli-cores."""
 
@@ -83,16 +89,17 @@ class RealStage:
     """Real control planes, with kwok in place of kubelets."""
 
     description = "etcd, API servers, controllers, kwok, metrics-server"
-    # Each metrics-server scrapes every 10 s at its own time. The load rises at once and so high that the
-    # first scrape of one member already justifies maxReplicas.
-    load = Load(quiet=120, peak=4500, rise_seconds=1.0, fall_seconds=1.0)
 
-    def __init__(self, assets: Path) -> None:
-        self._plane = Plane(assets, members=MEMBERS)
+    def __init__(self, assets: Path, *, members: Sequence[str] = MEMBERS, load: Load | None = None) -> None:
+        # Each metrics-server scrapes every 10 s at its own time. The load rises at once and so high that the
+        # first scrape of one member already justifies maxReplicas.
+        self.load = load or Load(quiet=120, peak=4500, rise_seconds=1.0, fall_seconds=1.0)
+        self._names = members
+        self._plane = Plane(assets, members=members)
         self._processes = Processes(self._plane, adapter_flags=ADAPTER_FLAGS)
         self._usage: dict[str, int] = {}
         self._lost: set[str] = set()
-        self._pods = len(MEMBERS)
+        self._pods = len(members)
         self.hub = self._plane.hub
         self.members = self._plane.members
         self.has_kubectl = True
@@ -114,11 +121,19 @@ class RealStage:
         """Starts the controller, and returns once it is ready."""
         await self._processes.start_one(CONTROLLER)
 
+    async def stop_hub(self) -> None:
+        """Kills the hub's API server."""
+        await self._plane.hub.kill_component("kube-apiserver")
+
+    async def start_hub(self) -> None:
+        """Starts the hub's API server again."""
+        await self._plane.hub.start_api_server()
+
     async def demand(self, millis: int, pods: int) -> None:
         """Sets the usage of each pod in kwok. A lost member keeps its last usage."""
         self._pods = max(1, pods)
         each = max(1, millis // self._pods)
-        changed = [name for name in MEMBERS if name not in self._lost and self._usage.get(name) != each]
+        changed = [name for name in self._names if name not in self._lost and self._usage.get(name) != each]
         await gather(*(self._set_usage(name, each) for name in changed))
 
     async def lose(self, name: str) -> None:

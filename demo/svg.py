@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 
 from demo.embedded import EmbeddedStage
-from demo.rules import Rules
 from demo.story import Story
 from demo.view import OBSERVED, LiveView
 from demo.world import World
@@ -44,7 +43,7 @@ async def main() -> int:
         screen = Console(file=io.StringIO(), width=WIDTH, height=HEIGHT, force_terminal=True)
         camera = Camera(world.load.peak, [], screen)
         try:
-            await Story(world, Rules(world), camera.say, camera.show).run(once=True)
+            await Story(world, world.rules, camera.say, camera.show).run(once=True)
         finally:
             camera.close()
     finally:

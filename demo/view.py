@@ -40,11 +40,12 @@ class Lines:
         if picture.rules.line not in ("", self._rules):
             self._rules = picture.rules.line
             self.say(f"[{picture.seconds:5.1f} s] rules: {self._rules}")
-        seen = (picture.replicas, picture.desired, picture.reason, picture.missing)
+        bounds = [view.bounds for view in picture.members.values()]
+        seen = (picture.replicas, picture.desired, picture.reason, picture.missing, bounds)
         if seen == self._last:
             return
         self._last = seen
-        pods = ", ".join(f"{name} {_count(view)}" for name, view in picture.members.items())
+        pods = ", ".join(f"{name} {_count(view)}{_in_bounds(view)}" for name, view in picture.members.items())
         usage = picture.utilization()
         known = "usage unknown" if usage is None else f"usage {usage:.0f} %"
         desired = picture.desired or "-"
@@ -189,16 +190,23 @@ def _bar(value: float | None, most: float) -> str:
 
 def _table(picture: Picture) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 1))
-    for column in ("cluster", "state", "pods", "", "CPU", "of requests"):
+    with_hpas = any(view.bounds is not None for view in picture.members.values())
+    for column in ("cluster", "state", *(["HPA"] if with_hpas else []), "pods", "", "CPU", "of requests"):
         table.add_column(column, no_wrap=True, justify="right" if column in ("pods", "CPU") else "left")
     for name, view in picture.members.items():
         state = Text("answers", style="green") if view.replicas is not None else Text("away", style="red")
-        table.add_row(name, state, _count(view), _dots(view), *_usage(view))
+        hpa = [_in_bounds(view).strip(" []").replace("..", " to ")] if with_hpas else []
+        table.add_row(name, state, *hpa, _count(view), _dots(view), *_usage(view))
     return table
 
 
 def _count(view: MemberView) -> str:
     return "?" if view.replicas is None else str(view.replicas)
+
+
+def _in_bounds(view: MemberView) -> str:
+    """Returns the bounds of the member's HPA in brackets; "" if it has none."""
+    return "" if view.bounds is None else " [{}..{}]".format(*view.bounds)
 
 
 def _dots(view: MemberView) -> Text:

@@ -76,6 +76,14 @@ class Plane:
         """Open the member's port again."""
         await self.members[name].faults.clear(Fault.REFUSE)
 
+    async def lose_hub(self) -> None:
+        """Close the hub's port; its objects stay."""
+        await self.hub.faults.set(Fault.REFUSE)
+
+    async def bring_back_hub(self) -> None:
+        """Open the hub's port again."""
+        await self.hub.faults.clear(Fault.REFUSE)
+
     def set_demand(self, namespace: str, name: str, millis: int, cluster: str = "") -> None:
         """Set the CPU demand on a workload, in milli-units: on all members, or in addition on one."""
         load = self.members[cluster].load if cluster else self.load

@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 
 from demo.__main__ import NEXT_COMMANDS
+from demo.distributed.burst import Burst
+from demo.distributed.hub_down import HubDown
 from demo.picture import OBSERVATIONS
+from demo.scenarios import DEFAULT, SCENARIOS
 from tests.support.nightly import only_at_night
 
 ROOT = Path(__file__).parents[2]
 # The demo takes two minutes, because its rules fire at full minutes, and gives up a step after 90 s.
 SECONDS = 300.0
+# The commands that the demo prints at its end.
+COMMANDS = [command for _, command in (*SCENARIOS[DEFAULT].commands, *NEXT_COMMANDS)]
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="runs are recorded in /proc"),
     pytest.mark.timeout(2 * SECONDS),
@@ -71,8 +76,28 @@ async def test_one_pass_makes_every_observation(tmp_path: Path) -> None:
     assert [f"observed: {name}" for name in sorted(OBSERVATIONS)] == sorted(
         line for line in lines if line.startswith("observed: ")
     )
-    assert [f"  {command}" for _, command in NEXT_COMMANDS] == [
-        line for line in lines if line.startswith("  .venv")
+    assert [f"  {command}" for command in COMMANDS] == [line for line in lines if line.startswith("  .venv")]
+    assert left_in(tmp_path) == []
+
+
+@only_at_night  # each takes two minutes; tests/unit/test_demo_distributed.py plays both in virtual time
+@pytest.mark.parametrize(
+    ("scenario", "observations"), [("burst", Burst.observations), ("hub-down", HubDown.observations)]
+)
+async def test_one_pass_of_mode_distributed(
+    scenario: str, observations: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each scenario makes its observations in their order, and leaves no file."""
+    process = await started("demo", f"--scenario={scenario}", folder=tmp_path)
+    try:
+        lines = await read_rest(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert process.returncode == 0, "\n".join(lines)
+    assert [f"observed: {name}" for name in observations] == [
+        line for line in lines if line.startswith("observed: ")
     ]
     assert left_in(tmp_path) == []
 
@@ -138,7 +163,7 @@ async def test_a_plane_runs_until_a_signal(tmp_path: Path) -> None:
     assert left_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("command", [command for _, command in NEXT_COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_printed_commands_work_as_printed(command: str) -> None:
     """Each command succeeds without Go."""
     words = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
