@@ -39,8 +39,9 @@ def hub_rights() -> list[dict[str, Any]]:
 
 
 def member_rights() -> list[dict[str, Any]]:
-    """Returns the namespace, account and rights of the hub's token on a member."""
-    return [namespace(NAMESPACE), *rights.member_rights(NAMESPACE, propagation="direct")]
+    """Returns the namespace, account and rights of the hub's token on a member, for either mode."""
+    switches = rights.Switches("direct", distributed=True)
+    return [namespace(NAMESPACE), *rights.member_rights(NAMESPACE, switches=switches)]
 
 
 def namespace(name: str) -> dict[str, Any]:

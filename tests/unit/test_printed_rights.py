@@ -266,7 +266,7 @@ def test_the_testbed_uses_the_printed_rights() -> None:
     controller = printed("controller", "--lease-namespace=kube-system", "--metrics-via=hub", secrets)
 
     assert roles(hub_rights()) == [*roles(printed("adapter", secrets)), *roles(controller)]
-    assert member_rights()[1:] == printed("member")
+    assert member_rights()[1:] == printed("member", "--distributed")
 
 
 @pytest.mark.parametrize("page", ["run-the-processes.md", "register-a-cluster.md"])
