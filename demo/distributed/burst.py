@@ -39,9 +39,7 @@ class Burst(Play):
         )
         self._say(f"the cloud serves the rest with {peak.replicas[SECOND]} pods")
         self._observe("cloud-took-the-rest")
-        self._say(
-            "the load falls; in a minute the hub holds the data centre, so that the cloud scales down first"
-        )
+        self._say("the load falls; the hub holds the data centre, so that the cloud scales down first")
         self._move(self._load.quiet, self._load.fall_seconds)
         drained = await self._until(
             lambda p: p.replicas.get(SECOND) == _bounds(start, SECOND)[0],

@@ -7,9 +7,9 @@ from demo import play
 from demo.distributed.burst import assigned, at_least_the_minimum, bounds_text, served
 from demo.picture import Picture, scaled_up
 
-# Seconds after the hub's return without a change of an HPA. The first pass comes at once.
+# Seconds after the hub's return without a change of an HPA. A new controller makes its first pass at once.
 QUIET_SECONDS = 15.0
-# A real controller waits for its Lease, and its watches are opened again after growing pauses.
+# A new controller waits for the Lease of the old one, and reads all members.
 BACK_SECONDS = 180.0
 
 
@@ -17,10 +17,10 @@ class World(play.World, Protocol):
     """The demo's world, as this scenario needs it."""
 
     async def stop_hub(self) -> None:
-        """Stops the hub's API server."""
+        """Stops the controller and the hub's API server."""
 
     async def start_hub(self) -> None:
-        """Starts the hub's API server again."""
+        """Starts the hub's API server and the controller again."""
 
 
 class HubDown(play.Play):
@@ -41,7 +41,7 @@ class HubDown(play.Play):
         self._say(f"each member has an HPA: {bounds_text(start)}")
         self._observe("assigned")
         before = await self._until(at_least_the_minimum, "the minimum in each member")
-        self._say("the hub is stopped; the load rises")
+        self._say("the hub and its controller are stopped; the load rises")
         await self._world.stop_hub()
         await self._until(lambda p: p.hub_away, "a hub that does not answer")
         self._observe("hub-away")
@@ -53,7 +53,7 @@ class HubDown(play.Play):
         if alone.hub_away:
             self._say(f"the members serve the load with {alone.total} pods, without the hub")
             self._observe("scaled-without-hub")
-        self._say("the hub comes back")
+        self._say("the hub and the controller are started again")
         await self._world.start_hub()
         back = await self._until(_knows, "a hub that knows the sizes", seconds=BACK_SECONDS)
         self._say(f"the hub knows again that {back.total} pods run")

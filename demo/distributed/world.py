@@ -23,12 +23,14 @@ class DistributedWorld(Clusters):
         self._cpu = cpu
 
     async def stop_hub(self) -> None:
-        """Stops the hub's API server."""
+        """Stops the controller and the hub's API server."""
+        await self.stage.stop_controller()
         await self.stage.stop_hub()
 
     async def start_hub(self) -> None:
-        """Starts the hub's API server again."""
+        """Starts the hub's API server and the controller again."""
         await self.stage.start_hub()
+        await self.stage.start_controller()
 
     async def read(self, seconds: float) -> Picture:
         """Reads Deployments, HPAs and usage from the members, and the FederatedHPA from the hub."""
