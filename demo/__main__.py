@@ -90,7 +90,7 @@ async def _demo(scenario: Scenario[Any], make: Callable[..., Stage], seconds: fl
         await world.prepare(seconds)
         lines.say("ready")
         on_terminal = sys.stdout.isatty()
-        view = LiveView(stage.load.peak, _hints(stage)) if on_terminal else lines
+        view = _view(scenario, stage) if on_terminal else lines
         played = scenario.play(world, view.say, view.show)
         try:
             with contextlib.suppress(TimeoutError, asyncio.CancelledError):  # both are clean ends
@@ -112,6 +112,10 @@ def _summary(played: Play, commands: Iterable[tuple[str, str]]) -> int:
     for what, command in (*commands, *NEXT_COMMANDS):
         print(f"  # {what}\n  {command}")
     return 1 if played.missing else 0
+
+
+def _view(scenario: Scenario[Any], stage: Stage) -> LiveView:
+    return LiveView(stage.load.peak, _hints(stage), samples_per_column=scenario.samples_per_column)
 
 
 def _hints(stage: Stage) -> list[str]:

@@ -26,7 +26,8 @@ W = TypeVar("W", bound=Clusters)
 class Scenario(Generic[W]):
     """A scenario: its members, their load (None: the stage's own), the world on a stage, and one pass.
 
-    `commands` are commands to try next, each with its purpose.
+    `commands` are commands to try next, each with its purpose. A column of the curves shows
+    `samples_per_column` readings, so that a long pass fits into a terminal.
     """
 
     world: Callable[[Stage, Say], W]
@@ -34,6 +35,7 @@ class Scenario(Generic[W]):
     members: Sequence[str] = MEMBERS
     load: Load | None = None
     commands: Sequence[tuple[str, str]] = ()
+    samples_per_column: int = 1
 
 
 def _distributed(objects: str, cpu: Mapping[str, str]) -> Callable[[Stage, Say], DistributedWorld]:
@@ -59,6 +61,7 @@ SCENARIOS: Final[Mapping[str, Scenario[Any]]] = {
         Burst,
         members=CENTRE_AND_CLOUD,
         load=Load(quiet=60, peak=1700, rise_seconds=8.0, fall_seconds=2.0),
+        samples_per_column=3,
     ),
     "hub-down": Scenario(
         _distributed("hub_down.yaml", {}),

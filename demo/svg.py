@@ -30,7 +30,7 @@ class Camera(LiveView):
     taken = ""
 
     def __init__(self, peak: int, screen: Console, name: str) -> None:
-        super().__init__(peak, [], screen)
+        super().__init__(peak, [], screen, samples_per_column=SCENARIOS[name].samples_per_column)
         self._title = "make demo" if name == DEFAULT else f"make demo SCENARIO={name}"
         self._moment = PICTURES[name][1]
 

@@ -61,12 +61,19 @@ class Lines:
 class LiveView:
     """The curves, a table of clusters and the list of events, as far as the terminal has room."""
 
-    def __init__(self, peak: int, hints: Sequence[str], console: Console | None = None) -> None:
+    def __init__(
+        self,
+        peak: int,
+        hints: Sequence[str],
+        console: Console | None = None,
+        *,
+        samples_per_column: int = 1,
+    ) -> None:
         self._said: deque[str] = deque(maxlen=HISTORY)
         self._observed: list[str] = []
         self._hints = hints
         self._picture: Picture | None = None
-        self._curves = Curves(peak)
+        self._curves = Curves(peak, samples_per_column)
         self._console = console or Console()
         self._live = Live(self.render(), console=self._console, refresh_per_second=4)
         self._live.start()
@@ -147,10 +154,11 @@ class Sample:
 
 
 class Curves:
-    """The curves of load, usage and pods, one column per sample."""
+    """The curves of load, usage and pods. A column shows the newest of its samples."""
 
-    def __init__(self, peak: int) -> None:
+    def __init__(self, peak: int, samples_per_column: int = 1) -> None:
         self._peak = peak
+        self._step = samples_per_column
         self._samples: deque[Sample] = deque(maxlen=HISTORY)
         self._most = 1
 
@@ -162,7 +170,7 @@ class Curves:
 
     def draw(self, columns: int) -> Text:
         """Returns three lines, each with the current value and the newest part of its curve."""
-        now, samples = self._samples[-1], list(self._samples)
+        now, samples = self._samples[-1], list(self._samples)[:: -self._step][::-1]
         usage = "?" if now.usage is None else f"{now.usage:.0f} %"
         pods = f"{now.pods}" if now.complete else f"{now.pods} + ?"
         far = now.usage is None or abs(now.usage - TARGET) > TARGET / 10
