@@ -147,13 +147,15 @@ class FederatedHPAAssignment(ApiModel):
         alias="federatedHPAAssignmentType",
         description="Duplicated gives every cluster the full number. StaticWeighted divides by staticWeight, "
         "DynamicWeighted by free capacity, LoadWeighted by usage per pod. Aggregated fills the "
-        "clusters with the most free capacity first, Prioritized those with the highest priority. "
-        "Default: equal weights. Example: StaticWeighted.",
+        "clusters with the most free capacity first, Prioritized those with the highest priority. In mode "
+        "Distributed the limits are divided, and LoadWeighted is not allowed. Default: equal weights; in "
+        "mode Distributed Duplicated. Example: StaticWeighted.",
     )
     minimum_policy: Annotated[Text, Checked({"enum": MINIMUM_POLICIES})] | None = Field(
         None,
         description="AtLeastOne gives every cluster at least 1 replica where the total suffices. Exact may "
-        "leave clusters without replicas. Default: AtLeastOne. Example: Exact.",
+        "leave clusters without replicas, and in mode Distributed without an HPA. Default: AtLeastOne. "
+        "Example: Exact.",
     )
     cluster_autoscaling_preference: Annotated[
         tuple[ClusterPreference, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)
@@ -186,8 +188,8 @@ class FederatedHPASpec(ApiModel):
     )
     min_replicas: Int32 | None = Field(
         None,
-        description="Fewest replicas over all clusters together. 0 requires an Object or External metric. "
-        "Default: 1. Example: 2.",
+        description="Fewest replicas over all clusters together. 0 requires an Object or External metric, "
+        "and in mode Distributed also scalingToZero. Default: 1. Example: 2.",
     )
     max_replicas: Int32 | None = Field(
         None,
@@ -210,8 +212,8 @@ class FederatedHPASpec(ApiModel):
     mode: Annotated[Text, Checked({"enum": MODES})] | None = Field(
         None,
         description="Centralized: the controller computes one size for all clusters together. Distributed: "
-        "each cluster runs an HPA of its own with a share of the limits. This version accepts Distributed "
-        "but does not act on it. Default: Centralized. Example: Centralized.",
+        "an HPA in each cluster scales the workload there, and the controller divides minReplicas and "
+        "maxReplicas among these HPAs. Default: Centralized. Example: Distributed.",
     )
     dry_run: Bool | None = Field(
         None,
@@ -238,7 +240,8 @@ class FederatedHPASpec(ApiModel):
         None,
         alias="federatedHPAAssignment",
         description="The division of the replicas among the clusters, if the controller runs with "
-        "--propagation=direct. Default: equal weights. Example: {federatedHPAAssignmentType: Aggregated}.",
+        "--propagation=direct. Default: equal weights; in mode Distributed Duplicated. "
+        "Example: {federatedHPAAssignmentType: Aggregated}.",
     )
     cluster_hpa_preference: Annotated[
         tuple[ClusterHPAPreference, ...],
@@ -256,19 +259,21 @@ class FederatedHPASpec(ApiModel):
     )
     autoscale_multi_cluster_delay: Natural | None = Field(
         None,
-        description="Seconds that pods may stay pending before replicas move to other clusters, where the "
-        "controller runs with --propagation=direct. Set it where a cluster autoscaler adds nodes. "
-        "Default: 0. Example: 300.",
+        description="Seconds that pods may stay pending before replicas move to other clusters, or in mode "
+        "Distributed before other clusters help, where the controller runs with --propagation=direct. Set "
+        "it where a cluster autoscaler adds nodes. Default: 0. Example: 300.",
     )
     scale_assist: Bool | None = Field(
         None,
-        description="If false, replicas whose pods stay pending do not move to other clusters. "
-        "Default: true. Example: false.",
+        description="If false, replicas whose pods stay pending do not move to other clusters. In mode "
+        "Distributed the limits of the clusters are then divided once and left alone. Default: true. "
+        "Example: false.",
     )
     scaling_to_zero: Bool | None = Field(
         None,
-        description="Mode Distributed only: if true, single clusters may run no replicas. In mode "
-        "Centralized write minReplicas: 0. Default: false. Example: true.",
+        description="Mode Distributed only: if true, single clusters may run no replicas while the others "
+        "can run the load. No effect if scaleAssist is false. In mode Centralized write minReplicas: 0. "
+        "Default: false. Example: true.",
     )
     federated_min_replicas: Int32 | None = Field(
         None, description="Another name of minReplicas. Give one of the two. Default: unset. Example: 2."

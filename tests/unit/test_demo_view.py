@@ -80,6 +80,34 @@ def test_curves_follow_load_and_pods(sizes: list[LiveView]) -> None:
     assert "1000m" in load
 
 
+def test_column_may_show_several_readings(sizes: list[LiveView]) -> None:
+    """A long pass fits into a terminal. The newest reading is always the last column."""
+    view = LiveView(1000, [], screen(80, 24), samples_per_column=2)
+    sizes.append(view)
+    for second, demand in enumerate((1000, 0, 1000, 500, 1000)):
+        view.show(picture(second), demand)
+    (load,) = [line for line in drawn(view, 80, 24) if "load" in line]
+
+    assert "m  ███ " in load
+
+
+def test_bounds_of_member_hpas_are_shown(sizes: list[LiveView]) -> None:
+    """The table has a column for them, and a line in a pipe has them behind the pods."""
+    members = {"a": MemberView(3, 2, 300, (2, 8)), "b": MemberView(3, 3, 300)}
+    seen = Picture(seconds=1, members=members, object={}, hub_away=True)
+    view = LiveView(1000, [], screen(80, 24))
+    sizes.append(view)
+    view.show(seen, 100)
+    out = io.StringIO()
+    Lines(out).show(seen, 100)
+    lines = drawn(view, 80, 24)
+
+    assert "a 3 [2..8], b 3;" in out.getvalue()
+    assert any("HPA" in line for line in lines)
+    assert any("2 to 8" in line for line in lines)
+    assert any("the hub does not answer" in line for line in lines)
+
+
 def test_rules_are_shown_with_their_last_and_next_fire(sizes: list[LiveView]) -> None:
     """The live view has a line of the rules. In a pipe the line appears once for each change."""
     rules = RulesPicture({"status": {"summary": RULES}}, 8)

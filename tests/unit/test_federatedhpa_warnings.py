@@ -46,6 +46,7 @@ def assignment(type_: str | None, *preferences: dict[str, Any]) -> dict[str, Any
     }
 
 
+DISTRIBUTED = {"mode": "Distributed", **assignment("Aggregated")}
 CPU = resource(type="Utilization", averageUtilization=80)
 PODS = {
     "type": "Pods",
@@ -134,7 +135,7 @@ def test_a_refusal_comes_with_what_to_write_instead(spec: dict[str, Any], expect
             "spec.scalingToZero: has no effect in mode Centralized; write minReplicas: 0 instead",
         ),
         (
-            {"mode": "Distributed", "scalingToZero": True, "scaleAssist": False},
+            {**DISTRIBUTED, "scalingToZero": True, "scaleAssist": False},
             "spec.scalingToZero: has no effect, because scaleAssist is false",
         ),
         (
@@ -266,9 +267,33 @@ def up(*policies: tuple[str, int, int]) -> dict[str, Any]:
 )
 def test_what_each_member_does_alone_is_said_in_mode_distributed(spec: dict[str, Any], expected: str) -> None:
     """The same object in mode Centralized gets no warning, because the hub sees all clusters together."""
-    assert validate_federatedhpa(fhpa(mode="Distributed", **spec)) == []
-    assert warnings(mode="Distributed", **spec) == [expected]
+    distributed = {"mode": "Distributed", **assignment("Aggregated"), **spec}
+
+    assert validate_federatedhpa(fhpa(**distributed)) == []
+    assert warnings(**distributed) == [expected]
     assert warnings(**spec) == []
+
+
+@pytest.mark.parametrize("given", [{}, {"federatedHPAAssignment": {}}])
+def test_mode_distributed_without_a_policy_gives_the_whole_size_to_every_cluster(
+    given: dict[str, Any],
+) -> None:
+    """The default policy of mode Distributed is Duplicated, so it has the same warning."""
+    spec = {"mode": "Distributed", "clusterAffinity": {"clusterNames": ["m1", "m2", "m3"]}, **given}
+
+    assert warnings(**spec) == [
+        (
+            "spec.federatedHPAAssignment: mode Distributed defaults to Duplicated, which gives the whole "
+            "size to every cluster: up to 3 x 10 = 30 pods may run"
+        )
+    ]
+    assert cluster_warnings(mode="Distributed", **given) == [
+        (
+            "spec.federatedHPAAssignment: mode Distributed defaults to Duplicated, which gives the whole "
+            "size to every cluster: up to 2 x 10 = 20 pods may run"
+        )
+    ]
+    assert warnings(**{**spec, "mode": "Centralized"}) == []
 
 
 @pytest.mark.parametrize("minimum", ["minReplicas", "federatedMinReplicas"])
@@ -292,11 +317,11 @@ def test_a_minimum_of_0_needs_scaling_to_zero_in_mode_distributed(minimum: str, 
     [
         {},
         {"metrics": [CPU, PODS]},
-        {"mode": "Distributed", "metrics": [CPU, PODS], "partialMetrics": {"lostAfterSeconds": 60}},
-        {"mode": "Distributed", **up(("Percent", 100, 15))},
-        {"mode": "Distributed", **up(("Pods", 4, 15), ("Percent", 100, 15))},
+        {**DISTRIBUTED, "metrics": [CPU, PODS], "partialMetrics": {"lostAfterSeconds": 60}},
+        {**DISTRIBUTED, **up(("Percent", 100, 15))},
+        {**DISTRIBUTED, **up(("Pods", 4, 15), ("Percent", 100, 15))},
         {"partialMetrics": {"policy": "Fallback", "fallbackReplicas": 10}},
-        {"mode": "Distributed", "scalingToZero": True, "autoscaleMultiClusterDelay": 5},
+        {**DISTRIBUTED, "scalingToZero": True, "autoscaleMultiClusterDelay": 5},
         assignment("StaticWeighted", {"staticWeight": 2}),
         assignment("Prioritized", {"priority": 2}, {"autoscalingMaxThreshold": 3}),
         assignment("Aggregated"),

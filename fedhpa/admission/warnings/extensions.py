@@ -31,9 +31,9 @@ def warn_extensions(spec: FederatedHPASpec) -> Iterator[str]:
     assignment = spec.federated_hpa_assignment
     if assignment is not None:
         yield from _assignment(assignment)
-        yield from _copies(spec)
         yield from _thresholds(assignment, spec)
         yield from _named_twice(assignment)
+    yield from _copies(spec)
     for affinity, path in _affinities(spec):
         if affinity.cluster_names and set(affinity.cluster_names) <= set(affinity.exclude):
             yield f"{path}: excludes every cluster that it names"
@@ -162,9 +162,9 @@ def _copies(spec: FederatedHPASpec) -> Iterator[str]:
         return
     named = _named_clusters(spec)
     if named:
-        yield f"{_ASSIGNMENT}: {_whole_size(len(named), high)}"
+        yield _whole_size(spec, len(named), high)
     else:
-        yield f"{_ASSIGNMENT}: Duplicated gives the whole size to every cluster: up to {high} pods in each"
+        yield f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {high} pods in each"
 
 
 def _known_copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
@@ -180,12 +180,22 @@ def _known_copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> I
             return  # Validation refuses the affinity.
         selected = [cluster for cluster in clusters if selection.selects(cluster)]
     if len(selected) > 1:
-        yield f"{_ASSIGNMENT}: {_whole_size(len(selected), high)}"
+        yield _whole_size(spec, len(selected), high)
 
 
 def _duplicates(spec: FederatedHPASpec) -> bool:
+    policy = _policy(spec)
+    return policy == DUPLICATED or (policy is None and spec.mode == DISTRIBUTED)
+
+
+def _policy(spec: FederatedHPASpec) -> str | None:
     assignment = spec.federated_hpa_assignment
-    return assignment is not None and assignment.federated_hpa_assignment_type == DUPLICATED
+    return None if assignment is None else assignment.federated_hpa_assignment_type
+
+
+def _duplicated(spec: FederatedHPASpec) -> str:
+    subject = "Duplicated" if _policy(spec) else f"mode {DISTRIBUTED} defaults to Duplicated, which"
+    return f"{subject} gives the whole size to every cluster"
 
 
 def _named_clusters(spec: FederatedHPASpec) -> set[str]:
@@ -196,11 +206,8 @@ def _named_clusters(spec: FederatedHPASpec) -> set[str]:
     return set(affinity.cluster_names[:MAX_CLUSTERS]) - set(affinity.exclude[:MAX_CLUSTERS])
 
 
-def _whole_size(count: int, high: int) -> str:
-    return (
-        f"Duplicated gives the whole size to every cluster: "
-        f"up to {count} x {high} = {count * high} pods may run"
-    )
+def _whole_size(spec: FederatedHPASpec, count: int, high: int) -> str:
+    return f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {count} x {high} = {count * high} pods may run"
 
 
 def _thresholds(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iterator[str]:
