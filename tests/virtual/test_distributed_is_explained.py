@@ -1,0 +1,107 @@
+"""`fedhpa record`, `explain` and `preview` of an object in mode Distributed, beside a running controller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from controller.federatedhpa.one_shot import one_shot_reader, settings_for
+from fedhpa.cli.explain import ExplainFormat, render
+from fedhpa.cli.preview import preview_of, to_text
+from fedhpa.cli.replay import answer
+from fedhpa.kube.client import ApiClient
+from fedhpa.kube.credentials import StaticCredentials
+from testbed.embedded.api.types import User
+from tests.support.federation import until
+from tests.support.federation.distributed import Distributed, distributed
+from tests.support.federation.planes import NAMESPACE, Object
+from tests.support.memory_network import Cable
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+PER_POD = 50
+
+
+@asynccontextmanager
+async def hub_of(d: Distributed) -> AsyncIterator[ApiClient]:
+    """A client of the hub as a person has it."""
+    d.f.hub.authenticator.tokens["person"] = User("person", ("system:masters",))
+    config = d.f.hub.config(StaticCredentials("Bearer person"), Cable(d.f.network))
+    async with ApiClient(config) as hub:
+        yield hub
+
+
+def stored(d: Distributed) -> Object:
+    found = d.object
+    assert found is not None
+    return found
+
+
+async def running(d: Distributed) -> None:
+    """Six replicas at target, with bounds for two to twelve."""
+    d.f.demand(6 * PER_POD)
+    d.scale(minReplicas=2, maxReplicas=12)
+    await until(lambda: d.f.condition("Assigned")[0] == "True")
+    await asyncio.sleep(300)
+
+
+async def test_a_recording_has_the_member_hpas_and_repeats_the_decision(tmp_path: Path) -> None:
+    """The bounds are those of the status, and a quiet fleet gets no write."""
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+        await running(d)
+        began = d.f.now()
+        async with hub_of(d) as hub, one_shot_reader(hub, settings_for(stored(d)), clock=d.f.clock) as reader:
+            scenario = (await reader.read(stored(d))).scenario()
+        line, readable = answer(json.dumps(scenario).encode())
+        decision = json.loads(line)
+
+        assert readable
+        for cluster in scenario["clusters"]:
+            least, most = d.bounds[cluster["name"]] or (0, 0)
+            assert (cluster["hpa"]["spec"]["minReplicas"], cluster["hpa"]["spec"]["maxReplicas"]) == (
+                least,
+                most,
+            )
+            assert cluster["hpa"]["status"]["currentReplicas"] == cluster["scale"]["specReplicas"]
+        assert {
+            each["cluster"]: (each["minReplicas"], each["maxReplicas"]) for each in decision["assignment"]
+        } == (d.bounds)
+        assert decision["writes"] == []
+        assert d.writes(began) == []
+
+
+async def test_the_status_alone_explains_the_bounds(tmp_path: Path) -> None:
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+        await running(d)
+
+        text = render(d.f.status(), "shop/web", ExplainFormat.TEXT, d.f.clock.wall())
+
+    assert "6 replicas run, the members scale on their own" in text
+    for name, (least, most) in ((name, found or (0, 0)) for name, found in d.bounds.items()):
+        assert f"    {name}: {least} to {most} replicas, {d.f.replicas[name]} run" in text
+    assert "Assigned=True Assigned: 2 clusters have bounds as assigned" in text
+
+
+async def test_a_preview_shows_the_bounds_after_a_change(tmp_path: Path) -> None:
+    """A larger maxReplicas is divided, and nothing is written."""
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+        await running(d)
+        before, began = dict(d.bounds), d.f.now()
+        changed = stored(d)
+        changed = {**changed, "spec": {**changed["spec"], "maxReplicas": 20}}
+        async with hub_of(d) as hub:
+            found = await preview_of(hub, changed, NAMESPACE, clock=d.f.clock)
+        text = to_text(found)
+
+        assert found.now is not None
+        assert found.then is not None
+        assert found.now.hpa_writes == ()
+        assert sum(share.max_replicas for share in found.then.bounds) == 20
+        assert "maxReplicas was raised from 12 to 20" in text
+        assert d.bounds == before
+        assert d.writes(began) == []
