@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.api.rights import NAMESPACE
+from fedhpa.api.rights import NAMESPACE, Switches
 from fedhpa.doctor.observations import Cause, Certificate, Hub, Leadership, Observation, Problem
 from fedhpa.doctor.reading.accounts import Wanted, read_rights
 from fedhpa.doctor.reading.admission import read_admission
@@ -21,6 +21,7 @@ from fedhpa.doctor.reading.members import FollowedMember, MemberReader, closing
 from fedhpa.doctor.reading.objects import (
     Listed,
     ObjectReader,
+    distributes,
     is_recent,
     propagation_of,
     read_lists,
@@ -68,7 +69,7 @@ async def examine(
     reader = MemberReader(
         hub,
         namespaces=namespaces,
-        propagation=_propagation(listed),
+        switches=_switches_of_members(listed),
         workloads=workloads,
         hub_skew=observed.skew or 0.0,
         wall=wall,
@@ -128,6 +129,13 @@ def _propagation(listed: Listed) -> str:
         return ""
     counts = Counter(filter(None, map(propagation_of, listed.federated)))
     return counts.most_common(1)[0][0] if counts else ""
+
+
+def _switches_of_members(listed: Listed) -> Switches:
+    """Returns the switches of the rights that the hub's tokens need in members."""
+    if _propagation(listed) != "direct" or isinstance(listed.federated, Problem):
+        return Switches("karmada")
+    return Switches("direct", distributed=any(map(distributes, listed.federated)))
 
 
 def _wanted(namespace: str, listed: Listed, leadership: Leadership, clusters: tuple[Cluster, ...]) -> Wanted:

@@ -10,7 +10,7 @@ from fedhpa.api.membership import SECRET_ANNOTATION
 from fedhpa.doctor.checks.certificates import DAY_SECONDS, SOON_SECONDS, days
 from fedhpa.doctor.checks.hub import MAX_SKEW_SECONDS, names, seen, skew_text
 from fedhpa.doctor.findings import Finding, NotChecked, Result
-from fedhpa.doctor.observations import Cause, Member, Problem, Token
+from fedhpa.doctor.observations import Cause, Member, Problem, Right, Token
 
 # A metrics-server measures every 15 to 60 seconds.
 MAX_SAMPLE_AGE_SECONDS: Final = 180.0
@@ -130,8 +130,14 @@ def _rights(member: Member) -> Iterator[Result]:
         yield NotChecked(f"the rights in {member.name}", seen(member.missing))
     elif member.missing:
         what = f"The hub's token may not: {names(member.missing)}."
-        command = "fedhpa rbac member | kubectl --context={name} apply -f -"
+        flag = " --distributed" if any(map(_is_of_distributed, member.missing)) else ""
+        command = f"fedhpa rbac member{flag} | kubectl --context={{name}} apply -f -"
         yield _finding(member, "member-rights-missing", what, command)
+
+
+def _is_of_distributed(right: Right) -> bool:
+    """True for a right that only mode Distributed needs."""
+    return right.resource == "horizontalpodautoscalers" and right.verb != "list"
 
 
 def _lacks_usage(member: Member) -> bool:

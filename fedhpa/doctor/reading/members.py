@@ -14,6 +14,7 @@ from fedhpa.api import rights
 from fedhpa.api.autoscalers import StoredAutoscaler
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.membership import CLUSTER_LABEL, RENEWED, RENEWED_VALUE, SECRET_ANNOTATION
+from fedhpa.api.rights import Switches
 from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
 from fedhpa.doctor.observations import Cause, Certificate, Member, Problem, Token
@@ -67,7 +68,7 @@ class FollowedMember(msgspec.Struct):
 class MemberReader:
     """Follows members with a deadline of `seconds` for each answer. Its clients stay open until it closes.
 
-    `namespaces` are those of the FederatedHPAs. `propagation` and `workloads`, the kinds of their targets,
+    `namespaces` are those of the FederatedHPAs. `switches` and `workloads`, the kinds of their targets,
     decide about the rights that the token needs.
     `hub_skew` is the hub's clock minus ours, in seconds.
     """
@@ -77,7 +78,7 @@ class MemberReader:
         hub: Session,
         *,
         namespaces: Sequence[str],
-        propagation: str,
+        switches: Switches,
         workloads: Collection[str],
         hub_skew: float,
         wall: Callable[[], float] = time.time,
@@ -85,8 +86,7 @@ class MemberReader:
     ) -> None:
         self._hub = hub
         self._namespaces = namespaces[:MAX_NAMESPACES]
-        manifests = rights.member_rights(propagation="direct" if propagation == "direct" else "karmada")
-        self._rights = needed(rights_of(manifests), workloads)
+        self._rights = needed(rights_of(rights.member_rights(switches=switches)), workloads)
         self._hub_skew = hub_skew
         self._wall = wall
         self._connector = connector

@@ -15,6 +15,7 @@ from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.json import InvalidJson, convert_json
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER
 from fedhpa.api.times import parse_time
 from fedhpa.doctor.checks.objects import DIRECT, KARMADA
 from fedhpa.doctor.observations import Cause, Objects, Place, Problem, Scaled
@@ -54,6 +55,12 @@ def propagation_of(raw: Mapping[str, Any]) -> str:
     summary = status.get("summary") if isinstance(status, Mapping) else None
     found = summary.get("propagation") if isinstance(summary, Mapping) else None
     return found if found in (DIRECT, KARMADA) else ""
+
+
+def distributes(raw: Mapping[str, Any]) -> bool:
+    """True for a FederatedHPA of mode Distributed, for which the controller writes HPAs into the members."""
+    spec = raw.get("spec")
+    return isinstance(spec, Mapping) and spec.get("mode") == "Distributed"
 
 
 def is_recent(raw: Mapping[str, Any], now: float) -> bool:
@@ -176,7 +183,9 @@ class ObjectReader:
         sources += [(each.observed.name, each.autoscalers) for each in self._members]
         for where, stored in sources:
             for item in () if isinstance(stored, Problem) else stored:
-                add(where, from_stored(HPA_KIND, item))
+                # Mode Distributed scales a target by HPAs of ours in the members.
+                if where == ON_HUB or (item.metadata.labels or {}).get(MANAGED_BY) != MANAGER:
+                    add(where, from_stored(HPA_KIND, item))
         return found
 
     async def _places(self, autoscalers: Iterable[Autoscaler]) -> dict[Target, tuple[Place, Place]]:
