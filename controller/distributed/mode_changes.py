@@ -84,6 +84,10 @@ class ModeChanges:
         message = f"nothing is scaled until the member HPAs of mode Distributed are removed: {named}{more}"
         return Blocked(REMOVING, message, condition=ASSIGNED)
 
+    def report_unregistered(self, key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Report clusters that were unregistered with our HPA in them; the new `status` has them no more."""
+        self._removal.report_unregistered(key, raw, status)
+
     def leaves(self, raw: Mapping[str, Any]) -> bool:
         """True if the object left mode Distributed and still has the finalizer."""
         return has_finalizer(raw) and (raw.get("spec") or {}).get("mode") not in (None, "", DISTRIBUTED)

@@ -68,6 +68,15 @@ class HpaRemoval:
             self._report(key, raw, name, left[name])
         return {name: reason for name, reason in left.items() if name not in given_up}
 
+    def report_unregistered(self, key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Report clusters whose Cluster was deleted, so that nobody can remove our HPA there.
+
+        They have bounds in the status of `raw`, and are not in the new `status` any more.
+        """
+        kept = {str(entry["name"]) for entry in _clusters({**raw, "status": status})}
+        for name in sorted(clusters_with_bounds(raw) - self._members().keys() - kept):
+            self._report(key, raw, name, NOT_REGISTERED)
+
     async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:
         """Delete the HPAs of these clusters at once. Returns the reason by cluster where that failed."""
         async with asyncio.TaskGroup() as group:  # the tasks never raise

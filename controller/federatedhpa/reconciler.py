@@ -144,6 +144,8 @@ class FederatedHPAReconciler:
         (decision, written), snapshot = outcome, observed.snapshot
         if memory.status is not None:
             memory.status = decision.status
+        if decision.plan is not None and not snapshot.hpa.spec.dry_run:
+            self._modes.report_unregistered(key, latest, decision.status)
         if self._memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
             self._metrics.record_decision(*key, decision, written=written, seconds=self._clock() - began)
             self._metrics.set_conflicts(
@@ -255,7 +257,10 @@ class FederatedHPAReconciler:
 def _log(key: Key, decision: Decision, written: bool) -> None:
     bound = log.bind(namespace=key[0], name=key[1])
     current, desired = decision.current_replicas, decision.desired_replicas
-    if written:
+    if written and decision.distributed:
+        writes = {one.cluster: str(one.after) for one in decision.hpa_writes}
+        bound.info("bounds written", writes=writes, reason=decision.reason, error=decision.error)
+    elif written:
         split = decision.split or f"template {current} -> {desired}"
         bound.info("scaled", before=current, after=desired, reason=decision.why, split=split)
     elif decision.error is not None:

@@ -38,18 +38,29 @@ def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover 
     shares = {name: known[name] for name in fleet.lost if known[name] > 0}
     if not shares:
         return None
-    lost, whole = sum(shares.values()), sum(known.values())
+    lost = sum(shares.values())
     states = {cluster.name: cluster.state for cluster in snapshot.hpa.status.clusters}
     is_new = any(states.get(name) != LOST for name in shares)
-    if lost * 100 > MAX_LOST_PER_CENT * whole:
-        reason = (
-            f"lost clusters have {lost} of {whole} replicas, more than {MAX_LOST_PER_CENT} %: "
-            f"nothing is failed over ({_named(shares, with_shares=True)})"
-        )
+    reason = too_many_lost(shares, known)
+    if reason:
         return Failover(shares, 0, True, reason, is_new)
     floor = min(snapshot.hpa.status.desired_replicas or 0, current + lost)
     noun = "cluster" if len(shares) == 1 else "clusters"
     return Failover(shares, floor, False, f"lost {noun} {_named(shares)} had {lost} replicas", is_new)
+
+
+def too_many_lost(lost: Mapping[str, int], known: Mapping[str, int]) -> str:
+    """Returns why the shares of `lost` clusters are not failed over; "" if they are.
+
+    `known` are the replicas of all clusters.
+    """
+    part, whole = sum(lost.values()), sum(known.values())
+    if part * 100 <= MAX_LOST_PER_CENT * whole:
+        return ""
+    return (
+        f"lost clusters have {part} of {whole} replicas, more than {MAX_LOST_PER_CENT} %: "
+        f"nothing is failed over ({_named(lost, with_shares=True)})"
+    )
 
 
 def _named(shares: Mapping[str, int], *, with_shares: bool = False) -> str:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from testbed.embedded.cluster.autoscalers import HPAS
 from tests.support.federation import until
 from tests.support.federation.distributed import Distributed, distributed
-from tests.support.federation.planes import NAME, NAMESPACE
+from tests.support.federation.planes import NAME, NAMESPACE, Seen
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -178,3 +179,53 @@ async def test_a_change_of_the_object_reaches_the_members(tmp_path: Path) -> Non
             assert found is not None
             assert found["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 55
         assert d.f.events("MemberHPARepaired") == []
+
+
+async def test_a_leader_that_dies_before_its_status_is_followed_without_a_write(tmp_path: Path) -> None:
+    """The next one finds the HPAs in the members and computes the same bounds."""
+    async with distributed(tmp_path, m1=4, m2=2) as d:
+        d.f.demand(6 * PER_POD)
+
+        async def refuse(seen: Seen) -> None:
+            if seen.method == "PUT" and seen.path.endswith("/status"):
+                raise web.HTTPServiceUnavailable
+
+        async def nothing(_: Seen) -> None:
+            return
+
+        d.f.hub.before = refuse
+        d.scale(minReplicas=2, maxReplicas=12)
+        async with d.f.controller():
+            await until(lambda: None not in d.bounds.values())
+            await asyncio.sleep(20)
+        d.f.hub.before = nothing
+        began, before = d.f.now(), d.bounds
+        async with d.f.controller() as second:
+            await second.more_reconciles(8)
+
+        assert d.bounds == before
+        assert d.writes(began) == []
+
+
+async def test_two_owners_of_the_same_pods_write_nothing(tmp_path: Path) -> None:
+    """Also where one of them is of mode Centralized."""
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller() as controller:
+        d.f.demand(6 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        d.f.scale("other", minReplicas=2, maxReplicas=12)
+        await controller.more_reconciles(12)
+
+        assert d.writes() == []
+        assert d.f.condition("ScalingActive")[:2] == ("False", "AmbiguousSelector")
+
+
+async def test_our_member_hpas_are_no_second_owner(tmp_path: Path) -> None:
+    """The search for other autoscalers of the workload skips them."""
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(6 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: assigned(d))
+        await asyncio.sleep(200)
+
+        assert d.f.condition("SoleOwner")[0] in ("", "True")
+        assert d.f.events("AnotherAutoscaler") == []

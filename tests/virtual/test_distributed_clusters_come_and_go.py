@@ -50,6 +50,28 @@ async def test_a_lost_member_is_failed_over_and_comes_back_without_a_mass_move(t
         assert len(steps) <= 40
 
 
+async def test_the_loss_of_most_replicas_is_not_failed_over(tmp_path: Path) -> None:
+    """The hub may be the one that is cut off. The others scale on within their bounds."""
+    async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
+        d.f.demand(12 * PER_POD)
+        d.scale(minReplicas=3, maxReplicas=18)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(300)
+        began = d.f.now()
+        for name in ("m2", "m3"):
+            await d.f.members[name].faults.set(Fault.REFUSE)
+        await asyncio.sleep(3 * LOST_AFTER)
+        held = d.writes(began)
+        for name in ("m2", "m3"):
+            await d.f.members[name].faults.clear()
+        await asyncio.sleep(HOUR / 2)
+
+        assert held == []
+        (event,) = d.f.events("FailoverHeld")
+        assert event["message"].startswith("lost clusters have 8 of 12 replicas")
+        assert d.writes(began) == []
+
+
 async def flapping(tmp_path: Path, hours: float) -> None:
     """Asserts that a member that is away each other minute causes hardly any write."""
     async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
@@ -106,3 +128,39 @@ async def test_a_new_cluster_gets_its_part(tmp_path: Path) -> None:
         await until(lambda: d.f.replicas["m2"] >= 1, 300)
 
         assert d.maximum == 12
+
+
+async def test_a_cluster_that_is_unregistered_keeps_its_hpa_with_an_event(tmp_path: Path) -> None:
+    """The hub cannot reach it any more, so the event names the command that deletes the HPA."""
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(6 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(120)
+        d.f.part("m2")
+        await asyncio.sleep(600)
+        (event,) = d.f.events("MemberHPALeft")
+
+        assert "'m2' (no Cluster of this name is registered)" in event["message"]
+        assert event["count"] == 1
+        assert d.bounds["m2"] is not None
+        assert d.f.replicas["m2"] == 2
+        assert d.bounds["m1"] == (2, 12)
+
+
+async def test_all_members_away_for_a_quarter_of_an_hour_change_nothing(tmp_path: Path) -> None:
+    """The hub may be the one that is cut off. Back, it takes over without a write."""
+    async with distributed(tmp_path, m1=4, m2=4) as d, d.f.controller(calm=True):
+        d.f.demand(8 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(300)
+        began = d.f.now()
+        for member in d.f.members.values():
+            await member.faults.set(Fault.REFUSE)
+        await asyncio.sleep(900)
+        for member in d.f.members.values():
+            await member.faults.clear()
+        await asyncio.sleep(HOUR / 2)
+
+        assert d.writes(began) == []

@@ -13,7 +13,7 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.conditions import report_assignment, report_members
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
-from fedhpa.decision.model import Decision, MemberBounds
+from fedhpa.decision.model import LOST, Decision, MemberBounds
 from fedhpa.decision.outcome import without_status
 from fedhpa.decision.outlook import report_outlook
 from fedhpa.decision.record.status import member_bounds
@@ -59,6 +59,9 @@ def decide_bounds(
     report_outlook(context, view.rooms(), copies=view.policy == DUPLICATED)
     _report_changes(context, view, made, writes, outcomes, states, reason)
     _report_repairs(context, view, repairs, writes)
+    newly = {cluster.name for cluster in context.stored.clusters if cluster.state != LOST}
+    if view.failover_held and newly.intersection(context.coverage.lost):
+        context.builder.warn("FailoverHeld", view.failover_held)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
         rescale=bool(writes or scales or repairs),

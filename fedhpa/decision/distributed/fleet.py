@@ -25,6 +25,7 @@ from fedhpa.assignment import (
     usage_load,
 )
 from fedhpa.decision.context import Context
+from fedhpa.decision.failover import too_many_lost
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.metrics.samples import metrics_api
 from fedhpa.decision.placement import pending_replicas
@@ -42,8 +43,8 @@ class BoundsView:
     """All candidate clusters of a FederatedHPA, as a pass sees them.
 
     `observed` and `previous` are the input of the pass with `rules`. `hpas` are the readable HPAs by cluster,
-    ours and others. `edited` are the clusters whose HPA has
-    other bounds than assigned, or is missing. `triggers` ask for a pass at once if they are new.
+    ours and others. `edited` are the clusters whose HPA has other bounds than assigned, or is missing.
+    `failover_held` says why lost clusters keep their share. `triggers` ask for a pass at once if new.
     """
 
     def __init__(self, context: Context) -> None:
@@ -83,6 +84,17 @@ class BoundsView:
             assigned_for=context.stored.assigned_for,
             lost=frozenset(name for name, state in self.states.items() if state.lost),
         )
+        replicas = {cluster.name: context.fleet.known_replicas(cluster) for cluster in snapshot.clusters}
+        overdue = {
+            cluster.name: replicas[cluster.name]
+            for cluster in snapshot.clusters
+            if context.fleet.is_overdue(cluster)
+        }
+        # A cluster that was failed over before stays so.
+        self._failed_over = {name for name in overdue if self.states[name].lost}
+        self.failover_held = too_many_lost(overdue, replicas) if overdue.keys() - self._failed_over else ""
+        if not self.failover_held:
+            self._failed_over = set(overdue)
         self.observed = tuple(self._observed(cluster) for cluster in snapshot.clusters)
         self.edited = frozenset(one.state.cluster for one in self.observed if self._is_edited(one))
         self.triggers = frozenset(self._triggers())
@@ -124,7 +136,7 @@ class BoundsView:
             load=None if raw is None else usage_load(raw),
             scaled_at=None if hpa is None else time_of(hpa.status.get("lastScaleTime")),
             settled=0 if view is None else _settled(view, context.now),
-            lost=context.fleet.is_overdue(cluster),
+            lost=cluster.name in self._failed_over,
             foreign=hpa is not None and not hpa.ours,
             wakes=view is not None and not view.scale.spec_replicas and self._wakes(view),
         )
