@@ -25,6 +25,7 @@ from fedhpa.decision import (
     Decision,
     Failure,
     History,
+    Rebalance,
     Recommendation,
     Snapshot,
     StoredStatus,
@@ -49,7 +50,7 @@ class ObjectMemory:
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
-    `size` is the size of the last decision, None on a fresh start.
+    `size` is the size of the last decision, None on a fresh start. `rebalance` is the last one asked for.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
 
@@ -69,6 +70,7 @@ class ObjectMemory:
     refused: dict[str, float] = field(default_factory=dict)
     implausible_since: dict[str, float] = field(default_factory=dict)
     size: int | None = None
+    rebalance: Rebalance | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
     ambiguity_basis: object = None
@@ -103,6 +105,7 @@ class ObjectMemory:
         self.reported_size = self.size = status.size
         self.last_replicas = status.shares()
         self.absences = status.absence_clocks()
+        self.rebalance = status.decision.rebalance
 
     def refuses(self, cluster: str, now: float) -> bool:
         """True if the cluster refused a write within the last minute: other clusters take its share."""
@@ -172,6 +175,7 @@ class ObjectMemory:
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
         self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
         self.absences = dict(decision.absences)
+        self.rebalance = decision.rebalance
         self.implausible_since = {
             name: min(self.implausible_since.get(name, decision.now), decision.now)
             for name in decision.implausible

@@ -210,6 +210,7 @@ class SnapshotBuilder:
             decided_size=memory.decided_size(expected),
             blocked=blocked,
             propagation=self._settings.propagation,
+            rebalance=memory.rebalance,
             last_pass=memory.last_pass,
             last_triggers=memory.last_triggers,
         )

@@ -157,7 +157,7 @@ def _explanation(decision: Any) -> tuple[Any, ...]:
     )
     words = str(decision.get("error") or "").split()
     error = tuple(word for word in words if not any(letter.isdigit() for letter in word))
-    return reason, error, decision.get("rescale"), decision.get("moved"), effective
+    return reason, error, decision.get("rescale"), decision.get("moved"), effective, decision.get("rebalance")
 
 
 def _rows(entries: Sequence[Mapping[str, Any]] | None, fields: Sequence[str]) -> tuple[Any, ...]:

@@ -10,7 +10,32 @@ from typing import Any, Final
 
 # The reason in conditions.
 NOT_BUILT: Final = "NotBuilt"
-PROPAGATED: Final = "with --propagation=karmada the workload's PropagationPolicy places the replicas"
+PROPAGATED: Final = "Karmada's scheduler divides the replicas by the workload's PropagationPolicy"
+# The API server holds the object to shorter names, unless its CRD is another one.
+_MAX_SHOWN: Final = 64
+
+_WEIGHTED: Final = (
+    "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, "
+    "weightPreference: {%s}}"
+)
+# The policies that a PropagationPolicy has, too (docs/decisions/0017).
+_IN_POLICY: Final = {
+    "Duplicated": "replicaScheduling: {replicaSchedulingType: Duplicated}",
+    "Aggregated": (
+        "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}"
+    ),
+    "DynamicWeighted": _WEIGHTED % "dynamicWeight: AvailableReplicas",
+    "StaticWeighted": _WEIGHTED % "staticWeightList: [{targetCluster: {clusterNames: [...]}, weight: ...}]",
+}
+_OF_KARMADA: Final = {
+    "clusterHPAPreference": (
+        "leave the field out, and limit the namespace in each cluster by the staticAssignments of a "
+        "FederatedResourceQuota"
+    ),
+    "autoscaleMultiClusterDelay": (
+        "leave the field out, and run karmada-descheduler, whose --unschedulable-threshold is that delay"
+    ),
+}
 
 
 def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
@@ -27,12 +52,21 @@ def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
         )
     assignment = (spec.get("federatedHPAAssignment") or {}).get("federatedHPAAssignmentType")
     if assignment is not None:
-        return _not_built(f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {assignment}")
-    for field in ("clusterHPAPreference", "autoscaleMultiClusterDelay"):
-        if spec.get(field):
-            return _not_built(f"spec.{field}")
+        field = f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {str(assignment)[:_MAX_SHOWN]}"
+        return _not_built(field, _remedy(str(assignment)))
+    for name, remedy in _OF_KARMADA.items():
+        if spec.get(name):
+            return _not_built(f"spec.{name}", remedy)
     return None
 
 
-def _not_built(what: str) -> str:
-    return f"{what} is not built in this version of the controller: leave it out, {PROPAGATED}"
+def _remedy(policy: str) -> str:
+    if policy not in _IN_POLICY:
+        return "Karmada has no such policy, so leave the field out, or use --propagation=direct"
+    return (
+        f"leave the field out, and write {_IN_POLICY[policy]} in the spec.placement of the PropagationPolicy"
+    )
+
+
+def _not_built(what: str, remedy: str) -> str:
+    return f"{what} is not built for --propagation=karmada, where {PROPAGATED}: {remedy}"

@@ -1,14 +1,15 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
 from fedhpa.assignment.apportion import apportion
-from fedhpa.assignment.direct import Place, limits, size_of_each, split
+from fedhpa.assignment.direct import Place, fair_split, limits, size_of_each, split
 from fedhpa.assignment.initial import assigned_for
 from fedhpa.assignment.member_hpa import pinned_need, usage_load
 from fedhpa.assignment.outlook import ClusterRoom, WorstLoss, cluster_room, worst_loss
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
+from fedhpa.assignment.rebalance import RebalanceStep, ended, rebalance_step
 from fedhpa.assignment.shares import Bounds, MemberState
-from fedhpa.assignment.state import ClusterState, States, read_state, written_state
+from fedhpa.assignment.state import ClusterState, States, read_state, release_step, written_state
 from fedhpa.assignment.writes import Outcome, Result, Write
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Plan",
     "PlanStep",
     "Previous",
+    "RebalanceStep",
     "Result",
     "Rules",
     "States",
@@ -33,10 +35,14 @@ __all__ = [
     "apportion",
     "assigned_for",
     "cluster_room",
+    "ended",
+    "fair_split",
     "limits",
     "pinned_need",
     "plan",
     "read_state",
+    "rebalance_step",
+    "release_step",
     "size_of_each",
     "split",
     "usage_load",

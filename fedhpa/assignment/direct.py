@@ -70,6 +70,35 @@ def split(desired: int, places: Places, policy: Policy = None) -> dict[str, int]
     return shares | fill(total, places, levels, divider(places, policy))
 
 
+def fair_split(desired: int, places: Places, policy: Policy = None) -> dict[str, int]:
+    """Returns the replicas of each cluster as the policy divides them, whatever runs now.
+
+    Unreachable clusters keep their share. A cluster with pending pods gets no more than it runs.
+    """
+    shares = {cluster: place.present for cluster, place in places.items()}
+    places = {cluster: place for cluster, place in places.items() if place.reachable}
+    if not places:
+        return shares
+    total = max(desired - sum(shares[cluster] for cluster in shares if cluster not in places), 0)
+    levels = list(_levels(tuple(_emptied(place) for place in places.values()), policy, total))
+    # Replicas for which the limits leave no room stay where they are.
+    levels.append(_all(max, levels[-1], [place.present for place in places.values()]))
+    return shares | fill(total, places, levels, divider(places, policy))
+
+
+def _emptied(place: Place) -> Place:
+    """Returns the place as if nothing ran there."""
+    high = place.running if place.pending else None
+    return msgspec.structs.replace(
+        place,
+        present=0,
+        pending=0,
+        available=None if place.available is None else place.running + place.available,
+        high=min((each for each in (place.high, high) if each is not None), default=None),
+        low=place.low if high is None else min(place.low, high),
+    )
+
+
 def size_of_each(present: Shares, lows: Shares) -> int:
     """Returns the size that Duplicated gave to each cluster, by their present shares; 0 without any.
 

@@ -172,6 +172,9 @@ def _applied(changed: Mapping[str, Any], stored: Mapping[str, Any] | None) -> di
         return {key: value for key, value in changed.items() if key != "status"}
     generation = stored["metadata"].get("generation")
     metadata = {**stored["metadata"]} | ({"generation": generation + 1} if generation else {})
+    own = changed["metadata"].get("annotations")
+    if isinstance(own, Mapping):
+        metadata["annotations"] = {**(metadata.get("annotations") or {}), **own}
     return {**stored, "spec": changed.get("spec") or {}, "metadata": metadata}
 
 

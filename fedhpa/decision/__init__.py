@@ -24,6 +24,7 @@ from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.record.annotation import is_shortened, record_text, with_record
 from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.decision import to_json, to_line
+from fedhpa.decision.record.rebalance import Rebalance
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
 from fedhpa.decision.record.status import StoredDecision, StoredStatus, read_status
 from fedhpa.decision.settings import ControllerSettings
@@ -67,6 +68,7 @@ __all__ = [
     "MetricResult",
     "PlacementSpec",
     "PodCounts",
+    "Rebalance",
     "Recommendation",
     "ScaleEvent",
     "ScalingMetric",

@@ -56,6 +56,7 @@ class Context:
         self.metrics: tuple[MetricResult, ...] = ()
         self.policy_in_force = False
         self.failover: Failover | None = None
+        self.rebalance = snapshot.rebalance
 
     @property
     def wakes_on_metrics(self) -> bool:

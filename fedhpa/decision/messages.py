@@ -18,6 +18,7 @@ METRICS_COMPLETE: Final = "MetricsComplete"
 ASSIGNED: Final = "Assigned"
 SOLE_OWNER: Final = "SoleOwner"
 HUB_COMPATIBLE: Final = "HubCompatible"
+REBALANCED: Final = "Rebalanced"
 SURVIVES_CLUSTER_LOSS: Final = "SurvivesClusterLoss"
 
 GOT_SCALE: Final = "the HPA controller was able to get the target's current scale"

@@ -10,6 +10,7 @@ import msgspec
 from fedhpa.assignment import Plan, Write
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
+from fedhpa.decision.record.rebalance import Rebalance
 
 JSON = object
 
@@ -156,7 +157,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     lost clusters after this decision. `implausible` are the clusters with implausible answers. `failed_over`
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
     be above and below a target without a change. `propagation` ("" if unknown) and `settings` (without the
-    defaults) are the controller's flags.
+    defaults) are the controller's flags. `rebalance` is the last one that an annotation asked for.
 
     Mode Distributed: `bounds` are those of all members. `plan` is the pass, None between two passes, and
     `hpa_writes` are all its writes in order if each succeeds. `repairs` maps clusters to fields of their HPA
@@ -186,6 +187,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     propagation: str = ""
     tolerance: tuple[float, float] | None = None
     settings: Mapping[str, JSON] = {}
+    rebalance: Rebalance | None = None
     distributed: bool = False
     bounds: tuple[MemberBounds, ...] = ()
     plan: Plan | None = None

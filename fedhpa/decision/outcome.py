@@ -25,6 +25,7 @@ from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.outlook import report_outlook
 from fedhpa.decision.placement import PlacementPlan, rooms_of_binding
+from fedhpa.decision.rebalance import Moves, rebalance, report_refusal
 from fedhpa.decision.record.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
 from fedhpa.decision.status import with_status
@@ -48,6 +49,7 @@ def decided(
     rescale = moves = False
     shares: tuple[Assignment, ...] = ()
     split = changes = ""
+    moved: Moves | None = None
     builder, stored = context.builder, context.stored
     if context.fleet.direct:
         plan = PlacementPlan(context)
@@ -59,8 +61,13 @@ def decided(
         if desired == current and context.fleet.size_was_decided:
             changes = split
             reason = plan.cause if changes else reason if desired == wanted else ""
+        moved = rebalance(context, plan, current, desired)
+        if moved is not None:
+            shares, desired, reason = moved.shares, moved.size, moved.reason
+            split = changes = plan.changes(shares)
     else:
         rooms = rooms_of_binding(context)
+        report_refusal(context)
     copies = context.fleet.scheduling == DUPLICATED
     report_outlook(context, rooms, copies=copies, held_above=context.fleet.direct and not copies)
     why = reason or reason_of_steps(builder.steps, current, desired)
@@ -74,7 +81,7 @@ def decided(
         # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses.
         context.history = history_after_scale(context.spec, context.history, written_change, context.now)
         error, desired = write_error, stored.desired_replicas or 0
-    elif desired != current:
+    elif desired != current and moved is None:
         rescale = True
         _report_rescale(context, current, desired, why, split if len(shares) > 1 else "")
     elif changes:
@@ -195,6 +202,7 @@ def without_status(
         propagation=_propagation(context),
         tolerance=(allowed.scale_up, allowed.scale_down),
         settings=encode_settings(context.settings, changed_only=True),
+        rebalance=context.rebalance,
     )
 
 

@@ -29,7 +29,7 @@ _NO_PREFERENCE: Final = PlacementPreference()
 
 
 class PlacementPlan:
-    """The clusters as places for replicas. Made after the metrics were evaluated: LoadWeighted needs them."""
+    """The clusters as `places` for replicas, after the metrics were evaluated: LoadWeighted needs them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -38,13 +38,13 @@ class PlacementPlan:
         self._answered = {view.name: view for view in fleet.answered}
         loads = _loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
         usual = sum(loads.values()) // len(loads) if loads else 1
-        self._places = {
+        self.places = {
             cluster.name: self._place(cluster, loads.get(cluster.name, usual)) for cluster in fleet.expected
         }
 
     def limited(self, desired: int) -> int:
         """Returns the nearest size that can be placed; adds a step if it differs."""
-        least, most = limits(self._places, self._policy)
+        least, most = limits(self.places, self._policy)
         step = self._context.builder.step
         if most is not None and desired > most:
             capped = any(cluster.most_replicas is not None for cluster in self._context.fleet.expected)
@@ -56,18 +56,22 @@ class PlacementPlan:
 
     def shares(self, desired: int) -> tuple[Assignment, ...]:
         """Returns each cluster's share of a size."""
-        found = split(desired, self._places, self._policy)
+        found = split(desired, self.places, self._policy)
         return tuple(Assignment(cluster, replicas) for cluster, replicas in found.items())
 
     def changes(self, shares: tuple[Assignment, ...]) -> str:
         """Returns a text with each cluster whose share changes; empty if none does."""
         changed = [
-            f"{share.cluster} {self._places[share.cluster].present} -> {share.replicas}"
+            f"{share.cluster} {self.places[share.cluster].present} -> {share.replicas}"
             for share in shares
-            if share.replicas != self._places[share.cluster].present
+            if share.replicas != self.places[share.cluster].present
         ]
         more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
         return ", ".join(changed[:_MAX_NAMED]) + more
+
+    def ready(self) -> dict[str, int]:
+        """Returns the ready pods of each cluster that answers."""
+        return {name: view.ready_pods for name, view in self._answered.items()}
 
     def rooms(self) -> list[ClusterRoom]:
         """Returns the room of each cluster."""
@@ -79,7 +83,7 @@ class PlacementPlan:
                 available=place.available,
                 high=place.high,
             )
-            for name, place in self._places.items()
+            for name, place in self.places.items()
         ]
 
     @property
@@ -87,7 +91,7 @@ class PlacementPlan:
         """The reason for moves between clusters although the size stays."""
         if self._policy == DUPLICATED:
             return "every cluster gets the same number"
-        waiting = sum(place.pending for place in self._places.values())
+        waiting = sum(place.pending for place in self.places.values())
         return f"{waiting} pods stay pending"
 
     def _place(self, cluster: ClusterSnapshot, load: int) -> Place:

@@ -22,6 +22,7 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.metrics.highest import check_ambiguity, highest_proposal
 from fedhpa.decision.normalize import normalize
+from fedhpa.decision.rebalance import is_surging
 
 
 class SizeVerdict(NamedTuple):
@@ -59,7 +60,7 @@ def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
     # Two owners of the same pods may have other bounds, and would take turns.
     check_ambiguity(context)
     # The user sets the bounds. They need no data, so partialMetrics does not apply.
-    if current > spec.max_replicas:
+    if current > spec.max_replicas and not is_surging(context, current):
         return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
     if 0 < current < spec.min_replicas:
         size = builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM)

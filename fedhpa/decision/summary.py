@@ -91,6 +91,8 @@ def _verdict(decision: Decision) -> str:
         return _verdict_on_bounds(decision)
     if decision.error is not None:
         return f"no decision, {current} replicas stay"
+    if decision.moves and current != desired:
+        return f"change {current} -> {desired} replicas to move them between clusters"
     if decision.moves:
         return f"stay at {current} replicas, in other clusters"
     if decision.rescale:

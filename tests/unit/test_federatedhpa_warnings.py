@@ -496,3 +496,42 @@ def test_duplicated_may_run_more_than_max_replicas(
 def test_policies_that_divide_have_one_size() -> None:
     """Nothing is multiplied."""
     assert not any("whole size" in text for text in warnings(**assignment("StaticWeighted")))
+
+
+REBALANCE = "annotation autoscaling.karmada.io/rebalance: "
+
+
+@pytest.mark.parametrize(
+    ("value", "spec", "expected"),
+    [
+        ("2026-03-11T13:23:17Z", {}, None),
+        ("", {}, None),
+        (
+            "tomorrow",
+            {},
+            "'tomorrow' is no RFC 3339 time; write the present time, such as 2026-03-11T13:23:17Z",
+        ),
+        (
+            "2026-03-11",
+            {},
+            "'2026-03-11' is no RFC 3339 time; write the present time, such as 2026-03-11T13:23:17Z",
+        ),
+        (
+            "2026-03-11T13:23:17Z",
+            assignment("Duplicated"),
+            "has no effect, because Duplicated divides nothing; remove it",
+        ),
+        (
+            "2026-03-11T13:23:17Z",
+            {"mode": "Distributed"},
+            "has no effect, because mode is Distributed; remove it",
+        ),
+    ],
+)
+def test_the_annotation_of_a_rebalance(value: str, spec: dict[str, Any], expected: str | None) -> None:
+    """A timestamp that cannot be read, or that can change nothing, has a warning with the remedy."""
+    found = fhpa(**spec)
+    metadata = found.metadata.model_copy(update={"annotations": {REBALANCE.split()[1][:-1]: value}})
+    texts = warn_federatedhpa(found.model_copy(update={"metadata": metadata}))
+
+    assert [text for text in texts if REBALANCE in text] == ([REBALANCE + expected] if expected else [])

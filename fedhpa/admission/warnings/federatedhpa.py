@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from fedhpa.admission.validation.extensions import DISTRIBUTED
 from fedhpa.admission.validation.federatedhpa import scales_from_zero
 from fedhpa.admission.warnings.distributed import warn_distributed
-from fedhpa.admission.warnings.extensions import warn_extensions
+from fedhpa.admission.warnings.extensions import DUPLICATED, warn_extensions
 from fedhpa.admission.warnings.metrics import metric_remedies, warn_metrics
 from fedhpa.admission.warnings.references import has_group_and_version, no_group_and_version
 from fedhpa.api.autoscaling import HPAScalingRules
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
+from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 
 
 def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator[str]:
@@ -24,10 +26,28 @@ def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator
     spec = fhpa.spec
     if not admitted:
         yield from federatedhpa_remedies(spec)
+    yield from _rebalance(fhpa)
     yield from _api_version(spec)
     yield from warn_metrics(spec.metrics, "spec.metrics")
     yield from warn_distributed(spec)
     yield from warn_extensions(spec)
+
+
+def _rebalance(fhpa: FederatedHPA) -> Iterator[str]:
+    """Warns about a timestamp that cannot be read, and about a policy that divides nothing."""
+    value = fhpa.metadata.annotations.get(REBALANCE_ANNOTATION)
+    if not isinstance(value, str) or not value:
+        return
+    try:
+        rebalance_time(value)
+    except InvalidObject as error:
+        yield str(error)
+        return
+    assignment = fhpa.spec.federated_hpa_assignment
+    policy = None if assignment is None else assignment.federated_hpa_assignment_type
+    if fhpa.spec.mode == DISTRIBUTED or policy == DUPLICATED:
+        what = "mode is Distributed" if fhpa.spec.mode == DISTRIBUTED else "Duplicated divides nothing"
+        yield f"annotation {REBALANCE_ANNOTATION}: has no effect, because {what}; remove it"
 
 
 def federatedhpa_remedies(spec: FederatedHPASpec) -> Iterator[str]:

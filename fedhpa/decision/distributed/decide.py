@@ -16,6 +16,7 @@ from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_
 from fedhpa.decision.model import LOST, Decision, MemberBounds
 from fedhpa.decision.outcome import without_status
 from fedhpa.decision.outlook import report_outlook
+from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.record.status import member_bounds
 
 # The bounds are computed in this interval, and at once when something asks for it.
@@ -56,6 +57,7 @@ def decide_bounds(
     errors = tuple(_errors(outcomes or (), write_error))
     report_members(context, view, current, states)
     report_assignment(context, view, made, errors)
+    report_refusal(context)
     report_outlook(context, view.rooms(), copies=view.policy == DUPLICATED)
     _report_changes(context, view, made, writes, outcomes, states, reason)
     _report_repairs(context, view, repairs, writes)

@@ -31,6 +31,7 @@ _RESTART_FIELDS: Final = (
     "propagation",
     "controller",
     "absences",
+    "rebalance",
     "history",
 )
 _CLUSTER_FIELDS: Final = (

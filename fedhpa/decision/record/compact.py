@@ -17,6 +17,7 @@ from fedhpa.decision.absence import Absence
 from fedhpa.decision.model import ClusterShare, Decision, MetricResult, PodCounts
 from fedhpa.decision.record.decision import metric_fields, share_fields
 from fedhpa.decision.record.history import bounded_history, encode_history
+from fedhpa.decision.record.rebalance import encode_rebalance
 
 JSON = object
 
@@ -117,6 +118,7 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
         **({"propagation": decision.propagation} if decision.propagation else {}),
         **({"controller": decision.settings} if decision.settings else {}),
         **({"absences": encode_absences(decision.absences)} if decision.absences else {}),
+        **({"rebalance": encode_rebalance(decision.rebalance)} if decision.rebalance else {}),
         **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
         "history": encode_history(bounded_history(decision.history)),
     }

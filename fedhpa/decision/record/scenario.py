@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.times import format_time
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History
@@ -73,6 +74,8 @@ def encode_scenario(
 ) -> dict[str, Any]:
     """Returns the scenario of a decision on `raw`, the FederatedHPA as the API server stores it."""
     metadata = {key: value for key, value in raw.get("metadata", {}).items() if key not in _LEFT_OUT}
+    if snapshot.hpa.rebalance:
+        metadata["annotations"] = {REBALANCE_ANNOTATION: snapshot.hpa.rebalance}
     scenario: dict[str, Any] = {
         "name": f"{metadata.get('namespace', '')}/{metadata.get('name', '')}",
         "now": format_time(now),
@@ -156,6 +159,7 @@ def _snapshot(raw: RawScenario) -> Snapshot:
         ambiguous_with=tuple(raw.ambiguous_with or ()),
         competitors=tuple(raw.competitors or ()),
         decided_size=hpa.status.size,
+        rebalance=hpa.status.decision.rebalance,
         blocked=None if raw.blocked is None else Blocked(**msgspec.structs.asdict(raw.blocked)),
     )
 

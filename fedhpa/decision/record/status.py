@@ -36,6 +36,7 @@ from fedhpa.decision.record.compact import (
 )
 from fedhpa.decision.record.fields import read_at
 from fedhpa.decision.record.history import decode_history
+from fedhpa.decision.record.rebalance import Rebalance, decode_rebalance
 from fedhpa.decision.record.settings import stored_settings
 from fedhpa.decision.settings import ControllerSettings
 
@@ -142,6 +143,11 @@ class StoredDecision(msgspec.Struct, frozen=True):
         return decode_absences(self.fields.get("absences"))
 
     @property
+    def rebalance(self) -> Rebalance | None:
+        """The last rebalance that an annotation asked for; None without one, or if it is unreadable."""
+        return decode_rebalance(self.fields.get("rebalance"))
+
+    @property
     def settings(self) -> ControllerSettings:
         """The controller's settings. One that is absent or unreadable has its default."""
         return stored_settings(self.fields.get("controller"))
@@ -233,6 +239,7 @@ class StoredStatus(msgspec.Struct, frozen=True):
             assignment=(),
             moves=compact.moved,
             absences=self.decision.absences,
+            rebalance=self.decision.rebalance,
             tolerance=compact.tolerance,
             distributed=compact.distributed,
             bounds=self._bounds(parse_time(compact.time) or 0.0) if compact.distributed else (),

@@ -14,6 +14,7 @@ import msgspec
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json, decode_json
+from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
 from fedhpa.decision.spec.behavior import ScalingBehavior, behavior_with_defaults
 from fedhpa.decision.spec.metrics import ScalingMetric, default_metric, metric_spec
@@ -57,6 +58,7 @@ class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
     spec: ScalingSpec
     status: StoredStatus
     uid: str = ""
+    rebalance: str = ""
 
 
 def decode_object(raw: Mapping[str, JSON] | bytes) -> ScalingObject:
@@ -80,7 +82,13 @@ def scaling_object(raw: RawFederatedHPA, path: str = "") -> ScalingObject:
         spec=_spec(raw.spec, f"{path}.spec" if path else "spec"),
         status=stored_status(raw.status or RawStatus()),
         uid=raw.metadata.uid,
+        rebalance=_rebalance(raw.metadata.annotations),
     )
+
+
+def _rebalance(annotations: JSON) -> str:
+    found = annotations.get(REBALANCE_ANNOTATION) if isinstance(annotations, Mapping) else None
+    return found if isinstance(found, str) else ""
 
 
 def _spec(raw: RawSpec, path: str) -> ScalingSpec:

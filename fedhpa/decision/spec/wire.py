@@ -24,6 +24,7 @@ class RawMeta(msgspec.Struct):
     namespace: str = ""
     uid: str = ""
     generation: int | None = None
+    annotations: object = None
 
 
 class RawTargetRef(msgspec.Struct):
