@@ -31,7 +31,7 @@ WEIGHTED = "{replicaSchedulingType: Divided, replicaDivisionPreference: Weighted
     ],
 )
 def test_the_remedy_is_named(spec: dict[str, Any], field: str, remedy: str) -> None:
-    """With Karmada the message has the field, the reason and the remedy; with direct propagation it is built."""
+    """With Karmada the message has field, reason and remedy. With direct propagation all of it is built."""
     message = unsupported_field(spec, direct=False)
 
     assert message is not None
