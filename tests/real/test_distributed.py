@@ -18,7 +18,6 @@ from tests.real.workloads import (
     deployment,
     federated_hpa,
     federated_hpa_path,
-    message,
     namespace,
     replicas,
     replicas_settle,
@@ -146,7 +145,8 @@ async def test_a_lost_members_share_goes_to_the_other_and_comes_back(
 
     assert before == {"member1": 3, "member2": 3}
     assert (alone, grown) == (6, 6)
-    assert "member2" in message(shown, "MetricsComplete")
+    entry = next(each for each in shown["status"]["clusters"] if each["name"] == "member2")
+    assert (entry["state"], entry["lost"]) == ("Lost", True)
     assert together <= 6
 
 
