@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from fedhpa.api.times import format_time
 from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, MemberBounds, MetricResult
 from fedhpa.decision.summary import sentence
+
+# The sums over all clusters that the steps of mode Distributed are about; the others are about replicas.
+_SUMS: Final = {
+    "initial": "maxReplicas ",
+    "distribute": "maxReplicas ",
+    "assist": "minReplicas ",
+    "hold": "minReplicas ",
+    "zero": "replicas ",
+}
 
 
 def to_text(decision: Decision, name: str = "") -> str:
@@ -25,7 +35,8 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     if decision.steps:
         yield "  steps:"
         yield from (
-            f"    {step.step}: {step.before} -> {step.after} ({step.reason})" for step in decision.steps
+            f"    {step.step}: {_SUMS.get(step.step, '')}{step.before} -> {step.after} ({step.reason})"
+            for step in decision.steps
         )
     if decision.assignment:
         yield "  assignment: " + ", ".join(

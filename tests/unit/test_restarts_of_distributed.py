@@ -108,6 +108,26 @@ def test_a_restart_in_the_middle_of_a_state_goes_on(state: str) -> None:
     assert annotated["status"]["assignedFor"] == going_on["status"]["assignedFor"]
 
 
+@pytest.mark.parametrize("count", [100, 400])
+def test_a_record_of_many_clusters_keeps_the_help(count: int) -> None:
+    """It has no room for all clusters. Bounds are read from the members again, help is not."""
+    names = [f"member-{index:04}" for index in range(count)]
+    last = names[-1]
+    raw = scenario(federated(count, 3 * count), *(cluster(name, 2) for name in names))
+    raw = assigned(raw)
+    raw["federatedHPA"]["metadata"]["uid"] = UID
+    entry(raw["federatedHPA"]["status"], last).update(
+        {"given": 2, "givenShare": 2, "givenSince": raw["now"], "readySince": raw["now"]}
+    )
+    raw["clusters"][-1]["hpa"]["spec"]["minReplicas"] += 2
+
+    going_on, annotated = replayed(raw), replayed(from_annotation(raw))
+
+    assert entry(going_on["status"], last)["given"] == 2
+    assert annotated["assignment"] == going_on["assignment"]
+    assert annotated["writes"] == going_on["writes"] == []
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_a_second_controller_decides_the_same(state: str) -> None:
     """Between two passes nothing is written. A new leader makes a pass at once, and it changes nothing.
@@ -192,6 +212,8 @@ def test_a_cap_that_is_over_is_not_shown() -> None:
         ("cap", "its nodes were full at 2 replicas, which limits it until 2026-03-11T13:26:17Z"),
         ("lost", "b: lost, so the others have its share; its HPA keeps its last bounds"),
         ("zero", "scaled to 0 by scalingToZero"),
+        ("zero", "distribute: maxReplicas 12 -> 12 ("),
+        ("hold", "assist: minReplicas 7 -> 7 ("),
     ],
 )
 def test_the_explanation_names_the_state(state: str, expected: str) -> None:

@@ -43,6 +43,10 @@ _CLUSTER_FIELDS: Final = (
     "lastSeen",
     *ASSIGNMENT_FIELDS,
 )
+# The bounds of a cluster without more are those of its HPA, so its entry may be left out.
+_BOUNDS: Final = frozenset(("minReplicas", "maxReplicas"))
+_STATE_FIELDS: Final = frozenset(ASSIGNMENT_FIELDS) - _BOUNDS
+_READ_AGAIN: Final = frozenset(("currentReplicas", "desiredReplicas", "lastScaleTime", "lastSeen"))
 _FEWER_CLUSTERS: Final = (256, 128, 64, 32, 16)
 _FEWER_ENTRIES: Final = (60, 30, 15, 8)
 
@@ -90,8 +94,10 @@ def _forms(decision: Json, clusters: Sequence[Json]) -> Iterator[tuple[Json, Seq
     least = {name: decision[name] for name in _RESTART_FIELDS if name in decision} | {"shortened": True}
     least["coverage"] = {**(decision.get("coverage") or {}), "missing": {}}
     lean = [{name: entry[name] for name in _CLUSTER_FIELDS if name in entry} for entry in clusters]
-    # The shares of clusters that answer are read again at the start.
-    lean.sort(key=lambda entry: entry.get("state") in ANSWERED_STATES)
+    # The shares of clusters that answer are read again at the start. Help, holds and the like are not.
+    lean.sort(key=lambda entry: _is_read_again(entry) and _STATE_FIELDS.isdisjoint(entry))
+    yield least, lean
+    lean = [_without_shares(entry) if _is_read_again(entry) else entry for entry in lean]
     yield least, lean
     for count in _FEWER_CLUSTERS:
         yield least, lean[:count]
@@ -103,3 +109,11 @@ def _forms(decision: Json, clusters: Sequence[Json]) -> Iterator[tuple[Json, Seq
         }
         kept = {"history": history} | ({"absences": dict(absences[: 4 * count])} if absences else {})
         yield least | kept, fewest
+
+
+def _is_read_again(entry: Json) -> bool:
+    return entry.get("state") in ANSWERED_STATES
+
+
+def _without_shares(entry: Json) -> Json:
+    return {name: value for name, value in entry.items() if name not in _READ_AGAIN}
