@@ -115,5 +115,5 @@ def _is_read_again(entry: Json) -> bool:
     return entry.get("state") in ANSWERED_STATES
 
 
-def _without_shares(entry: Json) -> Json:
+def _without_shares(entry: Json) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in _READ_AGAIN}
