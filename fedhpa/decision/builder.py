@@ -60,6 +60,10 @@ class DecisionBuilder:
         since = api_time(self.now) if known is None or changed else known.last_transition_time
         self._conditions[type] = StatusCondition(type, text, reason, shortened(message), since)
 
+    def forget(self, type: str) -> None:
+        """Remove a stored condition."""
+        self._conditions.pop(type, None)
+
     def warn(self, reason: str, message: str) -> None:
         """Add a Warning event."""
         self.events.append(Event(WARNING, reason, message))

@@ -13,7 +13,7 @@ from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.coverage import no_cluster
 from fedhpa.decision.distributed import decide_bounds
 from fedhpa.decision.history import History
-from fedhpa.decision.messages import ABLE_TO_SCALE, GOT_SCALE, SCALING_ACTIVE
+from fedhpa.decision.messages import ABLE_TO_SCALE, ASSIGNED, GOT_SCALE, SCALING_ACTIVE
 from fedhpa.decision.metrics.highest import check_ambiguity
 from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
@@ -44,6 +44,8 @@ def decide(
     try:
         _check_blocked(context)
         _check_mode(context)
+        if context.spec.mode == CENTRALIZED:
+            context.builder.forget(ASSIGNED)  # it is about the member HPAs of mode Distributed
         current = _read_scale(context)
     except NoDecision as stop:
         return undecided(context, 0, str(stop), have_scale=False)

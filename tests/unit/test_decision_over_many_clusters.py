@@ -380,6 +380,18 @@ def test_what_is_not_built_writes_nothing() -> None:
     assert "spec.mode" in answer["error"]
 
 
+def test_condition_of_mode_distributed_ends_with_the_mode() -> None:
+    """Assigned is about member HPAs, which mode Centralized does not have. Ready would stay False by it."""
+    given = scenario([cluster("member1", [50, 50])])
+    removing = {"type": "Assigned", "status": "False", "reason": "RemovingMemberHPAs", "message": "member1"}
+    given["federatedHPA"]["status"] = {"conditions": [removing]}
+
+    answer = answered(given)
+
+    assert "Assigned" not in [one["type"] for one in answer["conditions"]]
+    assert [one["status"] for one in answer["status"]["conditions"] if one["type"] == "Ready"] == ["True"]
+
+
 def test_a_failed_write_counts_as_nothing_scaled() -> None:
     """A write error gives no event of success and no scale event in the history."""
     decoded = decode_scenario(
