@@ -82,6 +82,7 @@ WHY: Final[dict[str, str]] = {
     "certificates-not-renewed": "The serving certificates expire, because nobody renews them.",
     # objects
     "karmada-controller-active": "Two controllers would undo each other's writes, so ours writes nothing.",
+    "object-not-deleted": "The object and its namespace stay until a controller removes the finalizer.",
     "target-missing": "There is nothing to scale.",
     "target-on-hub": "The hub runs pods of a workload that only the members should run.",
     "second-owner": "Two autoscalers undo each other's writes.",

@@ -193,7 +193,8 @@ class Scaled(msgspec.Struct, frozen=True):
     """A FederatedHPA or CronFederatedHPA with its target. `name` is `NAMESPACE/NAME`.
 
     `propagation` is that of its last decision, "" if unknown. `others` are the other autoscalers of the
-    target. `by_karmada` is True if Karmada's own controller acts on the object.
+    target. `by_karmada` is True if Karmada's own controller acts on the object. `deleted` is the time since
+    its deletion, in seconds, while a finalizer of ours keeps it.
     """
 
     kind: str
@@ -204,6 +205,7 @@ class Scaled(msgspec.Struct, frozen=True):
     in_members: Place = Place.UNKNOWN
     others: tuple[str, ...] = ()
     by_karmada: bool = False
+    deleted: float | None = None
 
 
 class Objects(msgspec.Struct, frozen=True):

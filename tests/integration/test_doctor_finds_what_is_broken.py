@@ -15,6 +15,7 @@ import pytest
 
 from certs import CertificateAuthority
 from controller.cluster_status import CLUSTERS_LEASE
+from fedhpa.api.member_hpas import FINALIZER
 from fedhpa.doctor import WHY
 from testbed.embedded.network.faults import Fault
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
@@ -325,6 +326,18 @@ async def written_by_karmada(made: Installation) -> None:
     made.store.update(FHPAS, raw)
 
 
+async def deletion_that_waits(made: Installation) -> None:
+    made.edit(FHPAS, "web", "shop", metadata={"finalizers": [FINALIZER]})
+    began = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(made.store, "_time", lambda: f"{began:%Y-%m-%dT%H:%M:%SZ}")
+        made.delete(FHPAS, "web", "shop")
+
+
+async def deletion_that_ends(made: Installation) -> None:
+    made.edit(FHPAS, "web", "shop", metadata={"finalizers": []})
+
+
 async def no_target(made: Installation) -> None:
     made.edit(FHPAS, "web", "shop", spec={"scaleTargetRef": {"name": "absent"}})
 
@@ -426,6 +439,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("karmada-controller-active", written_by_karmada),
         ("target-missing", no_target),
         ("target-on-hub", target_on_hub),
+        ("object-not-deleted", deletion_that_waits),
         ("second-owner", second_federated_hpa),
         ("second-owner", second_owner_in_member),
         ("second-owner", rules_of_the_workload),
@@ -436,6 +450,7 @@ MENDING: dict[Break, Break] = {
     no_member_rights: member_rights_again,
     old_metrics: metrics_again,
     second_owner_in_member: no_second_owner,
+    deletion_that_waits: deletion_that_ends,
 }
 # Found only in observations, because the embedded plane cannot break so (tests/unit/test_doctor_findings.py),
 # or tested below.

@@ -254,6 +254,7 @@ BROKEN: dict[str, Observation] = {
     "clusters-not-kept": leases(*LEASES[:2], renewed("clusters", 600.0)),
     "certificates-not-renewed": leases(*LEASES[:3], manages_certificates=True),
     "karmada-controller-active": web(by_karmada=True),
+    "object-not-deleted": web(deleted=600.0, in_members=Place.ABSENT),
     "target-missing": web(in_members=Place.ABSENT),
     "target-on-hub": web(on_hub=Place.FOUND),
     "second-owner": web(others=("HorizontalPodAutoscaler shop/web in m1",)),
@@ -528,6 +529,11 @@ def test_no_rules_need_no_controller_of_rules() -> None:
 
 def test_a_lease_of_clusters_that_never_was_is_found() -> None:
     assert [each.id for each in diagnose(leases(*LEASES[:2])).findings] == ["clusters-not-kept"]
+
+
+def test_a_deletion_may_take_two_minutes() -> None:
+    """The finalizers of ours are removed within one."""
+    assert diagnose(web(deleted=100.0)).findings == ()
 
 
 HOSTILE = "x; rm -rf $HOME `id` {0} '"

@@ -13,6 +13,8 @@ from fedhpa.doctor.observations import Cause, Objects, Place, Problem, Scaled
 DIRECT, KARMADA = "direct", "karmada"
 FEDERATED, CRON = "FederatedHPA", "CronFederatedHPA"
 SHORT: Final = {FEDERATED: "fhpa", CRON: "cronfhpa"}
+# A controller removes its finalizers within a minute of the deletion.
+DELETION_SECONDS: Final = 120.0
 _SWITCH: Final = {
     FEDERATED: "-federatedHorizontalPodAutoscaler",
     CRON: "-cronFederatedHorizontalPodAutoscaler",
@@ -39,6 +41,11 @@ def check_object(found: Scaled) -> Iterator[Finding]:
     """Yields the findings about one object."""
     namespace, _, name = found.name.partition("/")
     show = f"kubectl -n {quote(namespace)} describe {SHORT[found.kind]} {quote(name)}"
+    if found.deleted is not None:
+        if found.deleted > DELETION_SECONDS:
+            what = f"It was deleted {found.deleted:.0f} s ago, and still has a finalizer of ours."
+            yield Finding("object-not-deleted", f"{SHORT[found.kind]} {found.name}", what, show)
+        return
     if _is_missing(found):
         where = {DIRECT: "in no member", KARMADA: "not on the hub"}
         place = where.get(found.propagation, "neither on the hub nor in a member")

@@ -13,7 +13,7 @@ from controller.hub_check import ACTIVE_SECONDS, written_by_karmada
 from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, Target, from_stored
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import ApiError, InvalidObject
-from fedhpa.api.federatedhpa import API_VERSION, KIND
+from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER
 from fedhpa.api.times import parse_time
@@ -28,6 +28,11 @@ MAX_TARGETS: Final = 200
 # A still status is written every ten minutes.
 RECENT_SECONDS: Final = 900.0
 ON_HUB: Final = "the hub"
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    deletionTimestamp: str | None = None
+    finalizers: list[str] | None = None
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -61,6 +66,17 @@ def distributes(raw: Mapping[str, Any]) -> bool:
     """True for a FederatedHPA of mode Distributed, for which the controller writes HPAs into the members."""
     spec = raw.get("spec")
     return isinstance(spec, Mapping) and spec.get("mode") == "Distributed"
+
+
+def deleted_at(raw: Mapping[str, Any]) -> float | None:
+    """Returns when an object was deleted, in POSIX seconds; None unless a finalizer of ours keeps it."""
+    metadata = raw.get("metadata")
+    try:
+        found = convert_json(metadata, _Metadata)
+        kept = any(each.startswith(f"{GROUP}/") for each in found.finalizers or ())
+        return parse_time(found.deletionTimestamp) if kept else None
+    except (InvalidJson, InvalidObject):
+        return None
 
 
 def is_recent(raw: Mapping[str, Any], now: float) -> bool:
@@ -138,7 +154,7 @@ class ObjectReader:
         except (AttributeError, TypeError):
             written = None
         acts = written is not None and 0 <= self._now - written < ACTIVE_SECONDS
-        return self._scaled(own, propagation_of(raw), acts), own
+        return self._scaled(own, propagation_of(raw), acts, raw), own
 
     def _cron(self, raw: Mapping[str, Any]) -> tuple[Scaled, Autoscaler] | None:
         own = _autoscaler(CRON_KIND, raw)
@@ -148,12 +164,14 @@ class ObjectReader:
             acts = is_run_by_karmada(raw, self._now)
         except (InvalidObject, AttributeError, TypeError, KeyError):
             acts = False
-        return self._scaled(own, "", acts), own
+        return self._scaled(own, "", acts, raw), own
 
-    def _scaled(self, own: Autoscaler, propagation: str, acts: bool) -> Scaled:
+    def _scaled(self, own: Autoscaler, propagation: str, acts: bool, raw: Mapping[str, Any]) -> Scaled:
         name = self._hub.line(f"{own.namespace}/{own.name}")
         target = self._hub.line(f"{own.target.kind} {own.target.name}")
-        return Scaled(own.kind, name, target, propagation, by_karmada=acts)
+        deleted = deleted_at(raw)
+        since = None if deleted is None else self._now - deleted
+        return Scaled(own.kind, name, target, propagation, by_karmada=acts, deleted=since)
 
     def _unlisted(self, listed: Listed) -> list[tuple[str, Problem]]:
         lists = [(ON_HUB, listed.autoscalers)]

@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from fedhpa.api.errors import ApiError
+from fedhpa.api.member_hpas import FINALIZER
 from testbed.stage.processes import CONTROLLER
 from testbed.stage.registrations import LEASE_NAMESPACE
 from tests.real.breaks.patient import NAME, SPACE, Break, Patient
-from tests.real.workloads import deployment, federated_hpa, federated_hpa_path
+from tests.real.workloads import deployment, federated_hpa, federated_hpa_path, namespace
 from tests.support.timing import background
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
@@ -151,6 +152,20 @@ async def written_by_karmada(patient: Patient) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def deletion_without_controller(patient: Patient) -> AsyncIterator[None]:
+    """Nobody removes the finalizer of a deleted FederatedHPA, and two minutes pass."""
+    async with held_by_others("0-of-1", "cron-0-of-1", "clusters")(patient):
+        manifest = federated_hpa(NAME, SPACE, low=1, high=2)
+        manifest["metadata"]["finalizers"] = [FINALIZER]
+        await patient.hub.apply_all([namespace(SPACE), manifest])
+        try:
+            await patient.hub.delete(PATH)
+            yield
+        finally:
+            await patient.hub.patch(PATH, {"metadata": {"finalizers": None}})
+
+
+@asynccontextmanager
 async def second_owner(patient: Patient) -> AsyncIterator[None]:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}
     hpa = {
@@ -172,6 +187,7 @@ BREAKS: dict[str, Break] = {
     "cronfederatedhpa-controller-not-running": rules_without_controller,
     "certificates-not-renewed": stale_lease_of_certificates,
     "karmada-controller-active": written_by_karmada,
+    "object-not-deleted": deletion_without_controller,
     "target-missing": lambda patient: scaled(patient, in_member=False),
     "target-on-hub": lambda patient: scaled(patient, deployment(NAME, SPACE, replicas=0)),
     "second-owner": second_owner,
