@@ -58,6 +58,7 @@ TASKS = (
     "read-member-hpa",
     "read-metric",
     "read-scale",
+    "read-scale-for-release",
     "read-usage",
     "readiness",
     "reconcile",

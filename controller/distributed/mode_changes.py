@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
 from controller.distributed.finalizer import has_finalizer, set_finalizer
-from controller.distributed.removal import HpaRemoval
 from fedhpa.api.errors import FedHPAError
 from fedhpa.decision import Blocked
 from fedhpa.kube import ApiClient, Key
@@ -27,11 +26,24 @@ REMOVING: Final = "RemovingMemberHPAs"
 MAX_NAMED: Final = 8
 
 
+class Removal(Protocol):
+    """Removes what mode Distributed wrote for a FederatedHPA."""
+
+    async def remove(self, key: Key, raw: Mapping[str, Any], *, overdue: bool) -> dict[str, str]:
+        """Remove it. Returns the reason by cluster where something may remain.
+
+        With `overdue` no cluster is waited for.
+        """
+
+    def report_unregistered(self, key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+        """Report clusters that were unregistered with our HPA in them; the new `status` has them no more."""
+
+
 class ModeChanges:
     """The way out of mode Distributed. `deadline` are the seconds of one request to the hub."""
 
     def __init__(
-        self, hub: ApiClient, removal: HpaRemoval, deadline: float, lost_after: float, *, writes: bool
+        self, hub: ApiClient, removal: Removal, deadline: float, lost_after: float, *, writes: bool
     ) -> None:
         self._hub = hub
         self._removal = removal

@@ -24,6 +24,12 @@ log = structlog.get_logger(__name__)
 MAX_REPAIRS: Final = 8
 # Writes replicas by cluster. Returns the first error.
 ScaleWriter: TypeAlias = Callable[[Mapping[str, int]], Awaitable[str | None]]
+# Prepares the hub for member HPAs. Raises FedHPAError if it refuses.
+Preparation: TypeAlias = Callable[[], Awaitable[None]]
+
+
+async def nothing_to_prepare() -> None:
+    """Prepare nothing: with direct propagation the hub has no part in the workload."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +66,22 @@ class BoundsWriter:
         hpas: Mapping[str, HpaReading],
         scale: ScaleWriter,
         unselected: Mapping[str, object | None],
+        prepare: Preparation = nothing_to_prepare,
     ) -> PassWrites:
         """Write the decision on the object read as `raw`, made on these `hpas`. Raises nothing.
 
         `unselected` are the clusters that lose their HPA, None for one without the workload. Without the
-        finalizer nothing is written, because a deletion would then leave the HPAs behind.
+        finalizer nothing is written, because a deletion would then leave the HPAs behind. `prepare` follows.
         """
         try:
             if not await set_finalizer(self._hub, raw, self._hub_deadline, wanted=True):
                 return PassWrites(error="the FederatedHPA is being deleted")
         except FedHPAError as refusal:
             return PassWrites(error=f"the finalizer could not be set: {refusal}")
+        try:
+            await prepare()
+        except FedHPAError as refusal:
+            return PassWrites(error=f"the hub could not be prepared: {refusal}")
         spec, plan = raw["spec"], decision.plan
         errors: list[str | None] = []
         outcomes: tuple[Outcome, ...] = ()

@@ -13,19 +13,18 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.distributed.template import Bound, WithMetadata
 from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
 from fedhpa.api.known_cluster import known_cluster
+from fedhpa.api.propagation import DIVIDED, Placement
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import ApiClient, Resource, ResourceMapper
 from fedhpa.members import Member
 
 BINDING_API: Final = "work.karmada.io/v1alpha2"
-# The values of replicaSchedulingType in a placement.
-DIVIDED: Final = "Divided"
-DUPLICATED: Final = "Duplicated"
 POLICY_LABELS: Final = (
     "propagationpolicy.karmada.io/permanent-id",
     "clusterpropagationpolicy.karmada.io/permanent-id",
@@ -45,13 +44,16 @@ class Candidates:
     """The clusters' sorted `names`. `named` are those that spec.clusterAffinity lists by name.
 
     `scheduling` is Duplicated or Divided by the ResourceBinding's placement, "" if unknown. `shares` are the
-    replicas that the ResourceBinding gives to each cluster.
+    replicas that the ResourceBinding gives to each cluster. `bound` is the ResourceBinding with its template,
+    and `placement` that of the policy.
     """
 
     names: tuple[str, ...]
     named: frozenset[str] = frozenset()
     scheduling: str = ""
     shares: Mapping[str, int] = field(default_factory=dict)
+    bound: Bound | None = None
+    placement: Placement | None = None
 
 
 class _ResourceReference(msgspec.Struct, frozen=True):
@@ -66,33 +68,21 @@ class _TargetCluster(msgspec.Struct, frozen=True):
     replicas: int | None = None
 
 
-class _ReplicaScheduling(msgspec.Struct, frozen=True):
-    replicaSchedulingType: str | None = None
-
-
-class _Placement(msgspec.Struct, frozen=True):
-    replicaScheduling: _ReplicaScheduling | None = None
-
-    @property
-    def scheduling(self) -> str:
-        """As Karmada reads it: what is not Divided is Duplicated."""
-        how = self.replicaScheduling
-        return DIVIDED if how is not None and how.replicaSchedulingType == DIVIDED else DUPLICATED
+class _Suspension(msgspec.Struct, frozen=True):
+    scheduling: bool | None = None
 
 
 class _BindingSpec(msgspec.Struct, frozen=True):
     resource: _ResourceReference = _ResourceReference()
     clusters: list[_TargetCluster] | None = None
-    placement: _Placement | None = None
+    placement: Placement | None = None
+    replicas: int = 0
+    suspension: _Suspension | None = None
 
 
 class _Binding(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: _BindingSpec = _BindingSpec()
-
-
-class _ObjectWithLabels(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member]) -> Candidates:
@@ -133,7 +123,7 @@ async def by_binding(
         return Candidates(tuple(sorted(members)))
     try:
         path = target.path(namespace, name)
-        template = await hub.get(path, _ObjectWithLabels, kind=target.kind, deadline=deadline)
+        template = await hub.get(path, WithMetadata, kind=target.kind, deadline=deadline)
     except ApiError as error:
         raise TargetUnreadable(str(error), status=error.status, reason=error.reason) from error
     labels = template.metadata.labels or {}
@@ -151,5 +141,21 @@ async def by_binding(
                 tuple(sorted({target.name for target in targets})),
                 scheduling="" if placement is None else placement.scheduling,
                 shares={target.name: target.replicas for target in targets if target.replicas is not None},
+                bound=_bound(path, template.metadata, bindings, binding),
+                placement=placement,
             )
     raise NoBinding("no ResourceBinding matches the scale target")
+
+
+def _bound(path: str, template: ObjectMeta, bindings: Resource, binding: _Binding) -> Bound:
+    spec, metadata = binding.spec, binding.metadata
+    return Bound(
+        template_path=path,
+        template=template,
+        binding_path=bindings.path(metadata.namespace, metadata.name),
+        binding=metadata,
+        suspended=spec.suspension is not None and spec.suspension.scheduling is True,
+        replicas=spec.replicas,
+        shares={target.name: target.replicas for target in spec.clusters or ()},
+        divided=spec.placement is not None and spec.placement.scheduling == DIVIDED,
+    )

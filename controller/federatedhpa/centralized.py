@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.scale_writes import (
     NotWritten,
     Superseded,
@@ -15,7 +16,7 @@ from controller.federatedhpa.scale_writes import (
     write_assignment,
     write_scale,
 )
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, Observation
+from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError

@@ -6,21 +6,31 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import structlog
+
+from controller.distributed.finalizer import has_finalizer
 from controller.distributed.passes import BoundsWriter
+from controller.distributed.template import hold
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.scale_writes import NotWritten, write_assignment
-from controller.federatedhpa.snapshot import Observation
+from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError
 from fedhpa.decision import Assignment, Decision, decide
-from fedhpa.kube import Key
+from fedhpa.kube import ApiClient, Key
+
+log = structlog.get_logger(__name__)
 
 
 class DistributedDecisions:
     """Decides on one object at a time, and writes to its members by `bounds`."""
 
-    def __init__(self, bounds: BoundsWriter, metrics: ControllerMetrics, settings: Settings) -> None:
+    def __init__(
+        self, hub: ApiClient, bounds: BoundsWriter, metrics: ControllerMetrics, settings: Settings
+    ) -> None:
+        self._hub = hub
         self._bounds = bounds
         self._metrics = metrics
         self._settings = settings
@@ -46,13 +56,38 @@ class DistributedDecisions:
             return None
         if written:
             scale = partial(self._scale, observed)
-            result = await self._bounds.write(key, raw, decision, observed.hpas, scale, observed.unselected)
+            result = await self._bounds.write(
+                key,
+                raw,
+                decision,
+                observed.hpas,
+                scale,
+                observed.unselected,
+                partial(self._hold, observed, memory.uid),
+            )
             decision = decide(
                 snapshot, memory.history, now, rules, outcomes=result.outcomes, write_error=result.error
             )
+        elif has_finalizer(raw) and not snapshot.hpa.spec.dry_run and may_write():
+            await self._follow(key, observed, memory.uid)
         memory.note_decision(snapshot, decision)
         memory.note_pass(decision)
         return decision, written
+
+    async def _follow(self, key: Key, observed: Observation, uid: str) -> None:
+        """Let a ResourceBinding follow what runs between two passes. A refusal is only logged."""
+        try:
+            await self._hold(observed, uid)
+        except FedHPAError as error:
+            log.warning("resource binding not updated", namespace=key[0], name=key[1], error=str(error))
+
+    async def _hold(self, observed: Observation, uid: str) -> None:
+        """Keep Karmada's hands off the workload. Raises FedHPAError. Without Karmada it does nothing."""
+        if observed.bound is None or observed.template is None:
+            return
+        running = {name: member.scale.spec.replicas for name, member in observed.members.items()}
+        size = observed.template.spec.replicas
+        await hold(self._hub, observed.bound, uid, running, size, HUB_DEADLINE_SECONDS)
 
     async def _scale(self, observed: Observation, replicas: Mapping[str, int]) -> str | None:
         """Write replicas by cluster. Returns the first error."""

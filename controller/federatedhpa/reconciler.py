@@ -16,9 +16,12 @@ import structlog
 
 from controller.distributed.finalizer import is_deleted
 from controller.distributed.member_writer import MemberHpaWriter
-from controller.distributed.mode_changes import DISTRIBUTED, ModeChanges
+from controller.distributed.mode_changes import DISTRIBUTED, ModeChanges, Removal
 from controller.distributed.passes import BoundsWriter
 from controller.distributed.removal import HpaRemoval
+from controller.distributed.work_removal import WorkRemoval
+from controller.distributed.works import WorkWriter
+from controller.distributed.writer import HpaWriter
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clock_steps import SteppedClock
 from controller.federatedhpa.competition import CompetingAutoscalers
@@ -29,7 +32,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.publication import StatusPublisher
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.unsupported import NOT_BUILT
-from controller.flags import Settings
+from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import InvalidObject
@@ -68,16 +71,19 @@ class FederatedHPAReconciler:
         self._health = HealthLog(metrics, clock)
         self._failures = FailureReports(hub, events, metrics, self._health, wall, writes=not settings.paused)
         self._publisher = StatusPublisher(hub, events, self._health, settings)
-        deadline = settings.member_deadline
-        writer = MemberHpaWriter(snapshots.members, snapshots.hpas, deadline)
+        writer, removal = self._writers()
         bounds = BoundsWriter(
-            hub, writer, metrics, member_deadline=deadline, hub_deadline=HUB_DEADLINE_SECONDS
+            hub,
+            writer,
+            metrics,
+            member_deadline=settings.member_deadline,
+            hub_deadline=HUB_DEADLINE_SECONDS,
         )
-        self._distributed = DistributedDecisions(bounds, metrics, settings)
+        self._distributed = DistributedDecisions(hub, bounds, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
         self._modes = ModeChanges(
             hub,
-            HpaRemoval(snapshots.members, snapshots.hpas, writer, events, deadline),
+            removal,
             HUB_DEADLINE_SECONDS,
             settings.decision.cluster_lost_timeout,
             writes=not settings.paused,
@@ -85,6 +91,25 @@ class FederatedHPAReconciler:
         self._autoscalers = CompetingAutoscalers(clock=clock)
         self._hub_check = HubCheck(hub, clock=clock, on_finding=metrics.set_hub_finding)
         self._competitors: dict[Key, tuple[str, ...]] = {}
+
+    def _writers(self) -> tuple[HpaWriter, Removal]:
+        """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
+        snapshots, deadline = self._snapshots, self._settings.member_deadline
+        members, hpas = snapshots.members, snapshots.hpas
+        if self._settings.propagation == DIRECT:
+            writer = MemberHpaWriter(members, hpas, deadline)
+            return writer, HpaRemoval(members, hpas, writer, self._events, deadline)
+        works = WorkWriter(self._hub, members, hpas, lambda key: self._memories[key].uid, deadline)
+        removal = HpaRemoval(members, hpas, works, self._events, deadline)
+        return works, WorkRemoval(
+            self._hub,
+            members,
+            removal,
+            works,
+            snapshots.bound,
+            member_deadline=deadline,
+            hub_deadline=HUB_DEADLINE_SECONDS,
+        )
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """Seconds between two reconciles of the object."""

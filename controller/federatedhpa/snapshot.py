@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_bounds
+from controller.distributed.template import Bound
 from controller.federatedhpa.candidates import (
     Candidates,
     NoBinding,
@@ -28,18 +29,20 @@ from controller.federatedhpa.cluster_reader import (
     read_clusters,
 )
 from controller.federatedhpa.cluster_snapshots import cluster_snapshots, with_member_hpas
-from controller.federatedhpa.competition import ON_HUB, ambiguous_with
+from controller.federatedhpa.competition import ambiguous_with
 from controller.federatedhpa.health import hub_problem
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.scale_writes import MemberScale
-from controller.federatedhpa.unsupported import NOT_BUILT, unsupported_field
+from controller.federatedhpa.unsupported import NO_BINDINGS, NOT_BUILT, unsupported_field
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.workqueue import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.member_hpas import V2
+from fedhpa.api.propagation import with_assignment
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision import (
@@ -51,7 +54,7 @@ from fedhpa.decision import (
     TemplateScale,
     decode_object,
 )
-from fedhpa.kube import ApiClient, Key, ResourceMapper, get_scale
+from fedhpa.kube import NOT_FOUND, ApiClient, Key, ResourceMapper, get_scale
 from fedhpa.members import HpaCache, Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
@@ -61,29 +64,6 @@ TargetIdentity = tuple[str, str, str]
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
 MAX_PERIOD_SECONDS: Final = 300.0
-
-
-@dataclass(frozen=True)
-class Observation:
-    """A snapshot, and the scales that writes must be based on: the template's, or each member's.
-
-    `hub_problem` says why the hub could not serve what the snapshot needs; "" if it did.
-    `hpas` are the HPAs of mode Distributed. `unselected` are the scales of clusters that have our HPA and are
-    no longer selected, None without the workload.
-    """
-
-    snapshot: Snapshot
-    path: str = ""
-    template: Scale | None = None
-    members: Mapping[str, MemberScale] = field(default_factory=dict)
-    hub_problem: str = ""
-    hpas: Mapping[str, HpaReading] = field(default_factory=dict)
-    unselected: Mapping[str, MemberScale | None] = field(default_factory=dict)
-
-    def clients(self, hub: ApiClient) -> dict[str, ApiClient]:
-        """The API servers that have the workload, by cluster: members, and the hub if it has a template."""
-        clients = {name: member.client for name, member in self.members.items()}
-        return clients if self.template is None else {**clients, ON_HUB: hub}
 
 
 class SnapshotBuilder:
@@ -169,6 +149,10 @@ class SnapshotBuilder:
         except (ApiError, InvalidObject) as error:
             return replace(self._without_scale(hpa, str(error)), hub_problem=hub_problem(error))
         distributed = hpa.spec.mode == DISTRIBUTED
+        if distributed and self._settings.propagation != DIRECT:
+            if candidates.bound is None:
+                return self._blocked(hpa, Blocked(NOT_BUILT, NO_BINDINGS, condition="ScalingActive"))
+            hpa = self._decode({**raw, "spec": with_assignment(dict(spec), candidates.placement)})
         needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(self.period(raw), late))
         fleet = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
@@ -202,7 +186,7 @@ class SnapshotBuilder:
             hpa=hpa,
             clusters=clusters,
             target=None
-            if template is None
+            if template is None or distributed
             else TemplateScale(template.spec.replicas, scheduling=candidates.scheduling),
             hub_custom_metrics=fleet.custom,
             hub_external_metrics=fleet.external,
@@ -222,7 +206,23 @@ class SnapshotBuilder:
             self._member_scales(expected),
             hpas=hpas,
             unselected=await self._scales_of(workload, tuple(left)),
+            bound=candidates.bound,
         )
+
+    async def bound(self, key: Key, raw: Mapping[str, Any]) -> Bound | None:
+        """Returns template and ResourceBinding of an object's workload; None if one of them is gone.
+
+        Raises ApiError.
+        """
+        spec = raw.get("spec") or {}
+        try:
+            return (await self._candidates(spec, await self._workload(spec, key[0]))).bound
+        except (NoBinding, InvalidObject):
+            return None
+        except TargetUnreadable as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
 
     async def _member_hpas(
         self, key: Key, raw: Mapping[str, Any], expected: Mapping[str, ClusterReading]

@@ -37,6 +37,11 @@ _OF_KARMADA: Final = {
     ),
 }
 
+NO_BINDINGS: Final = (
+    "spec.mode: Distributed with --propagation=karmada needs Karmada's ResourceBindings, which this hub does "
+    "not serve: use --propagation=direct"
+)
+
 
 def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
     """A message that names the first unsupported field of the spec; None if there is none.
@@ -46,10 +51,7 @@ def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
     if direct:
         return None
     if spec.get("mode") == "Distributed":
-        return (
-            "spec.mode: Distributed with --propagation=karmada is not built in this version of the "
-            "controller: use Centralized, or --propagation=direct"
-        )
+        return _unsupported_target(spec.get("scaleTargetRef"))
     assignment = (spec.get("federatedHPAAssignment") or {}).get("federatedHPAAssignmentType")
     if assignment is not None:
         field = f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {str(assignment)[:_MAX_SHOWN]}"
@@ -58,6 +60,18 @@ def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
         if spec.get(name):
             return _not_built(f"spec.{name}", remedy)
     return None
+
+
+def _unsupported_target(reference: object) -> str | None:
+    found = reference if isinstance(reference, Mapping) else {}
+    version, kind = (str(found.get(name))[:_MAX_SHOWN] for name in ("apiVersion", "kind"))
+    if (version, kind) == ("apps/v1", "Deployment"):
+        return None
+    return (
+        f"spec.scaleTargetRef: {version} {kind}: with --propagation=karmada mode Distributed is built only "
+        "for apps/v1 Deployment, because Karmada undoes what member HPAs set on other kinds: use mode "
+        "Centralized, or --propagation=direct"
+    )
 
 
 def _remedy(policy: str) -> str:

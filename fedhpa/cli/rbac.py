@@ -129,8 +129,8 @@ def rbac(
         bool,
         typer.Option(
             "--distributed",
-            help="With member: allow to write HorizontalPodAutoscalers, for FederatedHPAs with mode "
-            "Distributed.",
+            help="Allow what FederatedHPAs with mode Distributed need: to write HorizontalPodAutoscalers in "
+            "members, or with --propagation=karmada Works on the hub.",
         ),
     ] = False,
 ) -> None:

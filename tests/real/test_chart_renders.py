@@ -74,6 +74,7 @@ EXAMPLES: dict[str, Example] = {
     **{f"{name}.hubUsers": ([f"{name.lower()}-user"], HUB) for name in COMPONENTS},
     "rbac.create": (False, {}),
     "rbac.aggregateToDefaultRoles": (False, {}),
+    "rbac.distributed": (True, {"propagation": "karmada"}),
     "rbac.scaleTargets": ([{"group": "example.com", "resources": ["machines"]}], {"propagation": "karmada"}),
     "rbac.secretsNamespaces": (["credentials"], {}),
     "image.registry": ("registry.example", {}),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from controller.federatedhpa.candidates import _ObjectWithLabels
+from controller.distributed.template import WithMetadata
 from controller.hub_check import CRD_PATH
 from fedhpa.api.autoscalers import Target
 from fedhpa.api.errors import ApiError
@@ -53,7 +53,7 @@ async def write_lease(client: ApiClient) -> object:
 READS: dict[str, Callable[[ApiClient], Awaitable[object]]] = {
     "scale of a member or template": lambda client: get_scale(client, WEB),
     "scale that was written": lambda client: put_scale(client, WEB, SCALE, 5),
-    "labels of a template": lambda client: client.get(WEB, _ObjectWithLabels, kind="Deployment"),
+    "labels of a template": lambda client: client.get(WEB, WithMetadata, kind="Deployment"),
     "object before a write": lambda client: update_with_retry(client, WEB, lambda current: current),
     "status that was written": lambda client: patch_status(client, WEB, {"replicas": 3}),
     "secret of a member": lambda client: client.get("/api/v1/namespaces/karmada-cluster/secrets/a", Secret),

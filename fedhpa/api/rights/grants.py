@@ -141,6 +141,8 @@ def _targets(
 
 
 _KARMADA: Final = {"propagation": "karmada"}
+_DIRECT: Final = {"propagation": "direct"}
+_BY_WORKS: Final[When] = {"propagation": "karmada", "distributed": True}
 _VIA_HUB: Final = {"metricsVia": "hub"}
 _CERTIFICATES: Final = {"certificates": True}
 _REGISTRATIONS: Final = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
@@ -166,6 +168,10 @@ _CONTROLLER: Final = (
     _targets(["get", "update"], "/scale", when=_KARMADA),
     _rule("autoscaling", ["horizontalpodautoscalers"], ["list"], when=_KARMADA),
     _rule("work.karmada.io", ["resourcebindings"], ["list"], when=_KARMADA),
+    # Mode Distributed: member HPAs as Works, and a binding and a template that Karmada leaves alone.
+    _rule("work.karmada.io", ["works"], ["create", "delete", "get", "list", "update"], when=_BY_WORKS),
+    _rule("work.karmada.io", ["resourcebindings"], ["patch"], when=_BY_WORKS),
+    _rule("apps", ["deployments"], ["patch"], when=_BY_WORKS),
     _rule(USAGE, ["pods"], ["list"], when=_VIA_HUB),
     # The name of the metric is part of the resource name.
     _rule(CUSTOM, ["*"], ["get"], when=_VIA_HUB),
@@ -218,15 +224,19 @@ _MEMBER: Final = (
     # Scales of these kinds are watched, and those of other kinds are read one by one.
     _targets(["list", "watch"], only_group=APPS.group),
     _targets(["get"], "/scale"),
-    _targets(["update"], "/scale", when={"propagation": "direct"}),
+    _targets(["update"], "/scale", when=_DIRECT),
+    # Mode Distributed writes first replicas and zero.
+    _targets(["update"], "/scale", when=_BY_WORKS),
     # The condition SoleOwner.
     _rule("autoscaling", ["horizontalpodautoscalers"], ["list"]),
     _rule(
         "autoscaling",
         ["horizontalpodautoscalers"],
         ["create", "delete", "get", "update", "watch"],
-        when={"distributed": True},
+        when={**_DIRECT, "distributed": True},
     ),
+    # Karmada writes them.
+    _rule("autoscaling", ["horizontalpodautoscalers"], ["get", "watch"], when=_BY_WORKS),
 )
 
 GRANTS: Final = (

@@ -1,0 +1,147 @@
+"""The template and the ResourceBinding of a workload of mode Distributed (--propagation=karmada).
+
+While the hold lasts, Karmada's scheduler leaves the binding alone, and the members keep the replicas that
+their HPAs set. The release leaves the replicas as they run.
+
+Source: pkg/apis/work/v1alpha2/binding_types.go of Karmada v1.19.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from controller.distributed.hpa_writes import FIELD_MANAGER
+from fedhpa.api.errors import FedHPAError
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube import ApiClient, get_scale, put_scale
+
+RETAIN_LABEL: Final = "resourcetemplate.karmada.io/retain-replicas"
+RETAIN: Final = "true"
+# They stand where we set the label, or suspended the scheduler. The value is the uid of the FederatedHPA.
+RETAINED_BY: Final = "autoscaling.karmada.io/replicas-retained-by"
+SUSPENDED_BY: Final = "autoscaling.karmada.io/scheduling-suspended-by"
+
+
+class WithMetadata(msgspec.Struct, frozen=True):
+    """The metadata of an object of any kind."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class BindingUnusable(FedHPAError):
+    """The hub drops a field of ResourceBindings that mode Distributed needs."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The template of a workload and its ResourceBinding, as they were read. Paths are those of the hub.
+
+    `replicas` are the binding's, `shares` those of each cluster in its order, None where it has none.
+    """
+
+    template_path: str
+    template: ObjectMeta
+    binding_path: str
+    binding: ObjectMeta
+    suspended: bool = False
+    replicas: int = 0
+    shares: Mapping[str, int | None] = field(default_factory=dict)
+    divided: bool = False
+
+    def shares_with(self, running: Mapping[str, int]) -> dict[str, int]:
+        """Returns the replicas by cluster: what runs. A cluster that does not answer keeps its number."""
+        return {name: running.get(name, known or 0) for name, known in self.shares.items()}
+
+    def total(self, shares: Mapping[str, int]) -> int:
+        """Returns the template's replicas for these shares. Copies have one number, so the largest counts."""
+        return sum(shares.values()) if self.divided else max(shares.values(), default=0)
+
+
+async def hold(
+    hub: ApiClient, bound: Bound, uid: str, running: Mapping[str, int], size: int, deadline: float
+) -> None:
+    """Suspend the scheduler, let the members keep their replicas, and let the hub follow what runs.
+
+    `size` are the template's replicas. A suspension or a label of somebody else gets no mark of ours. Writes
+    only what differs. Raises Conflict, ApiError, and BindingUnusable for a hub that drops the suspension.
+    """
+    shares = bound.shares_with(running)
+    spec: dict[str, Any] = {}
+    annotations: dict[str, str] = {}
+    if shares != bound.shares or bound.total(shares) != bound.replicas:
+        spec["clusters"] = [{"name": name, "replicas": number} for name, number in shares.items()]
+        spec["replicas"] = bound.total(shares)
+    if not bound.suspended:
+        spec["suspension"] = {"scheduling": True}
+        annotations[SUSPENDED_BY] = uid
+    # The label first: a member that still follows the binding would be scaled by it.
+    if (bound.template.labels or {}).get(RETAIN_LABEL) != RETAIN:
+        marks = {"labels": {RETAIN_LABEL: RETAIN}, "annotations": {RETAINED_BY: uid}}
+        await _patch(hub, bound.template_path, bound.template, marks, {}, deadline)
+    if spec:
+        metadata = {"annotations": annotations} if annotations else {}
+        stored = await _patch(hub, bound.binding_path, bound.binding, metadata, spec, deadline)
+        if ((stored.get("spec") or {}).get("suspension") or {}).get("scheduling") is not True:
+            raise BindingUnusable(
+                "Karmada v1.13 or later is needed, because the hub drops spec.suspension.scheduling of the "
+                "ResourceBinding: upgrade it, or use mode Centralized"
+            )
+    if size != bound.total(shares):
+        # Karmada copies the template's replicas to the binding.
+        await _resize(hub, bound.template_path, bound.total(shares), deadline)
+
+
+async def release(hub: ApiClient, bound: Bound, running: Mapping[str, int], deadline: float) -> None:
+    """Give the template what runs, remove the label, and let the scheduler go on: each only if we set it.
+
+    Raises Conflict and ApiError. Called again, it does what is left.
+    """
+    labelled = _set_by_us(bound.template, RETAINED_BY)
+    suspended = _set_by_us(bound.binding, SUSPENDED_BY)
+    if not labelled and not suspended:
+        return
+    shares = bound.shares_with(running)
+    # Karmada copies the template's replicas to the binding, and divides them anew if they differ.
+    await _resize(hub, bound.template_path, bound.total(shares), deadline)
+    if suspended:
+        spec = {
+            "clusters": [{"name": name, "replicas": number} for name, number in shares.items()],
+            "replicas": bound.total(shares),
+            "suspension": {"scheduling": None},
+        }
+        marks = {"annotations": {SUSPENDED_BY: None}}
+        await _patch(hub, bound.binding_path, bound.binding, marks, spec, deadline)
+    if labelled:
+        # The label last: without it Karmada sets the members to the binding's numbers.
+        template = await hub.get(bound.template_path, WithMetadata, deadline=deadline)
+        marks = {"labels": {RETAIN_LABEL: None}, "annotations": {RETAINED_BY: None}}
+        await _patch(hub, bound.template_path, template.metadata, marks, {}, deadline)
+
+
+def _set_by_us(metadata: ObjectMeta, annotation: str) -> bool:
+    return bool((metadata.annotations or {}).get(annotation))
+
+
+async def _resize(hub: ApiClient, path: str, replicas: int, deadline: float) -> None:
+    scale = await get_scale(hub, path, deadline=deadline)
+    if scale.spec.replicas != replicas:
+        await put_scale(hub, path, scale, replicas, manager=FIELD_MANAGER, deadline=deadline)
+
+
+async def _patch(
+    hub: ApiClient,
+    path: str,
+    read: ObjectMeta,
+    metadata: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    deadline: float,
+) -> dict[str, Any]:
+    """Patch the object that was read, and no newer one. Returns it as stored."""
+    only = {"uid": read.uid, "resourceVersion": read.resourceVersion}
+    body = {"metadata": {**only, **metadata}, **({"spec": spec} if spec else {})}
+    response = await hub.patch(path, body, manager=FIELD_MANAGER, deadline=deadline)
+    return response.json()
