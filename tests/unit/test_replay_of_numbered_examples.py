@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.support.distributed_scenarios import (
+    assigned,
     bounds,
     cluster,
     condition,
@@ -280,3 +281,78 @@ def test_example_29_says_how_many_replicas_have_no_room() -> None:
     assert (assigned["status"], assigned["reason"]) == ("True", "CapacityLimited")
     assert "8 of maxReplicas 12" in assigned["message"]
     assert "CapacityLimited" in [each["reason"] for each in answer["events"]]
+
+
+@pytest.mark.parametrize(
+    ("policy", "most", "helpers", "expected"),
+    [
+        pytest.param(
+            "StaticWeighted",
+            30,
+            (Member(1, most=9, weight=3), Member(1, most=9, weight=1)),
+            [3, 1],
+            id="static",
+        ),
+        pytest.param(
+            "DynamicWeighted",
+            60,
+            (Member(1, most=20, capacity=51), Member(1, most=20, capacity=51)),
+            [2, 2],
+            id="dynamic",
+        ),
+        pytest.param(
+            "Aggregated",
+            30,
+            (Member(1, most=9, capacity=4), Member(1, most=9, capacity=2)),
+            [3, 1],
+            id="aggregated",
+        ),
+        pytest.param(
+            "Prioritized",
+            30,
+            (Member(1, most=9, priority=2, capacity=4), Member(1, most=9, priority=1, capacity=2)),
+            [3, 1],
+            id="prioritized",
+        ),
+    ],
+)
+def test_example_31(policy: str, most: int, helpers: Any, expected: list[int]) -> None:
+    """Four replicas wait for a node, and the others run them."""
+    full = Member(2, pending=4, capacity=2, weight=4, priority=9)
+
+    answer = a_pass(policy, most, full, *helpers)
+
+    assert [each["assist"] for each in answer["assignment"]] == [0, *expected]
+    assert [each["minReplicas"] for each in answer["assignment"]][1:] == [1 + share for share in expected]
+
+
+def test_example_32() -> None:
+    """Of six replicas the others have room for four. The condition has the number of the rest."""
+    helpers = (Member(1, capacity=4, priority=2, high=4), Member(1, capacity=2, priority=1, high=2))
+
+    answer = a_pass("Prioritized", 30, Member(2, pending=6, capacity=2, priority=9), *helpers)
+
+    assert [each["assist"] for each in answer["assignment"]] == [0, 3, 1]
+    assist = next(step for step in answer["steps"] if step["step"] == "assist")
+    assert "2" in assist["reason"]
+    assert condition(answer, "Assigned")["reason"] == "CapacityLimited"
+
+
+@pytest.mark.parametrize(("usage", "scaled"), [(30, {"a": 0}), (40, {})])
+def test_example_33(usage: int, scaled: dict[str, int]) -> None:
+    """One pod each. At 30 % of 50 % two can run the load of three for five minutes; at 40 % they cannot."""
+    weights = {"a": 1, "b": 2, "c": 3}
+    preference = [
+        {"targetCluster": {"clusterNames": [name]}, "staticWeight": weight}
+        for name, weight in weights.items()
+    ]
+    obj = federated(2, 12, wishes=preference, scalingToZero=True)
+    raw = scenario(obj, *(cluster(name, 1, hpa(1, 4, 1, usage)) for name in weights))
+    found: dict[str, int] = {}
+    for _ in range(8):
+        found |= {
+            each["cluster"]: each["replicas"] for each in replayed(raw)["assignment"] if "replicas" in each
+        }
+        raw = assigned(raw, usage=usage)
+
+    assert found == scaled
