@@ -36,6 +36,7 @@ class Plan:
 
     `states` and `assigned_for` are for the status, if all writes succeed. `lost` clusters count in no sum.
     `unassigned` replicas fit in no cluster. `exceeded` replicas are above the FederatedHPA's maximum.
+    `unhelped` replicas are lacking in full clusters, and no other cluster has room for them.
     """
 
     total: int | None
@@ -47,6 +48,7 @@ class Plan:
     lost: frozenset[str] = frozenset()
     unassigned: int = 0
     exceeded: int = 0
+    unhelped: int = 0
     steps: tuple[PlanStep, ...] = ()
 
     def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[Write, ...]:
@@ -110,6 +112,7 @@ def plan(rules: Rules, observed: Sequence[Observed], previous: Previous, now: fl
         lost=fleet.lost,
         unassigned=sized.unassigned,
         exceeded=sized.exceeded,
+        unhelped=raised.unhelped,
         steps=(sized.step, *raised.steps),
     )
 

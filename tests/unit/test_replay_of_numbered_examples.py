@@ -326,16 +326,30 @@ def test_example_31(policy: str, most: int, helpers: Any, expected: list[int]) -
     assert [each["minReplicas"] for each in answer["assignment"]][1:] == [1 + share for share in expected]
 
 
-def test_example_32() -> None:
+@pytest.mark.parametrize("high", [None, 1])
+def test_example_32(high: int | None) -> None:
     """Of six replicas the others have room for four. The condition has the number of the rest."""
-    helpers = (Member(1, capacity=4, priority=2, high=4), Member(1, capacity=2, priority=1, high=2))
+    helpers = (
+        Member(1, most=9, capacity=4, priority=2, high=high and 4),
+        Member(1, most=9, capacity=2, priority=1, high=high and 2),
+    )
 
     answer = a_pass("Prioritized", 30, Member(2, pending=6, capacity=2, priority=9), *helpers)
 
     assert [each["assist"] for each in answer["assignment"]] == [0, 3, 1]
-    assist = next(step for step in answer["steps"] if step["step"] == "assist")
-    assert "2" in assist["reason"]
-    assert condition(answer, "Assigned")["reason"] == "CapacityLimited"
+    assigned_condition = condition(answer, "Assigned")
+    assert (assigned_condition["status"], assigned_condition["reason"]) == ("True", "CapacityLimited")
+    assert "2 replicas that full clusters lack now" in assigned_condition["message"]
+    assert "CapacityLimited" in [each["reason"] for each in answer["events"]]
+
+
+def test_lacking_replicas_above_max_replicas_are_no_lack_of_room() -> None:
+    """All of maxReplicas runs, so no cluster could take more."""
+    full = Member(3, need=9, high=3, weight=6)
+
+    answer = a_pass("StaticWeighted", 8, full, Member(5, most=5, weight=1))
+
+    assert condition(answer, "Assigned")["reason"] == "Assigned"
 
 
 @pytest.mark.parametrize(("usage", "scaled"), [(30, {"a": 0}), (40, {})])

@@ -25,6 +25,7 @@ JSON = object
 # People read conditions, so they name only so many clusters.
 _MAX_NAMED: Final = 8
 _MAX_REASON: Final = 160
+_NO_ROOM: Final = "no cluster has room for "
 
 
 def report_members(
@@ -87,9 +88,9 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
     elif made.exceeded:
         text = f"the bounds add up to {made.exceeded} more than maxReplicas {view.rules.maximum}"
         builder.condition(ASSIGNED, True, "MaxReplicasExceeded", text)
-    elif made.unassigned:
-        text = f"no cluster has room for {made.unassigned} of maxReplicas {view.rules.maximum}"
-        if before != text:
+    elif text := _no_room(view, made):
+        # Its numbers change in many passes, and one event is enough.
+        if not (before or "").startswith(_NO_ROOM):
             builder.warn("CapacityLimited", text)
         builder.condition(ASSIGNED, True, "CapacityLimited", text)
     else:
@@ -97,6 +98,16 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
         clusters = _counted(count, "cluster has", "clusters have")
         text = f"{clusters} bounds as assigned{_above_minimum(view, made)}"
         builder.condition(ASSIGNED, True, "Assigned", text)
+
+
+def _no_room(view: BoundsView, made: Plan) -> str:
+    """Returns which replicas fit in no cluster; empty if all do. maxReplicas leaves room for all of them."""
+    running = sum(one.state.running for one in view.observed)
+    lacking = min(made.unhelped, view.rules.maximum - running)
+    parts = [f"{made.unassigned} of maxReplicas {view.rules.maximum}"] if made.unassigned else []
+    if lacking > 0:
+        parts.append(f"{_counted(lacking, 'replica', 'replicas')} that full clusters lack now")
+    return _NO_ROOM + ", and for ".join(parts) if parts else ""
 
 
 def _above_minimum(view: BoundsView, made: Plan) -> str:
