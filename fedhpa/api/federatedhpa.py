@@ -146,7 +146,7 @@ class FederatedHPAAssignment(ApiModel):
         None,
         alias="federatedHPAAssignmentType",
         description="Duplicated gives every cluster the full number. StaticWeighted divides by staticWeight, "
-        "DynamicWeighted by free capacity, LoadWeighted by usage per pod. Aggregated fills the "
+        "DynamicWeighted by capacity, LoadWeighted by present load. Aggregated fills the "
         "clusters with the most free capacity first, Prioritized those with the highest priority. In mode "
         "Distributed the limits are divided, and LoadWeighted is not allowed. Default: equal weights; in "
         "mode Distributed Duplicated. Example: StaticWeighted.",
