@@ -143,7 +143,8 @@ class FederatedHPAStatus(ApiModel):
         Crd({"maxItems": 64, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
     ] = Field(
         (),
-        description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, and "
+        description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, "
+        "SurvivesClusterLoss where capacity is known, Rebalanced once a rebalance was asked for, and "
         "SoleOwner or HubCompatible where there is something to report.",
     )
     clusters: Annotated[

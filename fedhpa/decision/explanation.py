@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from fedhpa.api.times import format_time
-from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
+from fedhpa.decision.messages import REBALANCED, SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, MemberBounds, MetricResult
 from fedhpa.decision.summary import sentence
 
@@ -45,11 +45,11 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     if decision.distributed:
         yield "  member HPAs:"
         yield from (f"    {_bounds_line(share)}" for share in decision.bounds)
-    yield from (
-        f"  outlook: {condition.message}"
-        for condition in decision.conditions
-        if condition.type == SURVIVES_CLUSTER_LOSS
-    )
+    for condition in decision.conditions:
+        if condition.type == SURVIVES_CLUSTER_LOSS:
+            yield f"  outlook: {condition.message}"
+        elif condition.type == REBALANCED and condition.status == "False":
+            yield f"  rebalance: {condition.message}"
     yield from (f"  event: {event.type} {event.reason}: {event.message}" for event in decision.events)
     yield f"  to move it: {_what_would_move(decision)}"
 
@@ -154,6 +154,8 @@ def _what_would_move(decision: Decision) -> str:
             "asks for more than its maxReplicas, is lost or comes back"
         )
     held = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
+    if decision.moves:
+        return "nothing, replicas are being moved"
     if decision.desired_replicas != decision.current_replicas:
         return "nothing, it is being scaled" if decision.rescale else "remove spec.dryRun"
     if held:

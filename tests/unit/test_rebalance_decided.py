@@ -79,10 +79,6 @@ class Loop:
         found = next(one for one in self.decisions[-1].conditions if one.type == "Rebalanced")
         return found.status, found.reason
 
-    def message(self) -> str:
-        """The message of the condition."""
-        return next(one for one in self.decisions[-1].conditions if one.type == "Rebalanced").message
-
 
 def test_it_adds_first_and_removes_what_is_replaced() -> None:
     """8 and 2 replicas become 5 and 5: three more run first, and go elsewhere once these are ready."""
@@ -94,7 +90,8 @@ def test_it_adds_first_and_removes_what_is_replaced() -> None:
     second = loop.run()
     assert (loop.shares, second.desired_replicas) == ((8, 5), 13)
     assert not loop.run().writes  # three pods are not ready
-    assert loop.message().endswith("goes on to m1 5, m2 5; it waits for 3 pods to be ready")
+    waiting = "goes on to m1 5, m2 5; it waits for 3 pods to be ready"
+    assert f"  rebalance: the rebalance of {ASKED} {waiting}\n" in to_text(loop.decisions[-1])
     loop.ready()
     loop.run()
     assert loop.shares == (5, 5)
@@ -104,6 +101,7 @@ def test_it_adds_first_and_removes_what_is_replaced() -> None:
     assert loop.state() == ("True", "Rebalanced")
     assert [event.reason for event in done.events] == ["Rebalanced"]
     assert "change 10 -> 13 replicas to move them between clusters" in to_text(second)
+    assert "to move it: nothing, replicas are being moved" in to_text(second)
     assert [event.message for event in second.events] == [f"rebalance of {ASKED}: m2 2 -> 5"]
 
 

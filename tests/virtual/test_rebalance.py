@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
+from tests.support import karmada_crds
+from tests.support.controller import HPAS as HPA_PATH
+from tests.support.controller import world
 from tests.support.federation import HPAS, Federation, federation, until
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -58,3 +61,26 @@ async def test_a_live_workload_is_rebalanced_once(tmp_path: Path, restarts: bool
         assert [(one.member, one.replicas) for one in f.rescales[before:]] == [("m2", 5), ("m1", 5)]
         moves = [event["message"] for event in f.events("ReplicasMoved")]
         assert moves == [f"rebalance of {ASKED}: m2 2 -> 5", f"rebalance of {ASKED}: m1 8 -> 5"]
+
+
+async def test_a_hub_that_drops_fields_remembers_the_timestamp() -> None:
+    """With Karmada's CRD the record annotation has the rebalance, and a restart does not begin it again."""
+    async with world(m1=8, m2=2) as w:
+        karmada_crds.install(w.hub)
+        w.load(500)
+        w.scale()
+        stored = w.hub.find(HPA_PATH, "web", "shop")
+        assert stored is not None
+        metadata = {**stored["metadata"], "annotations": {REBALANCE_ANNOTATION: ASKED}}
+        w.hub.put(HPA_PATH, {**stored, "metadata": metadata})
+        async with w.controller(sync_period=15):
+            await asyncio.sleep(120)
+            after = dict(w.replicas)
+        for name, replicas in (("m1", 9), ("m2", 1)):
+            w.members[name].deploy(replicas)
+        async with w.controller(sync_period=15):
+            await asyncio.sleep(120)
+
+        assert "decision" not in w.status()
+        assert after == {"m1": 5, "m2": 5}
+        assert w.replicas == {"m1": 9, "m2": 1}
