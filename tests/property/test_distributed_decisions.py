@@ -127,7 +127,7 @@ def test_a_repeated_pass_over_its_own_status_writes_nothing(raw: dict[str, Any])
 
 
 @given(fleets())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_a_quiet_fleet_comes_to_rest(raw: dict[str, Any]) -> None:
     """Once all pods run and all usage is at target, writes end within an hour and a half."""
     for each in raw["clusters"]:
@@ -144,7 +144,7 @@ def test_a_quiet_fleet_comes_to_rest(raw: dict[str, Any]) -> None:
 @given(
     st.lists(HPA_STATUS, min_size=2, max_size=2), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**31 - 1)
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_hostile_hpa_harms_only_its_cluster(statuses: list[dict[str, Any]], least: int, most: int) -> None:
     """It never raises, the bounds keep to maxReplicas, and the status is one that the CRD admits."""
     one, two = hpa(least, most, 4), hpa(1, 6, 4)
@@ -167,7 +167,7 @@ def test_a_hostile_hpa_harms_only_its_cluster(statuses: list[dict[str, Any]], le
 
 
 @given(st.lists(STORED_CLUSTER, max_size=4), ANYTHING)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_hostile_status_stops_no_pass(clusters: list[dict[str, Any]], divided_for: Any) -> None:
     """Any fields of the assignment: the pass is made, and the bounds keep to maxReplicas."""
     known = {each["name"]: each for each in clusters}
