@@ -37,7 +37,7 @@ def known(raw: dict[str, Any]) -> frozenset[str]:
 
 
 def test_between_two_passes_nothing_is_written() -> None:
-    """What asks for a pass is known from the pass before. The bounds are reported as they are."""
+    """The pinned cluster was known in the pass before. The bounds are reported as they are."""
     raw = pinned()
 
     decision = reconciled(raw, 15, known(raw))
