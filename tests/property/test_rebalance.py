@@ -79,6 +79,35 @@ def test_a_rebalance(places: dict[str, Place], policy: str | None, room: int) ->
     assert writes <= 4 * size
 
 
+@given(PLACES, st.sampled_from(POLICIES), st.integers(0, 10), st.data())
+def test_no_ready_pod_goes_unreplaced(
+    places: dict[str, Place], policy: str | None, room: int, data: st.DataObject
+) -> None:
+    """Whatever pods are ready or pending, a step leaves as many ready pods as the size needs."""
+    places = {
+        name: msgspec.structs.replace(place, pending=data.draw(st.integers(0, place.present)))
+        for name, place in places.items()
+    }
+    total = sum(place.present for place in places.values())
+    held = sum(place.present for place in places.values() if not place.reachable)
+    size = data.draw(st.integers(held, total))
+    ready = {name: data.draw(st.integers(0, place.present - place.pending)) for name, place in places.items()}
+
+    step = rebalance_step(size, places, ready, size + room, policy)
+
+    assert all(step.shares[name] == place.present for name, place in places.items() if not place.reachable)
+    assert all(replicas >= 0 for replicas in step.shares.values())
+    if sum(step.shares.values()) >= total:
+        assert sum(step.shares.values()) <= max(total, size + (room or release_step(size)))
+        return
+    assert sum(step.shares.values()) >= size
+    # A ReplicaSet removes the pods first that are not ready.
+    left = sum(min(ready[name], step.shares[name]) for name in step.shares)
+    above = [name for name, place in places.items() if place.present > step.goal[name]]
+    unready_above = sum(places[name].present - ready[name] for name in above)
+    assert left >= min(sum(ready.values()), size - unready_above)
+
+
 @given(PLACES, st.sampled_from(POLICIES), st.data())
 def test_an_end_before_the_goal(places: dict[str, Place], policy: str | None, data: st.DataObject) -> None:
     """An ended rebalance leaves `size` replicas, and removes the pods first that are not ready."""
