@@ -239,8 +239,9 @@ class FederatedHPASpec(ApiModel):
     federated_hpa_assignment: FederatedHPAAssignment | None = Field(
         None,
         alias="federatedHPAAssignment",
-        description="The division of the replicas among the clusters, if the controller runs with "
-        "--propagation=direct. Default: equal weights; in mode Distributed Duplicated. "
+        description="The division of the replicas among the clusters, with --propagation=direct or in mode "
+        "Distributed. Default: equal weights; in mode Distributed Duplicated, or with --propagation=karmada "
+        "as in the PropagationPolicy. "
         "Example: {federatedHPAAssignmentType: Aggregated}.",
     )
     cluster_hpa_preference: Annotated[
@@ -252,16 +253,16 @@ class FederatedHPASpec(ApiModel):
     ] = Field(
         (),
         alias="clusterHPAPreference",
-        description="Limits what the workload may request of single clusters, where the controller runs with "
-        "--propagation=direct. One object or a list. maxResourceUsage is a fraction of the cluster's "
+        description="Limits what the workload may request of single clusters, with --propagation=direct or "
+        "in mode Distributed. One object or a list. maxResourceUsage is a fraction of the cluster's "
         "allocatable resources. Default: no limit. "
         "Example: [{clusterName: member1, maxResourceUsage: 0.25}].",
     )
     autoscale_multi_cluster_delay: Natural | None = Field(
         None,
         description="Seconds that pods may stay pending before replicas move to other clusters, or in mode "
-        "Distributed before other clusters help, where the controller runs with --propagation=direct. Set "
-        "it where a cluster autoscaler adds nodes. Default: 0. Example: 300.",
+        "Distributed before other clusters help. In mode Centralized with --propagation=direct only. Set it "
+        "where a cluster autoscaler adds nodes. Default: 0. Example: 300.",
     )
     scale_assist: Bool | None = Field(
         None,

@@ -283,14 +283,14 @@ def test_mode_distributed_without_a_policy_gives_the_whole_size_to_every_cluster
 
     assert warnings(**spec) == [
         (
-            "spec.federatedHPAAssignment: mode Distributed defaults to Duplicated, which gives the whole "
-            "size to every cluster: up to 3 x 10 = 30 pods may run"
+            "spec.federatedHPAAssignment: without a policy here or in a PropagationPolicy, Duplicated gives "
+            "the whole size to every cluster: up to 3 x 10 = 30 pods may run"
         )
     ]
     assert cluster_warnings(mode="Distributed", **given) == [
         (
-            "spec.federatedHPAAssignment: mode Distributed defaults to Duplicated, which gives the whole "
-            "size to every cluster: up to 2 x 10 = 20 pods may run"
+            "spec.federatedHPAAssignment: without a policy here or in a PropagationPolicy, Duplicated gives "
+            "the whole size to every cluster: up to 2 x 10 = 20 pods may run"
         )
     ]
     assert warnings(**{**spec, "mode": "Centralized"}) == []

@@ -194,8 +194,8 @@ def _policy(spec: FederatedHPASpec) -> str | None:
 
 
 def _duplicated(spec: FederatedHPASpec) -> str:
-    subject = "Duplicated" if _policy(spec) else f"mode {DISTRIBUTED} defaults to Duplicated, which"
-    return f"{subject} gives the whole size to every cluster"
+    where = "" if _policy(spec) else "without a policy here or in a PropagationPolicy, "
+    return f"{where}Duplicated gives the whole size to every cluster"
 
 
 def _named_clusters(spec: FederatedHPASpec) -> set[str]:
