@@ -158,3 +158,48 @@ def _narrowed(schema: Object, known: Object) -> Object:
     if "items" in found:
         found["items"] = _narrowed(found["items"], known.get("items", {}))
     return found
+
+
+_ANY: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_INTEGER: Object = {"type": "integer", "format": "int32"}
+_TEXT: Object = {"type": "string"}
+
+
+def _structural(**properties: Object) -> Object:
+    return {"type": "object", "properties": properties}
+
+
+# pkg/apis/work/v1alpha1/work_types.go and pkg/apis/work/v1alpha2/binding_types.go of Karmada v1.19, as far as
+# mode Distributed reads or writes them.
+WORK: Object = _structural(
+    spec=_structural(workload=_structural(manifests=items(_ANY))),
+    status=_structural(conditions=items(_ANY), manifestStatuses=items(_ANY)),
+)
+RESOURCE_BINDING: Object = _structural(
+    spec=_structural(
+        resource=_structural(apiVersion=_TEXT, kind=_TEXT, namespace=_TEXT, name=_TEXT),
+        replicas=_INTEGER,
+        clusters=items(_structural(name=_TEXT, replicas=_INTEGER)),
+        placement=_ANY,
+        suspension=_structural(dispatching={"type": "boolean"}, scheduling={"type": "boolean"}),
+    ),
+    status=_ANY,
+)
+
+
+def of_work_group(kind: str, plural: str, version: str, schema: Object) -> Object:
+    """Returns the CRD of a kind of Karmada's group work.karmada.io."""
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}},
+    }
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.work.karmada.io"},
+        "spec": {"group": "work.karmada.io", "scope": "Namespaced", "names": names, "versions": [served]},
+    }
