@@ -83,7 +83,7 @@ def test_a_rebalance(places: dict[str, Place], policy: str | None, room: int) ->
 def test_no_ready_pod_goes_unreplaced(
     places: dict[str, Place], policy: str | None, room: int, data: st.DataObject
 ) -> None:
-    """Whatever pods are ready or pending, a step leaves as many ready pods as the size needs."""
+    """A step leaves as many ready pods as the size needs, also where pods are unready or pending."""
     places = {
         name: msgspec.structs.replace(place, pending=data.draw(st.integers(0, place.present)))
         for name, place in places.items()
