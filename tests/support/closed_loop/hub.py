@@ -115,7 +115,7 @@ class Hub:
         )
         back = {one for one in self._triggers - triggers if one[1] == "lost"}
         if now % PERIOD_SECONDS == 0 or triggers - self._triggers or back:
-            self._pass(members, observed, now)
+            self._pass(members, [_with_load(one, members[one.state.cluster]) for one in observed], now)
         self._triggers = triggers
         assert all(member.maximum == 0 or 0 < member.minimum <= member.maximum for member in members.values())
 
@@ -153,7 +153,7 @@ class Hub:
         self._known[name] = Observed(
             state=state,
             written=written,
-            load=usage_load(hpa) if written else None,
+            load=None,
             scaled_at=member.scaled_at,
             settled=member.ready(now, 60),
             lost=lost,
@@ -189,3 +189,10 @@ class Hub:
             if before != after:
                 self.writes.append(Change(now, member.name, name, before, after))
                 setattr(member, name, after)
+
+
+def _with_load(one: Observed, member: Member) -> Observed:
+    """Adds the load of a reachable cluster. Only a pass needs it, and most looks end without a pass."""
+    if one.written is None or not one.state.reachable:
+        return one
+    return replace(one, load=usage_load(member.hpa()))
