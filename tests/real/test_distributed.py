@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from testbed.real.member import NODE_ALLOCATABLE
@@ -11,6 +12,7 @@ from testbed.stage.api import PlaneApi, has_condition
 from testbed.stage.processes import CONTROLLER, Processes
 from testbed.stage.waiting import gather
 from tests.real.settling import settled
+from tests.real.wellness import all_is_well
 from tests.real.workloads import (
     BUSY,
     IDLE,
@@ -35,10 +37,37 @@ Bounds = tuple[int, int]
 
 
 async def test_members_scale_on_while_the_controller_is_away(plane: Plane, processes: Processes) -> None:
-    """Static weights 2:1. The member HPAs scale up to their shares, and down while the controller is stopped.
-    The restarted controller writes nothing. Deleting the object leaves the replicas as they are.
+    """The controller is stopped while the load falls."""
+    await _scale_up_and_alone_down(
+        plane,
+        "alone",
+        stop=lambda: processes.stop(CONTROLLER),
+        start=lambda: processes.start_one(CONTROLLER),
+    )
+
+
+@only_at_night
+async def test_members_scale_on_while_the_hub_is_away(plane: Plane, processes: Processes) -> None:
+    """The hub's API server is killed while the load falls, and the controller runs on without it."""
+    await _scale_up_and_alone_down(
+        plane,
+        "hub",
+        stop=lambda: plane.hub.kill_component("kube-apiserver"),
+        start=plane.hub.start_api_server,
+    )
+    await all_is_well(plane, processes)
+
+
+async def _scale_up_and_alone_down(
+    plane: Plane,
+    purpose: str,
+    stop: Callable[[], Awaitable[object]],
+    start: Callable[[], Awaitable[object]],
+) -> None:
+    """Static weights 2:1. The member HPAs scale up to their shares, and down between `stop` and `start`.
+    After that nothing is written. Deleting the object leaves the replicas as they are.
     """
-    space = _space("static")
+    space = _space(purpose)
     await _run(plane, space)
     await set_usage_everywhere(plane, NAME, space, BUSY)
     async with plane.hub.api() as hub:
@@ -53,18 +82,17 @@ async def test_members_scale_on_while_the_controller_is_away(plane: Plane, proce
             what="Assigned is True",
             seconds=SECONDS,
         )
-        await processes.stop(CONTROLLER)
+        written = await _writes(plane, space)
+        await stop()
         try:
-            written = await _writes(plane, space)
             await set_usage_everywhere(plane, NAME, space, IDLE)
             down = await replicas_settle(plane, NAME, space, {"member1": 2, "member2": 1})
         finally:
-            await processes.start_one(CONTROLLER)
-        restarted = time.time()
+            await start()
         await hub.wait(
             federated_hpa_path(NAME, space),
             lambda found: found["status"].get("currentReplicas") == 3,
-            what="the restarted controller shows three replicas",
+            what="the controller shows three replicas",
             seconds=SECONDS,
         )
         after = await _writes(plane, space)
@@ -75,7 +103,7 @@ async def test_members_scale_on_while_the_controller_is_away(plane: Plane, proce
     assert bounds == {"member1": (2, 6), "member2": (1, 3)}
     assert up == {"member1": 6, "member2": 3}
     assert down == {"member1": 2, "member2": 1}
-    assert after == written, f"written after {restarted}"
+    assert after == written
     assert gone == {}
     assert left == {"member1": 2, "member2": 1}
 
