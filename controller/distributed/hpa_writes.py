@@ -43,7 +43,7 @@ async def apply_hpa(
     deadline applies to each of two requests.
     """
     path = resource_path(api_version, PLURAL, namespace, name)
-    found = await _read(client, path, deadline)
+    found = await read_if_there(client, path, deadline)
     if found is None:
         created = new_member_hpa(namespace, name, spec, api_version)
         await client.post(resource_path(api_version, PLURAL, namespace), created, deadline=deadline)
@@ -60,7 +60,7 @@ async def delete_hpa(
 ) -> bool:
     """Deletes the HPA. Returns False if there is none. Raises NotOwned, Conflict and ApiError."""
     path = resource_path(api_version, PLURAL, namespace, name)
-    found = await _read(client, path, deadline)
+    found = await read_if_there(client, path, deadline)
     if found is None:
         return False
     metadata = _owned(found, namespace, name).metadata
@@ -69,7 +69,8 @@ async def delete_hpa(
     return True
 
 
-async def _read(client: ApiClient, path: str, deadline: float | None) -> dict[str, Any] | None:
+async def read_if_there(client: ApiClient, path: str, deadline: float | None) -> dict[str, Any] | None:
+    """Returns an object as decoded JSON; None if there is none. Raises ApiError."""
     try:
         return await client.get_json(path, deadline=deadline)
     except ApiError as error:

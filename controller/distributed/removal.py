@@ -18,7 +18,7 @@ from controller.distributed.member_writer import NOT_REGISTERED
 from controller.distributed.writer import REQUESTS, HpaWriter
 from controller.publish import FEDERATED_HPAS, record_events
 from fedhpa.api.errors import FedHPAError
-from fedhpa.decision import Event, Failure, with_record
+from fedhpa.decision import LOST, Event, Failure, with_record
 from fedhpa.kube import EventRecorder, Key, contain
 from fedhpa.members import HpaCache, Member
 
@@ -26,8 +26,6 @@ log = structlog.get_logger(__name__)
 
 TASK: Final = "remove-member-hpa"
 LEFT: Final = "MemberHPALeft"
-# The state of a cluster in the status after the lost time-out.
-LOST: Final = "Lost"
 
 
 class HpaRemoval:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.distributed.hpa_writes import FIELD_MANAGER, NotOwned
+from controller.distributed.hpa_writes import FIELD_MANAGER, NotOwned, read_if_there
 from controller.distributed.member_writer import NOT_REGISTERED
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.json import convert_json
@@ -140,7 +140,7 @@ class WorkWriter:
         present = await self._member_hpa(member, key)
         path = work_path(cluster, key)
         manifest = _manifest(cluster, key, spec, api_version)
-        found = await self._read(path)
+        found = await read_if_there(self._hub, path, self._deadline)
         if found is None:
             body = _new_work(cluster, key, self._uid_of(key), manifest)
             collection = resource_path(WORK_API, PLURAL, f"{NAMESPACE_PREFIX}{cluster}")
@@ -164,7 +164,7 @@ class WorkWriter:
     async def delete(self, cluster: str, key: Key) -> bool:
         """Delete the Work and wait until Karmada removed the HPA, as `HpaWriter.delete`."""
         member = self._members().get(cluster)
-        found = await self._read(work_path(cluster, key))
+        found = await read_if_there(self._hub, work_path(cluster, key), self._deadline)
         present = None if member is None else await self._member_hpa(member, key)
         if found is None:
             if present is None:
@@ -210,7 +210,7 @@ class WorkWriter:
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, MAX_PAUSE)
         except TimeoutError as late:
-            found = await self._read(work_path(cluster, key))
+            found = await read_if_there(self._hub, work_path(cluster, key), self._deadline)
             problem = "" if found is None else convert_json(found, Work).problem
             if problem:
                 raise NotApplied(f"Karmada cannot apply {_shown(cluster, key)}: {problem}") from late
@@ -225,14 +225,6 @@ class WorkWriter:
         if hpa is not None and not hpa.ours:
             raise NotOwned(*key)
         return hpa
-
-    async def _read(self, path: str) -> dict[str, Any] | None:
-        try:
-            return await self._hub.get_json(path, deadline=self._deadline)
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
 
 
 class WorkNotOwned(NotOwned):

@@ -10,6 +10,7 @@ from fedhpa.decision.explanation import to_text
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.model import (
     ANSWERED_STATES,
+    LOST,
     Assignment,
     ClusterShare,
     Coverage,
@@ -52,6 +53,7 @@ from fedhpa.decision.whereabouts import (
 
 __all__ = [
     "ANSWERED_STATES",
+    "LOST",
     "Absence",
     "Assignment",
     "Blocked",

@@ -161,15 +161,19 @@ def no_cluster(coverage: Coverage) -> str:
     return f"{NO_CLUSTER}: {describe(reasons)}" if reasons else f"{NO_CLUSTER}: no cluster was asked"
 
 
-def describe(missing: Mapping[str, str], absences: Mapping[str, Absence] | None = None) -> str:
+def describe(
+    missing: Mapping[str, str],
+    absences: Mapping[str, Absence] | None = None,
+    most: int = _MAX_CLUSTERS,
+) -> str:
     """Returns one line with each missing cluster, its reason and, if known, the time of the loss.
 
-    Names at most 16 clusters, then the number of the others.
+    Names at most `most` clusters, then the number of the others.
     """
     since = {name: f", since {api_time(absence.since)}" for name, absence in (absences or {}).items()}
     described = [
         f"{cluster}: {reason[:_MAX_REASON]}{since.get(cluster, '')}"
-        for cluster, reason in list(missing.items())[:_MAX_CLUSTERS]
+        for cluster, reason in list(missing.items())[:most]
     ]
-    more = [f"and {len(missing) - _MAX_CLUSTERS} more clusters"] if len(missing) > _MAX_CLUSTERS else []
+    more = [f"and {len(missing) - most} more clusters"] if len(missing) > most else []
     return "; ".join([*described, *more])

@@ -1,4 +1,4 @@
-"""The state of mode Distributed survives its way through the status: the hub prunes none of its fields."""
+"""The hub keeps every field of the state of mode Distributed that the status has."""
 
 from __future__ import annotations
 

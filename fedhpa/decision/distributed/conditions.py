@@ -8,6 +8,7 @@ from typing import Final
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
 from fedhpa.assignment import DUPLICATED, ClusterState, Plan
 from fedhpa.decision.context import Context
+from fedhpa.decision.coverage import describe
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
@@ -43,7 +44,7 @@ def report_members(
         and found.get("reason") != "ScalingDisabled"
     }
     if failed:
-        builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", _listed(failed))
+        builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", describe(failed, most=_MAX_NAMED))
     else:
         text = f"{_counted(len(ours), 'member HPA scales', 'member HPAs scale')} the workload"
         if not ours:
@@ -133,9 +134,3 @@ def _counted(count: int, one: str, several: str) -> str:
 def _names(clusters: Sequence[str]) -> str:
     more = f" and {len(clusters) - _MAX_NAMED} more" if len(clusters) > _MAX_NAMED else ""
     return ", ".join(clusters[:_MAX_NAMED]) + more
-
-
-def _listed(reasons: Mapping[str, str]) -> str:
-    texts = [f"{name}: {reason[:_MAX_REASON]}" for name, reason in list(reasons.items())[:_MAX_NAMED]]
-    more = [f"and {len(reasons) - _MAX_NAMED} more clusters"] if len(reasons) > _MAX_NAMED else []
-    return "; ".join([*texts, *more])
