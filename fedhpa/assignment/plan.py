@@ -89,6 +89,22 @@ def plan(rules: Rules, observed: Sequence[Observed], previous: Previous, now: fl
 
     `observed` are all candidate clusters, in any order. `now` is a POSIX time in seconds.
     """
+    made = _pass(rules, observed, previous, now)
+    if not made.unhelped or made.steps[0].step != "initial":
+        return made
+    # A cluster that has to help enters only beside bounds that are assigned already.
+    seen = [
+        replace(one, written=made.goals[one.state.cluster])
+        if one.state.reachable and not one.foreign
+        else one
+        for one in observed
+    ]
+    after = Previous(states=made.states, assigned_for=made.assigned_for, lost=made.lost)
+    again = _pass(rules, seen, after, now)
+    return replace(again, present=made.present, steps=(made.steps[0], *again.steps))
+
+
+def _pass(rules: Rules, observed: Sequence[Observed], previous: Previous, now: float) -> Plan:
     fleet = read_fleet(rules, observed, previous, now)
     sized = sizes(rules, fleet, now)
     raised = floors(rules, fleet, sized.members, now)

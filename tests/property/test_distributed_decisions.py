@@ -6,7 +6,7 @@ import copy
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.decision.record.status import ASSIGNMENT_FIELDS
@@ -106,6 +106,14 @@ def fleets(draw: st.DrawFn) -> dict[str, Any]:
     return scenario(obj, *clusters)
 
 
+def one_full_of_two() -> dict[str, Any]:
+    """A scenario in which the first pass finds that the only cluster with an HPA is full."""
+    obj = federated(1, 2, "Aggregated", preferences("staticWeight", {"a": 1, "b": 1}))
+    obj["spec"]["federatedHPAAssignment"]["minimumPolicy"] = "Exact"
+    return scenario(obj, cluster("a", 0), cluster("b", 2, pendingReplicas=1))
+
+
+@example(one_full_of_two())
 @given(fleets())
 @settings(max_examples=60, deadline=None)
 def test_a_repeated_pass_over_its_own_status_writes_nothing(raw: dict[str, Any]) -> None:
