@@ -12,6 +12,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,17 +51,32 @@ SHARED_FIXTURES = (
     ("tests/real/",),
     ("tests/integration/test_embedded_up.py",),
     ("tests/integration/test_wheel_runs_elsewhere.py",),
+    # They look at the whole code.
+    tuple(
+        f"tests/unit/test_{name}.py"
+        for name in (
+            "counters_begin_at_zero",
+            "docstrings",
+            "metric_types",
+            "package_boundaries",
+            "reference_pages",
+        )
+    ),
 )
+# The tests of one file here are short, and share what the file computes once. Assigning them one by one would
+# cost more than some of them.
+BY_FILE = ("tests/unit/", "tests/conformance/", "tests/property/")
 
 
 class SharedFixtureScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Assigns each group of SHARED_FIXTURES to one worker, and every other test by itself.
+    """Assigns each group of SHARED_FIXTURES and each file below BY_FILE to one worker, others one by one.
 
     xdist assigns large scopes first, so the groups start before single tests.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((group[0] for group in SHARED_FIXTURES if nodeid.startswith(group)), nodeid)
+        alone = nodeid.partition("::")[0] if nodeid.startswith(BY_FILE) else nodeid
+        return next((group[0] for group in SHARED_FIXTURES if nodeid.startswith(group)), alone)
 
 
 # These start first; otherwise one worker would still run them when the others have finished.
@@ -87,7 +103,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _file(item: pytest.Item) -> str:
-    return item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    return _below_here(item.path)
+
+
+@cache
+def _below_here(path: Path) -> str:
+    return path.relative_to(HERE).as_posix() if path.is_relative_to(HERE) else ""
 
 
 def _position(item: pytest.Item) -> int:
@@ -104,7 +125,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 # There is no deadline and no check of slow examples: a machine that stalls for seconds would fail them.
 settings.register_profile(
     "here",
-    max_examples=examples(50, 2_000),
+    max_examples=examples(30, 2_000),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

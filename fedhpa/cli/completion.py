@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def _completions(words: list[str]) -> list[str]:
-    from fedhpa.cli.main import app
+    from fedhpa.cli.main import command
 
     line = ["fedhpa", *words]
     question = {
@@ -66,5 +66,5 @@ def _completions(words: list[str]) -> list[str]:
     os.environ.update(question)
     answer = io.StringIO()
     with contextlib.redirect_stdout(answer), contextlib.suppress(SystemExit):
-        app(prog_name="fedhpa")
+        command()(prog_name="fedhpa")
     return answer.getvalue().split()

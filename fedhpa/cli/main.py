@@ -9,10 +9,12 @@ commands, because each start of `fedhpa` imports all modules.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 import typer
+from typer.core import TyperGroup
 
 from fedhpa.api.errors import FedHPAError
 from fedhpa.cli import (
@@ -104,6 +106,14 @@ app.command("version")(version)
 _show_full_summaries(app)
 
 
+@cache
+def command() -> TyperGroup:
+    """The commands of `app`. Built once, because typer reads the parameters of every function."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup), "`app` has several commands"
+    return group
+
+
 def run(arguments: list[str], program: str = PROGRAM) -> int:
     """Runs one command line, without the program's name, and returns the exit code.
 
@@ -111,7 +121,7 @@ def run(arguments: list[str], program: str = PROGRAM) -> int:
     """
     name = PLUGIN.replace("-", " ") if program == PLUGIN else PROGRAM
     try:
-        result = app(arguments, prog_name=name, standalone_mode=False)
+        result = command()(arguments, prog_name=name, standalone_mode=False)
     except typer.TyperException as error:
         message = error.format_message()
         if message.startswith("Usage: "):  # a group without a command

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-import typer
-
-from fedhpa.cli.main import app
+from fedhpa.cli import main
 from testbed.reference.markdown import code, table
 
 
 def command_tables() -> list[str]:
     """A chapter for each command, in the order of the alphabet."""
     lines: list[str] = []
-    for path, command in sorted(_commands(typer.main.get_command(app), "fedhpa")):
+    for path, command in sorted(_commands(main.command(), "fedhpa")):
         arguments = [one for one in command.params if not one.opts[0].startswith("-")]
         options = [one for one in command.params if one.opts[0].startswith("-") and not one.hidden]
         usage = " ".join([path, *(_argument(one) for one in arguments), *(["[options]"] if options else [])])

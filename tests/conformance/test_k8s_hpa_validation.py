@@ -67,23 +67,30 @@ def judged(hpa: dict[str, Any]) -> list[str]:
     return list(dict.fromkeys(map(str, validate_federatedhpa(decode(FederatedHPA, hpa)))))
 
 
-@pytest.mark.parametrize("case", AUTOSCALERS, ids=lambda case: case["id"])
-def test_an_autoscaler_is_judged_as_kubernetes_does(case: dict[str, Any]) -> None:
+def test_autoscalers_are_judged_as_kubernetes_does() -> None:
     """The errors and their order agree on creation and update, except for the listed differences."""
-    expected, differences = ours(case)
+    expected = {case["id"]: ours(case) for case in AUTOSCALERS}
 
-    assert judged(case["hpa"]) == expected
-    assert {text for text in differences if text not in DIFFERENCES} == set()
+    assert {case["id"]: judged(case["hpa"]) for case in AUTOSCALERS} == {
+        name: errors for name, (errors, _) in expected.items()
+    }
+    listed = set().union(*(differences for _, differences in expected.values()))
+    assert {text for text in listed if text not in DIFFERENCES} == set()
 
 
-@pytest.mark.parametrize("case", AUTOSCALERS, ids=lambda case: case["id"])
-def test_an_api_version_that_kubernetes_refuses_is_warned_about(case: dict[str, Any]) -> None:
+def test_an_api_version_that_kubernetes_refuses_is_warned_about() -> None:
     """The object is admitted, because Karmada admits it, with a warning."""
-    warned = list(warn_federatedhpa(decode(FederatedHPA, case["hpa"])))
-    for error in case["observed_errors"]:
-        if ".apiVersion: " in error["message"]:
-            field = error["field"]
-            assert [text for text in warned if text.startswith(f"{field}: ")] != []
+    silent = []
+    for case in AUTOSCALERS:
+        warned = list(warn_federatedhpa(decode(FederatedHPA, case["hpa"])))
+        fields = [error["field"] for error in case["observed_errors"] if ".apiVersion: " in error["message"]]
+        silent += [
+            (case["id"], field)
+            for field in fields
+            if not any(text.startswith(f"{field}: ") for text in warned)
+        ]
+
+    assert silent == []
 
 
 def test_each_listed_difference_occurs() -> None:

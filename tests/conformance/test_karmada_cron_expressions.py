@@ -73,12 +73,12 @@ def accepted(schedule: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("row", TABLE["expressions"], ids=lambda row: repr(row["schedule"]))
-def test_a_schedule_is_accepted_if_karmadas_controller_can_run_it(row: dict[str, Any]) -> None:
+def test_schedules_are_accepted_if_karmadas_controller_can_run_them() -> None:
     """Our verdict is that of the controller's parser, except for the listed differences."""
-    differs = row["schedule"] in DIFFERENCES
+    rows = TABLE["expressions"]
+    different = {row["schedule"] for row in rows if accepted(row["schedule"]) != row["schedulerAccepts"]}
 
-    assert accepted(row["schedule"]) == (row["schedulerAccepts"] != differs)
+    assert different == set(DIFFERENCES)
 
 
 NEXT = [
@@ -90,19 +90,23 @@ NEXT = [
 ]
 
 
-@pytest.mark.parametrize(("schedule", "zone", "after", "expected"), NEXT)
-def test_the_next_fires_are_those_of_karmadas_parser(
-    schedule: str, zone: str, after: str, expected: list[str]
-) -> None:
+@pytest.mark.parametrize("zone", sorted({zone for _, zone, _, _ in NEXT}))
+def test_the_next_fires_are_those_of_karmadas_parser(zone: str) -> None:
     """Each row has fires in three zones. One row has a clock change, where the wall time fires once."""
-    if (schedule, zone) == ("30 1 1 11 *", "America/New_York"):
-        repeated = "2026-11-01T06:30:00Z"
-        assert repeated in expected
-        expected = [time for time in expected if time != repeated]
+    rows = [(schedule, after, expected) for schedule, of_zone, after, expected in NEXT if of_zone == zone]
+    different = {}
+    for schedule, after, expected in rows:
+        if (schedule, zone) == ("30 1 1 11 *", "America/New_York"):
+            repeated = "2026-11-01T06:30:00Z"
+            assert repeated in expected
+            expected = [time for time in expected if time != repeated]
+        fires = next_fires(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
+        found = [fire.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for fire in fires]
+        if found != expected:
+            different[schedule] = found, expected
 
-    found = next_fires(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
-
-    assert [fire.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for fire in found] == expected
+    assert len(rows) > 30
+    assert different == {}
 
 
 @pytest.mark.parametrize("row", TABLE["dst"]["rows"], ids=lambda row: f"{row['timeZone']} {row['from']}")

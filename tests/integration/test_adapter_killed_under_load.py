@@ -22,7 +22,7 @@ API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.i
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 # An answer of this many pods is larger than the buffers of a connection.
 PODS_EACH = 100
-CALLERS = 16
+CALLERS = 8
 SECONDS = 120.0
 # The longest wait for each of several events, one after the other.
 pytestmark = pytest.mark.timeout(600)

@@ -27,7 +27,7 @@ from tests.support.nightly import NIGHT, NIGHTLY
 pytestmark = NIGHT
 
 MEMBERS = tuple(f"m{number}" for number in range(6))
-SECONDS = 600.0 if NIGHTLY else 3.0
+SECONDS = 600.0 if NIGHTLY else 1.5
 # The caches are bounded and fill for some minutes: 4,096 reviews, as many selectors, and the answers of two
 # minutes. A leak also grows in the second half.
 SAMPLES = 10 if NIGHTLY else 2

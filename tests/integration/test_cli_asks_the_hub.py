@@ -15,16 +15,15 @@ from tests.support.commands import Ran, fedhpa_process, fedhpa_thread, kubeconfi
 from tests.support.controller import ControllerWorld, federated_hpa, world_on_sockets
 from tests.support.fakeapi import PATIENCE, eventually
 
-# Each command is a process, and some are run again.
+# Some commands are run again.
 pytestmark = pytest.mark.timeout(600)
 
 T = TypeVar("T")
 
 
-async def fedhpa(w: ControllerWorld, folder: Path, *arguments: str, hub: bool = True) -> Ran:
-    """Runs the command, by default with a kubeconfig of the hub."""
-    more = ("--kubeconfig", str(kubeconfig(w.hub, folder))) if hub else ()
-    return await fedhpa_process(*arguments, *more)
+async def fedhpa(w: ControllerWorld, folder: Path, *arguments: str) -> Ran:
+    """Runs the command with a kubeconfig of the hub."""
+    return await fedhpa_thread(*arguments, "--kubeconfig", str(kubeconfig(w.hub, folder)))
 
 
 async def settled(poll: Callable[[], Awaitable[T]], good: Callable[[T], bool]) -> T:
@@ -53,12 +52,14 @@ async def test_a_decision_is_explained_recorded_and_made_again(tmp_path: Path) -
         w.scale(dryRun=True)
         async with w.controller():
             await eventually(lambda: w.status().get("desiredReplicas") == 8)
-        explained = await fedhpa(w, tmp_path, "explain", "fhpa/web")
+        explained = await fedhpa_process(
+            "explain", "fhpa/web", "--kubeconfig", str(kubeconfig(w.hub, tmp_path))
+        )
         file = tmp_path / "web.json"
 
         async def poll() -> tuple[Ran, Ran]:
             recorded = await fedhpa(w, tmp_path, "record", "fhpa/web", "-f", str(file))
-            return recorded, await fedhpa(w, tmp_path, "replay", str(file), "-o", "json", hub=False)
+            return recorded, await fedhpa_thread("replay", str(file), "-o", "json")
 
         recorded, replayed = await settled(poll, lambda ran: wants(ran[1], 8))
 

@@ -162,7 +162,7 @@ async def test_emptied_answers_are_no_idle_pods(lose: Callable[[Plane], None], g
     """A member whose pods or metrics vanish all at once is missing. The event follows after a moment."""
     async with world(m1=4, m2=4) as w:
         w.scale()
-        async with w.controller() as controller:
+        async with w.controller(sync_period=1.0) as controller:
             await eventually(lambda: complete(w))
             lose(w.members["m2"])
             await eventually(lambda: w.state("m2") == "MetricsMissing")

@@ -86,7 +86,7 @@ async def test_pods_may_wait_for_the_delay() -> None:
         full_at(w, "m1", 2, since=format_time(w.clock.wall()))
         began = w.clock.wall()
         w.scale(autoscaleMultiClusterDelay=30)
-        async with w.controller():
+        async with w.controller(sync_period=1.0):
             await eventually(lambda: w.replicas == {"m1": 2, "m2": 4}, 60.0)
 
         assert 30 <= w.clock.wall() - began <= 33

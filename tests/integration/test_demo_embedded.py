@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 300.0
 # The commands that the demo prints at its end.
 COMMANDS = [command for _, command in (*SCENARIOS[DEFAULT].commands, *NEXT_COMMANDS)]
+# It runs until a signal, and test_embedded_up.py starts it.
+UP = ".venv/bin/python -m testbed.embedded up"
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="runs are recorded in /proc"),
     pytest.mark.timeout(2 * SECONDS),
@@ -63,6 +65,7 @@ def left_in(folder: Path) -> list[Path]:
     return list(folder.glob("fedhpa-*/run-*"))
 
 
+@only_at_night  # it takes two minutes; tests/unit/test_demo_story.py plays it in virtual time
 async def test_one_pass_makes_every_observation(tmp_path: Path) -> None:
     """In a pipe the demo prints each observation on a line and the next commands, and leaves no file."""
     process = await started("demo", folder=tmp_path)
@@ -122,6 +125,7 @@ async def test_ctrl_c_ends_make_without_an_error_of_make(tmp_path: Path) -> None
             os.killpg(process.pid, signal.SIGKILL)
 
     assert process.returncode == -signal.SIGINT, "\n".join(lines)
+    assert UP in COMMANDS
     assert [line for line in lines if line.startswith("make")] == []
     assert "missing: scaled-down" in lines
     assert any("observations made; all processes have ended" in line for line in lines)
@@ -145,30 +149,10 @@ async def test_a_signal_ends_the_demo_cleanly(tmp_path: Path) -> None:
     assert left_in(tmp_path) == []
 
 
-async def test_a_plane_runs_until_a_signal(tmp_path: Path) -> None:
-    """`python -m testbed.embedded up` prints a kubeconfig and exits with 0 on SIGTERM."""
-    process = await started("testbed.embedded", "up", "--members=1", folder=tmp_path)
-    try:
-        lines = await read_until(process, "Ctrl-C")
-        kubeconfigs = [line.split()[1].partition("=")[2] for line in lines if line.startswith("export KUBE")]
-        there = [os.access(path, os.R_OK) for path in kubeconfigs]
-        process.send_signal(signal.SIGTERM)
-        await read_rest(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-
-    assert process.returncode == 0
-    assert there == [True]
-    assert left_in(tmp_path) == []
-
-
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command != UP])
 def test_printed_commands_work_as_printed(command: str) -> None:
     """Each command succeeds without Go."""
     words = command.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
-    if "testbed.embedded up" in command:
-        words += " --help"  # it runs until a signal, and the test above starts it
     answer = subprocess.run(words, shell=True, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
 
     assert answer.returncode == 0, answer.stderr

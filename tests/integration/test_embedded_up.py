@@ -1,5 +1,6 @@
 """`python -m testbed.embedded up` for one's own objects: kubectl, the load, and members that are lost."""
 
+import io
 import json
 import os
 import signal
@@ -8,9 +9,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -80,11 +83,24 @@ class Shell:
             timeout=SECONDS,
         )
 
+    def main(self, *words: str) -> tuple[int, str, str]:
+        """Runs a command of the plane in this process; returns exit code, output and errors."""
+        variables = {name: self.environment[name] for name in ("KUBECONFIG", "TMPDIR")}
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            patch.dict(os.environ, variables),
+            patch.object(tempfile, "tempdir", None),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = main(list(words))
+        return code, out.getvalue(), err.getvalue()
+
     def plane(self, *words: str) -> str:
         """Returns what a command of the plane prints; it must succeed."""
-        answer = self.run(*PLANE, *words)
-        assert answer.returncode == 0, answer.stderr
-        return answer.stdout
+        code, out, err = self.main(*words)
+        assert code == 0, err
+        return out
 
     def kubectl(self, *words: str, stdin: Any = None) -> subprocess.CompletedProcess[str]:
         if self.kubectl_path is None:
@@ -100,7 +116,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    """A plane that runs until the tests of this module have ended."""
+    """A plane that runs until the tests of this module have ended. SIGTERM ends it, and no file is left."""
     folder = tmp_path_factory.mktemp("plane")
     environment = os.environ | {"TMPDIR": str(folder), "HOME": str(folder)}
     environment.pop("KUBECONFIG", None)
@@ -121,8 +137,10 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
         kubeconfig = exported.split()[1].removeprefix("KUBECONFIG=")
         yield Shell(lines, {**environment, "KUBECONFIG": kubeconfig}, find_kubectl())
     finally:
-        plane.send_signal(signal.SIGINT)
+        plane.send_signal(signal.SIGTERM)
         plane.communicate(timeout=SECONDS)
+    assert plane.returncode == 0
+    assert list(folder.glob("fedhpa-*/run-*")) == []
 
 
 def test_one_kubeconfig_has_a_context_for_each_cluster(shell: Shell) -> None:
@@ -144,13 +162,8 @@ def test_the_printed_logs_are_those_of_the_processes(shell: Shell) -> None:
     assert all(Path(path).stat().st_size for _, path in logs)
 
 
-def test_commands_name_what_is_wrong(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_name_what_is_wrong(shell: Shell) -> None:
     """A wrong workload, quantity or member is refused with what to write instead."""
-    for name in ("KUBECONFIG", "TMPDIR"):
-        monkeypatch.setenv(name, shell.environment[name])
-    monkeypatch.setattr(tempfile, "tempdir", None)
     refused = {
         ("load", "web", "1"): "'web' is not NAMESPACE/NAME, for example shop/web",
         ("load", "default/web", "1x"): "'1x' is not a quantity",
@@ -167,27 +180,19 @@ def test_commands_name_what_is_wrong(
     }
     for words, text in refused.items():
         words = (words[0], "--", *words[1:]) if "-1" in words else words
-        code = main(list(words))
-        said = capsys.readouterr()
+        code, out, err = shell.main(*words)
 
-        assert (code, said.out) == (1, ""), words
-        assert text in said.err
+        assert (code, out) == (1, ""), words
+        assert text in err
 
 
 def test_without_a_plane_the_commands_say_how_to_start_one(shell: Shell, tmp_path: Path) -> None:
     """The remedy is a command."""
-    environment = {**shell.environment, "TMPDIR": str(tmp_path)}
-    answer = subprocess.run(
-        [*PLANE, "lose", "member1"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    elsewhere = replace(shell, environment={**shell.environment, "TMPDIR": str(tmp_path)})
+    code, _, err = elsewhere.main("lose", "member1")
 
-    assert answer.returncode == 1
-    assert "start one with `python -m testbed.embedded up`" in answer.stderr
+    assert code == 1
+    assert "start one with `python -m testbed.embedded up`" in err
 
 
 def test_the_load_of_a_workload_is_set_by_a_command(shell: Shell) -> None:

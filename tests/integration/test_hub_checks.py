@@ -160,7 +160,7 @@ async def test_another_controller_is_not_fought() -> None:
         w.load(400)
         w.scale()
         written_by_karmada(w)
-        async with w.controller(sync_period=1.0) as controller:
+        async with w.controller(sync_period=3.0) as controller:
             await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "AnotherController"))
             shown = finding(controller, "AnotherController")
             writes = w.status_writes
@@ -183,12 +183,12 @@ async def test_a_new_leader_knows_of_the_other_controller() -> None:
         w.load(400)
         w.scale()
         written_by_karmada(w)
-        async with w.controller(sync_period=1.0):
+        async with w.controller(sync_period=3.0):
             await eventually(lambda: w.condition("ScalingActive")[:2] == ("False", "AnotherController"))
         stored = w.hub.find(HPAS, "web", NAMESPACE)
         assert stored is not None
         w.hub.put(HPAS, {**stored, "metadata": {**stored["metadata"], "managedFields": []}})
-        async with w.controller(sync_period=1.0) as controller:
+        async with w.controller(sync_period=1.5) as controller:
             await w.reconciles(controller, 5)
             held = dict(w.replicas)
             await eventually(lambda: w.replicas == {"m1": 8}, 600)

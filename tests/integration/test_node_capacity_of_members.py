@@ -48,7 +48,7 @@ async def test_nodes_are_listed_seldom_and_not_without_need() -> None:
         has_node(w, "m1", 300)
         has_node(w, "m2", 900)
         w.scale()
-        async with w.controller() as controller:
+        async with w.controller(sync_period=1.0) as controller:
             await w.reconciles(controller, 5)
             unneeded = listed(w)
             w.scale(federatedHPAAssignment=assignment("DynamicWeighted"))

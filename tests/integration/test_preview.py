@@ -104,7 +104,7 @@ async def test_the_controller_tells_of_another_autoscaler(on_hub: bool) -> None:
         place = w.hub if on_hub else w.members["m1"]
         plain_autoscaler(place)
         w.scale()
-        async with w.controller(propagation=KARMADA) as controller:
+        async with w.controller(propagation=KARMADA, sync_period=2.0) as controller:
             await eventually(lambda: w.condition("SoleOwner")[0] == "False")
             await w.reconciles(controller)
             message = w.condition("SoleOwner")[2]

@@ -68,7 +68,7 @@ def filled(value: Any) -> Any:
 
 async def settled(w: ControllerWorld, **settings: Any) -> None:
     """Run a controller until nothing changes, then stop it."""
-    async with w.controller(**settings) as controller:
+    async with w.controller(sync_period=2.0, **settings) as controller:
         await eventually(lambda: w.status().get("decision"))
         await w.reconciles(controller, 3)
         await asyncio.sleep(61)  # what stays is written once a minute

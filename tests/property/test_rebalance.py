@@ -62,7 +62,7 @@ def test_a_rebalance(places: dict[str, Place], policy: str | None, room: int) ->
         places = written(places, shares)
         ready = left if any(c > 0 for c in changes.values()) else shares
         if changes and any(c > 0 for c in changes.values()):
-            # Nothing more is written before the new pods are ready, unless the fair split has changed (see below).
+            # Nothing more is written before the new pods are ready, unless the fair split has changed.
             waiting = rebalance_step(size, places, ready, maximum, policy)
             if policy not in BY_CAPACITY or waiting.goal == step.goal:
                 assert dict(waiting.shares) == shares

@@ -11,6 +11,8 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 NIGHTLY = os.environ.get("FEDHPA_NIGHTLY", "") not in ("", "0")
 # The marks of a test that does more in nightly runs, and may then take an hour.
 NIGHT = [pytest.mark.nightly, *([pytest.mark.timeout(3600)] if NIGHTLY else [])]
+# Seconds of virtual time in which nothing happens and nothing may be written.
+QUIET_SECONDS = 3600 if NIGHTLY else 1200
 
 
 def examples(suite: int, nightly: int) -> int:

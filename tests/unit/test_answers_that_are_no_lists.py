@@ -130,7 +130,7 @@ def test_pieces_of_a_list_may_lack_what_comes_after_the_items() -> None:
             decode_usage("m1", json.dumps(body).encode())
 
 
-@pytest.mark.parametrize("count", [1_500, 20_000])
+@pytest.mark.parametrize("count", [1_500, 5_000])
 @pytest.mark.parametrize("before", [True, False])
 async def test_a_large_list_names_kind_and_version(count: int, before: bool) -> None:
     """Before or after its items; a list that is cut into pieces is no exception."""

@@ -170,7 +170,7 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, command: tuple[str, ...], kind
     if kind == "folder":
         path.mkdir()
     elif kind != "absent":
-        path.write_bytes(b"\x7fELF\xd0\x00\xff" * 50 if kind == "binary" else b"[" * 20_000)
+        path.write_bytes(b"\x7fELF\xd0\x00\xff" * 50 if kind == "binary" else b"[\n" * 20_000)
 
     ran = fedhpa(*(part.format(path) for part in command))
 

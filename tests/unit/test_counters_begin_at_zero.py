@@ -15,6 +15,7 @@ from fedhpa.kube import KUBE_TASKS
 from fedhpa.members import MEMBER_TASKS
 from metrics_adapter.telemetry import TASKS as ADAPTER_TASKS
 from metrics_adapter.telemetry import Telemetry
+from tests.support.sources import parsed
 
 ROOT = Path(__file__).parents[2]
 REPORTERS = {"supervise", "contain", "contain_unlogged", "reason_of", "report_failure"}
@@ -27,7 +28,7 @@ def reported(room: str) -> set[str]:
 
 
 def _tasks(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     constants = {
         node.target.id: node.value
         for node in ast.walk(tree)

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-import typer
 
-from fedhpa.cli.main import app
+from fedhpa.cli import main
 from fedhpa.doctor import WHY, Observation, diagnose
 from fedhpa.doctor.observations import (
     Admission,
@@ -293,7 +292,7 @@ def test_a_command_of_ours_exists(kind: str) -> None:
     assert first[0] in ("kubectl", "fedhpa", "timedatectl", "kubeadm", "karmada-controller-manager")
     assert "{" not in command
     if first[0] == "fedhpa":
-        found: Any = typer.main.get_command(app)
+        found: Any = main.command()
         words = first[1:]
         while hasattr(found, "commands"):
             found = found.commands[words.pop(0)]

@@ -23,6 +23,7 @@ from fedhpa.decision.metrics.samples import METRICS_APIS
 from fedhpa.decision.metrics.table import EVALUATORS
 from fedhpa.decision.spec.metrics import metric_spec
 from fedhpa.decision.spec.wire import RawMetric
+from tests.support.sources import parsed
 
 ROOT = Path(__file__).parent.parent.parent
 # The packages that handle metric types.
@@ -156,7 +157,7 @@ def modules() -> dict[str, ast.Module]:
     exempt = TABLES | type_modules()
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
-    return {name: ast.parse(path.read_text("utf-8")) for name, path in names.items() if name not in exempt}
+    return {name: parsed(path) for name, path in names.items() if name not in exempt}
 
 
 def knowledge(tree: ast.Module) -> Iterator[str]:

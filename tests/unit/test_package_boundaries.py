@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support.sources import parsed
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 FOLDERS = ("fedhpa", "webhook", "metrics_adapter", "controller", "certs", "testbed", "demo", "benchmarks")
@@ -57,9 +59,8 @@ def is_module(name: str) -> bool:
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
-def uses(source: str, module: str, where: str) -> Iterator[Use]:
-    """The names of other packages that `source`, the text of `module`, imports or reads privately."""
-    tree = ast.parse(source)
+def uses(tree: ast.Module, module: str, where: str) -> Iterator[Use]:
+    """The names of other packages that `module`, of which `tree` is the code, imports or reads privately."""
     foreign: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -92,7 +93,7 @@ def all_uses() -> list[Use]:
     for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
         relative = path.relative_to(ROOT)
         module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
-        found += uses(path.read_text(encoding="utf-8"), module, str(relative))
+        found += uses(parsed(path), module, str(relative))
     return found
 
 
@@ -113,12 +114,9 @@ def refusal(use: Use) -> str:
 
 def offered_by_package(package: str, name: str) -> bool:
     """True if the package's `__init__` imports `name`."""
-    text = ROOT.joinpath(*package.split("."), "__init__.py").read_text(encoding="utf-8")
+    tree = parsed(ROOT.joinpath(*package.split("."), "__init__.py"))
     return name in {
-        alias.name
-        for node in ast.parse(text).body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+        alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
 
 
@@ -160,7 +158,7 @@ def test_every_package_is_in_the_table() -> None:
 )
 def test_what_is_refused(text: str, refused: str) -> None:
     """The check finds each way to import, and attributes of imported modules."""
-    reasons = [refusal(use) for use in uses(text, "controller.example", "example.py")]
+    reasons = [refusal(use) for use in uses(ast.parse(text), "controller.example", "example.py")]
 
     assert (refused in reasons[-1]) if refused else (reasons[-1] == "")
 

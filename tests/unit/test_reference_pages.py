@@ -15,6 +15,7 @@ from fedhpa.cli.main import run
 from fedhpa.decision.record import wire
 from fedhpa.decision.record.settings import RawController
 from testbed.reference import chart, pages
+from tests.support.sources import parsed
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -80,7 +81,7 @@ def literals(tree: ast.Module) -> Iterator[str]:
 
 def reasons() -> set[str]:
     files = [file for name in DECIDING for file in (sorted((ROOT / name).rglob("*.py")) or [ROOT / name])]
-    found = {text for file in files for text in literals(ast.parse(file.read_text(encoding="utf-8")))}
+    found = {text for file in files for text in literals(parsed(file))}
     return {text for text in found if REASON.fullmatch(text)} - OTHER_NAMES
 
 
@@ -114,7 +115,7 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
         text
         for folder in ("webhook", "metrics_adapter", "controller", "fedhpa")
         for file in (ROOT / folder).rglob("*.py")
-        for text in literals(ast.parse(file.read_text(encoding="utf-8")))
+        for text in literals(parsed(file))
         if name.fullmatch(text)
     }
 

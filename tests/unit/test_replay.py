@@ -81,7 +81,7 @@ LAUGHS = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     + [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]" for level in range(1, 12)]
 )
-COPIES = f"a: &a {'x' * 1000}\n" + "\n".join(f"b{i}: [{', '.join(['*a'] * 1000)}]" for i in range(100))
+COPIES = f"a: &a {'x' * 10_000}\n" + "\n".join(f"b{i}: [{', '.join(['*a'] * 1000)}]" for i in range(10))
 
 
 @pytest.mark.parametrize(

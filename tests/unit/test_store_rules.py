@@ -59,7 +59,7 @@ def one(more: str) -> str:
         (one("selectorLabels: {x: 'y z'}"), "external[0].selectorLabels.x: 'y z' is not a label name"),
         (f"custom: [{{metric: a, resource: widgets, {QUERY}}}]", "expected kind, apiVersion and objectLabel"),
         ("resources: {pods: {cpu: 'a{<<.LabelMatchers>>}'}}", "resources.pods.memory: required"),
-        ("external: " + "[" * 2000, "it is not valid YAML"),
+        ("external: " + "[\n" * 2000, "it is not valid YAML"),
         (one("window: 2020-13-45"), 'external[0].window: expected a duration such as "2m"'),
         (one("window: " + "9" * 5000), "it is not valid YAML: Exceeds the limit"),
         (f"{RULES}\nexternal: []", "line 2: 'external' is a duplicate key: keep one"),

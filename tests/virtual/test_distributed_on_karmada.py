@@ -21,6 +21,7 @@ from tests.support.federation.karmada import (
     karmada,
 )
 from tests.support.federation.planes import DEPLOYMENTS, NAME, NAMESPACE, Object
+from tests.support.nightly import QUIET_SECONDS
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -50,8 +51,9 @@ def hub_writes(k: Karmada, since: float) -> list[str]:
     ]
 
 
+@pytest.mark.nightly
 async def test_works_carry_the_member_hpas(tmp_path: Path) -> None:
-    """One a cluster, with our marks. The hub follows what runs, and a quiet hour writes nothing."""
+    """One a cluster, with our marks. The hub follows what runs, and quiet time writes nothing."""
     async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
         begin(k)
         await assigned(k)
@@ -64,7 +66,7 @@ async def test_works_carry_the_member_hpas(tmp_path: Path) -> None:
         await asyncio.sleep(600)
         grown, shares, template = k.f.replicas, k.shares, k.template
         quiet = k.f.now()
-        await asyncio.sleep(3600)
+        await asyncio.sleep(QUIET_SECONDS)
         late = hub_writes(k, quiet)
 
         assert first == []

@@ -21,7 +21,7 @@ from tests.support.timing import background
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 PERIOD = 15.0
-COUNT = 10
+COUNT = 5
 AGE = "fedhpa_controller_seconds_since_success"
 
 

@@ -140,7 +140,7 @@ async def worked(
         f.scale(syncPeriodSeconds=30, metrics=metrics, **spec)
         credentials = StaticCredentials(f"Bearer {LEAST}")
         settings: dict[str, Any] = {"propagation": propagation, "metrics_via": via}
-        async with f.controller(credentials=credentials, **settings) as controller:
+        async with f.controller(calm=True, credentials=credentials, **settings) as controller:
             await sleep(LIFE if via == MEMBERS else SOON)
             texts = [str(entry) for entry in logs]
             texts += [str(event["message"]) for event in f.hub.all(EVENTS)]

@@ -48,7 +48,7 @@ async def assigned(tmp_path: Path, logs: list[Any], verb: str) -> tuple[list[str
             refuse(f, verb, refused)
         f.demand(200)
         f.scale(mode="Distributed", minReplicas=2, maxReplicas=10)
-        async with f.controller(credentials=StaticCredentials(f"Bearer {LEAST}")):
+        async with f.controller(calm=True, credentials=StaticCredentials(f"Bearer {LEAST}")):
             await sleep(SOON)
             store = f.hub.server.store
             changed = store.get(HPAS, NAMESPACE, NAME)
