@@ -50,6 +50,7 @@ SHARED_FIXTURES = (
     ("tests/real/test_chart_renders.py",),
     ("tests/real/",),
     ("tests/integration/test_embedded_up.py",),
+    ("tests/integration/test_values_through_the_hub.py",),
     ("tests/integration/test_wheel_runs_elsewhere.py",),
     # They look at the whole code.
     tuple(

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from testbed.embedded.network.faults import Fault
 from testbed.embedded.plane import Plane
+from testbed.stage.api import PlaneApi
 from testbed.stage.processes import Processes
 from testbed.stage.waiting import eventually
 from tests.support.embedded_plane import have_patience, run_web, started_adapter, until_ready
@@ -19,27 +21,28 @@ REQUESTS = "/apis/custom.metrics.k8s.io/v1beta2/namespaces/shop/pods/*/http_requ
 DEPTH = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/depth"
 
 
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    have_patience(monkeypatch)
+# One plane and one adapter serve all tests of this file.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def plane() -> AsyncIterator[Plane]:
     """Two members with pods and a queue each."""
     plane = Plane(ready_after=0.0)
-    await plane.start()
-    try:
-        for name, milli in (("member1", 2500), ("member2", 500)):
-            await run_web(plane, name, 2)
-            await until_ready(plane, name, 2)
-            plane.members[name].metrics.external["depth"] = [({"queue": "orders"}, milli)]
-        yield plane
-    finally:
-        await plane.end()
+    with pytest.MonkeyPatch.context() as patches:
+        have_patience(patches)
+        await plane.start()
+        try:
+            for name, milli in (("member1", 2500), ("member2", 500)):
+                await run_web(plane, name, 2)
+                await until_ready(plane, name, 2)
+                plane.members[name].metrics.external["depth"] = [({"queue": "orders"}, milli)]
+            yield plane
+        finally:
+            await plane.end()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def processes(plane: Plane) -> Processes:
     """The adapter's, registered on the hub for all it serves, and available."""
     return await started_adapter(plane)
@@ -77,6 +80,9 @@ async def test_a_member_that_is_away_is_named_through_the_hub(plane: Plane, proc
         await plane.members["member2"].faults.set(Fault.REFUSE)
         custom, _, _ = await api.request("GET", REQUESTS)
         external, _, _ = await api.request("GET", DEPTH)
+        for member in plane.members.values():
+            await member.faults.clear()
+        await eventually(lambda: answers(api), what="both members answer", seconds=60)
 
     assert (status, values(json.loads(body))) == (200, {"member2": "500m"})
     assert "member1 did not answer" in headers["Warning"]
@@ -134,6 +140,12 @@ async def test_the_hub_discovers_the_metrics_apis(plane: Plane, processes: Proce
     )
     assert groups["custom.metrics.k8s.io"]["preferredVersion"]["version"] == "v1beta2"
     assert groups["external.metrics.k8s.io"]["preferredVersion"]["version"] == "v1beta1"
+
+
+async def answers(api: PlaneApi) -> bool:
+    """True if both members give a value."""
+    status, _, body = await api.request("GET", DEPTH)
+    return status == 200 and len(json.loads(body)["items"]) == 2
 
 
 def values(listing: Any) -> dict[str, str]:
