@@ -18,8 +18,16 @@ from tests.conformance.plane.record import (
 from tests.conformance.plane.registry import Check, all_checks, converse
 from tests.conformance.plane.under_test import find_kubectl, kubectl_version
 from tests.support.embedded_plane import have_patience
+from tests.support.nightly import only_at_night
 
 CHECKS = all_checks()
+# Each start of kubectl takes a tenth of a second of CPU.
+KUBECTL_BY_DAY = ("kubectl/apply", "kubectl/explain_and_list", "kubectl/get", "kubectl/watch")
+
+
+def by_day(check: Check) -> bool:
+    """True if the suite has the check, and not only the nightly run."""
+    return not check.name.startswith("kubectl/") or check.name in KUBECTL_BY_DAY
 
 
 @functools.cache
@@ -33,11 +41,26 @@ def kubectl_is_the_recorded_one() -> bool:
     return found is not None and minor_of(kubectl_version(found)) == recorded_minor()
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@pytest.mark.parametrize("check", [check for check in CHECKS if by_day(check)], ids=lambda check: check.name)
 async def test_embedded_plane_answers_as_recorded(
     check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each check holds on an embedded plane, and its transcript is the recorded one."""
+    await is_answered_as_recorded(check, tmp_path, monkeypatch)
+
+
+@only_at_night
+@pytest.mark.parametrize(
+    "check", [check for check in CHECKS if not by_day(check)], ids=lambda check: check.name
+)
+async def test_embedded_plane_answers_all_of_kubectl_as_recorded(
+    check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for the other commands of kubectl."""
+    await is_answered_as_recorded(check, tmp_path, monkeypatch)
+
+
+async def is_answered_as_recorded(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     have_patience(monkeypatch)
     async with embedded_plane(tmp_path, kubectl(), member="member_kubeconfig" in check.needs) as plane:
         missing = check.missing(plane)

@@ -77,8 +77,11 @@ class Load:
 
     async def call(self) -> None:
         while True:
-            self.outcomes.append(await outcome(self._hub))
+            found = await outcome(self._hub)
+            self.outcomes.append(found)
             self._asked.set()
+            if found == "error":
+                await asyncio.sleep(0.05)  # else thousands of refusals would slow down the start
 
     async def answered(self, wanted: str, count: int) -> None:
         """Waits for this many more outcomes of a kind."""

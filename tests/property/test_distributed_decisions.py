@@ -21,6 +21,7 @@ from tests.support.distributed_scenarios import (
     replayed,
     scenario,
 )
+from tests.support.nightly import examples
 
 POLICIES = ("StaticWeighted", "DynamicWeighted", "Aggregated", "Prioritized", "Duplicated")
 MAX_INT32 = 2**31 - 1
@@ -115,7 +116,7 @@ def one_full_of_two() -> dict[str, Any]:
 
 @example(one_full_of_two())
 @given(fleets())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(40, 2_000), deadline=None)
 def test_a_repeated_pass_over_its_own_status_writes_nothing(raw: dict[str, Any]) -> None:
     """All writes were made, the members have not acted on them yet, and no time has passed."""
     first = replayed(raw)
@@ -135,7 +136,7 @@ def test_a_repeated_pass_over_its_own_status_writes_nothing(raw: dict[str, Any])
 
 
 @given(fleets())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(8, 300), deadline=None)
 def test_a_quiet_fleet_comes_to_rest(raw: dict[str, Any]) -> None:
     """Once all pods run and all usage is at target, writes end within an hour and a half."""
     for each in raw["clusters"]:
@@ -152,7 +153,7 @@ def test_a_quiet_fleet_comes_to_rest(raw: dict[str, Any]) -> None:
 @given(
     st.lists(HPA_STATUS, min_size=2, max_size=2), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**31 - 1)
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25, 2_000), deadline=None)
 def test_a_hostile_hpa_harms_only_its_cluster(statuses: list[dict[str, Any]], least: int, most: int) -> None:
     """It never raises, the bounds keep to maxReplicas, and the status is one that the CRD admits."""
     one, two = hpa(least, most, 4), hpa(1, 6, 4)
@@ -175,7 +176,7 @@ def test_a_hostile_hpa_harms_only_its_cluster(statuses: list[dict[str, Any]], le
 
 
 @given(st.lists(STORED_CLUSTER, max_size=4), ANYTHING)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(25, 2_000), deadline=None)
 def test_a_hostile_status_stops_no_pass(clusters: list[dict[str, Any]], divided_for: Any) -> None:
     """Any fields of the assignment: the pass is made, and the bounds keep to maxReplicas."""
     known = {each["name"]: each for each in clusters}

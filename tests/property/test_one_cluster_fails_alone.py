@@ -142,7 +142,7 @@ def w_metrics() -> list[Any]:
     return [{"type": "Resource", "resource": resource}]
 
 
-@pytest.mark.parametrize("seed", range(examples(5, 2000)))
+@pytest.mark.parametrize("seed", range(examples(3, 2000)))
 async def test_exceptions_at_random_places_and_times_cost_only_that_member(
     monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from testbed.embedded.cluster.metrics import REQUESTS
 from testbed.embedded.network.faults import Fault
 from tests.support.federation import Federation, federation, until
-from tests.support.nightly import NIGHT, examples
+from tests.support.nightly import NIGHT, NIGHTLY, examples
 
 pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 
@@ -54,7 +54,8 @@ async def test_requests_per_second_size_a_workload(tmp_path: Path) -> None:
         assert f.now() - began >= 300
 
 
-@pytest.mark.parametrize("rubbish", [Fault.NAN, Fault.NEGATIVE])
+@pytest.mark.nightly
+@pytest.mark.parametrize("rubbish", [Fault.NAN, Fault.NEGATIVE] if NIGHTLY else [Fault.NAN])
 async def test_rubbish_scales_nothing_down(tmp_path: Path, rubbish: Fault) -> None:
     """While a member reports impossible values and is not lost yet, the workload keeps its size."""
     async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):

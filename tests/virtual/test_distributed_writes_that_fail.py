@@ -15,6 +15,7 @@ from testbed.embedded.storage.store import Change
 from tests.support.federation import until
 from tests.support.federation.distributed import Distributed, distributed
 from tests.support.federation.planes import Seen
+from tests.support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -79,7 +80,8 @@ def watch_maxima(d: Distributed) -> list[int]:
     return sums
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", FAULTS if NIGHTLY else FAULTS[::2], ids=lambda fault: fault.name)
 async def test_a_failed_write_is_made_later_and_never_exceeds_the_maximum(
     tmp_path: Path, fault: WriteFault
 ) -> None:

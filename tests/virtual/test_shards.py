@@ -13,6 +13,7 @@ from controller.shards import Shard, lease_name
 from testbed.embedded.api.server import new_namespace
 from testbed.embedded.objects.kinds import NAMESPACES
 from tests.support.federation import HPAS, LEASES, Controller, Federation, background, federation, until
+from tests.support.nightly import NIGHTLY
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -115,7 +116,8 @@ async def test_lost_shards_are_taken_within_lease_time(tmp_path: Path) -> None:
         assert wrote == {team: {b.identity} for team in TEAMS}
 
 
-@pytest.mark.parametrize("gently", [True, False])
+@pytest.mark.nightly
+@pytest.mark.parametrize("gently", [True, False] if NIGHTLY else [False])
 async def test_another_number_waits_for_the_old_one_to_end(gently: bool, tmp_path: Path) -> None:
     """A controller with another --shards works only after the last Lease of the old number expired."""
     async with federation(tmp_path, m1=1) as f, f.controller(shards=2) as old:
