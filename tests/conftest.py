@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support.compiled import compile_tests
 from tests.support.nightly import examples
 
 # Tests that share an expensive fixture run on one worker. tests/real runs on three, because its tests mostly
@@ -209,6 +210,12 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     if without:
         terminalreporter.section(f"NOT RUN: {len(without)} checks of what kubectl prints", sep="!")
         terminalreporter.line("there is no kubectl: put one on PATH, or build one with `make real-plane`")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the tests before workers start."""
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        compile_tests(config, HERE)
 
 
 def pytest_sessionstart() -> None:

@@ -111,7 +111,7 @@ class ClockChange:
 
 @lru_cache(maxsize=4096)
 def clock_changes(zone: ZoneInfo, year: int) -> tuple[ClockChange, ...]:
-    """Returns the clock changes of a year, found by trying every sixth hour, then every hour and second.
+    """Returns the clock changes of a year, found by trying every sixth hour, then every minute and second.
 
     No zone has two changes within six hours.
     """
@@ -121,23 +121,22 @@ def clock_changes(zone: ZoneInfo, year: int) -> tuple[ClockChange, ...]:
         assert offset is not None
         return offset
 
-    def first_change(moment: datetime, step: timedelta, steps: int) -> datetime:
+    def last_unchanged(moment: datetime, step: timedelta) -> datetime:
         """The last of the instants `step` apart that still has the offset of `moment`."""
         before = offset_after(moment, timedelta())
-        return next(
-            moment + number * step
-            for number in range(steps)
-            if offset_after(moment, (number + 1) * step) != before
-        )
+        while offset_after(moment, step) == before:
+            moment += step
+        return moment
 
     found = []
     quarter = timedelta(hours=6)
     moment = datetime(year, 1, 1, tzinfo=UTC)
+    after = offset_after(moment, timedelta())
     while moment.year == year:
-        before, after = offset_after(moment, timedelta()), offset_after(moment, quarter)
+        before, after = after, offset_after(moment, quarter)
         if before != after:
-            hour = first_change(moment, timedelta(hours=1), 6)
-            instant = first_change(hour, timedelta(seconds=1), 3600) + timedelta(seconds=1)
+            minute = last_unchanged(moment, timedelta(minutes=1))
+            instant = last_unchanged(minute, timedelta(seconds=1)) + timedelta(seconds=1)
             plain = instant.replace(tzinfo=None)
             found.append(ClockChange(instant, plain + before, plain + after))
         moment += quarter
