@@ -27,7 +27,7 @@ from tests.support.nightly import examples
 
 # Tests that share an expensive fixture run on one worker. tests/real runs on three, because its tests mostly
 # wait. The first has the tests that need no hub with members or start their own. The other two have a hub
-# with members each. Each of the three takes about eight minutes on two busy cores.
+# with members each. The longest takes about ten minutes on two busy cores.
 SHARED_FIXTURES = (
     tuple(
         f"tests/real/test_{name}.py"
