@@ -143,9 +143,12 @@ async def test_the_hub_discovers_the_metrics_apis(plane: Plane, processes: Proce
 
 
 async def answers(api: PlaneApi) -> bool:
-    """True if both members give a value."""
-    status, _, body = await api.request("GET", DEPTH)
-    return status == 200 and len(json.loads(body)["items"]) == 2
+    """True if both members give values of both APIs."""
+    found = {}
+    for path in (REQUESTS, DEPTH):
+        status, _, body = await api.request("GET", path)
+        found[path] = len(json.loads(body)["items"]) if status == 200 else 0
+    return found == {REQUESTS: 4, DEPTH: 2}
 
 
 def values(listing: Any) -> dict[str, str]:
