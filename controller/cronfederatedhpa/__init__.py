@@ -1,9 +1,14 @@
 """The controller of CronFederatedHPAs: applies what the rules of each target say at the present time.
 
-`fedhpa.cron.execution` decides; this package reads and writes. `objects` has the objects by target, `targets`
-the values of a target, `wakeups` the times at which targets are due, `reconciler` one pass over one target,
-`status` what people see, `reporter` tells of what was done, and `one_shot` reads a target once for the
-command line.
+`fedhpa.cron.execution` decides; this package reads and writes. Where to look:
+
+- `objects`: the objects by target.
+- `targets`: the values of a target.
+- `wakeups`: the times at which targets are due.
+- `reconciler`: one pass over one target.
+- `status`: the status that people see.
+- `reporter`: the events and metrics of what was done.
+- `one_shot`: one read of a target for the command line.
 """
 
 from controller.cronfederatedhpa.controller import CronController

@@ -4,7 +4,7 @@ from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import Place, fair_split, limits, size_of_each, split
 from fedhpa.assignment.initial import assigned_for
 from fedhpa.assignment.member_hpa import pinned_need, usage_load
-from fedhpa.assignment.outlook import ClusterRoom, WorstLoss, cluster_room, worst_loss
+from fedhpa.assignment.outlook import ClusterHeadroom, WorstLoss, cluster_headroom, worst_loss
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
 from fedhpa.assignment.rebalance import RebalanceStep, ended, rebalance_step
@@ -17,7 +17,7 @@ __all__ = [
     "DUPLICATED",
     "LOAD_WEIGHTED",
     "Bounds",
-    "ClusterRoom",
+    "ClusterHeadroom",
     "ClusterState",
     "MemberState",
     "Observed",
@@ -34,7 +34,7 @@ __all__ = [
     "Write",
     "apportion",
     "assigned_for",
-    "cluster_room",
+    "cluster_headroom",
     "ended",
     "fair_split",
     "limits",

@@ -239,15 +239,15 @@ def _give(
     uid: str,
 ) -> Iterator[str]:
     """Gives `new` replicas of help, as far as there is room; yields the reasons."""
-    rooms = {
-        member.cluster: room
+    headroom = {
+        member.cluster: free
         for member in members
-        if member.cluster not in lacking and (room := _room(found[member.cluster], member))
+        if member.cluster not in lacking and (free := _headroom(found[member.cluster], member))
     }
-    able = {member.cluster: member for member in members if member.cluster in rooms}
+    able = {member.cluster: member for member in members if member.cluster in headroom}
     # Duplicated has no shares: the largest cluster is asked first.
     divide = divider(able, AGGREGATED if policy == DUPLICATED else policy, uid)
-    divided = divide(min(new, sum(rooms.values())), dict.fromkeys(rooms, 0), rooms)
+    divided = divide(min(new, sum(headroom.values())), dict.fromkeys(headroom, 0), headroom)
     lacks = ", ".join(sorted(lacking)[:_MAX_NAMED]) + (" and others" if len(lacking) > _MAX_NAMED else "")
     for name, share in divided.items():
         if not share:
@@ -263,7 +263,7 @@ def _give(
         yield f"{name}: helps {lacks} with {share} more replicas"
 
 
-def _room(state: ClusterState, member: MemberState) -> int:
+def _headroom(state: ClusterState, member: MemberState) -> int:
     """Returns by how much a cluster may help more: up to its maximum and to what its nodes can run."""
     if member.minimum is None or member.maximum is None or state.zero_since is not None:
         return 0

@@ -82,11 +82,11 @@ def rest(
     highs = [_within(share + left, member.limit, share) for member, share in zip(members, base, strict=True)]
     levels = [highs]
     if policy in BY_RANK:
-        rooms = [
+        capacities = [
             _within(most, member.room, share)
             for member, share, most in zip(members, base, highs, strict=True)
         ]
-        levels.insert(0, rooms)
+        levels.insert(0, capacities)
     more = [[high - share for share, high in zip(base, level, strict=True)] for level in levels]
     named = _named(members)
     added = fill(left, named, more, divider(named, policy, uid))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRoom:
+class ClusterHeadroom:
     """One cluster: its `replicas`, the part of them that is `running`, and its room for more.
 
     `sure` is the room that is known. `most` is the room if unknown nodes take everything that its limits
@@ -44,9 +44,9 @@ class WorstLoss:
         return None if self.lacking == 0 < self.at_most else self.lacking == 0
 
 
-def cluster_room(
+def cluster_headroom(
     cluster: str, *, replicas: int, pending: int = 0, available: int | None = None, high: int | None = None
-) -> ClusterRoom:
+) -> ClusterHeadroom:
     """Returns the room of one cluster with `replicas` replicas.
 
     `pending` of them wait for a node, and while some do, its nodes are full. `available` is how many more fit
@@ -59,7 +59,7 @@ def cluster_room(
         sure = 0
     else:
         sure = most = max(available if most is None else min(available, most), 0)
-    return ClusterRoom(
+    return ClusterHeadroom(
         cluster=cluster,
         replicas=replicas,
         running=max(replicas - pending, 0),
@@ -69,26 +69,26 @@ def cluster_room(
     )
 
 
-def worst_loss(clusters: Iterable[ClusterRoom], maximum: int) -> WorstLoss | None:
+def worst_loss(clusters: Iterable[ClusterHeadroom], maximum: int) -> WorstLoss | None:
     """Returns the worst loss of one cluster; None if no replica runs.
 
     Replicas above `maximum`, that of the FederatedHPA, need no room elsewhere.
     """
-    rooms = list(clusters)
-    total = sum(room.replicas for room in rooms)
+    found = list(clusters)
+    total = sum(one.replicas for one in found)
     if total <= 0:
         return None
     needed = min(total, maximum)
-    running = sum(room.running for room in rooms)
-    sure = sum(room.sure for room in rooms)
-    most = sum(room.most for room in rooms if room.most is not None)
-    unlimited = sum(room.most is None for room in rooms)
+    running = sum(one.running for one in found)
+    sure = sum(one.sure for one in found)
+    most = sum(one.most for one in found if one.most is not None)
+    unlimited = sum(one.most is None for one in found)
     losses = []
-    for room in rooms:
-        lacking = needed - (running - room.running)
-        at_most = max(lacking - (sure - room.sure), 0)
-        takes_all = unlimited > (room.most is None)
-        least = 0 if takes_all else max(lacking - (most - (room.most or 0)), 0)
-        losses.append((-least, -at_most, -room.replicas, room.cluster))
+    for one in found:
+        lacking = needed - (running - one.running)
+        at_most = max(lacking - (sure - one.sure), 0)
+        takes_all = unlimited > (one.most is None)
+        least = 0 if takes_all else max(lacking - (most - (one.most or 0)), 0)
+        losses.append((-least, -at_most, -one.replicas, one.cluster))
     least, at_most, _, cluster = min(losses)
     return WorstLoss(cluster=cluster, total=total, lacking=-least, at_most=-at_most)

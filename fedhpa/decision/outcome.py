@@ -24,7 +24,7 @@ from fedhpa.decision.metrics.highest import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.outlook import report_outlook
-from fedhpa.decision.placement import PlacementPlan, rooms_of_binding
+from fedhpa.decision.placement import PlacementPlan, headroom_of_binding
 from fedhpa.decision.rebalance import Moves, rebalance, report_refusal
 from fedhpa.decision.record.settings import encode_settings
 from fedhpa.decision.snapshot import Failure
@@ -53,7 +53,7 @@ def decided(
     builder, stored = context.builder, context.stored
     if context.fleet.direct:
         plan = PlacementPlan(context)
-        rooms = plan.rooms()
+        headroom = plan.headroom()
         wanted, desired = desired, plan.limited(desired)
         shares = plan.shares(desired)
         split = plan.changes(shares)
@@ -66,10 +66,10 @@ def decided(
             shares, desired, reason = moved.shares, moved.size, moved.reason
             split = changes = plan.changes(shares)
     else:
-        rooms = rooms_of_binding(context)
+        headroom = headroom_of_binding(context)
         report_refusal(context)
     copies = context.fleet.scheduling == DUPLICATED
-    report_outlook(context, rooms, copies=copies, held_above=context.fleet.direct and not copies)
+    report_outlook(context, headroom, copies=copies, held_above=context.fleet.direct and not copies)
     why = reason or reason_of_steps(builder.steps, current, desired)
     if context.spec.dry_run:
         builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")

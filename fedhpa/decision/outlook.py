@@ -10,7 +10,7 @@ from typing import Final
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_time
-from fedhpa.assignment import ClusterRoom, worst_loss
+from fedhpa.assignment import ClusterHeadroom, worst_loss
 from fedhpa.decision.context import Context
 from fedhpa.decision.failover import MAX_LOST_PER_CENT
 from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
@@ -25,31 +25,31 @@ _MAX_NAMED: Final = 8
 
 
 def report_outlook(
-    context: Context, rooms: Sequence[ClusterRoom], *, copies: bool = False, held_above: bool = False
+    context: Context, clusters: Sequence[ClusterHeadroom], *, copies: bool = False, held_above: bool = False
 ) -> None:
-    """Sets the condition from the `rooms` of all clusters.
+    """Sets the condition from the headroom of all `clusters`.
 
     With `copies` each cluster runs the whole size. With `held_above` the controller fails a cluster with a
     large part of the replicas over only as usage asks for it.
     """
     # While a cluster is missing, its replicas and its room are those of some time ago.
-    if context.coverage.missing or not rooms:
+    if context.coverage.missing or not clusters:
         return
-    unknown = [room.cluster for room in rooms if not room.known]
-    if len(unknown) == len(rooms):
+    unknown = [one.cluster for one in clusters if not one.known]
+    if len(unknown) == len(clusters):
         if context.builder.message(SURVIVES_CLUSTER_LOSS) is not None:
             _set(context, None, "CapacityUnknown", NOTHING_KNOWN)
         return
-    worst = worst_loss(rooms, context.spec.max_replicas)
+    worst = worst_loss(clusters, context.spec.max_replicas)
     if worst is None:
         return
-    if len(rooms) == 1:
+    if len(clusters) == 1:
         text = f"without {worst.cluster}, no replica has room, because no other cluster takes part"
         _set(context, False, "OnlyCluster", text)
     elif copies:
         _set(context, True, "RunsEverywhere", COPIES)
     elif worst.survives:
-        _set(context, True, "RoomElsewhere", ROOM_ELSEWHERE + _failover(rooms, held_above=held_above))
+        _set(context, True, "RoomElsewhere", ROOM_ELSEWHERE + _failover(clusters, held_above=held_above))
     elif worst.survives is None:
         text = f"without {worst.cluster}, up to {worst.at_most} of {worst.total} replicas have no room"
         others = [name for name in unknown if name != worst.cluster]
@@ -59,16 +59,16 @@ def report_outlook(
     else:
         verb = "has" if worst.lacking == 1 else "have"
         text = f"without {worst.cluster}, {worst.lacking} of {worst.total} replicas {verb} no room"
-        _set(context, False, "NoRoom", text + _failover(rooms, held_above=held_above))
+        _set(context, False, "NoRoom", text + _failover(clusters, held_above=held_above))
 
 
-def _failover(rooms: Sequence[ClusterRoom], *, held_above: bool) -> str:
+def _failover(clusters: Sequence[ClusterHeadroom], *, held_above: bool) -> str:
     """Returns what happens to the replicas of a cluster that has most of them; "" without such a cluster."""
-    total = sum(room.replicas for room in rooms)
-    for room in rooms:
-        if held_above and room.replicas * 100 > MAX_LOST_PER_CENT * total:
+    total = sum(one.replicas for one in clusters)
+    for one in clusters:
+        if held_above and one.replicas * 100 > MAX_LOST_PER_CENT * total:
             part = f"more than {MAX_LOST_PER_CENT} % of the replicas"
-            return f"; {room.cluster} runs {part}, so after its loss the others grow only as usage asks"
+            return f"; {one.cluster} runs {part}, so after its loss the others grow only as usage asks"
     return ""
 
 

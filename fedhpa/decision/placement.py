@@ -11,7 +11,15 @@ from typing import Final
 
 from fedhpa.api.metric_types import metric_type
 from fedhpa.api.quantity import parse_milli
-from fedhpa.assignment import DUPLICATED, LOAD_WEIGHTED, ClusterRoom, Place, cluster_room, limits, split
+from fedhpa.assignment import (
+    DUPLICATED,
+    LOAD_WEIGHTED,
+    ClusterHeadroom,
+    Place,
+    cluster_headroom,
+    limits,
+    split,
+)
 from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
@@ -73,10 +81,10 @@ class PlacementPlan:
         """Returns the ready pods of each cluster that answers."""
         return {name: view.ready_pods for name, view in self._answered.items()}
 
-    def rooms(self) -> list[ClusterRoom]:
-        """Returns the room of each cluster."""
+    def headroom(self) -> list[ClusterHeadroom]:
+        """Returns the headroom of each cluster."""
         return [
-            cluster_room(
+            cluster_headroom(
                 name,
                 replicas=place.present,
                 pending=place.pending,
@@ -115,12 +123,12 @@ class PlacementPlan:
         )
 
 
-def rooms_of_binding(context: Context) -> list[ClusterRoom]:
-    """Returns the room of each cluster that Karmada's scheduler chose."""
+def headroom_of_binding(context: Context) -> list[ClusterHeadroom]:
+    """Returns the headroom of each cluster that Karmada's scheduler chose."""
     views = {view.name: view for view in context.fleet.answered}
     delay = context.spec.assignment.delay
     return [
-        cluster_room(
+        cluster_headroom(
             cluster.name,
             replicas=context.fleet.known_replicas(cluster),
             pending=pending_replicas(views[cluster.name], context.now, delay) if cluster.name in views else 0,

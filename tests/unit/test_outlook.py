@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.assignment import ClusterRoom, cluster_room, worst_loss
+from fedhpa.assignment import ClusterHeadroom, cluster_headroom, worst_loss
 from fedhpa.decision import to_text
 from tests.support.scenarios import answered, cluster, condition, decided, scenario
 
@@ -14,46 +14,46 @@ LOSS = "SurvivesClusterLoss"
 AGGREGATED = {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Aggregated"}}
 
 
-def room(name: str, replicas: int, available: int | None, **more: Any) -> ClusterRoom:
-    """A cluster with so many replicas and so much room besides."""
-    return cluster_room(name, replicas=replicas, available=available, **more)
+def headroom(name: str, replicas: int, available: int | None, **more: Any) -> ClusterHeadroom:
+    """A cluster with so many replicas and so much headroom."""
+    return cluster_headroom(name, replicas=replicas, available=available, **more)
 
 
 @pytest.mark.parametrize(
-    ("rooms", "maximum", "expected"),
+    ("clusters", "maximum", "expected"),
     [
         # Each cluster has room for the other's replicas.
-        ([room("m1", 10, 5), room("m2", 5, 10)], 30, ("m1", 0, 0)),
+        ([headroom("m1", 10, 5), headroom("m2", 5, 10)], 30, ("m1", 0, 0)),
         # 12 replicas of m2 meet 5 free places.
-        ([room("m1", 18, 5), room("m2", 12, 40)], 30, ("m2", 7, 7)),
+        ([headroom("m1", 18, 5), headroom("m2", 12, 40)], 30, ("m2", 7, 7)),
         # Above the maximum nothing needs room.
-        ([room("m1", 18, 5), room("m2", 12, 40)], 25, ("m2", 2, 2)),
+        ([headroom("m1", 18, 5), headroom("m2", 12, 40)], 25, ("m2", 2, 2)),
         # Unknown nodes may take everything, or nothing.
-        ([room("m1", 4, None), room("m2", 6, 4)], 30, ("m2", 0, 6)),
+        ([headroom("m1", 4, None), headroom("m2", 6, 4)], 30, ("m2", 0, 6)),
         # The limit of a cluster bounds also unknown nodes.
-        ([room("m1", 4, None, high=6), room("m2", 6, 9)], 30, ("m2", 4, 6)),
+        ([headroom("m1", 4, None, high=6), headroom("m2", 6, 9)], 30, ("m2", 4, 6)),
         # Known room beyond the limit does not count.
-        ([room("m1", 4, 50, high=6), room("m2", 6, 9)], 30, ("m2", 4, 4)),
+        ([headroom("m1", 4, 50, high=6), headroom("m2", 6, 9)], 30, ("m2", 4, 4)),
         # Where pods are pending the nodes are full, and the pending pods need room, too.
-        ([room("m1", 6, 9, pending=2), room("m2", 4, 3)], 30, ("m2", 6, 6)),
+        ([headroom("m1", 6, 9, pending=2), headroom("m2", 4, 3)], 30, ("m2", 6, 6)),
         # The largest of three losses that nobody can take.
-        ([room("m1", 3, 0), room("m2", 8, 0), room("m3", 5, 0)], 30, ("m2", 8, 8)),
+        ([headroom("m1", 3, 0), headroom("m2", 8, 0), headroom("m3", 5, 0)], 30, ("m2", 8, 8)),
         # The only cluster.
-        ([room("m1", 3, 5)], 30, ("m1", 3, 3)),
+        ([headroom("m1", 3, 5)], 30, ("m1", 3, 3)),
     ],
 )
-def test_worst_loss(rooms: list[ClusterRoom], maximum: int, expected: tuple[str, int, int]) -> None:
+def test_worst_loss(clusters: list[ClusterHeadroom], maximum: int, expected: tuple[str, int, int]) -> None:
     """The worst cluster is named, with the replicas that have no room at least and at most."""
-    found = worst_loss(rooms, maximum)
+    found = worst_loss(clusters, maximum)
 
     assert found is not None
     assert (found.cluster, found.lacking, found.at_most) == expected
-    assert worst_loss(reversed(rooms), maximum) == found
+    assert worst_loss(reversed(clusters), maximum) == found
 
 
 def test_nothing_runs() -> None:
     """Without a replica there is no loss."""
-    assert worst_loss([room("m1", 0, 5), room("m2", 0, 5)], 10) is None
+    assert worst_loss([headroom("m1", 0, 5), headroom("m2", 0, 5)], 10) is None
     assert worst_loss([], 10) is None
 
 

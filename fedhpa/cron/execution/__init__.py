@@ -4,9 +4,14 @@ All CronFederatedHPAs of one target are planned together. `plan` returns the wri
 the statuses after the write succeeded or failed. Both are pure: the present values of the target, the stored
 state and the time are arguments. Instants are POSIX seconds.
 
-`records` has the inputs and the stored state, `watermark` the instant up to which a rule is handled, `owed`
-the fires after it, `holding` the values that plain fires and windows make hold, `stored` the state in the
-status of an object, and `preview` the plans of the coming days.
+Where to look:
+
+- `records`: the inputs and the stored state.
+- `watermark`: the instant up to which a rule is handled.
+- `owed`: the fires after the watermark.
+- `holding`: the values that plain fires and windows keep in force.
+- `stored`: the state in the status of an object.
+- `preview`: the plans of the coming days.
 """
 
 from fedhpa.cron.execution.annotation import drops_fields, record_text, with_record

@@ -58,7 +58,7 @@ def decide_bounds(
     report_members(context, view, current, states)
     report_assignment(context, view, made, errors)
     report_refusal(context)
-    report_outlook(context, view.rooms(), copies=view.policy == DUPLICATED)
+    report_outlook(context, view.headroom(), copies=view.policy == DUPLICATED)
     _report_changes(context, view, made, writes, outcomes, states, reason)
     _report_repairs(context, view, repairs, writes)
     newly = {cluster.name for cluster in context.stored.clusters if cluster.state != LOST}

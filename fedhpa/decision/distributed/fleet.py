@@ -12,14 +12,14 @@ from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
     Bounds,
-    ClusterRoom,
+    ClusterHeadroom,
     ClusterState,
     MemberState,
     Observed,
     Previous,
     Rules,
     assigned_for,
-    cluster_room,
+    cluster_headroom,
     pinned_need,
     read_state,
     usage_load,
@@ -104,14 +104,14 @@ class BoundsView:
         """The clusters whose HPA of this name is not ours, by name."""
         return tuple(sorted(name for name, hpa in self.hpas.items() if not hpa.ours))
 
-    def rooms(self) -> list[ClusterRoom]:
-        """Returns the room of each cluster that is not lost."""
-        return [self._room(one.state) for one in self.observed if not one.lost]
+    def headroom(self) -> list[ClusterHeadroom]:
+        """Returns the headroom of each cluster that is not lost."""
+        return [self._headroom(one.state) for one in self.observed if not one.lost]
 
-    def _room(self, state: MemberState) -> ClusterRoom:
+    def _headroom(self, state: MemberState) -> ClusterHeadroom:
         cap = self.states[state.cluster].cap
         full = cap.replicas if cap is not None and cap.holds(self._context.now) else None
-        return cluster_room(
+        return cluster_headroom(
             state.cluster,
             replicas=state.present,
             pending=state.pending,
