@@ -241,6 +241,10 @@ def _no_fsync(fd: object) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Excludes collected tests and imported modules from garbage collection; they live until the end."""
+    """Excludes collected tests and imported modules from garbage collection, which then runs rarely.
+
+    They live until the end. The default threshold of 700 objects costs the suite a twentieth of its CPU time.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

@@ -12,8 +12,8 @@ from tests.support.nightly import NIGHT, examples
 
 pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 
-# An hour lasts twenty minutes, which is four windows, except in nightly runs.
-HOUR = float(examples(1200, 3600))
+# An hour lasts ten minutes, which is two windows, except in nightly runs.
+HOUR = float(examples(600, 3600))
 WINDOW, PERIOD = 300.0, 120
 LEAST, MOST = 3, 20
 MILLIS_PER_POD = 50
