@@ -20,6 +20,7 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.metrics import custom_samples, external_samples
 from metrics_adapter.members.resource_metrics import decode_list
+from tests.support.collector import collecting_as_processes
 from tests.support.costs import quiet_seconds
 from tests.support.nightly import NIGHTLY
 
@@ -129,7 +130,8 @@ async def holds() -> AsyncIterator[Holds]:
     found = Holds()
     task = asyncio.create_task(found.watch())
     try:
-        yield found
+        with collecting_as_processes():
+            yield found
     finally:
         task.cancel()
         await asyncio.wait([task])

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from typing import TypeVar
 from unittest.mock import patch
 
+from tests.support.collector import collecting_as_processes
+
 T = TypeVar("T")
 
 TRIES = 5
@@ -23,6 +25,7 @@ QUIET_SECONDS = 0.0165  # the CPU time of FIXED_WORK on a quiet machine
 MAX_SLOWDOWN = 3.0  # A slower machine than this must not excuse everything.
 
 
+@collecting_as_processes()
 def slowdown() -> float:
     """Returns how many times longer FIXED_WORK takes now than on a quiet machine, 1 to MAX_SLOWDOWN."""
     began = time.thread_time()
@@ -35,6 +38,7 @@ def quiet_seconds(seconds: float, enough: float) -> float:
     return seconds if seconds < enough else seconds / slowdown()
 
 
+@collecting_as_processes()
 def least_cpu_seconds(work: Callable[[], object], enough: float) -> float:
     """Returns the least CPU time of TRIES runs of `work` in this thread, in seconds of a quiet machine.
 
@@ -62,7 +66,7 @@ def holds() -> Iterator[list[float]]:
         run(handle)
         found.append(time.thread_time() - began)
 
-    with patch.object(asyncio.Handle, "_run", measured):
+    with patch.object(asyncio.Handle, "_run", measured), collecting_as_processes():
         yield found
 
 
@@ -83,15 +87,15 @@ async def least_hold_by_thread(work: Callable[[], T], enough: float) -> tuple[T,
 
     A hold is the CPU time of all threads between two turns of the loop. What `work` raises is raised here.
     """
-    # The processes do the same after their start, so that the collector passes over what was loaded.
-    gc.collect()
-    gc.freeze()
     least = float("inf")
-    for _ in range(TRIES):
-        result, longest = await _hold_by_thread(work)
-        least = min(least, quiet_seconds(longest, enough))
-        if least < enough:
-            break
+    with collecting_as_processes():
+        # The processes do the same after their start, so that the collector passes over what was loaded.
+        gc.freeze()
+        for _ in range(TRIES):
+            result, longest = await _hold_by_thread(work)
+            least = min(least, quiet_seconds(longest, enough))
+            if least < enough:
+                break
     return result, least
 
 
