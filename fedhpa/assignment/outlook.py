@@ -47,7 +47,7 @@ class WorstLoss:
 def cluster_headroom(
     cluster: str, *, replicas: int, pending: int = 0, available: int | None = None, high: int | None = None
 ) -> ClusterHeadroom:
-    """Returns the room of one cluster with `replicas` replicas.
+    """Returns the headroom of one cluster with `replicas` replicas.
 
     `pending` of them wait for a node, and while some do, its nodes are full. `available` is how many more fit
     on its nodes, None if unknown. `high` is the limit of its replicas, None without one.
