@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from controller.cronfederatedhpa import CronController, CronMetrics, CronReconciler, Targets
 from fedhpa.api.errors import ApiError
 from fedhpa.api.times import format_time
-from fedhpa.kube import ApiClient, ApiConfig, EventRecorder, Response
+from fedhpa.kube import SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
 
 OBJECTS: Final = 1000
 RULES: Final = 5
@@ -129,13 +129,16 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     hub, clock = Hub(schedule), _Clock(CREATED + 1)
     metrics = CronMetrics(CollectorRegistry())
     events = EventRecorder(hub, "cron", wall=clock)
-    targets = Targets(hub, dict, lambda _: None, direct=False, member_deadline=3.0)  # type: ignore[arg-type, return-value]
+    targets = Targets(hub, dict, lambda _: None, direct=False, member_deadline=3.0, clock=SYSTEM)  # type: ignore[arg-type, return-value]
     controller = CronController(
         hub,
-        lambda objects: CronReconciler(hub, objects, targets, events, metrics, paused=False, wall=clock),
+        lambda objects: CronReconciler(
+            hub, objects, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
+        ),
         events,
         metrics,
         wall=clock,
+        clock=SYSTEM.monotonic,
     )
     tasks = [asyncio.create_task(controller.run()), asyncio.create_task(events.run())]
     try:

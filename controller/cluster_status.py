@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -66,7 +65,7 @@ async def _keep_clusters(
 
 
 async def follow_cluster_status(
-    hub: ApiClient, registry: MemberRegistry, *, wall: Callable[[], float] = time.time
+    hub: ApiClient, registry: MemberRegistry, *, wall: Callable[[], float]
 ) -> None:
     """Write each member's condition when it changes, until cancelled."""
     changed: set[str] = set()

@@ -9,7 +9,6 @@ Three facts count as evidence:
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -98,7 +97,7 @@ class HubCheck:
         self,
         hub: ApiClient,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         on_finding: Callable[[str, bool], None] = lambda *_: None,
     ) -> None:
         self._hub = hub

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -91,7 +90,7 @@ class ReconcileLoop:
         workers: int,
         owns: Callable[[Key], bool] = lambda _: True,
         on_count: Callable[[int], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         name = collection.rpartition("/")[2]
         self._owns = owns

@@ -12,7 +12,7 @@ import msgspec
 from controller.flags import Settings
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import SYSTEM, ApiClient, Clock, resource_path
+from fedhpa.kube import ApiClient, Clock, resource_path
 from fedhpa.members import CLUSTERS_PATH, Cluster, MemberRegistry
 
 # Enough to list the clusters and to wait for each member's deadline.
@@ -26,22 +26,19 @@ class _AnyObject(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def member_registry(hub: ApiClient, settings: Settings, clock: Clock = SYSTEM) -> MemberRegistry:
+def member_registry(hub: ApiClient, settings: Settings, clock: Clock) -> MemberRegistry:
     """Returns the registry of the hub's Clusters, with the deadline and the limits of the settings."""
     return MemberRegistry(
         hub,
         deadline=settings.member_deadline,
         qps=settings.cluster_qps,
         burst=settings.cluster_burst,
-        clock=clock.monotonic,
-        wall=clock.wall,
+        clock=clock,
     )
 
 
 @contextlib.asynccontextmanager
-async def members_once(
-    hub: ApiClient, settings: Settings, clock: Clock = SYSTEM
-) -> AsyncIterator[MemberRegistry]:
+async def members_once(hub: ApiClient, settings: Settings, clock: Clock) -> AsyncIterator[MemberRegistry]:
     """Yields the members, with the permissions of `hub`'s user. Raises ConfigError if one is missing."""
     await _check_permissions(hub)
     registry = member_registry(hub, settings, clock)

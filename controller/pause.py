@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.kube import ApiClient, EventRecorder, InvolvedObject
+from fedhpa.kube import ApiClient, Clock, EventRecorder, InvolvedObject
 
 PAUSED_MESSAGE: Final = (
     "a controller was started with --pause: it computes decisions and shows them in its metrics and at "
@@ -14,11 +14,11 @@ PAUSED_MESSAGE: Final = (
 )
 
 
-async def record_paused(hub: ApiClient, namespace: str, leases: Mapping[str, str]) -> None:
+async def record_paused(hub: ApiClient, namespace: str, leases: Mapping[str, str], clock: Clock) -> None:
     """Record an event on each Lease, until cancelled. The hub may refuse it."""
     async with asyncio.TaskGroup() as group:
         for lease, component in leases.items():
-            events = EventRecorder(hub, component)
+            events = EventRecorder(hub, component, wall=clock.wall)
             about = InvolvedObject("coordination.k8s.io/v1", "Lease", lease, namespace)
             events.event(about, "Warning", "Paused", PAUSED_MESSAGE)
             group.create_task(events.run())

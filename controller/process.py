@@ -18,20 +18,11 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 
 from controller.certificates import lead_certificates, secrets_config
 from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
-from controller.cronfederatedhpa import CronController, CronMetrics
-from controller.cronfederatedhpa.foreign import other_controller
-from controller.cronfederatedhpa.hub import CronHubCheck
-from controller.cronfederatedhpa.owners import WorkloadOwners
-from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.targets import Targets, mappers_of_members
+from controller.cronfederatedhpa import CronMetrics
 from controller.decisions import decisions_route
-from controller.federatedhpa.member_caches import MemberCaches
-from controller.federatedhpa.reconciler import FederatedHPAReconciler
-from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import (
     CONTROLLERS,
     CRON_FEDERATED_HPA,
-    DIRECT,
     FEDERATED_HPA,
     MANAGE_CERTIFICATES,
     SECTIONS,
@@ -39,15 +30,13 @@ from controller.flags import (
     Settings,
     check_certificate_flags,
 )
-from controller.loop import ReconcileLoop
 from controller.members import member_registry
 from controller.pause import record_paused
-from controller.publish import FEDERATED_HPAS
-from controller.shards import ALL, CRON, Shard, ShardElection, lease_name, within
+from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
+from controller.shards import CRON, Shard, ShardElection, lease_name
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube import (
-    BOOT,
     FAILURE_OBSERVER,
     SYSTEM,
     ApiClient,
@@ -59,8 +48,8 @@ from fedhpa.kube import (
     load_config,
     supervise,
 )
-from fedhpa.kube.config import SERVICE_ACCOUNT
-from fedhpa.members import MemberRegistry, SharedLists
+from fedhpa.kube.config import SERVICE_ACCOUNT, ConnectorFactory
+from fedhpa.members import MemberRegistry
 from fedhpa.serving import Health, ReadinessCheck, Signals, http_listeners, quick_loop, run_process
 from fedhpa.serving.flags import Values, common, exit_usage, parse_or_exit
 
@@ -69,9 +58,6 @@ ABOUT: Final = (
     "Scales the workload of each FederatedHPA over all clusters by its usage in all of them, and applies the "
     "rules of CronFederatedHPAs. Of several processes, only those that hold a shard's Lease work."
 )
-# Karmada's name of this controller, so that filters of events by source still match.
-COMPONENT: Final = "federatedHPA-controller"
-CRON_COMPONENT: Final = "cronFederatedHPA-controller"
 HUB_CHECK_SECONDS: Final = 2.0
 # Releasing a Lease takes at most two seconds (fedhpa.kube.leases); everything else ends at once.
 STOP_SECONDS: Final = 5.0
@@ -89,18 +75,22 @@ def main() -> None:
         exit_usage(PROGRAM, error)
 
     async def work(signals: Signals) -> None:
-        await run(values, signals)
+        await run(values, signals, clock=SYSTEM, connect=None)
 
     sys.exit(run_process(PROGRAM, values, work, loop_factory=quick_loop))
 
 
-async def run(values: Values, signals: Signals) -> None:
-    """Serve health and metrics, and work on the shards that this process holds, until asked to stop."""
+async def run(values: Values, signals: Signals, *, clock: Clock, connect: ConnectorFactory | None) -> None:
+    """Serve health and metrics, and work on the shards that this process holds, until asked to stop.
+
+    No other clock is read than `clock` and the event loop's, and each connection to the hub and the members
+    comes from `connect`; None means TCP. A simulation passes a virtual clock and a network in memory.
+    """
     settings = Settings.of(values)
     registry = CollectorRegistry()
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
-    metrics, cron_metrics = ControllerMetrics(registry), CronMetrics(registry)
+    metrics, cron_metrics = ControllerMetrics(registry, clock=clock.monotonic), CronMetrics(registry)
     metrics.set_paused(settings.paused)
     FAILURE_OBSERVER.set(metrics.task_failed)
     if settings.paused:
@@ -108,46 +98,55 @@ async def run(values: Values, signals: Signals) -> None:
     health = Health()
     kubeconfig = values[common.KUBECONFIG] or None
     config = dataclasses.replace(
-        await load_config(kubeconfig),
+        await load_config(kubeconfig, clock=clock),
+        connector=connect,
         qps=values[common.KUBE_API_QPS],
         burst=values[common.KUBE_API_BURST],
     )
-    secrets_at = await secrets_config(values)
+    secrets_at = await secrets_config(values, clock)
     async with (
         ApiClient(config) as hub,
-        http_listeners(values, health, registry, [decisions_route(metrics.decisions, hub)]),
+        http_listeners(
+            values,
+            health,
+            registry,
+            [decisions_route(metrics.decisions, hub)],
+            measures_lag=not clock.virtual,
+        ),
     ):
-        members = member_registry(hub, settings)
+        members = member_registry(hub, settings, clock)
         metrics.watch_members(lambda: members.members)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(supervise("members", members.run)),
-                group.create_task(follow_config(hub, kubeconfig)),
+                group.create_task(follow_config(hub, kubeconfig, clock=clock)),
                 group.create_task(
                     supervise("readiness", lambda: _watch_readiness(health, members, settings.paused))
                 ),
             ]
             if settings.paused:
-                record = functools.partial(record_paused, hub, _lease_namespace(values), _leases_of(values))
+                record = functools.partial(
+                    record_paused, hub, _lease_namespace(values), _leases_of(values), clock
+                )
                 background.append(group.create_task(supervise("events", record)))
             leading = []
             if FEDERATED_HPA in values[CONTROLLERS]:
                 run_autoscalers = functools.partial(
-                    _lead_autoscalers, values, settings, hub, members, metrics
+                    _lead_autoscalers, values, settings, hub, members, metrics, clock
                 )
                 leading.append(group.create_task(supervise("shards", run_autoscalers)))
             if CRON_FEDERATED_HPA in values[CONTROLLERS]:
                 run_rules = functools.partial(
-                    _lead_rules, values, settings, hub, members, metrics, cron_metrics
+                    _lead_rules, values, settings, hub, members, metrics, cron_metrics, clock
                 )
                 leading.append(group.create_task(supervise("cron-shards", run_rules)))
             if not settings.paused:
-                keep_clusters = functools.partial(_lead_clusters, values, hub, members, metrics)
+                keep_clusters = functools.partial(_lead_clusters, values, hub, members, metrics, clock)
                 leading.append(group.create_task(supervise("clusters-lead", keep_clusters)))
             if values[MANAGE_CERTIFICATES] and not settings.paused:
                 place, timing = _lease_namespace(values), _lease_timing(values)
                 told = metrics.certificates, place, timing, metrics.set_leader
-                keep = functools.partial(lead_certificates, values, hub, secrets_at, *told)
+                keep = functools.partial(lead_certificates, values, hub, secrets_at, *told, clock=clock)
                 leading.append(group.create_task(supervise("certificates-lead", keep)))
             await signals.stop.wait()
             health.drain()
@@ -169,7 +168,7 @@ def _leases_of(values: Values) -> dict[str, str]:
 
 
 async def _lead_clusters(
-    values: Values, hub: ApiClient, members: MemberRegistry, metrics: ControllerMetrics
+    values: Values, hub: ApiClient, members: MemberRegistry, metrics: ControllerMetrics, clock: Clock
 ) -> None:
     """Keep the members' conditions and tokens while this process holds the Lease for it."""
     elector, show = None, functools.partial(metrics.set_leader, "clusters")
@@ -177,20 +176,34 @@ async def _lead_clusters(
     if values[common.LEADER_ELECT]:
         place, identity = _lease_namespace(values), f"{socket.gethostname()}_{uuid.uuid4()}"
         timing = _lease_timing(values)
-        elector = LeaderElector(hub, place, CLUSTERS_LEASE, identity, timing=timing, on_change=show)
-    events = EventRecorder(hub, COMPONENT, on_drop=metrics.count_dropped_event)
-    await lead_clusters(hub, members, events, metrics.tokens, SYSTEM, elector)
+        elector = LeaderElector(
+            hub,
+            place,
+            CLUSTERS_LEASE,
+            identity,
+            timing=timing,
+            on_change=show,
+            clock=clock.monotonic,
+            wall=clock.wall,
+        )
+    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
+    await lead_clusters(hub, members, events, metrics.tokens, clock, elector)
 
 
 async def _lead_autoscalers(
-    values: Values, settings: Settings, hub: ApiClient, members: MemberRegistry, metrics: ControllerMetrics
+    values: Values,
+    settings: Settings,
+    hub: ApiClient,
+    members: MemberRegistry,
+    metrics: ControllerMetrics,
+    clock: Clock,
 ) -> None:
     counts: dict[Shard, int] = {}
 
     async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
-        await lead(settings, hub, members, metrics, shard=shard, counts=counts)
+        await lead(settings, hub, members, metrics, shard=shard, counts=counts, clock=clock)
 
-    await _lead_shards(values, settings, hub, metrics, work)
+    await _lead_shards(values, settings, hub, metrics, work, clock)
 
 
 async def _lead_rules(
@@ -200,6 +213,7 @@ async def _lead_rules(
     members: MemberRegistry,
     metrics: ControllerMetrics,
     cron_metrics: CronMetrics,
+    clock: Clock,
 ) -> None:
     counts: dict[Shard, int] = {}
 
@@ -208,7 +222,7 @@ async def _lead_rules(
             counts[shard] = objects
             cron_metrics.set_objects(sum(counts.values()))
 
-        events = EventRecorder(hub, CRON_COMPONENT, on_drop=metrics.count_dropped_event)
+        events = EventRecorder(hub, CRON_COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
         await lead_rules(
             settings,
             hub,
@@ -219,9 +233,11 @@ async def _lead_rules(
             leads=leads,
             on_count=count,
             on_finding=functools.partial(metrics.set_hub_finding, source=str(shard)),
+            clock=clock,
         )
 
-    await _lead_shards(values, settings, hub, metrics, work, kind=CRON)
+    # A machine that was suspended must not write on an old claim.
+    await _lead_shards(values, settings, hub, metrics, work, clock.counting_suspension(), kind=CRON)
 
 
 async def _lead_shards(
@@ -230,6 +246,7 @@ async def _lead_shards(
     hub: ApiClient,
     metrics: ControllerMetrics,
     work: Callable[[Shard, Callable[[], bool]], Coroutine[Any, Any, None]],
+    clock: Clock,
     *,
     kind: str = "",
 ) -> None:
@@ -249,116 +266,10 @@ async def _lead_shards(
         values[SHARDS],
         kind=kind,
         timing=_lease_timing(values),
-        # A machine that was suspended must not write on an old claim.
-        clock=BOOT if kind == CRON else SYSTEM,
+        clock=clock,
         on_lead=lambda shard, leads: metrics.set_leader(str(shard), leads),
     )
     await election.run(lambda shard: work(shard, functools.partial(election.leads, shard)))
-
-
-async def lead_rules(
-    settings: Settings,
-    hub: ApiClient,
-    members: MemberRegistry,
-    events: EventRecorder,
-    metrics: CronMetrics,
-    *,
-    shard: Shard = ALL,
-    leads: Callable[[], bool] = lambda: True,
-    on_count: Callable[[int], None] = lambda _: None,
-    on_finding: Callable[[str, bool], None] = lambda *_: None,
-    clock: Clock = SYSTEM,
-) -> None:
-    """Run the rules of a shard's CronFederatedHPAs until cancelled."""
-    direct = settings.propagation == DIRECT
-    check = CronHubCheck(hub, clock=clock.monotonic, on_finding=on_finding)
-    targets = Targets(
-        hub,
-        lambda: members.members,
-        mappers_of_members(clock),
-        direct=direct,
-        member_deadline=settings.member_deadline,
-    )
-    owns = within(settings.watch_namespaces, shard)
-    owners = WorkloadOwners(hub, owns=owns, clock=clock.monotonic)
-    controller = CronController(
-        hub,
-        lambda objects: CronReconciler(
-            hub,
-            objects,
-            targets,
-            events,
-            metrics,
-            paused=settings.paused,
-            leads=leads,
-            blocked=other_controller,
-            owners=owners.of,
-            check=check,
-            wall=clock.wall,
-            clock=clock.monotonic,
-        ),
-        events,
-        metrics,
-        owns=owns,
-        on_count=on_count,
-        owners=owners,
-        wall=clock.wall,
-        clock=clock.monotonic,
-    )
-    async with asyncio.TaskGroup() as group:
-        group.create_task(supervise("cron-events", lambda: events.run(controller.results_stored)))
-        if direct:
-            await _until_synced(members)
-        group.create_task(controller.run())
-
-
-async def lead(
-    settings: Settings,
-    hub: ApiClient,
-    members: MemberRegistry,
-    metrics: ControllerMetrics,
-    *,
-    shard: Shard = ALL,
-    counts: dict[Shard, int] | None = None,
-    clock: Clock = SYSTEM,
-) -> None:
-    """Reconcile a shard's objects until cancelled. State of former leaders is read from the objects' status.
-
-    `counts` receives the number of objects by shard, for all shards that this process leads.
-    """
-    by_shard = {} if counts is None else counts
-
-    def count(objects: int) -> None:
-        by_shard[shard] = objects
-        metrics.set_objects(sum(by_shard.values()))
-
-    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
-    async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
-        caches = MemberCaches(lists, clock.monotonic)
-        snapshots = SnapshotBuilder(hub, lambda: members.members, caches, settings, clock=clock.monotonic)
-        reconciler = FederatedHPAReconciler(
-            hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
-        )
-        loop = ReconcileLoop(
-            hub,
-            FEDERATED_HPAS.path(),
-            reconciler,
-            workers=settings.concurrent_syncs,
-            owns=within(settings.watch_namespaces, shard),
-            on_count=count,
-            clock=clock.monotonic,
-        )
-        group.create_task(caches.run())
-        group.create_task(supervise("events", events.run))
-        group.create_task(supervise("failure-reminders", reconciler.remind))
-        await _until_synced(members)
-        group.create_task(loop.run())
-
-
-async def _until_synced(members: MemberRegistry) -> None:
-    # Until each member answered or its deadline passed, every decision would lack data.
-    while not members.synced():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
-        await asyncio.sleep(0.05)
 
 
 async def _watch_readiness(health: Health, members: MemberRegistry, paused: bool) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import time
 import zlib
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import SYSTEM, ApiClient, Clock, Key, LeaderElector, LeaseTiming, resource_path, supervise
+from fedhpa.kube import ApiClient, Clock, Key, LeaderElector, LeaseTiming, resource_path, supervise
 from fedhpa.kube.leases import API_VERSION, WANTED_BY
 
 log = structlog.get_logger(__name__)
@@ -119,7 +118,7 @@ class ShardLeases:
     client: ApiClient
     namespace: str
     timing: LeaseTiming
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float]
     kind: str = ""
     _observed: dict[str, _ObservedLease] = field(default_factory=dict)
     _read_at: float = float("-inf")
@@ -199,7 +198,7 @@ class ShardElection:
         *,
         kind: str = "",
         timing: LeaseTiming | None = None,
-        clock: Clock = SYSTEM,
+        clock: Clock,
         rng: random.Random | None = None,
         on_lead: Callable[[Shard, bool], None] = lambda *_: None,
     ) -> None:

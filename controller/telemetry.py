@@ -6,7 +6,6 @@ never registers them. `fedhpa_controller_*` add what only a federation has.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -82,7 +81,7 @@ PREFIX = "horizontal_pod_autoscaler_controller_"
 class ControllerMetrics:
     """The controller's series in one registry, and the log of its decisions."""
 
-    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.certificates = CertificateMetrics(registry)
         self._succeeded_at: dict[tuple[str, str], float] = {}

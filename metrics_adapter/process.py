@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from fedhpa.api.errors import ApiError
-from fedhpa.kube import FAILURE_OBSERVER, ApiClient, follow_config, load_config, supervise
+from fedhpa.kube import FAILURE_OBSERVER, SYSTEM, ApiClient, follow_config, load_config, supervise
 from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving import (
     CallerSeries,
@@ -90,8 +90,9 @@ class Adapter:
             deadline=values[common.MEMBER_DEADLINE],
             qps=values[common.CLUSTER_API_QPS],
             burst=values[common.CLUSTER_API_BURST],
+            clock=SYSTEM,
         )
-        self._lists = SharedLists()
+        self._lists = SharedLists(clock=SYSTEM.monotonic)
         self.telemetry = Telemetry(lambda: self._registry.members)
         self._probes = MemberProbes(lambda: self._registry.members, self.telemetry.probed)
         self.telemetry.suspect = self._probes.suspect
@@ -177,7 +178,9 @@ class Adapter:
     def _tasks(self) -> dict[str, Callable[[], Awaitable[None]]]:
         tasks: dict[str, Callable[[], Awaitable[None]]] = {
             "members": self._registry.run,
-            "hub-config": partial(follow_config, self._hub, self._values[common.KUBECONFIG] or None),
+            "hub-config": partial(
+                follow_config, self._hub, self._values[common.KUBECONFIG] or None, clock=SYSTEM
+            ),
             **self._review_configs(),
             "trust-files": self.trust.follow_files,
             "trust": self._follow_trust,
@@ -200,7 +203,7 @@ class Adapter:
             (self._authorization, common.AUTHORIZATION_KUBECONFIG),
         ):
             if client is not self._hub:
-                found[flag.name] = partial(follow_config, client, self._values[flag])
+                found[flag.name] = partial(follow_config, client, self._values[flag], clock=SYSTEM)
         return found
 
     async def _follow_trust(self) -> None:
@@ -292,7 +295,7 @@ async def serve(
 
 
 async def _client(values: Values, kubeconfig: str) -> ApiClient:
-    config = await load_config(kubeconfig or None)
+    config = await load_config(kubeconfig or None, clock=SYSTEM)
     return ApiClient(replace(config, qps=values[common.KUBE_API_QPS], burst=values[common.KUBE_API_BURST]))
 
 

@@ -30,7 +30,16 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.known_cluster import RawCluster, known_cluster
-from fedhpa.kube import ApiClient, ApiConfig, Change, Reflector, follow_config, load_config, resource_path
+from fedhpa.kube import (
+    SYSTEM,
+    ApiClient,
+    ApiConfig,
+    Change,
+    Reflector,
+    follow_config,
+    load_config,
+    resource_path,
+)
 from fedhpa.serving.flags import Values, common
 from webhook.handlers import Subject
 from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, OFF, ON, PROPAGATION
@@ -61,7 +70,9 @@ class HubReader:
         self._targets = Targets(client)
         self._checks_targets = checks_targets
         clusters = resource_path(CLUSTER_API_VERSION, "clusters")
-        self._clusters = Reflector(client, clusters, RawCluster, known_cluster, name="clusters")
+        self._clusters = Reflector(
+            client, clusters, RawCluster, known_cluster, name="clusters", clock=SYSTEM.monotonic
+        )
         self.reflectors = {kind: self._reflector(kind, path) for kind, path in COLLECTIONS.items()}
 
     async def run(self) -> None:
@@ -113,7 +124,9 @@ class HubReader:
         return list(islice(found, MAX_CLUSTER_WARNINGS))
 
     def _reflector(self, kind: str, path: str) -> Reflector[Autoscaler]:
-        reflector = Reflector(self._client, path, StoredAutoscaler, _reader(kind), name=kind)
+        reflector = Reflector(
+            self._client, path, StoredAutoscaler, _reader(kind), name=kind, clock=SYSTEM.monotonic
+        )
         reflector.subscribe(self._changed)
         return reflector
 
@@ -163,7 +176,8 @@ async def reading_hub(values: Values) -> AsyncIterator[HubReader | None]:
     kubeconfig = values[common.KUBECONFIG] or None
     async with ApiClient(await _config(values, kubeconfig)) as client, asyncio.TaskGroup() as group:
         reader = HubReader(client, checks_targets=values[PROPAGATION] == KARMADA)
-        tasks = [group.create_task(reader.run()), group.create_task(follow_config(client, kubeconfig))]
+        following = follow_config(client, kubeconfig, clock=SYSTEM)
+        tasks = [group.create_task(reader.run()), group.create_task(following)]
         try:
             yield reader
         finally:
@@ -174,7 +188,7 @@ async def reading_hub(values: Values) -> AsyncIterator[HubReader | None]:
 async def _config(values: Values, kubeconfig: str | None) -> ApiConfig:
     try:
         async with asyncio.timeout(CONFIG_SECONDS):
-            config = await load_config(kubeconfig)
+            config = await load_config(kubeconfig, clock=SYSTEM)
     except TimeoutError as error:
         source = kubeconfig or "the pod's service account"
         raise ConfigError(

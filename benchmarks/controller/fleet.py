@@ -26,7 +26,7 @@ from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import ControllerSettings
-from fedhpa.kube import PAGE_SIZE, ApiClient, ApiConfig, EventRecorder, Response
+from fedhpa.kube import PAGE_SIZE, SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
 from fedhpa.kube.transport import Params
 from fedhpa.members import Access, Cluster, Member, MemberClient, SharedLists
 
@@ -273,7 +273,7 @@ async def memory_fleet(
         caches = MemberCaches(lists, clock)
         group.create_task(caches.run())
         snapshots = SnapshotBuilder(hub, lambda: members, caches, settings, clock=clock)
-        metrics = ControllerMetrics(CollectorRegistry())
+        metrics = ControllerMetrics(CollectorRegistry(), clock=SYSTEM.monotonic)
         events = EventRecorder(hub, "benchmark", wall=wall)
         running = reconciler(hub, snapshots, events, metrics, settings, wall=wall, clock=clock)
         while not all(member.state.ready for member in members.values()):  # noqa: ASYNC110  # set by each member's probe
@@ -288,7 +288,7 @@ async def _member(name: str, bodies: MemberBodies, api: type[MemberApi]) -> Memb
         return
 
     cluster = Cluster(metadata=ObjectMeta(name=name))
-    member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time)
+    member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time, wall=SYSTEM.wall)
     member.client = api(member, bodies)
     await member.observe(cluster, Access("https://memory", "token", None, None, ()))
     return member

@@ -28,9 +28,9 @@ from controller.flags import (
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.rights import NAMESPACE
 from fedhpa.kube import (
-    BOOT,
     ApiClient,
     ApiConfig,
+    Clock,
     EventRecorder,
     LeaderElector,
     LeaseTiming,
@@ -54,6 +54,8 @@ async def lead_certificates(
     lease_namespace: str,
     timing: LeaseTiming,
     set_leader: Callable[[str, bool], None] = lambda *_: None,
+    *,
+    clock: Clock,
 ) -> None:
     """Keeps the certificates whenever this process holds the Lease, until cancelled.
 
@@ -63,12 +65,12 @@ async def lead_certificates(
     on_lead = functools.partial(set_leader, "certificates")
     namespace = values[CERTIFICATES_NAMESPACE] or _pod_namespace()
     settings = certificate_settings(values)
-    async with _secrets_api(secrets_at, values[CERTIFICATES_KUBECONFIG], hub) as secrets_api:
+    async with _secrets_api(secrets_at, values[CERTIFICATES_KUBECONFIG], hub, clock) as secrets_api:
         hosts = values[CERTIFICATES_HOSTS]
         store = CertificateStore(secrets_api, hub, namespace, hosts)
         if not values[common.LEADER_ELECT]:
             on_lead(True)
-            await _manager(store, secrets_api, settings, metrics).run()
+            await _manager(store, secrets_api, settings, metrics, clock).run()
             return
         on_lead(False)
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
@@ -79,12 +81,12 @@ async def lead_certificates(
             identity,
             timing=timing,
             on_change=on_lead,
-            clock=BOOT.monotonic,
-            wall=BOOT.wall,
+            clock=clock.boot,
+            wall=clock.wall,
         )
 
         async def work() -> None:
-            await _manager(store, secrets_api, settings, metrics, elector).run()
+            await _manager(store, secrets_api, settings, metrics, clock, elector).run()
 
         await elector.run(work)
 
@@ -94,15 +96,18 @@ def _manager(
     secrets_api: ApiClient,
     settings: Settings,
     metrics: CertificateMetrics,
+    clock: Clock,
     elector: LeaderElector | None = None,
 ) -> CertificateManager:
     """Returns a manager without a memory: a new leader waits for whole settle times."""
-    events = EventRecorder(secrets_api, COMPONENT)
+    events = EventRecorder(secrets_api, COMPONENT, wall=clock.wall)
     leads = (lambda: True) if elector is None else (lambda: elector.is_leader)
-    return CertificateManager(store, settings, events, metrics, leads=leads)
+    # A machine that was suspended must not write on an old claim.
+    steady = clock.counting_suspension()
+    return CertificateManager(store, settings, events, metrics, leads=leads, clock=steady)
 
 
-async def secrets_config(values: Values) -> ApiConfig | None:
+async def secrets_config(values: Values, clock: Clock) -> ApiConfig | None:
     """Returns how to reach the API server that has the Secrets; None if the hub has them.
 
     Raises ConfigError, which names the flag, if the kubeconfig cannot be used.
@@ -112,26 +117,30 @@ async def secrets_config(values: Values) -> ApiConfig | None:
     if not values[MANAGE_CERTIFICATES] or not (kubeconfig or in_pod):
         return None
     if not kubeconfig:
-        return in_cluster_config()
+        return in_cluster_config(clock)
     try:
-        return await load_config(kubeconfig, flag=f"--{CERTIFICATES_KUBECONFIG.name}")
+        return await load_config(kubeconfig, clock=clock, flag=f"--{CERTIFICATES_KUBECONFIG.name}")
     except ConfigError as error:
         raise ConfigError(f"--{CERTIFICATES_KUBECONFIG.name}: {error}") from error
 
 
 @asynccontextmanager
-async def _secrets_api(config: ApiConfig | None, kubeconfig: str, hub: ApiClient) -> AsyncIterator[ApiClient]:
+async def _secrets_api(
+    config: ApiConfig | None, kubeconfig: str, hub: ApiClient, clock: Clock
+) -> AsyncIterator[ApiClient]:
     """Yields the client of the API server that has the Secrets: the hub's, unless another is configured."""
     if config is None:
         yield hub
         return
-    async with ApiClient(dataclasses.replace(config, name="certificates")) as client:
+    async with ApiClient(
+        dataclasses.replace(config, name="certificates", connector=hub.config.connector)
+    ) as client:
         if not kubeconfig:  # the token is read again when it changes
             yield client
             return
         async with asyncio.TaskGroup() as group:
             follower = group.create_task(
-                supervise("certificates-config", lambda: follow_config(client, kubeconfig))
+                supervise("certificates-config", lambda: follow_config(client, kubeconfig, clock=clock))
             )
             try:
                 yield client

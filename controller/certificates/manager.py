@@ -17,7 +17,7 @@ from certs.state import Now, Settings
 from controller.certificates.telemetry import CA, CertificateMetrics
 from controller.failure_log import FailureLog, Lines
 from fedhpa.api.errors import Conflict
-from fedhpa.kube import BOOT, Clock, EventRecorder, InvolvedObject, contain, supervise
+from fedhpa.kube import Clock, EventRecorder, InvolvedObject, contain, supervise
 
 # A registration that is created, or an upgrade that empties its caBundle, waits at most this long.
 PERIOD_SECONDS: Final = 10.0
@@ -45,7 +45,7 @@ class CertificateManager:
         metrics: CertificateMetrics,
         *,
         leads: Callable[[], bool] = lambda: True,
-        clock: Clock = BOOT,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._settings = settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -88,8 +87,8 @@ class CronController:
         owns: Callable[[Key], bool] = lambda _: True,
         on_count: Callable[[int], None] = lambda _: None,
         owners: WorkloadOwners | None = None,
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         self.objects = ObjectsByTarget()
         self._owns = owns

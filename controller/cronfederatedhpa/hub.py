@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -48,7 +47,7 @@ class CronHubCheck:
         self,
         hub: ApiClient,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         on_finding: Callable[[str, bool], None] = lambda *_: None,
     ) -> None:
         self._hub = hub

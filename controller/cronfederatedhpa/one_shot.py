@@ -16,7 +16,7 @@ from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, ScheduledObject, Target, Values, WindowRecord
-from fedhpa.kube import SYSTEM, ApiClient, Clock
+from fedhpa.kube import ApiClient, Clock
 from fedhpa.serving.flags import parse_flags
 
 Object = Mapping[str, Any]
@@ -59,7 +59,7 @@ def _unit(target: TargetKey, found: Mapping[str, CronObject]) -> Unit:
     return Unit(target, version, tuple(each.scheduled(target) for each in objects), record)
 
 
-async def read_target(hub: ApiClient, unit: Unit, *, clock: Clock = SYSTEM) -> Target:
+async def read_target(hub: ApiClient, unit: Unit, *, clock: Clock) -> Target:
     """Returns the present values of a target. Failures are part of the answer.
 
     A workload that the hub does not have is read in the members, as with --propagation=direct.
@@ -80,7 +80,12 @@ async def read_target(hub: ApiClient, unit: Unit, *, clock: Clock = SYSTEM) -> T
 
 async def _read(hub: ApiClient, unit: Unit, members: Members, clock: Clock, *, direct: bool) -> Target:
     targets = Targets(
-        hub, members, mappers_of_members(clock), direct=direct, member_deadline=MEMBER_DEADLINE_SECONDS
+        hub,
+        members,
+        mappers_of_members(clock),
+        direct=direct,
+        member_deadline=MEMBER_DEADLINE_SECONDS,
+        clock=clock,
     )
     return (await targets.read(unit.target, unit.api_version)).target
 

@@ -6,7 +6,6 @@ so in condition SoleOwner; nothing is stopped, because nobody can tell which of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -26,7 +25,7 @@ class WorkloadOwners:
         hub: ApiClient,
         *,
         owns: Callable[[Key], bool] = lambda _: True,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._owns = owns
         self._index = AutoscalerIndex()

@@ -6,7 +6,6 @@ of what is about to be written, the effect, and then the statuses, the one with 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -87,10 +86,10 @@ class CronReconciler:
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
         check: CronHubCheck | None = None,
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
-        self._check = check or CronHubCheck(hub)
+        self._check = check or CronHubCheck(hub, clock=clock)
         self._objects = objects
         self._metrics = metrics
         self._reporter = Reporter(objects, events, metrics)

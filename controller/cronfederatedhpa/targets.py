@@ -93,9 +93,10 @@ class Targets:
         *,
         direct: bool,
         member_deadline: float,
+        clock: Clock,
     ) -> None:
         self._hub = hub
-        self._mapper = ResourceMapper(hub)
+        self._mapper = ResourceMapper(hub, clock=clock.monotonic)
         self._members = members
         self._mapper_of = mapper_of
         self._direct = direct

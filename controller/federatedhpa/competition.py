@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -83,7 +82,7 @@ class _List(NamedTuple):
 class CompetingAutoscalers:
     """The other autoscalers by cluster and namespace. Errors of a server are logged, never raised."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: dict[_List, tuple[float, _Listed]] = {}
         self._refreshing: dict[_List, asyncio.Lock] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -45,7 +44,7 @@ class HubMetrics:
         client: ApiClient,
         mapper: ResourceMapper,
         deadline: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self.client = client
         self.mapper = mapper

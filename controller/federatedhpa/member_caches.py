@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable
 
 from controller.federatedhpa.node_capacity import NodeCapacity
@@ -23,7 +22,7 @@ class MemberCaches:
     `run` keeps the watched collections up to date. `lists` belongs to the caller.
     """
 
-    def __init__(self, lists: SharedLists, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, lists: SharedLists, clock: Callable[[], float]) -> None:
         self.lists = lists
         self.pods: PodCache[PodRecord] = PodCache(pod_record, clock=clock)
         self.scales = ScaleCache(clock=clock)

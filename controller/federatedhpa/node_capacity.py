@@ -7,7 +7,6 @@ the first reconcile waits for them.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -145,7 +144,7 @@ class _MemberEntry:
 class NodeCapacity:
     """The free capacity of members, shared by all objects; `run` reads it in the background."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._entries: dict[str, _MemberEntry] = {}
         self._group: asyncio.TaskGroup | None = None

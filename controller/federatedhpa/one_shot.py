@@ -33,7 +33,7 @@ from fedhpa.decision import (
     encode_scenario,
     with_record,
 )
-from fedhpa.kube import SYSTEM, ApiClient, Clock, Key
+from fedhpa.kube import ApiClient, Clock, Key
 from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving.flags import parse_flags
 
@@ -149,7 +149,7 @@ def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str
 
 @contextlib.asynccontextmanager
 async def one_shot_reader(
-    hub: ApiClient, settings: Settings, *, clock: Clock = SYSTEM
+    hub: ApiClient, settings: Settings, *, clock: Clock
 ) -> AsyncIterator[OneShotReader]:
     """A reader with the permissions of `hub`'s user. Raises ConfigError if a permission is missing."""
     async with members_once(hub, settings, clock) as registry, SharedLists(clock=clock.monotonic) as lists:

@@ -7,7 +7,6 @@ once.
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -78,9 +77,7 @@ class _UsageList:
 class PodIndex:
     """The pods of one namespace of one cluster, by selector. `change` keeps it up to date."""
 
-    def __init__(
-        self, namespace: str, pods: Mapping[Key, PodRecord], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, namespace: str, pods: Mapping[Key, PodRecord], clock: Callable[[], float]) -> None:
         self._namespace = namespace
         self._pods = pods
         self._clock = clock
@@ -191,7 +188,7 @@ class PodIndex:
 class PodIndexes:
     """The indexes of all watched namespaces, by reflector."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: weakref.WeakKeyDictionary[Reflector[PodRecord], PodIndex] = weakref.WeakKeyDictionary()
 

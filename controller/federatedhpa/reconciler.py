@@ -5,7 +5,6 @@ Status, events, series and log are all derived from the one `Decision`.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -56,8 +55,8 @@ class FederatedHPAReconciler:
         metrics: ControllerMetrics,
         settings: Settings,
         *,
-        wall: Callable[[], float] = time.time,
-        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
         self._hub = hub
         self._snapshots = snapshots

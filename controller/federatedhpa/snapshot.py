@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -76,7 +75,7 @@ class SnapshotBuilder:
         caches: MemberCaches,
         settings: Settings,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
         reads_nodes: bool = False,
     ) -> None:
         self._hub = hub

@@ -6,7 +6,6 @@ Only a workload that is missing is looked for, at most once a minute, so a fleet
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -41,7 +40,7 @@ class WorkloadSearch:
         hub: ApiClient,
         members: Callable[[], Mapping[str, Member]],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._hub = hub
         self._members = members

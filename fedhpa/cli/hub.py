@@ -65,10 +65,10 @@ def hub_error(action: str, error: ApiError) -> ConfigError:
 @asynccontextmanager
 async def hub_client(kubeconfig: str, context: str) -> AsyncIterator[tuple[ApiClient, str]]:
     """Yields the hub's client and the namespace of the kubeconfig's context."""
-    from fedhpa.kube import ApiClient, load_config
+    from fedhpa.kube import SYSTEM, ApiClient, load_config
 
     _log_errors_only()
-    config = await load_config(kubeconfig or None, context or None)
+    config = await load_config(kubeconfig or None, context or None, clock=SYSTEM)
     async with ApiClient(config) as hub:
         yield hub, config.namespace
 

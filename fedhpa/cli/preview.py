@@ -16,7 +16,7 @@ from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Name
 
 if TYPE_CHECKING:
     from fedhpa.decision import Decision
-    from fedhpa.kube import ApiClient
+    from fedhpa.kube import ApiClient, Clock
     from webhook.admission_review import Verdict
 
 FEDERATED_HPA = "FederatedHPA"
@@ -124,8 +124,10 @@ def _verdict(path: str, kind: str, raw: Mapping[str, Any]) -> Verdict:
 async def _previews(
     objects: list[dict[str, Any]], namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> list[Preview]:
+    from fedhpa.kube import SYSTEM
+
     async with hub_client(kubeconfig, context) as (hub, default):
-        return [await preview_of(hub, one, namespace or default, *flags) for one in objects]
+        return [await preview_of(hub, one, namespace or default, *flags, clock=SYSTEM) for one in objects]
 
 
 async def preview_of(
@@ -134,9 +136,10 @@ async def preview_of(
     namespace: str,
     propagation: str = "",
     metrics_via: str = "",
-    **clock: Any,
+    *,
+    clock: Clock,
 ) -> Preview:
-    """Returns the preview of one object. `namespace` is the default; `clock` is for tests."""
+    """Returns the preview of one object. `namespace` is the default."""
     from controller.federatedhpa import one_shot_reader, settings_for
 
     kind, metadata = str(changed["kind"]), changed["metadata"]
@@ -151,7 +154,7 @@ async def preview_of(
     stored = await find_object(hub, namespace, name)
     after = _applied(changed, stored)
     settings = settings_for(stored or after, propagation, metrics_via)
-    async with one_shot_reader(hub, settings, **clock) as reader:
+    async with one_shot_reader(hub, settings, clock=clock) as reader:
         try:
             now = None if stored is None else await reader.read(stored)
             then = await reader.read(after)

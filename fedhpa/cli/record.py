@@ -70,8 +70,9 @@ async def _gather(
     name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
 ) -> dict[str, Any]:
     from controller.federatedhpa import one_shot_reader, settings_for
+    from fedhpa.kube import SYSTEM
 
     async with hub_client(kubeconfig, context) as (hub, default):
         raw = await read_object(hub, namespace or default, name, named=bool(namespace))
-        async with one_shot_reader(hub, settings_for(raw, *flags)) as reader:
+        async with one_shot_reader(hub, settings_for(raw, *flags), clock=SYSTEM) as reader:
             return (await reader.read(raw)).scenario()

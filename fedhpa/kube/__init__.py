@@ -7,7 +7,7 @@ credentials is used (`config`).
 
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import PAGE_SIZE, ApiClient
-from fedhpa.kube.clock import BOOT, SYSTEM, Clock
+from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import ApiConfig, load_config, tls_context
 from fedhpa.kube.credentials import Credentials, StaticCredentials
 from fedhpa.kube.events import EventRecorder, InvolvedObject
@@ -31,7 +31,6 @@ from fedhpa.kube.supervision import TASKS as KUBE_TASKS
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 
 __all__ = [
-    "BOOT",
     "FAILURE_OBSERVER",
     "KUBE_TASKS",
     "MAX_MESSAGE",

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Clock:
-    """`monotonic` measures durations, `wall` gives timestamps; both in seconds."""
+    """`monotonic` and `boot` measure durations, `wall` gives timestamps; all in seconds.
 
-    monotonic: Callable[[], float] = time.monotonic
-    wall: Callable[[], float] = time.time
+    `boot` also counts the time in which the machine was suspended. `virtual` means that the clock follows a
+    simulation, so that the delay of a timer says nothing about the process.
+    """
 
+    monotonic: Callable[[], float]
+    wall: Callable[[], float]
+    boot: Callable[[], float]
+    virtual: bool = False
 
-SYSTEM = Clock()
+    def counting_suspension(self) -> Clock:
+        """Returns this clock with `boot` in the place of `monotonic`."""
+        return replace(self, monotonic=self.boot)
 
 
 def _boot_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-# Also counts the time in which the machine was suspended. Only Linux has it.
-BOOT = Clock(monotonic=_boot_seconds if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic)
+# Only Linux has a clock that counts suspended time.
+SYSTEM = Clock(
+    time.monotonic, time.time, _boot_seconds if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)

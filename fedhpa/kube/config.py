@@ -23,6 +23,7 @@ import aiohttp
 from yarl import URL
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.kube.clock import Clock
 from fedhpa.kube.credentials import (
     Credentials,
     FileToken,
@@ -75,23 +76,24 @@ class ApiConfig:
 
 
 async def load_config(
-    kubeconfig: str | None, context: str | None = None, *, flag: str = "--kubeconfig"
+    kubeconfig: str | None, context: str | None = None, *, clock: Clock, flag: str = "--kubeconfig"
 ) -> ApiConfig:
     """Returns the configuration from the first of: `kubeconfig`, $KUBECONFIG, the pod, ~/.kube/config.
 
     $KUBECONFIG may name several files, which are merged as kubectl does: the first file that sets a cluster,
     user, context or the current context wins, and missing files are skipped. `context` overrides the current
     context. Raises ConfigError, which names the file and the remedy; `flag` is where `kubeconfig` came from.
+    `clock` tells when credentials expire.
     """
     if kubeconfig:
-        return await _from_kubeconfig([kubeconfig], context, flag)
+        return await _from_kubeconfig([kubeconfig], context, clock, flag)
     if listed := os.environ.get("KUBECONFIG"):
-        return await _from_kubeconfig([part for part in listed.split(os.pathsep) if part], context)
+        return await _from_kubeconfig([part for part in listed.split(os.pathsep) if part], context, clock)
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return in_cluster_config()
+        return in_cluster_config(clock)
     home = Path.home() / ".kube" / "config"
     if home.is_file():
-        return await _from_kubeconfig([str(home)], context)
+        return await _from_kubeconfig([str(home)], context, clock)
     raise ConfigError(
         f"no Kubernetes API configured: give --kubeconfig, set KUBECONFIG, create {home}, or run in a pod"
     )
@@ -172,7 +174,7 @@ def file_fingerprint(files: Iterable[Path]) -> bytes:
 
 
 async def _from_kubeconfig(
-    sources: Sequence[str], context: str | None, flag: str = "--kubeconfig"
+    sources: Sequence[str], context: str | None, clock: Clock, flag: str = "--kubeconfig"
 ) -> ApiConfig:
     source = os.pathsep.join(sources)
     files = _present(sources, flag)
@@ -185,7 +187,7 @@ async def _from_kubeconfig(
         # The library's own way to run a plugin has no deadline, and leaves processes behind.
         loader.load_from_exec_plugin = functools.partial(_load_from_plugin, library, loader)
         await loader.load_and_set(settings)
-        return _convert(loader, settings, tuple(files))
+        return _convert(loader, settings, tuple(files), clock)
     except ConfigError:
         raise
     # For a wrong file the library raises YAML, base64, key, type and file errors alike.
@@ -234,7 +236,7 @@ def _merged(files: Sequence[Path], node: Callable[[str, Any, str], Any]) -> Any:
     return node(first, merged | {key: list(named.values()) for key, named in lists.items()}, first)
 
 
-def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:
+def _convert(loader: Any, settings: Any, files: tuple[Path, ...], clock: Clock) -> ApiConfig:
     server = str(settings.host).rstrip("/")
     parts = urlsplit(server)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -253,7 +255,7 @@ def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:
         server=server,
         ssl=context,
         ca_file=Path(settings.ssl_ca_cert) if settings.ssl_ca_cert else None,
-        credentials=_credentials(loader, settings),
+        credentials=_credentials(loader, settings, clock),
         proxy=check_proxy(settings.proxy) if settings.proxy else None,
         server_hostname=settings.tls_server_name or None,
         namespace=loader.current_context.get("context", {}).get("namespace") or "default",
@@ -262,14 +264,14 @@ def _convert(loader: Any, settings: Any, files: tuple[Path, ...]) -> ApiConfig:
     )
 
 
-def _credentials(loader: Any, settings: Any) -> Credentials:
+def _credentials(loader: Any, settings: Any, clock: Clock) -> Credentials:
     user = loader._user
     token_file = user.safe_get("tokenFile") if user is not None else None
     if token_file:
         # The library reads the file once, with its newline. client-go rereads it and prefers it to `token`.
-        return FileToken(Path(loader._get_base_path(user.path), token_file))
+        return FileToken(Path(loader._get_base_path(user.path), token_file), clock=clock.monotonic)
     if user is not None and ("exec" in user or loader.provider):
-        return PluginCredentials(lambda: _run_plugin(loader), _plugin_answer(loader))
+        return PluginCredentials(lambda: _run_plugin(loader), _plugin_answer(loader), wall=clock.wall)
     header = settings.api_key.get("BearerToken")
     return StaticCredentials(header) if header else NoCredentials()
 
@@ -303,7 +305,7 @@ def _plugin_answer(loader: Any) -> tuple[str | None, float | None]:
     return getattr(loader, "token", None), getattr(loader, "exec_plugin_expiry", None)
 
 
-def in_cluster_config(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
+def in_cluster_config(clock: Clock, folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
     """Returns the configuration of a pod's service account. Raises ConfigError."""
     library = importlib.import_module("kubernetes.aio.config.incluster_config")
     settings = importlib.import_module("kubernetes.aio.client.configuration").Configuration()
@@ -323,7 +325,7 @@ def in_cluster_config(folder: Path = SERVICE_ACCOUNT) -> ApiConfig:
         server=settings.host,
         ssl=context,
         ca_file=authority,
-        credentials=FileToken(token),
+        credentials=FileToken(token, clock=clock.monotonic),
         namespace=own,
         files=(authority,),
         fingerprint=file_fingerprint((authority,)),

@@ -7,7 +7,6 @@ client calls `renew` and repeats the request if the header has changed. No repr 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
@@ -77,7 +76,7 @@ class StaticCredentials:
 class FileToken:
     """A bearer token in a file that is rotated from outside, e.g. by the kubelet."""
 
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, *, clock: Callable[[], float]) -> None:
         self._path = path
         self._clock = clock
         self._token = ""
@@ -124,7 +123,7 @@ class PluginCredentials:
         load: Callable[[], Awaitable[tuple[str | None, float | None]]],
         first: tuple[str | None, float | None],
         *,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float],
     ) -> None:
         self._load = load
         self._value, self._expiry = first

@@ -6,7 +6,6 @@ Recording never fails and never waits: events go into a bounded queue, and `run`
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -103,7 +102,7 @@ class EventRecorder:
         component: str,
         *,
         instance: str = "",
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float],
         backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS),
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,8 +71,8 @@ class LeaderElector:
         may_acquire: Callable[[], Awaitable[bool]] | None = None,
         may_lead: Callable[[], Awaitable[bool]] | None = None,
         yields_to: Callable[[str], bool] = lambda _: False,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
         rng: random.Random | None = None,
     ) -> None:
         self._client = client

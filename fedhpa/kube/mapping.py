@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -60,7 +59,7 @@ class Resource:
 class ResourceMapper:
     """Maps kinds to resources by discovery on one server, with a cache."""
 
-    def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: ApiClient, *, clock: Callable[[], float]) -> None:
         self._client = client
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, Resource | None]] = {}

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
@@ -92,7 +91,7 @@ class Reflector(Generic[T]):
         backoff: Backoff | None = None,
         on_problem: Callable[[str | None], None] | None = None,
         on_unreadable: Callable[[Key, str, str], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self.synced = asyncio.Event()
         self._client = client

@@ -9,6 +9,7 @@ import structlog
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.clock import Clock
 from fedhpa.kube.config import file_fingerprint, load_config
 from fedhpa.kube.supervision import report_failure
 
@@ -19,7 +20,12 @@ PERIOD_SECONDS = 60.0
 
 
 async def follow_config(
-    client: ApiClient, kubeconfig: str | None, context: str | None = None, *, period: float = PERIOD_SECONDS
+    client: ApiClient,
+    kubeconfig: str | None,
+    context: str | None = None,
+    *,
+    clock: Clock,
+    period: float = PERIOD_SECONDS,
 ) -> None:
     """Reload the client's configuration whenever one of its files changes, until cancelled.
 
@@ -29,17 +35,19 @@ async def follow_config(
     while True:
         await asyncio.sleep(period)
         try:
-            await _reload_if_changed(client, kubeconfig, context)
+            await _reload_if_changed(client, kubeconfig, context, clock)
         except Exception as error:
             report_failure("hub-config", error, api=client.config.name)
 
 
-async def _reload_if_changed(client: ApiClient, kubeconfig: str | None, context: str | None) -> None:
+async def _reload_if_changed(
+    client: ApiClient, kubeconfig: str | None, context: str | None, clock: Clock
+) -> None:
     now = await asyncio.to_thread(file_fingerprint, client.config.files)
     if now == client.config.fingerprint:
         return
     try:
-        fresh = await load_config(kubeconfig, context)
+        fresh = await load_config(kubeconfig, context, clock=clock)
     except ConfigError as error:
         log.warning("changed configuration cannot be used", api=client.config.name, error=str(error))
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -22,7 +21,7 @@ class CircuitBreaker:
         *,
         threshold: int,
         cooldown: float | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._threshold = threshold
         self._cooldown = cooldown

@@ -8,7 +8,6 @@ member stay usable.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -43,7 +42,7 @@ class MemberClient(ApiClient):
         deadline: float = MEMBER_DEADLINE_SECONDS,
         refusal: Callable[[], str | None] = lambda: None,
         suspect: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         super().__init__(config, deadline=deadline)
         self.breaker = CircuitBreaker(threshold=FAILURE_THRESHOLD, clock=clock)

@@ -9,7 +9,6 @@ version that was read, so that no pass uses bounds from before the last write.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -42,7 +41,7 @@ class _ApiGroup(msgspec.Struct, frozen=True):
 class HpaCache:
     """The HPAs of the members by namespace and name, while `run` runs."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._collections = {
             version: WatchCache(version, PLURAL, MemberHpa, _record, clock=clock) for version in API_VERSIONS

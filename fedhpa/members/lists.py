@@ -6,7 +6,6 @@ The cost of metrics grows with members and namespaces, not with autoscalers time
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -91,7 +90,7 @@ _Key = tuple[Upstream, int, str, tuple[tuple[str, str], ...], Callable[[bytes], 
 class SharedLists:
     """An async context manager; leaving it cancels the requests under way."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._cache: Cache[_Key, Any] = Cache(
             clock=clock,

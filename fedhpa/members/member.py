@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -113,8 +112,8 @@ class Member:
         on_change: Callable[[], None] = lambda: None,
         limits: ClientLimits = NO_LIMITS,
         connector: ConnectorFactory | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
         self.name = cluster.metadata.name
         self.closed = False

@@ -7,7 +7,6 @@ selector on its name, so that permissions for exactly these Secrets are enough.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from fedhpa.kube import (
     ApiClient,
     Backoff,
     Change,
+    Clock,
     Reflector,
     report_failure,
     resource_path,
@@ -78,16 +78,17 @@ class MemberRegistry:
         probe_period: float = PROBE_SECONDS,
         qps: float = 0.0,
         burst: int = 0,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clock: Clock,
     ) -> None:
         self._hub = hub
         self._deadline = deadline
         self._probe_period = probe_period
         self._limits = ClientLimits(qps, burst)
-        self._clock = clock
-        self._wall = wall
-        self._clusters = Reflector(hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock)
+        self._clock = clock.monotonic
+        self._wall = clock.wall
+        self._clusters = Reflector(
+            hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock.monotonic
+        )
         self._clusters.subscribe(lambda change: self._touch(change.key[1]))
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -11,7 +11,6 @@ has reached the new resourceVersion, so that no decision uses a size from before
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -57,7 +56,7 @@ class _Workload(msgspec.Struct, frozen=True, gc=False):
 class ScaleCache:
     """The scales of workloads, while `run` runs."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._collections = {
             plural: WatchCache(WATCHED_VERSION, plural, _Workload, _scale, clock=clock) for plural in WATCHED
         }

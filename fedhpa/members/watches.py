@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -58,7 +57,7 @@ class WatchCache(Generic[T]):
         *,
         keep: float = KEEP_SECONDS,
         stale_after: float = STALE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._api_version = api_version
         self._plural = plural
@@ -182,7 +181,7 @@ class PodCache(WatchCache[T]):
         *,
         keep: float = KEEP_SECONDS,
         stale_after: float = STALE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         super().__init__("v1", "pods", Pod, make, keep=keep, stale_after=stale_after, clock=clock)
 

@@ -104,12 +104,14 @@ async def http_listeners(
     more: Sequence[web.RouteDef] = (),
     *,
     peers: Peers | None = None,
+    measures_lag: bool = True,
 ) -> AsyncIterator[list[BoundAddress]]:
     """Serves --metrics-bind-address and --health-probe-bind-address; yields the bound addresses.
 
     If both flags name the same address, one listener serves all paths. The routes in `more` are served next
     to /metrics, or next to the health paths if metrics are off. `peers` are the connections of the process.
-    Registers the series that all processes have, and measures the lag of the event loop.
+    Registers the series that all processes have, and measures the lag of the event loop unless `measures_lag`
+    is False.
     """
     series = ProcessSeries(registry)
     peers = Peers() if peers is None else peers
@@ -133,7 +135,8 @@ async def http_listeners(
                 application, address, 1.0, peers, None, remedy=_other_port(flags[text], *address)
             )
             bound.append(await stack.enter_async_context(listener))
-        await stack.enter_async_context(_background(series.measure_lag()))
+        if measures_lag:
+            await stack.enter_async_context(_background(series.measure_lag()))
         yield bound
 
 

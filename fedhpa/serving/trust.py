@@ -17,7 +17,7 @@ import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.kube import ApiClient, Change, Reflector
+from fedhpa.kube import SYSTEM, ApiClient, Change, Reflector
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values
@@ -122,6 +122,7 @@ class LiveTrust:
             lambda item: dict(item.get("data") or {}),
             field_selector=f"metadata.name={CONFIG_MAP}",
             name=CONFIG_MAP,
+            clock=SYSTEM.monotonic,
         )
 
         def changed(change: Change[dict[str, str]]) -> None:

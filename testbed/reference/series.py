@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from controller.cronfederatedhpa import CronMetrics
 from controller.telemetry import ControllerMetrics
+from fedhpa.kube import SYSTEM
 from fedhpa.serving import CallerSeries, Peers, ProcessSeries, register_certificate
 from fedhpa.serving.fairness import Limits
 from metrics_adapter.prometheus import StoreTelemetry
@@ -41,7 +42,7 @@ def _registries() -> dict[str, CollectorRegistry]:
     webhook = WebhookTelemetry().registry
     register_certificate(webhook, lambda: 0.0)
     controller = CollectorRegistry()
-    ControllerMetrics(controller)
+    ControllerMetrics(controller, clock=SYSTEM.monotonic)
     CronMetrics(controller)
     every = CollectorRegistry()
     ProcessSeries(every)

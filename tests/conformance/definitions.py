@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from testbed.embedded.api.types import Object
@@ -17,7 +18,7 @@ from testbed.embedded.objects.kinds import BUILTIN
 async def fetch(kubeconfig: str) -> dict[str, Object]:
     """Returns the definitions of the built-in kinds from a real API server."""
     everything: dict[str, Object] = {}
-    async with ApiClient(await load_config(kubeconfig)) as client:
+    async with ApiClient(await load_config(kubeconfig, clock=SYSTEM)) as client:
         for version in sorted({kind.api_version for kind in BUILTIN} | {"autoscaling/v1"}):
             prefix = "apis" if "/" in version else "api"
             document = await client.get_json(f"/openapi/v3/{prefix}/{version}")

@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.transport import tcp_connector
@@ -140,14 +141,18 @@ async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Requ
             await api.start()
             stack.push_async_callback(api.stop)
             member = Member(
-                Cluster(metadata=ObjectMeta(name=recorded["name"])), reread=nothing, connector=tcp_connector
+                Cluster(metadata=ObjectMeta(name=recorded["name"])),
+                reread=nothing,
+                connector=tcp_connector,
+                clock=SYSTEM.monotonic,
+                wall=SYSTEM.wall,
             )
             ready = recorded["hasDiscoveryClient"]
             way = Access(api.url, "token", None, None, ()) if ready else "its credentials are not known"
             await member.observe(member.cluster, way)
             stack.push_async_callback(member.client.close)
             members[recorded["name"]] = member
-        lists = await stack.enter_async_context(SharedLists())
+        lists = await stack.enter_async_context(SharedLists(clock=SYSTEM.monotonic))
         source = MembersSource(lambda: members, lists, max_age=0.0)
         peers = PeerAuthenticator(Trust())
         nobody = ApiClient(ApiConfig(server="http://hub.invalid"))

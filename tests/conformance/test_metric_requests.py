@@ -18,6 +18,7 @@ from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, 
 from fedhpa.api.selectors import parse_selector
 from fedhpa.cache import Fetched
 from fedhpa.decision import ClusterSnapshot, ScalingMetric
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper
@@ -81,7 +82,7 @@ class Recorder(SharedLists):
     """Answers every request with an empty list, and discovery with one version."""
 
     def __init__(self, version: str) -> None:
-        super().__init__()
+        super().__init__(clock=SYSTEM.monotonic)
         self.sent: list[str] = []
         self._version = version
 
@@ -112,7 +113,7 @@ class Kinds(ResourceMapper):
 def requests_of(spec: ScalingMetric, version: str) -> list[str]:
     async def ask(member: Any) -> list[str]:
         lists = Recorder(version)
-        mapper = Kinds(ApiClient(ApiConfig(server="http://member")))
+        mapper = Kinds(ApiClient(ApiConfig(server="http://member")), clock=SYSTEM.monotonic)
         selector = parse_selector(POD_SELECTOR)
         source = MetricSource(lists, member, mapper, "ns1", selector, {"web-0"}, 0.0)
         await read_metrics(source, metric_queries([spec]))
@@ -138,11 +139,13 @@ def hub_requests_of(spec: ScalingMetric, version: str) -> list[str]:
     async def ask() -> list[str]:
         lists = Recorder(version)
         client = ApiClient(ApiConfig(server="http://hub"))
-        hub = HubMetrics(client, Kinds(client), 3.0)
+        hub = HubMetrics(client, Kinds(client, clock=SYSTEM.monotonic), 3.0, clock=SYSTEM.monotonic)
         pod = PodRecord("m1", "ns1", "web-0", {"app": "web"}, PodRequests())
         snapshot = ClusterSnapshot(name="m1", pods=(pod,))
         readings = {"m1": ClusterReading(snapshot, selector=parse_selector(POD_SELECTOR))}
-        await read_hub(MemberCaches(lists), hub, "ns1", readings, MetricNeeds.of([spec], 0.0))
+        await read_hub(
+            MemberCaches(lists, clock=SYSTEM.monotonic), hub, "ns1", readings, MetricNeeds.of([spec], 0.0)
+        )
         return lists.sent
 
     return asyncio.run(ask())

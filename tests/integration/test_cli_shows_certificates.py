@@ -21,7 +21,7 @@ from certs.state import Settings
 from controller.certificates.manager import COMPONENT, CertificateManager
 from controller.certificates.telemetry import CertificateMetrics
 from fedhpa.cli.main import run
-from fedhpa.kube import ApiClient, EventRecorder
+from fedhpa.kube import SYSTEM, ApiClient, EventRecorder
 from metrics_adapter.registration import Registration, api_services
 from tests.support.fakeapi import FakeApi, fake_api
 from webhook.registration import Endpoint, configurations
@@ -68,8 +68,9 @@ async def keep(hub: FakeApi, settle: float = 300.0) -> None:
         manager = CertificateManager(
             CertificateStore(client, client, NAMESPACE),
             Settings(settle=settle),
-            EventRecorder(client, COMPONENT),
+            EventRecorder(client, COMPONENT, wall=SYSTEM.wall),
             CertificateMetrics(CollectorRegistry()),
+            clock=SYSTEM,
         )
         manager._memory = Observed()
         await manager.reconcile()

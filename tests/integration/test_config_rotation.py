@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from fedhpa.kube.rotation import follow_config
@@ -27,7 +28,7 @@ def write_config(path: Path, api: FakeApi) -> None:
 @asynccontextmanager
 async def following(client: ApiClient, path: Path) -> AsyncIterator[None]:
     """Follow the kubeconfig with a short period."""
-    task = asyncio.create_task(follow_config(client, str(path), period=0.02))
+    task = asyncio.create_task(follow_config(client, str(path), clock=SYSTEM, period=0.02))
     try:
         yield
         assert not task.done()
@@ -41,7 +42,7 @@ async def test_a_replaced_kubeconfig_is_used(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     async with fake_api() as api, fake_api() as other:
         write_config(path, api)
-        async with ApiClient(await load_config(str(path))) as client, following(client, path):
+        async with ApiClient(await load_config(str(path), clock=SYSTEM)) as client, following(client, path):
             await client.request("GET", "/readyz")
             await api.stop()
             api.ca = other.ca
@@ -59,7 +60,7 @@ async def test_a_broken_kubeconfig_is_not_used(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     async with fake_api() as api:
         write_config(path, api)
-        async with ApiClient(await load_config(str(path))) as client:
+        async with ApiClient(await load_config(str(path), clock=SYSTEM)) as client:
             with capture_logs() as logs:
                 async with following(client, path):
                     path.write_text("clusters: [")

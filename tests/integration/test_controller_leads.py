@@ -14,7 +14,7 @@ from controller.cluster_status import CLUSTERS_LEASE
 from controller.flags import SECTIONS
 from controller.process import run
 from fedhpa.api.times import format_time
-from fedhpa.kube import leases
+from fedhpa.kube import SYSTEM, leases
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from testbed.stage.kubeconfig import write_kubeconfig
@@ -62,7 +62,7 @@ async def process(w: ControllerWorld, folder: Path, name: str, *flags: str) -> A
     ]
     signals = Signals()
     async with asyncio.TaskGroup() as group:
-        group.create_task(run(parse_flags(SECTIONS, arguments, {}), signals))
+        group.create_task(run(parse_flags(SECTIONS, arguments, {}), signals, clock=SYSTEM, connect=None))
         try:
             yield signals
         finally:

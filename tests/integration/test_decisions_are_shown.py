@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from controller.decisions import MAX_DECISION_BYTES, PATH, DecisionLog, decisions_route
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import Decision
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from tests.support.fake_responses import ACCESS_REVIEW, TOKEN_REVIEW, review
 from tests.support.fakeapi import PATIENCE, FakeApi, Object
@@ -189,7 +190,7 @@ def test_a_huge_decision_is_kept_short() -> None:
 
 def test_what_is_counted_is_kept() -> None:
     """The metrics keep the decision of each counted reconciliation."""
-    metrics = ControllerMetrics(CollectorRegistry())
+    metrics = ControllerMetrics(CollectorRegistry(), clock=SYSTEM.monotonic)
     metrics.record_decision("shop", "web", decision(), written=True, seconds=0.1)
 
     (body,) = metrics.decisions.newest("shop", "web")

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from fedhpa.api import rights
 from fedhpa.doctor import diagnose, examine
-from fedhpa.kube import ApiClient, load_config
+from fedhpa.kube import SYSTEM, ApiClient, load_config
 from testbed.embedded.api.server import error_response
 from testbed.embedded.api.types import StatusError
 from testbed.embedded.network.faults import Fault
@@ -50,7 +50,7 @@ async def doctor(made: Installation, *arguments: str, kubeconfig: Path | None = 
 
 async def found(made: Installation, kubeconfig: Path, *, seconds: float = 3.0) -> list[str]:
     """Returns the ids that the caller of a kubeconfig finds."""
-    async with ApiClient(await load_config(str(kubeconfig))) as client:
+    async with ApiClient(await load_config(str(kubeconfig), clock=SYSTEM)) as client:
         return [each.id for each in diagnose(await examine(client, seconds=seconds)).findings]
 
 

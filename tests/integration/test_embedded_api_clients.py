@@ -10,6 +10,7 @@ from aiohttp import web
 
 from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError, Conflict
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.reflector import Reflector
@@ -58,7 +59,9 @@ async def test_the_client_works_with_the_embedded_server(
 
 async def test_an_expired_watch_lists_again(api: ApiServer, client: ApiClient) -> None:
     """After a compaction the next watch is 410, and the reflector lists again."""
-    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of, list_idle=PATIENCE)
+    reflector = Reflector(
+        client, CONFIGMAPS, dict[str, Any], data_of, list_idle=PATIENCE, clock=SYSTEM.monotonic
+    )
     async with background(reflector.run()):
         await eventually(lambda: reflector.problem is None)
         await client.post(CONFIGMAPS, {"metadata": {"name": "a"}, "data": {"n": "1"}})
@@ -75,7 +78,9 @@ async def test_an_expired_watch_lists_again(api: ApiServer, client: ApiClient) -
 async def test_bookmarks_advance_an_idle_watch(api: ApiServer, client: ApiClient) -> None:
     """A bookmark moves the version of an idle watch forward, so that it does not expire."""
     api.watches.bookmark_seconds = 0.01
-    reflector = Reflector(client, CONFIGMAPS, dict[str, Any], data_of, list_idle=PATIENCE)
+    reflector = Reflector(
+        client, CONFIGMAPS, dict[str, Any], data_of, list_idle=PATIENCE, clock=SYSTEM.monotonic
+    )
     async with background(reflector.run()):
         await eventually(lambda: reflector.problem is None)
         api.store.create(("", "secrets"), {"metadata": {"name": "s", "namespace": "default"}})

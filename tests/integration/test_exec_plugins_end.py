@@ -16,7 +16,7 @@ import trustme
 import yaml
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.kube import exec_plugin
+from fedhpa.kube import SYSTEM, exec_plugin
 from fedhpa.kube.config import load_config
 from fedhpa.kube.credentials import PluginCredentials
 from fedhpa.kube.exec_plugin import ExecPlugin, run_plugin
@@ -96,7 +96,7 @@ def test_no_process_of_a_plugin_is_left_after_the_end(
         return found.token, found.expiry
 
     async def main() -> None:
-        source = PluginCredentials(load, (None, 0.0))
+        source = PluginCredentials(load, (None, 0.0), wall=SYSTEM.wall)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
                 asking = asyncio.ensure_future(source.authorization())
@@ -216,7 +216,7 @@ async def test_a_plugin_is_told_about_the_cluster(tmp_path: Path) -> None:
         "current-context": "main",
     }
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(content))
-    config = await load_config(str(tmp_path / "kubeconfig"))
+    config = await load_config(str(tmp_path / "kubeconfig"), clock=SYSTEM)
 
     info = json.loads((tmp_path / "info").read_text())
     assert (tmp_path / "args").read_text() == "login more\n"

@@ -15,6 +15,7 @@ from aiohttp import web
 from controller.federatedhpa.member_caches import decode_usage
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.wire import Pod
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.members.lists import SharedLists
@@ -146,7 +147,7 @@ async def test_a_hostile_answer_is_refused_in_pieces(kind: str, reader: str) -> 
     body = HOSTILE[kind]()
     if body.startswith(HEAD):
         body = head(*TYPES[reader]) + body[len(HEAD) :]
-    async with answering(body) as client, SharedLists() as lists, holds() as found:
+    async with answering(body) as client, SharedLists(clock=SYSTEM.monotonic) as lists, holds() as found:
         with pytest.raises(FedHPAError):
             await lists.get(Server(client), PATH, None, DECODERS[reader], max_age=0.0, deadline=60)
 
@@ -157,7 +158,7 @@ async def test_a_hostile_answer_is_refused_in_pieces(kind: str, reader: str) -> 
 async def test_a_large_list_is_decoded_in_pieces(reader: str) -> None:
     """A list of 100,000 pods is read completely, and other tasks run all the while."""
     body = listing(*map(usage_item, range(100_000)))
-    async with answering(body) as client, SharedLists() as lists, holds() as found:
+    async with answering(body) as client, SharedLists(clock=SYSTEM.monotonic) as lists, holds() as found:
         value = await lists.get(Server(client), PATH, None, DECODERS[reader], max_age=0.0, deadline=60)
 
     assert len(value.value) == 100_000

@@ -10,7 +10,7 @@ from controller.flags import SECTIONS
 from controller.process import _lead_shards
 from controller.shards import Shard
 from controller.telemetry import ControllerMetrics
-from fedhpa.kube import ApiClient
+from fedhpa.kube import SYSTEM, ApiClient
 from fedhpa.serving.flags.parsing import parse_flags
 from tests.support.controller import controller_settings, world
 from tests.support.fakeapi import eventually
@@ -21,7 +21,7 @@ async def test_shards_that_are_led_are_shown() -> None:
     """A process that leads both shards shows two ones, and zeros once its work ends."""
     values = parse_flags(SECTIONS, ["--shards=2"], {})
     registry = CollectorRegistry()
-    metrics = ControllerMetrics(registry)
+    metrics = ControllerMetrics(registry, clock=SYSTEM.monotonic)
 
     def leaders() -> list[float | None]:
         shards = [str(Shard(index, 2)) for index in range(2)]
@@ -32,7 +32,7 @@ async def test_shards_that_are_led_are_shown() -> None:
         async def work(*_: object) -> None:
             await asyncio.Event().wait()
 
-        async with background(_lead_shards(values, controller_settings(), hub, metrics, work)):
+        async with background(_lead_shards(values, controller_settings(), hub, metrics, work, clock=SYSTEM)):
             await eventually(lambda: leaders() == [1.0, 1.0])
 
         assert leaders() == [0.0, 0.0]

@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fedhpa.api.wire import ObjectMeta, Pod
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
@@ -51,6 +52,7 @@ async def reflecting(
         watch_idle=watch_idle,
         list_idle=PATIENCE,
         page_size=page_size,
+        clock=SYSTEM.monotonic,
     )
     task = asyncio.create_task(reflector.run())
     try:
@@ -288,7 +290,9 @@ async def test_a_list_that_fails_is_tried_again(fault: str) -> None:
             api.faults.body[PATH] = b'{"items": [{'
         else:
             getattr(api.faults, fault).add(PATH)
-        reflector = Reflector(client, PATH, Pod, app_of, backoff=quick(), list_idle=0.2)
+        reflector = Reflector(
+            client, PATH, Pod, app_of, backoff=quick(), list_idle=0.2, clock=SYSTEM.monotonic
+        )
         task = asyncio.create_task(reflector.run())
 
         await eventually(lambda: reflector.failures >= 2)
@@ -407,9 +411,16 @@ async def test_any_type_with_metadata_can_be_reflected() -> None:
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.put(PODS, pod("a", app="web"))
         dicts = Reflector(
-            client, PATH, dict[str, object], lambda obj: json.dumps(obj.get("status")), list_idle=PATIENCE
+            client,
+            PATH,
+            dict[str, object],
+            lambda obj: json.dumps(obj.get("status")),
+            list_idle=PATIENCE,
+            clock=SYSTEM.monotonic,
         )
-        names = Reflector(client, PATH, Named, lambda item: item.metadata.name, list_idle=PATIENCE)
+        names = Reflector(
+            client, PATH, Named, lambda item: item.metadata.name, list_idle=PATIENCE, clock=SYSTEM.monotonic
+        )
         tasks = [asyncio.create_task(dicts.run()), asyncio.create_task(names.run())]
         await eventually(lambda: dicts.synced.is_set() and names.synced.is_set())
 
@@ -451,7 +462,7 @@ async def test_an_object_that_is_nested_too_deeply_is_left_out(levels: int) -> N
 
     async with fake_api() as api, ApiClient(api.config()) as client:
         api.faults.body[PATH] = body
-        reflector = Reflector(client, PATH, dict[str, Any], name, backoff=quick())
+        reflector = Reflector(client, PATH, dict[str, Any], name, backoff=quick(), clock=SYSTEM.monotonic)
         task = asyncio.create_task(reflector.run())
         await eventually(lambda: reflector.synced.is_set())
 

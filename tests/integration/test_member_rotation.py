@@ -8,6 +8,7 @@ import pytest
 
 from controller.cluster_status import write_cluster_status
 from fedhpa.api.errors import MemberUnavailable
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.members.member import ACCESS_INVALID, PROBE_FAILED, PROBE_SUCCEEDED
 from fedhpa.members.registry import MemberRegistry
@@ -226,7 +227,7 @@ async def test_no_cluster_api_on_the_hub() -> None:
     """A hub without the Cluster API leaves the registry unsynced, with the reason, until it is installed."""
     async with fake_api() as hub, ApiClient(hub.config()) as client:
         hub.faults.status["/apis/cluster.karmada.io"] = 404
-        registry = MemberRegistry(client)
+        registry = MemberRegistry(client, clock=SYSTEM)
         async with background(registry.run()):
             await eventually(lambda: "could not find" in (registry.problem or ""))
             assert not registry.synced()

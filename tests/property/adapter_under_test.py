@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
@@ -201,11 +202,13 @@ async def target() -> AsyncIterator[Target]:
                 reread=nothing,
                 deadline=HANG_SECONDS / 3,
                 connector=tcp_connector,
+                clock=SYSTEM.monotonic,
+                wall=SYSTEM.wall,
             )
             await member.observe(member.cluster, Access(url, "member-token", None, None, ()))
             stack.push_async_callback(member.client.close)
             stubs[name] = stub, member
-        lists = await stack.enter_async_context(SharedLists())
+        lists = await stack.enter_async_context(SharedLists(clock=SYSTEM.monotonic))
         source = MembersSource(lambda: members, lists, max_age=0.0)
         peers = PeerAuthenticator(Trust())
         api = _Hub(ApiConfig(server="http://hub.invalid"))

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from fedhpa.api.errors import Conflict
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import load_config
 from fedhpa.members.registry import MemberRegistry
@@ -23,7 +24,7 @@ Check = Callable[[ApiClient, str], Awaitable[None]]
 @asynccontextmanager
 async def hub_client(plane: Plane, space: str) -> AsyncIterator[ApiClient]:
     """Yields a client of the hub, and creates its namespace there."""
-    async with ApiClient(await load_config(str(plane.hub.kubeconfig))) as client:
+    async with ApiClient(await load_config(str(plane.hub.kubeconfig), clock=SYSTEM)) as client:
         try:
             await client.post("/api/v1/namespaces", namespace(space))
         except Conflict:
@@ -43,7 +44,7 @@ async def test_registered_members_are_ready(plane: Plane) -> None:
     """The registry reaches both members with the credentials of their registration."""
     names = ("member1", "member2")
     async with hub_client(plane, "client-members") as client:
-        registry = MemberRegistry(client)
+        registry = MemberRegistry(client, clock=SYSTEM)
         async with background(registry.run()):
             await eventually(
                 lambda: registry.synced() and all(registry.members[name].state.ready for name in names),

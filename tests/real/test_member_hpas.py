@@ -8,7 +8,7 @@ import pytest
 
 from controller.distributed.hpa_writes import NotOwned, apply_hpa, delete_hpa
 from fedhpa.api.member_hpas import MANAGED_BY, PLURAL, V2, served_version, wanted_spec
-from fedhpa.kube import ApiClient, load_config, resource_path
+from fedhpa.kube import SYSTEM, ApiClient, load_config, resource_path
 from testbed.real.plane import Plane
 from tests.real.workloads import namespace
 
@@ -40,7 +40,7 @@ BEHAVIORS: tuple[dict[str, Any] | None, ...] = (
 
 async def test_what_the_server_stores_is_no_drift_and_a_change_is(plane: Plane) -> None:
     """A second write over each of our own objects writes nothing. A change by kubectl is repaired."""
-    async with ApiClient(await load_config(str(plane.members["member1"].kubeconfig))) as client:
+    async with ApiClient(await load_config(str(plane.members["member1"].kubeconfig), clock=SYSTEM)) as client:
         await client.post("/api/v1/namespaces", namespace(SPACE))
         groups = await client.get_json("/apis/autoscaling")
         assert served_version(each["groupVersion"] for each in groups["versions"]) == V2

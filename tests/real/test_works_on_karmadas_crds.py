@@ -14,7 +14,7 @@ from controller.distributed.template import RETAIN_LABEL, Bound, WithMetadata, h
 from controller.distributed.works import WorkNotOwned, WorkWriter, work_path
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import MANAGED_BY, V2, MemberHpa, wanted_spec
-from fedhpa.kube import ApiClient, load_config
+from fedhpa.kube import SYSTEM, ApiClient, load_config
 from fedhpa.members import HpaCache, Member
 from testbed.real.controlplane import ControlPlane
 from testbed.stage.api import has_condition
@@ -79,7 +79,7 @@ class AppliedAtOnce(HpaCache):
     """The HPA of a member whose Karmada applies each Work at once."""
 
     def __init__(self, hub: ApiClient) -> None:
-        super().__init__()
+        super().__init__(clock=SYSTEM.monotonic)
         self._hub = hub
         self.exists = False
 
@@ -97,7 +97,7 @@ class AppliedAtOnce(HpaCache):
 
 async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:
     """The server keeps the whole HPA, and the finalizer keeps a deleted Work for Karmada."""
-    async with ApiClient(await load_config(str(hub.kubeconfig))) as client:
+    async with ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as client:
         members = {"m1": cast(Member, object())}
         writer = WorkWriter(client, lambda: members, AppliedAtOnce(client), lambda _: "uid-1", DEADLINE)
         path = work_path("m1", KEY)
@@ -121,7 +121,7 @@ async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:
 
 async def test_the_workload_is_held_and_released(hub: ControlPlane) -> None:
     """Suspension, label, replicas and marks come and go by merge patches."""
-    async with ApiClient(await load_config(str(hub.kubeconfig))) as client:
+    async with ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as client:
         await hold(client, await bound(client), "uid-1", {"m1": 5}, 6, DEADLINE)
         held, template = await client.get_json(BINDING_PATH), await client.get_json(TEMPLATE_PATH)
         await release(client, await bound(client), {"m1": 3}, DEADLINE)

@@ -112,7 +112,7 @@ def manager_of(
     hosts: tuple[str, ...] = (),
 ) -> CertificateManager:
     """Returns a manager that begins now. `step` is the error of its wall clock in seconds."""
-    clock = Clock(loop_time, lambda: EPOCH + loop_time() + step())
+    clock = Clock(loop_time, lambda: EPOCH + loop_time() + step(), boot=loop_time)
     return CertificateManager(
         CertificateStore(hub, hub, NAMESPACE, hosts),
         settings,

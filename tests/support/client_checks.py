@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import Conflict, InvalidObject
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
@@ -32,7 +33,9 @@ async def list_and_watch_follow_a_collection(client: ApiClient, namespace: str) 
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     for number in range(5):
         await client.post(path, {"metadata": {"name": f"c{number}"}, "data": {"n": "0"}})
-    reflector = Reflector(client, path, dict[str, Any], data_of, page_size=2, list_idle=PATIENCE)
+    reflector = Reflector(
+        client, path, dict[str, Any], data_of, page_size=2, list_idle=PATIENCE, clock=SYSTEM.monotonic
+    )
     async with background(reflector.run()):
         await eventually(lambda: len(reflector.store) == 5)
 
@@ -50,7 +53,7 @@ async def list_and_watch_follow_a_collection(client: ApiClient, namespace: str) 
 
 async def scale_of_a_mapped_kind(client: ApiClient, namespace: str) -> None:
     """Discovery finds the scale of a Deployment; a write with an old version is a Conflict."""
-    mapper = ResourceMapper(client)
+    mapper = ResourceMapper(client, clock=SYSTEM.monotonic)
     resource = await mapper.resolve("apps/v1", "Deployment")
     path = resource.path(namespace, "web")
     await client.post(resource.path(namespace), deployment("web", namespace, replicas=2))
@@ -70,7 +73,12 @@ async def scale_of_a_mapped_kind(client: ApiClient, namespace: str) -> None:
 
 async def a_lease_changes_hands(client: ApiClient, namespace: str) -> None:
     """One of two candidates leads; when it stops, the other acquires the lease before it expires."""
-    electors = [LeaderElector(client, namespace, "one", identity, timing=TIMING) for identity in ("a", "b")]
+    electors = [
+        LeaderElector(
+            client, namespace, "one", identity, timing=TIMING, clock=SYSTEM.monotonic, wall=SYSTEM.wall
+        )
+        for identity in ("a", "b")
+    ]
 
     async def lead() -> None:
         await asyncio.Event().wait()
@@ -91,7 +99,7 @@ async def a_lease_changes_hands(client: ApiClient, namespace: str) -> None:
 
 async def events_are_counted(client: ApiClient, namespace: str) -> None:
     """Repeated events increase the count of one Event, with a message of the greatest permitted length."""
-    recorder = EventRecorder(client, "test")
+    recorder = EventRecorder(client, "test", wall=SYSTEM.wall)
     about = InvolvedObject("v1", "Namespace", namespace, namespace, uid="u")
     path = f"/api/v1/namespaces/{namespace}/events"
     async with background(recorder.run()):

@@ -17,11 +17,11 @@ from prometheus_client import CollectorRegistry
 
 from controller.cluster_status import lead_clusters
 from controller.flags import DIRECT, Settings
-from controller.process import COMPONENT, lead
+from controller.shard_work import COMPONENT, lead
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import ControllerSettings
+from fedhpa.kube import SYSTEM, Clock
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.events import EventRecorder
 from fedhpa.members.registry import MemberRegistry
 from tests.support.fake_responses import failure, merge, parse, with_list_head

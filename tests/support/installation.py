@@ -25,7 +25,7 @@ from controller.cluster_status import CLUSTERS_LEASE
 from controller.shards import CRON, lease_name
 from fedhpa.api import rights
 from fedhpa.doctor import Observation, Report, diagnose, examine
-from fedhpa.kube import ApiClient, load_config
+from fedhpa.kube import SYSTEM, ApiClient, load_config
 from fedhpa.serving import Health
 from metrics_adapter.registration import APIS, Registration, api_services, service
 from testbed.embedded.network.faults import Faults
@@ -310,7 +310,7 @@ async def installation(folder: Path, members: Sequence[str] = ("m1",)) -> AsyncI
         stack.push_async_callback(plane.end)
         await stack.enter_async_context(made.webhook)
         await stack.enter_async_context(made.adapter)
-        config = await load_config(str(plane.hub.kubeconfig))
+        config = await load_config(str(plane.hub.kubeconfig), clock=SYSTEM)
         made.administrator = await stack.enter_async_context(ApiClient(config))
         await made.begin()
         yield made

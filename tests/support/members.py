@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from fedhpa.kube import SYSTEM, Clock
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.members.member import Member
 from fedhpa.members.registry import MemberRegistry
 from tests.support.fakeapi import FakeApi, eventually, join
@@ -52,9 +52,7 @@ def registry_of(
     client: ApiClient, clock: Clock, deadline: float, probe_period: float = PROBE_PERIOD
 ) -> MemberRegistry:
     """Returns a registry with short periods."""
-    return MemberRegistry(
-        client, deadline=deadline, probe_period=probe_period, clock=clock.monotonic, wall=clock.wall
-    )
+    return MemberRegistry(client, deadline=deadline, probe_period=probe_period, clock=clock)
 
 
 def federation(*names: str, deadline: float = DEADLINE) -> AbstractAsyncContextManager[FollowedMembers]:

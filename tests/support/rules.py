@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.cronfederatedhpa import CronMetrics
 from controller.flags import DIRECT
-from controller.process import lead_rules
+from controller.shard_work import lead_rules
 from fedhpa.api.times import format_time
 from fedhpa.kube import ApiClient, EventRecorder
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, controller_settings

@@ -10,7 +10,7 @@ from typing import Any
 
 from looptime import LoopTimeEventLoop
 
-from fedhpa.kube.clock import Clock
+from fedhpa.kube import Clock
 
 # 2027-01-15T08:00:00Z, when virtual time begins.
 EPOCH = 1_800_000_000.0
@@ -26,7 +26,7 @@ def loop_time() -> float:
 def virtual_clock() -> Clock:
     """Returns the clock of the running loop, which starts at EPOCH."""
     monotonic = asyncio.get_running_loop().time
-    return Clock(monotonic, lambda: EPOCH + monotonic())
+    return Clock(monotonic, lambda: EPOCH + monotonic(), boot=monotonic, virtual=True)
 
 
 def patient(within: float) -> float:

@@ -6,6 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube import SYSTEM
 from fedhpa.members.cluster import Cluster
 from fedhpa.members.member import Member
 from metrics_adapter.members.probes import Probe
@@ -18,7 +19,9 @@ def member(name: str) -> Member:
     async def nothing() -> None:
         """There is no Secret to read again."""
 
-    return Member(Cluster(metadata=ObjectMeta(name=name)), reread=nothing)
+    return Member(
+        Cluster(metadata=ObjectMeta(name=name)), reread=nothing, clock=SYSTEM.monotonic, wall=SYSTEM.wall
+    )
 
 
 def shown(telemetry: Telemetry, name: str) -> list[str]:

@@ -15,6 +15,7 @@ from fedhpa.api.autoscalers import Target
 from fedhpa.api.errors import ApiError
 from fedhpa.api.objects import check_object
 from fedhpa.api.wire import ObjectMeta, Scale, ScaleSpec
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.leases import LeaderElector
@@ -46,7 +47,15 @@ class Answering(ApiClient):
 
 
 async def write_lease(client: ApiClient) -> object:
-    elector = LeaderElector(client, "kube-system", "fedhpa", "one", on_change=lambda _: None)
+    elector = LeaderElector(
+        client,
+        "kube-system",
+        "fedhpa",
+        "one",
+        on_change=lambda _: None,
+        clock=SYSTEM.monotonic,
+        wall=SYSTEM.wall,
+    )
     return await elector._write({"metadata": {"resourceVersion": "1"}, "spec": {}}, 0.0)
 
 
@@ -63,7 +72,9 @@ READS: dict[str, Callable[[ApiClient], Awaitable[object]]] = {
     ),
     "lease": lambda client: client.get_json("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a"),
     "lease that was written": write_lease,
-    "discovery": lambda client: ResourceMapper(client).resolve("apps/v1", "Deployment"),
+    "discovery": lambda client: ResourceMapper(client, clock=SYSTEM.monotonic).resolve(
+        "apps/v1", "Deployment"
+    ),
     "token review": lambda client: TokenReviewer(client).user("token"),
     "access review": lambda client: Authorizer(client).verdict(User("jane"), Attributes("get", "/metrics")),
 }

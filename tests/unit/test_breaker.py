@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.backoff import Backoff, RateLimit
 from fedhpa.members.breaker import CircuitBreaker
 
 
 def test_it_opens_after_failures_in_a_row() -> None:
     """Two failures, a success and two failures leave it closed; the third in a row opens it."""
-    breaker = CircuitBreaker(threshold=3)
+    breaker = CircuitBreaker(threshold=3, clock=SYSTEM.monotonic)
     for answered in (False, False, True, False, False):
         if answered:
             breaker.success()
@@ -25,7 +26,7 @@ def test_it_opens_after_failures_in_a_row() -> None:
 
 def test_it_can_open_at_once() -> None:
     """One failure opens the breaker with `at_once`, which is for timeouts."""
-    breaker = CircuitBreaker(threshold=3)
+    breaker = CircuitBreaker(threshold=3, clock=SYSTEM.monotonic)
     breaker.failure("no answer", at_once=True)
 
     assert breaker.refusal() == "no answer"

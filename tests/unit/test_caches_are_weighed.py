@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import InvalidObject, MemberUnavailable
-from fedhpa.kube import paths
+from fedhpa.kube import SYSTEM, paths
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import MAX_KINDS, ResourceMapper
 from fedhpa.members import lists
@@ -96,7 +96,7 @@ async def test_kinds_of_targets_are_bounded() -> None:
             return kind()
 
     client: Any = Discovery()
-    mapper = ResourceMapper(client)
+    mapper = ResourceMapper(client, clock=SYSTEM.monotonic)
     for number in range(MAX_KINDS + 100):
         with pytest.raises(InvalidObject):
             await mapper.resolve("v1", f"Kind{number}")
@@ -106,7 +106,7 @@ async def test_kinds_of_targets_are_bounded() -> None:
 
 def test_breakers_of_api_groups_are_bounded() -> None:
     """A tenant can name a new group, too."""
-    client = MemberClient(ApiConfig(server="https://m1"))
+    client = MemberClient(ApiConfig(server="https://m1"), clock=SYSTEM.monotonic)
     for number in range(MAX_GROUPS + 100):
         client._group(f"/apis/group-{number}.example.com/v1")
 
@@ -134,7 +134,7 @@ async def test_retries_are_weighed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests with long selectors are not all repeated in the background, and leave nothing behind."""
     monkeypatch.setattr(lists, "MAX_RETRY_BYTES", 2**20)
     silent: Any = Silent()
-    async with SharedLists() as shared:
+    async with SharedLists(clock=SYSTEM.monotonic) as shared:
         for number in range(200):
             selector = {"labelSelector": f"app={number}" + "x" * 60_000}
             with pytest.raises(MemberUnavailable):

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from controller.telemetry import TASKS as CONTROLLER_TASKS
 from controller.telemetry import ControllerMetrics
-from fedhpa.kube import KUBE_TASKS
+from fedhpa.kube import KUBE_TASKS, SYSTEM
 from fedhpa.members import MEMBER_TASKS
 from metrics_adapter.telemetry import TASKS as ADAPTER_TASKS
 from metrics_adapter.telemetry import Telemetry
@@ -63,7 +63,7 @@ def test_tasks_are_those_in_the_code() -> None:
 def test_failures_of_tasks_and_reconciles_begin_at_zero() -> None:
     """A process that just started shows them."""
     registry = CollectorRegistry()
-    ControllerMetrics(registry)
+    ControllerMetrics(registry, clock=SYSTEM.monotonic)
 
     controller = samples(registry, "fedhpa_task_failures_total")
     adapter = samples(Telemetry(dict).registry, "fedhpa_task_failures_total")
@@ -80,7 +80,7 @@ def test_failures_of_tasks_and_reconciles_begin_at_zero() -> None:
 def test_failed_writes_exist_while_the_cluster_does() -> None:
     """A registered cluster begins at 0 and leaves with its registration; the hub is always there."""
     registry = CollectorRegistry()
-    metrics = ControllerMetrics(registry)
+    metrics = ControllerMetrics(registry, clock=SYSTEM.monotonic)
     members: dict[str, Any] = {}
     metrics.watch_members(lambda: cast(Any, members))
 

@@ -12,6 +12,7 @@ import trustme
 import yaml
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.kube import SYSTEM
 from fedhpa.kube import config as kube_config
 from fedhpa.kube.config import load_config
 from fedhpa.kube.credentials import FileToken, PluginCredentials
@@ -47,7 +48,7 @@ async def test_server_namespace_and_token(tmp_path: Path) -> None:
     """The current context gives server, namespace and token; the token is in no repr."""
     path = kubeconfig(tmp_path, user={"token": "s3cret"}, **{"certificate-authority-data": ca_data()})
 
-    config = await load_config(path)
+    config = await load_config(path, clock=SYSTEM)
 
     assert (config.server, config.namespace) == ("https://10.0.0.1:6443", "team")
     assert config.ssl is not None
@@ -57,7 +58,7 @@ async def test_server_namespace_and_token(tmp_path: Path) -> None:
 
 async def test_another_context(tmp_path: Path) -> None:
     """`context` overrides the current context; plain http has no TLS."""
-    config = await load_config(kubeconfig(tmp_path), "other")
+    config = await load_config(kubeconfig(tmp_path), "other", clock=SYSTEM)
 
     assert (config.server, config.ssl, config.namespace) == ("http://10.0.0.2:8080", None, "default")
 
@@ -66,7 +67,7 @@ async def test_proxy_and_server_name(tmp_path: Path) -> None:
     """proxy-url and tls-server-name are used."""
     path = kubeconfig(tmp_path, **{"proxy-url": "http://proxy:3128", "tls-server-name": "api.example"})
 
-    config = await load_config(path)
+    config = await load_config(path, clock=SYSTEM)
 
     assert (config.proxy, config.server_hostname) == ("http://proxy:3128", "api.example")
 
@@ -74,7 +75,7 @@ async def test_proxy_and_server_name(tmp_path: Path) -> None:
 async def test_a_token_file_is_read_again(tmp_path: Path) -> None:
     """tokenFile is relative to the kubeconfig, its newline is removed, and a rotation is noticed."""
     (tmp_path / "token").write_text("first\n")
-    config = await load_config(kubeconfig(tmp_path, user={"tokenFile": "token"}))
+    config = await load_config(kubeconfig(tmp_path, user={"tokenFile": "token"}), clock=SYSTEM)
     first = await config.credentials.authorization()
     (tmp_path / "token").write_text("second\n")
 
@@ -114,7 +115,7 @@ echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","
     )
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
     execution = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    config = await load_config(kubeconfig(tmp_path, user={"exec": execution}))
+    config = await load_config(kubeconfig(tmp_path, user={"exec": execution}), clock=SYSTEM)
 
     first = await config.credentials.authorization()
     renewed = await config.credentials.renew()
@@ -135,7 +136,7 @@ echo '{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","
     )
     plugin.chmod(plugin.stat().st_mode | stat.S_IXUSR)
     execution = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}
-    config = await load_config(kubeconfig(tmp_path, user={"exec": execution}))
+    config = await load_config(kubeconfig(tmp_path, user={"exec": execution}), clock=SYSTEM)
     (tmp_path / "broken").touch()
     with pytest.raises(ConfigError, match=r"exec plugin .*plugin\.sh failed"):
         await config.credentials.renew()
@@ -164,13 +165,13 @@ async def test_plugin_credentials_are_renewed_before_they_expire() -> None:
 async def test_a_missing_kubeconfig(tmp_path: Path) -> None:
     """The error names the missing file and the remedy."""
     with pytest.raises(ConfigError, match=r"absent: no such file: correct --kubeconfig"):
-        await load_config(str(tmp_path / "absent"))
+        await load_config(str(tmp_path / "absent"), clock=SYSTEM)
 
 
 async def test_a_missing_context(tmp_path: Path) -> None:
     """The error names the missing context."""
     with pytest.raises(ConfigError, match="has no context 'nope': see `kubectl config get-contexts`"):
-        await load_config(kubeconfig(tmp_path), "nope")
+        await load_config(kubeconfig(tmp_path), "nope", clock=SYSTEM)
 
 
 def one_file(path: Path, name: str, *, current: str | None, token: str, **user: Any) -> Path:
@@ -218,7 +219,7 @@ async def test_several_kubeconfigs_are_merged_as_kubectl_does(
     files = [str(tmp_path / "absent"), "", str(tmp_path / "empty"), str(first), str(second)]
     monkeypatch.setenv("KUBECONFIG", ":".join(files))
 
-    config = await load_config(None, context)
+    config = await load_config(None, context, clock=SYSTEM)
 
     assert (config.server, await config.credentials.authorization()) == (server, token)
 
@@ -232,7 +233,7 @@ async def test_entries_of_several_files_are_not_mixed(
     (tmp_path / "second" / "token").write_text("from-file")
     monkeypatch.setenv("KUBECONFIG", f"{first}:{second}")
 
-    shared, two = await load_config(None), await load_config(None, "two")
+    shared, two = await load_config(None, clock=SYSTEM), await load_config(None, "two", clock=SYSTEM)
 
     assert await shared.credentials.authorization() == "Bearer 1"
     assert await two.credentials.authorization() == "Bearer from-file"
@@ -246,7 +247,7 @@ async def test_a_broken_file_among_several_is_named(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("KUBECONFIG", f"{first}:{tmp_path / 'broken'}")
 
     with pytest.raises(ConfigError, match=r"kubeconfig .*/broken: expected a mapping"):
-        await load_config(None)
+        await load_config(None, clock=SYSTEM)
 
 
 async def test_the_flag_names_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,11 +256,11 @@ async def test_the_flag_names_one_file(tmp_path: Path, monkeypatch: pytest.Monke
     second = one_file(tmp_path / "second" / "config", "two", current="two", token="2")
     monkeypatch.setenv("KUBECONFIG", str(first))
 
-    assert (await load_config(str(second))).server == "http://second.example:8080"
+    assert (await load_config(str(second), clock=SYSTEM)).server == "http://second.example:8080"
     with pytest.raises(ConfigError, match="context 'one'"):
-        await load_config(str(second), "one")
+        await load_config(str(second), "one", clock=SYSTEM)
     with pytest.raises(ConfigError, match="no such file"):
-        await load_config(f"{first}:{second}")
+        await load_config(f"{first}:{second}", clock=SYSTEM)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +273,7 @@ async def test_an_invalid_kubeconfig(tmp_path: Path, content: str) -> None:
     path.write_text(content)
 
     with pytest.raises(ConfigError) as caught:
-        await load_config(str(path))
+        await load_config(str(path), clock=SYSTEM)
 
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -291,7 +292,7 @@ async def test_an_invalid_kubeconfig(tmp_path: Path, content: str) -> None:
 async def test_an_unusable_cluster(tmp_path: Path, cluster: dict[str, str]) -> None:
     """A wrong URL, CA or proxy is refused when the file is loaded, and the error names the file."""
     with pytest.raises(ConfigError, match="kubeconfig"):
-        await load_config(kubeconfig(tmp_path, **cluster))
+        await load_config(kubeconfig(tmp_path, **cluster), clock=SYSTEM)
 
 
 async def testin_cluster_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +304,7 @@ async def testin_cluster_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
-    config = kube_config.in_cluster_config(tmp_path)
+    config = kube_config.in_cluster_config(SYSTEM, tmp_path)
 
     assert (config.server, config.namespace) == ("https://[fd00::1]:443", "fedhpa-system")
     assert await config.credentials.authorization() == "Bearer pod-token"
@@ -315,7 +316,7 @@ async def test_in_cluster_without_a_token(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
 
     with pytest.raises(ConfigError, match="automountServiceAccountToken"):
-        kube_config.in_cluster_config(tmp_path)
+        kube_config.in_cluster_config(SYSTEM, tmp_path)
 
 
 async def test_nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,4 +326,4 @@ async def test_nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", str(tmp_path))
 
     with pytest.raises(ConfigError, match="--kubeconfig"):
-        await load_config(None)
+        await load_config(None, clock=SYSTEM)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.credentials import PLUGIN_DEADLINE_SECONDS, PluginCredentials
 from fedhpa.kube.reflector import Reflector
@@ -90,7 +91,9 @@ async def test_a_plugin_that_fails_in_any_way_ends_no_reflector(error: Exception
     plugin.error = error
     async with fake_api(network=MemoryNetwork()) as api, client_of(api, plugin) as client:
         api.put(PODS, pod("a"))
-        reflector = Reflector(client, PATH, dict[str, Any], lambda item: item["metadata"]["name"])
+        reflector = Reflector(
+            client, PATH, dict[str, Any], lambda item: item["metadata"]["name"], clock=SYSTEM.monotonic
+        )
         task = asyncio.create_task(reflector.run())
         await asyncio.sleep(120)
 

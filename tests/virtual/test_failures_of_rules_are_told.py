@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.times import format_time
+from fedhpa.kube import SYSTEM
 from tests.support import karmada_crds
 from tests.support.controller import NAMESPACE, world
 from tests.support.rules import CRONS, minute_after, put_rules, rules_running, stored
@@ -44,7 +45,7 @@ async def test_a_status_that_is_refused_for_long_makes_few_log_lines() -> None:
 
 async def test_the_findings_about_rules_are_in_the_gauge_of_the_hub() -> None:
     """Karmada's CRD drops fields, and Karmada's controller runs the rules. Both findings end."""
-    metrics = ControllerMetrics(registry := CollectorRegistry())
+    metrics = ControllerMetrics(registry := CollectorRegistry(), clock=SYSTEM.monotonic)
 
     def shown(reason: str) -> float | None:
         return registry.get_sample_value("fedhpa_controller_hub_finding", {"reason": reason})

@@ -31,7 +31,7 @@ from fedhpa.api.rights import (
     user,
     webhook_rights,
 )
-from fedhpa.kube import EventRecorder, StaticCredentials
+from fedhpa.kube import SYSTEM, EventRecorder, StaticCredentials
 from fedhpa.kube.config import ApiConfig
 from testbed.embedded.api.types import User
 from testbed.embedded.objects.kinds import CRDS
@@ -313,7 +313,7 @@ async def test_each_rule_of_the_certificates_is_missed(tmp_path: Path, logs: Log
     ):
         store = CertificateStore(client, client, SPACE)
         metrics = CertificateMetrics(CollectorRegistry())
-        events = EventRecorder(client, "test")
+        events = EventRecorder(client, "test", wall=SYSTEM.wall)
         manager = CertificateManager(store, Settings(), events, metrics, clock=f.clock)
         await manager.reconcile()
 
@@ -345,7 +345,9 @@ async def test_the_events_of_an_external_hub_need_a_right(tmp_path: Path, logs: 
         client_of_least(f, f.hub, CERTIFICATES, refused) as hub,
     ):
         store, metrics = CertificateStore(host, hub, SPACE), CertificateMetrics(CollectorRegistry())
-        manager = CertificateManager(store, Settings(), EventRecorder(host, "test"), metrics, clock=f.clock)
+        manager = CertificateManager(
+            store, Settings(), EventRecorder(host, "test", wall=SYSTEM.wall), metrics, clock=f.clock
+        )
         async with background(manager.run()):
             await sleep(SOON)
         reasons = {event["reason"] for event in f.members["m1"].all(EVENTS) if "reason" in event}

@@ -60,7 +60,7 @@ COMPLAINTS = {
 
 async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, str]:
     """Runs the parts of the adapter that use the hub. Returns the status of a read, and all texts."""
-    members = MemberRegistry(hub, clock=f.clock.monotonic, wall=f.clock.wall)
+    members = MemberRegistry(hub, clock=f.clock)
     files = TlsFiles(folder / "tls.crt", folder / "tls.key")
     trust = LiveTrust(TrustFiles(), ServingTls(files, request_client_certificates=True))
     reviewer = TokenReviewer(hub, clock=f.clock.monotonic)

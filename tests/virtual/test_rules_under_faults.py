@@ -8,7 +8,7 @@ import pytest
 
 from controller.flags import KARMADA
 from fedhpa.api.times import format_time
-from fedhpa.kube.clock import Clock
+from fedhpa.kube import Clock
 from tests.support.controller import NAMESPACE, SCALE_PATH, ControllerWorld, world
 from tests.support.rules import (
     CRONS,
@@ -39,7 +39,7 @@ class Steps:
     def __init__(self, w: ControllerWorld) -> None:
         known = w.clock
         self.ahead = 0.0
-        w.clock = Clock(known.monotonic, lambda: known.wall() + self.ahead)
+        w.clock = Clock(known.monotonic, lambda: known.wall() + self.ahead, boot=known.boot)
 
 
 def seconds_to_minute(w: ControllerWorld) -> float:

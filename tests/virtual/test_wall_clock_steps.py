@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.kube.clock import Clock
+from fedhpa.kube import Clock
 from tests.support.controller import ControllerWorld, world
 from tests.support.nightly import NIGHTLY
 
@@ -24,7 +24,7 @@ class SteppingClock:
     def __init__(self, w: ControllerWorld) -> None:
         known = w.clock
         self.ahead = 0.0
-        w.clock = Clock(known.monotonic, lambda: known.wall() + self.ahead)
+        w.clock = Clock(known.monotonic, lambda: known.wall() + self.ahead, boot=known.boot)
 
 
 async def until_smaller(w: ControllerWorld, size: int) -> float:

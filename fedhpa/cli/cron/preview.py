@@ -222,6 +222,7 @@ async def previews(hub: ApiClient | None, objects: Objects, now: float) -> list[
     """Returns the preview of each target of the named objects. Without a hub the values may be unknown."""
     from controller.cronfederatedhpa import read_target, units_of, values_of
     from fedhpa.cron.execution import Target
+    from fedhpa.kube import SYSTEM
 
     found = []
     for unit in units_of(objects.raws.values(), objects.names):
@@ -229,7 +230,7 @@ async def previews(hub: ApiClient | None, objects: Objects, now: float) -> list[
         if manifest is not None:
             target: Target | None = Target(values_of(manifest, unit))
         else:
-            target = None if hub is None else await read_target(hub, unit)
+            target = None if hub is None else await read_target(hub, unit, clock=SYSTEM)
         found.append(preview_of(unit, target, now, objects.notes))
     return found
 

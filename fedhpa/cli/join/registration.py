@@ -25,7 +25,15 @@ from fedhpa.api.rights import MEMBER, Manifest, Subject, Switches
 from fedhpa.api.texts import one_line
 from fedhpa.cli.hub import DEADLINE_SECONDS, FORBIDDEN, NO_ANSWER, NOT_SERVED, UNAUTHORIZED
 from fedhpa.cli.options import read_certificates
-from fedhpa.kube import NOT_FOUND, ApiClient, ApiConfig, StaticCredentials, load_config, resource_path
+from fedhpa.kube import (
+    NOT_FOUND,
+    SYSTEM,
+    ApiClient,
+    ApiConfig,
+    StaticCredentials,
+    load_config,
+    resource_path,
+)
 
 HUB, CLUSTER = "the hub", "the member"
 # The options by which a person chooses each side.
@@ -170,7 +178,7 @@ async def opened(side: str, source: Source) -> AsyncIterator[tuple[Side, ApiConf
 async def config_of(side: str, source: Source) -> ApiConfig:
     """Returns the configuration of a kubeconfig. Raises ConfigError that names its options."""
     try:
-        return await load_config(source.kubeconfig or None, source.context or None)
+        return await load_config(source.kubeconfig or None, source.context or None, clock=SYSTEM)
     except ConfigError as error:
         kubeconfig, context = OPTIONS[side]
         text = str(error).replace("--kubeconfig", kubeconfig)

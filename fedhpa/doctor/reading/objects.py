@@ -21,7 +21,7 @@ from fedhpa.doctor.checks.objects import DIRECT, KARMADA
 from fedhpa.doctor.observations import Cause, Objects, Place, Problem, Scaled
 from fedhpa.doctor.reading.members import FollowedMember
 from fedhpa.doctor.reading.session import Session
-from fedhpa.kube import ResourceMapper, resource_path
+from fedhpa.kube import SYSTEM, ResourceMapper, resource_path
 
 # Targets that one run looks for. Each costs a request to the hub, and one to a member or more.
 MAX_TARGETS: Final = 200
@@ -229,7 +229,9 @@ class ObjectReader:
         return place if count else Place.UNKNOWN
 
     async def _exists(self, session: Session, target: Target) -> Place:
-        mapper, lock = self._mappers.setdefault(id(session), (ResourceMapper(session.client), asyncio.Lock()))
+        mapper, lock = self._mappers.setdefault(
+            id(session), (ResourceMapper(session.client, clock=SYSTEM.monotonic), asyncio.Lock())
+        )
         version = f"{target.group}/v1" if target.group else "v1"
         try:
             async with lock:  # many targets have one kind, which is then discovered once

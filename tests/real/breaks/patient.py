@@ -11,7 +11,7 @@ from typing import Any
 
 from certs import CertificateAuthority
 from fedhpa.doctor import Report, diagnose, examine
-from fedhpa.kube import ApiClient, load_config
+from fedhpa.kube import SYSTEM, ApiClient, load_config
 from testbed.real.plane import Plane
 from testbed.stage.api import PlaneApi
 from testbed.stage.processes import Processes
@@ -34,7 +34,7 @@ class Patient:
 
     async def report(self) -> Report:
         """Returns the report of the hub's administrator."""
-        async with ApiClient(await load_config(str(self.kubeconfig))) as client:
+        async with ApiClient(await load_config(str(self.kubeconfig), clock=SYSTEM)) as client:
             return diagnose(await examine(client, seconds=10.0, wall=self.wall))
 
     async def findings(self) -> Counter[tuple[str, str]]:

@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.transport import tcp_connector
@@ -99,13 +100,18 @@ async def members_source(
             cluster = Cluster(metadata=ObjectMeta(name=name))
             # Without a connector an http address is refused, because it would show the token.
             member = members[name] = Member(
-                cluster, deadline=DEADLINE, reread=nothing, connector=tcp_connector
+                cluster,
+                deadline=DEADLINE,
+                reread=nothing,
+                connector=tcp_connector,
+                clock=SYSTEM.monotonic,
+                wall=SYSTEM.wall,
             )
             known = answers is not None
             way = Access(stub.url, "token", None, None, ()) if known else "its credentials are not known"
             await member.observe(member.cluster, way)
             stack.push_async_callback(member.client.close)
-        lists = await stack.enter_async_context(SharedLists())
+        lists = await stack.enter_async_context(SharedLists(clock=SYSTEM.monotonic))
         yield MembersSource(lambda: members, lists, max_age=max_age), stubs
 
 

@@ -72,7 +72,7 @@ async def adapter(federation: Federation, *, max_age: float = 0.0) -> AsyncItera
     config = federation.hub.config(StaticCredentials("Bearer adapter"), cable)
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(ApiClient(config))
-        members = MemberRegistry(hub, clock=clock.monotonic, wall=clock.wall)
+        members = MemberRegistry(hub, clock=clock)
         lists = await stack.enter_async_context(SharedLists(clock=clock.monotonic))
         await stack.enter_async_context(background(members.run()))
         telemetry = Telemetry(lambda: members.members)

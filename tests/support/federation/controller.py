@@ -11,12 +11,12 @@ from prometheus_client import CollectorRegistry
 from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
 from controller.cronfederatedhpa import CronMetrics
 from controller.flags import DIRECT, Settings
-from controller.process import COMPONENT, CRON_COMPONENT, lead, lead_rules
+from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
 from controller.shards import CRON, Shard, ShardElection
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import ControllerSettings
+from fedhpa.kube import Clock
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.clock import Clock
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
@@ -53,10 +53,9 @@ class Controller:
             self._hub,
             deadline=settings.member_deadline,
             probe_period=300.0 if calm else PROBE_SECONDS,
-            clock=clock.monotonic,
-            wall=clock.wall,
+            clock=clock,
         )
-        self.counted = metrics = CountedMetrics(self.series)
+        self.counted = metrics = CountedMetrics(self.series, clock=clock.monotonic)
         cron_metrics = CronMetrics(self.series)
         events = EventRecorder(self._hub, CRON_COMPONENT, wall=clock.wall)
         timing = LeaseTiming(900.0, 600.0, 120.0) if calm else LeaseTiming()

@@ -1,0 +1,134 @@
+"""The work of one shard: the loops that reconcile its objects, over the members and caches of the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from controller.cronfederatedhpa import CronController, CronMetrics
+from controller.cronfederatedhpa.foreign import other_controller
+from controller.cronfederatedhpa.hub import CronHubCheck
+from controller.cronfederatedhpa.owners import WorkloadOwners
+from controller.cronfederatedhpa.reconciler import CronReconciler
+from controller.cronfederatedhpa.targets import Targets, mappers_of_members
+from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.reconciler import FederatedHPAReconciler
+from controller.federatedhpa.snapshot import SnapshotBuilder
+from controller.flags import DIRECT, Settings
+from controller.loop import ReconcileLoop
+from controller.publish import FEDERATED_HPAS
+from controller.shards import ALL, Shard, within
+from controller.telemetry import ControllerMetrics
+from fedhpa.kube import ApiClient, Clock, EventRecorder, supervise
+from fedhpa.members import MemberRegistry, SharedLists
+
+# Karmada's name of this controller, so that filters of events by source still match.
+COMPONENT: Final = "federatedHPA-controller"
+CRON_COMPONENT: Final = "cronFederatedHPA-controller"
+
+
+async def lead_rules(
+    settings: Settings,
+    hub: ApiClient,
+    members: MemberRegistry,
+    events: EventRecorder,
+    metrics: CronMetrics,
+    *,
+    shard: Shard = ALL,
+    leads: Callable[[], bool] = lambda: True,
+    on_count: Callable[[int], None] = lambda _: None,
+    on_finding: Callable[[str, bool], None] = lambda *_: None,
+    clock: Clock,
+) -> None:
+    """Run the rules of a shard's CronFederatedHPAs until cancelled."""
+    direct = settings.propagation == DIRECT
+    check = CronHubCheck(hub, clock=clock.monotonic, on_finding=on_finding)
+    targets = Targets(
+        hub,
+        lambda: members.members,
+        mappers_of_members(clock),
+        direct=direct,
+        member_deadline=settings.member_deadline,
+        clock=clock,
+    )
+    owns = within(settings.watch_namespaces, shard)
+    owners = WorkloadOwners(hub, owns=owns, clock=clock.monotonic)
+    controller = CronController(
+        hub,
+        lambda objects: CronReconciler(
+            hub,
+            objects,
+            targets,
+            events,
+            metrics,
+            paused=settings.paused,
+            leads=leads,
+            blocked=other_controller,
+            owners=owners.of,
+            check=check,
+            wall=clock.wall,
+            clock=clock.monotonic,
+        ),
+        events,
+        metrics,
+        owns=owns,
+        on_count=on_count,
+        owners=owners,
+        wall=clock.wall,
+        clock=clock.monotonic,
+    )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(supervise("cron-events", lambda: events.run(controller.results_stored)))
+        if direct:
+            await _until_synced(members)
+        group.create_task(controller.run())
+
+
+async def lead(
+    settings: Settings,
+    hub: ApiClient,
+    members: MemberRegistry,
+    metrics: ControllerMetrics,
+    *,
+    shard: Shard = ALL,
+    counts: dict[Shard, int] | None = None,
+    clock: Clock,
+) -> None:
+    """Reconcile a shard's objects until cancelled. State of former leaders is read from the objects' status.
+
+    `counts` receives the number of objects by shard, for all shards that this process leads.
+    """
+    by_shard = {} if counts is None else counts
+
+    def count(objects: int) -> None:
+        by_shard[shard] = objects
+        metrics.set_objects(sum(by_shard.values()))
+
+    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
+    async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
+        caches = MemberCaches(lists, clock.monotonic)
+        snapshots = SnapshotBuilder(hub, lambda: members.members, caches, settings, clock=clock.monotonic)
+        reconciler = FederatedHPAReconciler(
+            hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
+        )
+        loop = ReconcileLoop(
+            hub,
+            FEDERATED_HPAS.path(),
+            reconciler,
+            workers=settings.concurrent_syncs,
+            owns=within(settings.watch_namespaces, shard),
+            on_count=count,
+            clock=clock.monotonic,
+        )
+        group.create_task(caches.run())
+        group.create_task(supervise("events", events.run))
+        group.create_task(supervise("failure-reminders", reconciler.remind))
+        await _until_synced(members)
+        group.create_task(loop.run())
+
+
+async def _until_synced(members: MemberRegistry) -> None:
+    # Until each member answered or its deadline passed, every decision would lack data.
+    while not members.synced():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
+        await asyncio.sleep(0.05)
