@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.wire import Pod
 from fedhpa.kube.client import ApiClient
@@ -18,7 +19,6 @@ from fedhpa.kube.paths import resource_path
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, UNREACHABLE
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 from tests.support.fakeapi import PATIENCE, PODS, fake_api, pod
-from tests.support.memory_network import MemoryNetwork
 from tests.support.timing import loop_time
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"

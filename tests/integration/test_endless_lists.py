@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.errors import ApiError
 from fedhpa.api.wire import Pod
 from fedhpa.kube import pages
@@ -17,7 +18,7 @@ from fedhpa.kube.client import LIST_SECONDS, ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.pages import MAX_PAGES
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE
-from tests.support.memory_network import MemoryListener, MemoryNetwork
+from tests.support.memory_network import MemoryListener
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

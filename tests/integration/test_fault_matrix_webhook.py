@@ -21,6 +21,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from benchmarks.world.network import Cable
 from certs import CertificateAuthority
 from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError
@@ -35,7 +36,7 @@ from tests.support.adapter.process import until as eventually
 from tests.support.admission import FHPA, Client, running
 from tests.support.embedded_plane import WEBHOOK_SECONDS, have_patience, with_timeout
 from tests.support.federation import ADMIN, Federation, background, federation, until
-from tests.support.memory_network import Cable, MemoryListener
+from tests.support.memory_network import MemoryListener
 from webhook.application import build_application
 from webhook.hub import HubReader
 from webhook.registration import Endpoint, configurations

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.wire import ObjectMeta, Pod
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Change, Reflector
 from tests.support.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api, pod
-from tests.support.memory_network import MemoryNetwork
 
 PATH = "/api/v1/pods"
 NAMED = {"name": "a", "namespace": "default"}

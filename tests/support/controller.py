@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from benchmarks.world.network import MemoryNetwork
 from controller.cluster_status import lead_clusters
 from controller.flags import DIRECT, Settings
 from controller.shard_work import COMPONENT, lead
@@ -28,7 +29,6 @@ from tests.support.fake_responses import failure, merge, parse, with_list_head
 from tests.support.fakeapi import CLUSTERS, PODS, Collection, FakeApi, Object, eventually, join
 from tests.support.federation import completed_reconciles
 from tests.support.members import DEADLINE, REAL_DEADLINE, registry_of
-from tests.support.memory_network import MemoryNetwork
 from tests.support.timing import background, virtual_clock
 
 DEPLOYMENTS: Collection = ("apps/v1", "deployments")

@@ -19,6 +19,7 @@ from typing import Any, Self
 import trustme
 from aiohttp import web
 
+from benchmarks.world.network import MemoryNetwork
 from fedhpa.kube.config import ApiConfig, tls_context
 from fedhpa.kube.credentials import Credentials, NoCredentials
 from testbed.stage.ports import held
@@ -33,7 +34,7 @@ from tests.support.fake_responses import (
     scale_of,
     selected_name,
 )
-from tests.support.memory_network import MemoryListener, MemoryNetwork
+from tests.support.memory_network import MemoryListener
 from tests.support.timing import PATIENCE as PATIENCE
 from tests.support.timing import eventually as eventually
 

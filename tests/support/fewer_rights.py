@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
+from benchmarks.world.network import Cable
 from fedhpa.api.rights import Manifest, user
 from fedhpa.kube import ApiClient, StaticCredentials
 from testbed.embedded.api.types import Attributes, User
@@ -14,7 +15,6 @@ from testbed.embedded.auth.authorization import Authorizer
 from testbed.embedded.auth.reviews import Reviews
 from tests.support.federation import Federation
 from tests.support.federation.planes import Plane
-from tests.support.memory_network import Cable
 
 # A user of the hub with the printed rights of one process.
 LEAST = "least"

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from benchmarks.world.network import MemoryNetwork
 from fedhpa.kube import SYSTEM, Clock
 from fedhpa.kube.client import ApiClient
 from fedhpa.members.member import Member
 from fedhpa.members.registry import MemberRegistry
 from tests.support.fakeapi import FakeApi, eventually, join
-from tests.support.memory_network import MemoryNetwork
 from tests.support.timing import background, virtual_clock
 
 DEADLINE = 0.4

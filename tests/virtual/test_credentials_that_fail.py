@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
@@ -14,7 +15,6 @@ from fedhpa.kube.credentials import PLUGIN_DEADLINE_SECONDS, PluginCredentials
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.transport import CREDENTIALS
 from tests.support.fakeapi import PODS, FakeApi, fake_api, pod
-from tests.support.memory_network import MemoryNetwork
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

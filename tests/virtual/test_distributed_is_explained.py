@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.world.network import Cable
 from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 from fedhpa.cli.explain import ExplainFormat, render
 from fedhpa.cli.preview import preview_of, to_text
@@ -20,7 +21,6 @@ from testbed.embedded.api.types import User
 from tests.support.federation import until
 from tests.support.federation.distributed import Distributed, distributed
 from tests.support.federation.planes import NAMESPACE, Object
-from tests.support.memory_network import Cable
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

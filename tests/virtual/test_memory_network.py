@@ -11,10 +11,11 @@ import pytest
 import trustme
 from aiohttp import web
 
+from benchmarks.world.network import HIGH_WATER, LATENCY_SECONDS, Cable, MemoryNetwork
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig, tls_context
-from tests.support.memory_network import HIGH_WATER, LATENCY_SECONDS, Cable, MemoryListener, MemoryNetwork
+from tests.support.memory_network import MemoryListener
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
+from benchmarks.world.network import Cable
 from certs.hub import CertificateStore
 from certs.state import Settings
 from controller.certificates.manager import CertificateManager
@@ -47,7 +48,7 @@ from tests.support.fewer_rights import (
     serve_reviews,
     without,
 )
-from tests.support.memory_network import Cable, MemoryListener
+from tests.support.memory_network import MemoryListener
 from tests.support.nightly import only_at_night
 from tests.support.timing import background
 from tests.virtual.test_tokens_of_members_are_renewed import SPACE, join

@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from benchmarks.world.network import Cable
 from fedhpa.api.rights import ADAPTER_ROLE, READER_ROLE, adapter_rights, user
 from fedhpa.kube import ApiClient
 from fedhpa.kube.config import ApiConfig
@@ -26,7 +27,7 @@ from testbed.embedded.api.types import User
 from testbed.embedded.auth.reviews import trust_config_map
 from tests.support.federation import Federation, federation
 from tests.support.fewer_rights import LEAST, client_of_least, names_of, serve_reviews, without
-from tests.support.memory_network import Cable, MemoryListener
+from tests.support.memory_network import MemoryListener
 from tests.support.timing import background
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.errors import ApiError
 from fedhpa.kube.bodies import LIST_TOTAL_SECONDS
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.transport import TIMEOUT
-from tests.support.memory_network import MemoryListener, MemoryNetwork
+from tests.support.memory_network import MemoryListener
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

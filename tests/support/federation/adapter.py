@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from benchmarks.world.network import Cable
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
@@ -24,7 +25,7 @@ from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
 from tests.support.federation.planes import ADMIN, Object
 from tests.support.federation.world import Federation
-from tests.support.memory_network import Cable, MemoryListener
+from tests.support.memory_network import MemoryListener
 from tests.support.timing import background, until
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from benchmarks.world.network import Cable
 from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
 from controller.cronfederatedhpa import CronMetrics
 from controller.flags import DIRECT, Settings
@@ -22,7 +23,6 @@ from fedhpa.kube.events import EventRecorder
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.members.member import PROBE_SECONDS
 from fedhpa.members.registry import MemberRegistry
-from tests.support.memory_network import Cable
 from tests.support.timing import until
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from benchmarks.world.network import Cable
 from controller.shards import lease_name
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.credentials import Credentials
@@ -19,7 +20,7 @@ from testbed.embedded.cluster.metrics import MetricsApis
 from testbed.embedded.network.faults import Faults
 from testbed.embedded.network.pki import Pki
 from testbed.embedded.storage.store import Collection
-from tests.support.memory_network import Cable, MemoryListener
+from tests.support.memory_network import MemoryListener
 
 Object = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

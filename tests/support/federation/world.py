@@ -13,6 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
+from benchmarks.world.network import Cable, MemoryNetwork
 from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.kube.credentials import Credentials, StaticCredentials
 from testbed.embedded.api.server import ApiServer, new_namespace
@@ -47,7 +48,7 @@ from tests.support.federation.planes import (
     Seen,
     deployment,
 )
-from tests.support.memory_network import Cable, MemoryListener, MemoryNetwork
+from tests.support.memory_network import MemoryListener
 from tests.support.timing import background, virtual_clock
 
 # Kubelets beat every 10 s; this is often enough for bookmarks, which come every minute.
