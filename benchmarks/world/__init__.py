@@ -1,0 +1,1 @@
+"""A model of clusters and their autoscalers without product code, so that it can judge the product."""
