@@ -25,6 +25,7 @@ MODULES: Final[Mapping[str, str]] = {
     "controller": "benchmarks.controller.rounds",
     "controller-large": "benchmarks.controller.large",
     "distributed": "benchmarks.controller.distributed",
+    "closed-loop-cost": "benchmarks.closed_loop.cost",
     "cron": "benchmarks.cron",
     "cron-rules": "benchmarks.cron_rules",
     "cron-real": "benchmarks.cron_real",
@@ -35,16 +36,23 @@ ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers", "cr
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the named scenarios, or all short ones; return 1 if a figure exceeds its budget."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["closed-loop"]:
+        from benchmarks.closed_loop.command import main as closed_loop
+
+        return closed_loop(given[1:])
     budget: dict[str, dict[str, float]] = yaml.safe_load(BUDGET.read_text())
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description="Run named scenarios and compare them with their budget."
+        prog="python -m benchmarks",
+        description="Run named scenarios and compare them with their budget.",
+        epilog="`python -m benchmarks closed-loop --help`: the controller in emulated fleets.",
     )
     parser.add_argument(
         "scenario",
         nargs="*",
         help=f"one of {', '.join(budget)}; without a name, all but {', '.join(ONLY_NAMED)}",
     )
-    names = parser.parse_args(arguments).scenario or [name for name in budget if name not in ONLY_NAMED]
+    names = parser.parse_args(given).scenario or [name for name in budget if name not in ONLY_NAMED]
     unknown = [name for name in names if name not in budget]
     if unknown:
         parser.error(f"unknown scenario {unknown[0]!r}: use one of {', '.join(budget)}")

@@ -1,0 +1,1 @@
+"""The closed loop: the real controller in emulated fleets, beside plain HPAs (`command`)."""
