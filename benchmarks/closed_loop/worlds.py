@@ -275,6 +275,23 @@ ALL: Final = {
         # Nodes.
         _world("full", "one cluster has nodes for five pods", STEPS, clusters=limited(FIVE, "m1", 5)),
         _world(
+            "all-full",
+            "three clusters that are all full before the load is served",
+            steps((0, 3), (10, 12), (50, 3)),
+            clusters=limited(limited(limited(several(3, 6), "m1", 4), "m2", 5), "m3", 6),
+            minimum=3,
+            maximum=30,
+        ),
+        _world(
+            "burst",
+            "Prioritized: a data centre for ten pods, and a cloud that takes the rest of a burst",
+            steps((0, 3), (10, 9), (40, 3)),
+            clusters=limited((ClusterPlan("m1", 6), ClusterPlan("m2", 1)), "m1", 10),
+            minimum=2,
+            maximum=30,
+            spec=PRIORITIES,
+        ),
+        _world(
             "late-nodes",
             "three clusters whose nodes come two minutes after pods wait",
             steps((0, 7), (10, 20)),

@@ -216,7 +216,7 @@ class Cluster:
             pod.ready, pod.changed = True, now - 3600
             self._write_pod(pod)
         self.workload.created = 0
-        self._scraped_at = now - self.plan.scrape_seconds
+        self._scraped_at = now
         self._write_status()
         self.server.start()
 

@@ -50,6 +50,8 @@ class Faults:
     hangs: tuple[str, ...] = ()
     # Requests below these paths are answered with HTTP 500.
     fails: tuple[str, ...] = ()
+    # Writes below these paths are answered with HTTP 500.
+    refuses: tuple[str, ...] = ()
     # Seconds before an answer.
     delay: float = 0.0
 
@@ -68,6 +70,11 @@ class Server:
         self.port = PLAIN_HTTP_PORT + next(_PORTS)
         self.server = f"http://{HOST}:{self.port}"
         self._connections: set[_Connection] = set()
+
+    @property
+    def listens(self) -> bool:
+        """True while it accepts connections."""
+        return (HOST, self.port) in self.network.listeners
 
     def start(self) -> None:
         """Accepts connections."""
@@ -144,7 +151,10 @@ class _Connection(asyncio.Protocol):
     def _answer(self, request: Request) -> None:
         if self.transport.is_closing():
             return
-        failing = request.path.startswith(self._server.faults.fails)
+        faults = self._server.faults
+        failing = request.path.startswith(faults.fails) or (
+            request.method != "GET" and request.path.startswith(faults.refuses)
+        )
         answer = failure() if failing else self._server.handle(request)
         self._server.observe(request, answer.status)
         phrase = HTTPStatus(answer.status).phrase
