@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -115,7 +116,7 @@ def test_any_value_anywhere_is_answered(
 ) -> None:
     """With any one value replaced by any other, a scenario gives a decision or an error."""
     make, path = place
-    hostile = make()
+    hostile = copy.deepcopy(make())  # parts of it are constants
     parent: Any = hostile
     for key in path[:-1]:
         parent = parent[key]
