@@ -1,15 +1,18 @@
-# What each target promises: CONTRIBUTING.md.
+# What each target promises: CONTRIBUTING.md. `make` prints the text behind ## of each target.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests
 
-.PHONY: venv lint test nightly bench crds docs real-plane demo image lock
-.DEFAULT_GOAL := test
+.PHONY: help venv lint test nightly bench crds docs real-plane demo image lock
+.DEFAULT_GOAL := help
 
 # Container images like to set it. Here Python is started dozens of times a minute: what was compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
+
+help: ## Prints the targets.
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 # Nothing is compiled ahead: Python does that with what is used, which takes seconds instead of half a minute.
 $(VENV)/.installed: lock/dev.txt pyproject.toml
@@ -18,57 +21,57 @@ $(VENV)/.installed: lock/dev.txt pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps --no-build-isolation --editable .
 	@touch $@
 
-venv: $(VENV)/.installed
+venv: $(VENV)/.installed ## Creates or updates .venv.
 	@:
 
-lint: venv
+lint: venv ## Runs ruff, mypy --strict and import-linter.
 	@$(BIN)/ruff check $(PACKAGES)
 	@$(BIN)/ruff format --check $(PACKAGES)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-test: venv
+test: venv ## Runs the whole suite.
 	@$(BIN)/python -m testbed.real.testrun
 
 # The tests that the suite has in a short form, in full: broken requests by the hundred thousand, every time zone,
 # ten minutes of churn around the adapter, and on real planes an hour beside a hostile member and every outage.
 # Then all tests of real planes on a Kubernetes two minors older. A failure of one run does not stop the next.
 OLDER := FEDHPA_KUBERNETES=1.34 FEDHPA_REAL_PLANE=require $(BIN)/python -m testbed.real.testrun -n 3
-nightly: venv
+nightly: venv ## Runs for hours what the suite has in a short form, and an older Kubernetes.
 	@FEDHPA_NIGHTLY=1 FEDHPA_REAL_PLANE=require $(BIN)/python -m testbed.real.testrun -n 3 -m nightly; code=$$?; \
 	$(OLDER) tests/real || code=$$?; \
 	FEDHPA_NIGHTLY=1 $(OLDER) -m nightly tests/real/test_chart.py || code=$$?; \
 	exit $$code
 
-bench: venv
+bench: venv ## Runs the benchmarks against their budget.
 	@$(BIN)/python -m benchmarks
 
-crds: venv
+crds: venv ## Writes the CRDs and the table of rights of the chart.
 	@$(BIN)/fedhpa crds > charts/fedhpa/files/crds/autoscaling.karmada.io.yaml
 	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
 	@$(BIN)/python -c "from fedhpa.api.rights.chart import chart_file; print(chart_file(), end='')" > charts/fedhpa/files/rights.yaml
 
-docs: venv
+docs: venv ## Writes the generated part of docs/reference, and the values of the chart.
 	@$(BIN)/python -m testbed.reference
 
 # `make real-plane KUBERNETES=1.34` builds that Kubernetes instead.
-real-plane: venv
+real-plane: venv ## Builds or finds the programs of the real planes.
 	@$(if $(KUBERNETES),FEDHPA_KUBERNETES=$(KUBERNETES)) $(BIN)/python -m testbed.real build
 
 PLANE ?= embedded
 SCENARIO ?= member-lost
 # After Ctrl-C make ends by the signal itself. A failed recipe would only add a line "make: *** Error".
-demo: venv
+demo: venv ## Runs the demo. SCENARIO and PLANE select another one.
 	@trap 'interrupted=yes' INT; $(BIN)/python -m demo --plane=$(PLANE) --scenario=$(SCENARIO) || { code=$$?; [ -n "$$interrupted" ] || exit $$code; }
 
 # `make image PUSH=1` pushes it: the local store of docker keeps no image for several platforms.
 IMAGE ?= fedhpa/fedhpa:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 PLATFORMS ?= linux/amd64,linux/arm64
-image:
+image: ## Builds the container image. IMAGE names it, PUSH=1 pushes it.
 	@docker buildx build --platform=$(PLATFORMS) --tag=$(IMAGE) $(if $(PUSH),--push --provenance=true --sbom=true) .
 
 # Pins every dependency with its hashes; needs uv only here, so it is no dependency of the project.
-lock:
+lock: ## Pins the dependencies again. Needs uv.
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -o lock/dev.txt
 	@uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/runtime.txt
 	@echo hatchling | uv pip compile - --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/build.txt

@@ -32,7 +32,7 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 MAX_DECISION_BYTES: Final = 64 * 1024
 DEFAULT_LIMIT: Final = 100
 # Left out: fields that the status has anyway, or that belong to the object and not to the decision.
-LEFT_OUT: Final = ("name", "status", "history")
+LEFT_OUT: Final = ("name", "status", "history", "record")
 
 
 @dataclass(frozen=True)

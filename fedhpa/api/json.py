@@ -8,7 +8,7 @@ module see one error for all of them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, Final, TypeVar, cast, overload
 
 import msgspec
@@ -81,10 +81,13 @@ def _separators(text: bytes) -> int:
     return text.count(b",") + text.count(b"{") + text.count(b"[")
 
 
-def convert_json(value: Any, kind: type[T]) -> T:
-    """Returns decoded JSON converted to `kind`. Raises InvalidJson, and nothing else."""
+def convert_json(value: Any, kind: type[T], *, dec_hook: Callable[[type, Any], Any] | None = None) -> T:
+    """Returns decoded JSON converted to `kind`. Raises InvalidJson, and nothing else.
+
+    `dec_hook` makes the values of types of our own, as in msgspec. Its TypeError or ValueError says why not.
+    """
     try:
-        return msgspec.convert(value, kind)
+        return msgspec.convert(value, kind, dec_hook=dec_hook)
     except RecursionError as error:
         raise InvalidJson(TOO_DEEP) from error
     except ValueError as error:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 
@@ -20,18 +21,25 @@ def read_file(file: str, *, option: str = "", max_bytes: int = MAX_BYTES) -> byt
 
     Raises ConfigError that names option and file.
     """
-    try:
-        if file == "-":
-            content = sys.stdin.buffer.read(max_bytes + 1)
-        else:
-            with Path(file).open("rb") as stream:
-                content = stream.read(max_bytes + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
-        where = f"{option}={file}: cannot be read" if option else f"cannot read {file}"
-        raise ConfigError(f"{where}: {getattr(error, 'strerror', None) or error}") from error
+    with opened(file, option=option) as stream:
+        content = stream.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise ConfigError(f"{option}{'=' if option else ''}{file}: has more than {max_bytes} bytes")
     return content
+
+
+@contextlib.contextmanager
+def opened(file: str, *, option: str = "") -> Iterator[BinaryIO]:
+    """Opens a file, or standard input for "-". A failure to read it becomes a ConfigError with its name."""
+    try:
+        if file == "-":
+            yield sys.stdin.buffer
+        else:
+            with Path(file).open("rb") as stream:
+                yield stream
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+        where = f"{option}={file}: cannot be read" if option else f"cannot read {file}"
+        raise ConfigError(f"{where}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def yaml_documents(content: bytes) -> Iterator[Any]:

@@ -9,14 +9,17 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import msgspec
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.files import read_file, yaml_documents
+from fedhpa.cli.files import MAX_BYTES, opened, yaml_documents
 from fedhpa.cli.options import JsonOrText
+
+# One scenario, or why the input has none in its place.
+Unread = bytes | msgspec.Raw | InvalidObject
 
 
 def register(app: typer.Typer) -> None:
@@ -39,33 +42,30 @@ def replay(
 ) -> None:
     """Decide recorded scenarios again, without a cluster.
 
-    A file holds one JSON object, a JSON array, JSON lines, or YAML documents. Exits 2 if a scenario is
-    unreadable; the other scenarios are still answered.
+    A file holds one JSON object, a JSON array, JSON lines, or YAML documents. JSON lines are answered as they
+    come. Exits 2 if a scenario is unreadable; the other scenarios are still answered.
     """
     as_text = output is JsonOrText.TEXT or (output is None and sys.stdout.isatty())
     readable = True
     for file in files:
         try:
-            data = read_file(file)
-        except ConfigError as error:
-            print(f"fedhpa: {error}", file=sys.stderr)
-            readable = False
-            continue
-        try:
-            for scenario in split(data):
+            for scenario in scenarios(file):
                 line, ok = answer(scenario, as_text=as_text)
                 readable = readable and ok
                 sys.stdout.buffer.write(line)
-        except InvalidObject as error:
-            sys.stdout.buffer.write(_unreadable(None, str(error), as_text=as_text))
+                # A program that makes the next scenario from this answer waits for it.
+                sys.stdout.buffer.flush()
+        except ConfigError as error:
+            print(f"fedhpa: {error}", file=sys.stderr)
             readable = False
-    sys.stdout.buffer.flush()
     if not readable:
         raise typer.Exit(2)
 
 
-def answer(raw: bytes | msgspec.Raw, *, as_text: bool = False) -> tuple[bytes, bool]:
+def answer(raw: Unread, *, as_text: bool = False) -> tuple[bytes, bool]:
     """Returns the decision on one scenario, with a newline, and True if the scenario is readable."""
+    if isinstance(raw, InvalidObject):
+        return _unreadable(None, str(raw), as_text=as_text), False
     from fedhpa.decision import decide, decode_scenario, scenario_name, to_line, to_text
 
     try:
@@ -82,6 +82,53 @@ def _unreadable(name: str | None, error: str, *, as_text: bool) -> bytes:
     if as_text:
         return f"{name or 'scenario'}: cannot be read: {error}\n".encode()
     return msgspec.json.encode({"name": name, "error": error}) + b"\n"
+
+
+def scenarios(file: str) -> Iterator[Unread]:
+    """Yields the scenarios of a file, or of standard input for "-". Raises ConfigError if it cannot be read.
+
+    JSON lines are yielded as they come, any other form once all of it was read.
+    """
+    with opened(file) as stream:
+        first = stream.readline(MAX_BYTES + 1)
+        while first.isspace():
+            first = stream.readline(MAX_BYTES + 1)
+        if len(first) > MAX_BYTES or _begins_json_lines(first):
+            yield from _lines(stream, first)
+            return
+        data = first + stream.read(MAX_BYTES + 1 - len(first))
+    if len(data) > MAX_BYTES:
+        yield InvalidObject(f"more than {MAX_BYTES} bytes: write one scenario on each line")
+        return
+    try:
+        yield from split(data)
+    except InvalidObject as error:
+        yield error
+
+
+def _begins_json_lines(line: bytes) -> bool:
+    """True if the line is a JSON object, or if it is broken and more lines would not complete it."""
+    if not line.lstrip().startswith(b"{"):
+        return False
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        return "truncated" not in str(error)
+    except (UnicodeDecodeError, RecursionError):
+        pass
+    return True
+
+
+def _lines(stream: BinaryIO, line: bytes) -> Iterator[Unread]:
+    """Yields `line` and all lines after it. The rest of a line that is too long is passed over."""
+    while line:
+        if len(line) > MAX_BYTES:
+            yield InvalidObject(f"the line has more than {MAX_BYTES} bytes")
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(MAX_BYTES)
+        elif not line.isspace():
+            yield line.strip()
+        line = stream.readline(MAX_BYTES + 1)
 
 
 def split(data: bytes) -> Iterator[bytes | msgspec.Raw]:

@@ -7,31 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from fedhpa.cli.replay import answer
-
-_FOLDER = Path(__file__).parent / "data" / "scenarios"
-_USUAL = _FOLDER / "usual.yaml"
-# Each worker reads all files before its first test.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_FILES = sorted(file for file in _FOLDER.glob("*.yaml") if file != _USUAL)
+from tests.conformance.convert_scenarios import FILES, cases
 
 
-def cases() -> list[Any]:
+def parameters() -> list[Any]:
     """Every scenario of every file, named by both."""
-    found = []
-    for file in _FILES:
-        # Anchors hold within one document.
-        text = f"{_USUAL.read_text(encoding='utf-8')}{file.read_text(encoding='utf-8')}"
-        content = yaml.load(text, _LOADER)
-        for case in content["cases"]:
-            found.append(pytest.param(case, id=f"{file.stem}: {case['name']}"))
-    return found
+    return [pytest.param(case, id=f"{file.stem}: {case['name']}") for file in FILES for case in cases(file)]
 
 
 def short(decision: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,7 +43,7 @@ def part(found: Any, asked: Any, *, whole: bool = False) -> Any:
     return found
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", parameters())
 def test_what_is_decided(case: dict[str, Any]) -> None:
     """`fedhpa replay` decides what the file says."""
     given = json.dumps({"name": case["name"], **case["given"]}).encode()
@@ -68,7 +54,7 @@ def test_what_is_decided(case: dict[str, Any]) -> None:
     assert part(short(json.loads(line)), case["expected"]) == case["expected"]
 
 
-@pytest.mark.parametrize("case", cases())
+@pytest.mark.parametrize("case", parameters())
 def test_what_is_decided_can_be_read(case: dict[str, Any]) -> None:
     """The text output names the decided size."""
     given = json.dumps({"name": case["name"], **case["given"]}).encode()

@@ -129,6 +129,7 @@ async def test_a_missing_cluster_is_recorded_as_missing() -> None:
             await w.reconciles(controller)
         scenario = await recorded(w)
 
+    assert list(scenario["record"]["absences"]) == ["m2"]
     decision = replayed(scenario)
     assert decision["currentReplicas"] == 6
     assert list(decision["coverage"]["missing"]) == ["m2"]

@@ -99,12 +99,14 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     found = scenario(built, spec=spec, **changes)
     found["federatedHPA"]["status"] = {
         "desiredReplicas": sum(shares.values()),
-        "clusters": [
-            {"name": name, "state": "Lost" if name in lost else "Answered", "currentReplicas": share}
-            for name, share in shares.items()
-        ],
         "conditions": [{"type": "ScaledToZero", "status": draw(st.sampled_from(("True", "False")))}],
-        "decision": {"absences": {name: {"since": LOST} for name in lost}},
+    }
+    found["record"] = {
+        "clusters": {
+            name: {"state": "Lost" if name in lost else "Answered", "currentReplicas": share}
+            for name, share in shares.items()
+        },
+        "absences": {name: {"since": LOST} for name in lost},
     }
     return found
 
@@ -126,10 +128,7 @@ def test_the_split_is_the_difference_between_shares(given_scenario: dict[str, An
     """The event about a new size names each cluster whose share changes, with both numbers."""
     decision = decided(given_scenario)
 
-    before = {
-        entry["name"]: entry["currentReplicas"]
-        for entry in given_scenario["federatedHPA"]["status"]["clusters"]
-    }
+    before = {name: entry["currentReplicas"] for name, entry in given_scenario["record"]["clusters"].items()}
     changed = [
         f"{share.cluster} {before[share.cluster]} -> {share.replicas}"
         for share in decision.assignment

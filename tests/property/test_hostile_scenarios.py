@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.cli.replay import answer
+from fedhpa.decision.record.memory import CLUSTER_FIELDS
 from tests.support.scenarios import CPU, NOW, cluster, external, scenario
 
 Path = tuple[str | int, ...]
@@ -31,7 +32,7 @@ SAMPLE: Final = {"describedObject": {"kind": "Pod", "name": "web-0"}, "metric": 
 
 
 def whole() -> dict[str, Any]:
-    """A scenario that uses every part of the format."""
+    """A scenario that uses every part of the format, but for a record."""
     present = cluster("m1", [80], externalMetrics=[external("queue", "9")], customMetrics=[SAMPLE], hpa={})
     away = cluster("m2", [10], error="down", lastReplicas=1)
     found = scenario(
@@ -56,6 +57,33 @@ def whole() -> dict[str, Any]:
     return found
 
 
+def recorded() -> dict[str, Any]:
+    """A scenario of mode Distributed that carries a record with every field."""
+    found = scenario([cluster("m1", [80], hpa={}), cluster("m2", [10], error="down")])
+    del found["history"]
+    found["federatedHPA"]["spec"]["mode"] = "Distributed"
+    record: dict[str, Any] = {
+        "currentReplicas": 2,
+        "desiredReplicas": 3,
+        "rescale": True,
+        "moved": False,
+        "absences": {"m2": {"since": NOW, "back": NOW, "answeredSeconds": 5}},
+        "rebalance": {"requested": NOW, "since": NOW, "size": 2, "ended": "Rebalanced"},
+        "history": whole()["history"],
+        "assignedFor": "0123456789abcdef/10",
+    }
+    state: dict[str, Any] = {
+        name: NOW if name.endswith(("Since", "Time", "Seen")) else 1 for name in CLUSTER_FIELDS
+    }
+    state |= dict.fromkeys(("lost", "away", "starting", "spare"), True)
+    state |= {
+        "state": "Missing",
+        "cap": {"replicas": 1, "since": NOW, "until": NOW, "minutes": 1, "roomSeen": 1, "endedEarly": True},
+        "zero": {"since": NOW},
+    }
+    return found | {"record": {**record, "clusters": {"m1": {"state": "Answered"}, "m2": state}}}
+
+
 def places(value: Any, path: Path = ()) -> Iterator[Path]:
     """Returns the path of every key and index in a value."""
     keys: Any = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
@@ -73,10 +101,22 @@ values: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-@given(st.sampled_from(list(places(whole()))), values, st.booleans())
-def test_any_value_anywhere_is_answered(path: Path, value: Any, as_text: bool) -> None:
+def test_the_record_of_this_module_is_readable() -> None:
+    """Only the replaced value of a hostile scenario may be at fault."""
+    assert answer(msgspec.json.encode(recorded()))[1]
+
+
+@given(
+    st.sampled_from([(make, path) for make in (whole, recorded) for path in places(make())]),
+    values,
+    st.booleans(),
+)
+def test_any_value_anywhere_is_answered(
+    place: tuple[Callable[[], dict[str, Any]], Path], value: Any, as_text: bool
+) -> None:
     """With any one value replaced by any other, a scenario gives a decision or an error."""
-    hostile = copy.deepcopy(whole())
+    make, path = place
+    hostile = copy.deepcopy(make())  # parts of it are constants
     parent: Any = hostile
     for key in path[:-1]:
         parent = parent[key]

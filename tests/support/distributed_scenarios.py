@@ -8,6 +8,7 @@ from typing import Any
 
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.decision import Decision, decide, decode_scenario, to_json
+from tests.support.scenarios import carry_on
 
 NOW = "2026-03-11T13:23:17Z"
 METRIC = {
@@ -101,10 +102,10 @@ def condition(answer: dict[str, Any], kind: str) -> dict[str, Any]:
 def assigned(
     raw: dict[str, Any], later: int = 60, usage: int = 50, **changes: dict[str, Any]
 ) -> dict[str, Any]:
-    """The scenario after all writes of its pass: members have the bounds, the status is stored."""
+    """The scenario after all writes of its pass: members have the bounds, the memory is stored."""
     answer = replayed(raw)
     after = copy.deepcopy(raw)
-    after["federatedHPA"]["status"] = answer["status"]
+    carry_on(after, answer)
     shares = bounds(answer)
     for each in after["clusters"]:
         least, most = shares[each["name"]]

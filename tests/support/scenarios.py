@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from fedhpa.decision import Decision, decide, decode_scenario, to_json
+from fedhpa.decision.record.memory import without_memory
 
 NOW = "2026-03-11T13:23:17Z"
 
@@ -91,6 +92,13 @@ def answered(given: dict[str, Any]) -> dict[str, Any]:
     """Returns the decision of a scenario as JSON."""
     encoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(to_json(decided(given), "test")))
     return encoded
+
+
+def carry_on(given: dict[str, Any], answer: dict[str, Any]) -> None:
+    """Gives the scenario what a decision leaves to the next one: its record, and the rest of its status."""
+    given["federatedHPA"]["status"] = without_memory(answer["status"])
+    given["record"] = answer["record"]
+    given.pop("history", None)
 
 
 def condition(answer: dict[str, Any], type: str) -> tuple[str, str, str]:

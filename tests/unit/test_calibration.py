@@ -69,17 +69,15 @@ def test_the_known_shares_decide(clusters: list[dict[str, Any]], expected: int) 
     ("decision", "expected"),
     [({}, 24), ({"rescale": True}, 12), ({"moved": True}, 12)],
 )
-def test_the_status_knows_the_share_of_a_missing_cluster(decision: dict[str, Any], expected: int) -> None:
+def test_the_record_knows_the_share_of_a_missing_cluster(decision: dict[str, Any], expected: int) -> None:
     """Without lastReplicas the stored share counts: the one after the write, if the decision wrote."""
     given = scenario(
         [cluster("m1", [100] * 4), away("m2")],
         controller=STEEP,
         target={"replicas": 90, "scheduling": "Divided"},
     )
-    given["federatedHPA"]["status"] = {
-        "clusters": [{"name": "m2", "state": "Missing", "currentReplicas": 8, "desiredReplicas": 2}],
-        "decision": decision,
-    }
+    stored = {"state": "Missing", "currentReplicas": 8, "desiredReplicas": 2}
+    given["record"] = {"clusters": {"m2": stored}, **decision}
     given["federatedHPA"]["spec"] |= {"partialMetrics": {"policy": "Proceed"}}
 
     assert answered(given)["desiredReplicas"] == expected
@@ -90,7 +88,7 @@ def test_lost_clusters_count_with_a_template() -> None:
     given = scenario(
         [cluster("m1", [100] * 5), away("m2", lastReplicas=5)], target={"replicas": 10}, controller=STEEP
     )
-    given["federatedHPA"]["status"] = {"decision": {"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}}}
+    given["record"] = {"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}}
 
     answer = answered(given)
 
@@ -145,7 +143,7 @@ def test_direct_propagation_counts_the_expected_clusters() -> None:
     """A lost cluster has no share of the size, so nobody speaks for it."""
     given = scenario([cluster("m1", [100] * 5), away("m2", lastReplicas=5)], target=None, controller=STEEP)
     assert answered(given)["desiredReplicas"] == 20
-    given["federatedHPA"]["status"] = {"decision": {"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}}}
+    given["record"] = {"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}}
     assert answered(given)["currentReplicas"] == 5
     assert answered(given)["desiredReplicas"] == 10
 

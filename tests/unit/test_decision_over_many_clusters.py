@@ -190,13 +190,12 @@ def test_without_a_selector_nothing_is_decided(
         ("Answered", "13:00:00Z", {}, ["member1", "member2"]),
     ],
 )
-def test_the_stored_status_knows_how_long_a_cluster_is_away(
+def test_the_record_knows_how_long_a_cluster_is_away(
     state: str, seen: str, spec: dict[str, Any], expected: list[str]
 ) -> None:
     """A cluster missing for lostAfterSeconds is no longer expected, and an event says so."""
     given = scenario([cluster("member1", [10] * 3), AWAY], target={"replicas": 6}, spec=spec)
-    stored = {"name": "member2", "state": state, "lastSeen": f"2026-03-11T{seen}"}
-    given["federatedHPA"]["status"] = {"clusters": [stored]}
+    given["record"] = {"clusters": {"member2": {"state": state, "lastSeen": f"2026-03-11T{seen}"}}}
 
     answer = answered(given)
 
@@ -211,11 +210,10 @@ def test_the_stored_status_knows_how_long_a_cluster_is_away(
     [(None, True), ("Answered", True), ("Missing", False), ("MetricsMissing", False), ("Lost", False)],
 )
 def test_a_missing_cluster_is_told_of_once(state: str | None, told: bool) -> None:
-    """The event names the cluster and the reason. It is not repeated once the status has it."""
+    """The event names the cluster and the reason. It is not repeated once the record has it."""
     given = scenario([cluster("member1", [50] * 3), AWAY], target={"replicas": 6})
     if state is not None:
-        stored = {"name": "member2", "state": state, "lastSeen": "2026-03-11T13:23:00Z"}
-        given["federatedHPA"]["status"] = {"clusters": [stored]}
+        given["record"] = {"clusters": {"member2": {"state": state, "lastSeen": "2026-03-11T13:23:00Z"}}}
 
     events = [event for event in answered(given)["events"] if event["reason"] == "ClusterMissing"]
 
@@ -408,10 +406,10 @@ def test_a_failed_write_counts_as_nothing_scaled() -> None:
 
 
 def test_the_condition_says_who_is_missing_why_and_since_when() -> None:
-    """The loss is counted from now, or from the time that the status holds."""
+    """The loss is counted from now, or from the time that the record holds."""
     away: dict[str, Any] = {"ready": False, "error": "unreachable", "scale": {"error": "unreachable"}}
     given = scenario([cluster("m1", [50]), cluster("m2", [50]) | away, cluster("m3", [50]) | away])
-    given["federatedHPA"]["status"] = {"decision": {"absences": {"m2": {"since": "2026-03-11T13:20:00.5Z"}}}}
+    given["record"] = {"absences": {"m2": {"since": "2026-03-11T13:20:00.5Z"}}}
 
     message = condition(answered(given), "MetricsComplete")[2]
 

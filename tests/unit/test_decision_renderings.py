@@ -34,6 +34,7 @@ KEYS = [
     "events",
     "status",
     "history",
+    "record",
     "assignment",
 ]
 

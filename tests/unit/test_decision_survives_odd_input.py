@@ -125,10 +125,12 @@ def test_contradictory_bounds_do_not_flap(low: int, high: int, expected: int, ta
 COPIES = {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Duplicated"}}
 
 
-def copies(*sizes: int, stored: dict[str, Any] | None = None, load: int = 50) -> dict[str, Any]:
+def copies(
+    *sizes: int, stored: dict[str, Any] | None = None, load: int = 50, **changes: Any
+) -> dict[str, Any]:
     """Clusters with so many replicas each, under Duplicated."""
     members = [cluster(f"m{i}", [load] * count) for i, count in enumerate(sizes)]
-    given = scenario(members, target=None, spec=COPIES)
+    given = scenario(members, target=None, spec=COPIES, **changes)
     if stored is not None:
         given["federatedHPA"]["status"] = stored
     return given
@@ -140,16 +142,16 @@ def shares(answer: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "stored",
+    ("stored", "record"),
     [
-        {"currentReplicas": 3, "desiredReplicas": 3},
-        {"currentReplicas": 2, "desiredReplicas": 3, "decision": {"rescale": True}},
-        {"currentReplicas": 3, "desiredReplicas": 5, "decision": {"rescale": False}},  # a dry run
+        ({"currentReplicas": 3, "desiredReplicas": 3}, {}),
+        ({"currentReplicas": 2, "desiredReplicas": 3}, {"rescale": True}),
+        ({"currentReplicas": 3, "desiredReplicas": 5}, {"rescale": False}),  # a dry run
     ],
 )
-def test_a_cluster_scaled_by_hand_is_brought_back(stored: dict[str, Any]) -> None:
+def test_a_cluster_scaled_by_hand_is_brought_back(stored: dict[str, Any], record: dict[str, Any]) -> None:
     """10, 3, 3 with a decided size of 3 become 3, 3, 3."""
-    answer = answered(copies(10, 3, 3, stored=stored))
+    answer = answered(copies(10, 3, 3, stored=stored, record=record))
 
     assert (answer["currentReplicas"], answer["desiredReplicas"]) == (3, 3)
     assert shares(answer) == [3, 3, 3]

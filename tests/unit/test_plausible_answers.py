@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.decision import Decision, decide, decode_scenario
-from tests.support.scenarios import CPU, answered, cluster, condition, decided, external, scenario
+from fedhpa.decision import Decision, decide, decode_scenario, to_json
+from tests.support.scenarios import CPU, answered, carry_on, cluster, condition, decided, external, scenario
 
 AVERAGE = {"type": "Resource", "resource": {"name": "cpu", "target": {"averageValue": "50m"}}}
 CONTAINER = {
@@ -184,7 +184,7 @@ def test_a_single_cluster_keeps_the_conditions_of_kubernetes() -> None:
 
 def after(given: dict[str, Any], since: str) -> dict[str, Any]:
     """The decision while the second cluster's clock has run since then."""
-    given["federatedHPA"]["status"] = {"decision": {"absences": {"m2": {"since": since}}}}
+    given["record"] = {"absences": {"m2": {"since": since}}}
     return answered(given)
 
 
@@ -247,9 +247,9 @@ def test_the_event_comes_when_the_moment_is_over() -> None:
     once.
     """
     given = two(EMPTIED)
-    given["federatedHPA"]["status"] = {"clusters": [{"name": "m2", "state": "MetricsMissing"}]}
+    given["record"] = {"clusters": {"m2": {"state": "MetricsMissing"}}}
     first = in_a_process(given, 45)
-    given["federatedHPA"]["status"] = json.loads(msgspec.json.encode(first.status))
+    carry_on(given, json.loads(msgspec.json.encode(to_json(first))))
     second = in_a_process(given, 60)
 
     assert "ClusterMissing" in [event.reason for event in first.events]

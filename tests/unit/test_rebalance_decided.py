@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from fedhpa.api.times import format_time, parse_time
-from fedhpa.decision import Decision, decide, decode_scenario, read_status, record_text, to_text
+from fedhpa.decision import Decision, read_status, record_text, to_json, to_text
 from fedhpa.decision.record.rebalance import Rebalance
-from tests.support.scenarios import NOW, answered, cluster, condition, pod, scenario
+from tests.support.scenarios import NOW, answered, carry_on, cluster, condition, decided, pod, scenario
 
 ANNOTATION = "autoscaling.karmada.io/rebalance"
 ASKED = "2026-03-11T13:00:00Z"
@@ -33,7 +33,7 @@ class Loop:
         self.usage, self.spec = usage, spec
         self.total_load = usage * sum(replicas)
         self.annotation: str | None = ASKED
-        self.status: dict[str, Any] = {}
+        self.answer: dict[str, Any] = {}
         self.now = START
         self.decisions: list[Decision] = []
 
@@ -52,15 +52,15 @@ class Loop:
         given = scenario(clusters, target=None, spec=self.spec, now=format_time(self.now))
         if self.annotation is not None:
             asked(given, self.annotation)
-        given["federatedHPA"]["status"] = self.status
-        decoded = decode_scenario(json.dumps(given).encode())
-        stored = read_status(self.status).decision.history()
-        decision = decide(decoded.snapshot, stored, decoded.now, decoded.settings)
+        del given["history"]
+        if self.answer:
+            carry_on(given, self.answer)
+        decision = decided(given)
         for share in decision.assignment if decision.writes else ():
             self.unready[share.cluster] += max(share.replicas - self.replicas[share.cluster], 0)
             self.unready[share.cluster] = min(self.unready[share.cluster], share.replicas)
             self.replicas[share.cluster] = share.replicas
-        self.status = json.loads(msgspec.json.encode(decision.status))
+        self.answer = json.loads(msgspec.json.encode(to_json(decision)))
         self.decisions.append(decision)
         self.now += 15
         return decision
@@ -220,7 +220,7 @@ def test_a_bad_timestamp_is_named(value: str) -> None:
     assert message.startswith(f"annotation {ANNOTATION}: ")
     assert "write the present time, such as" in message
     assert len(message) < 300
-    given["federatedHPA"]["status"] = answer["status"]
+    carry_on(given, answer)
     assert [one["reason"] for one in answer["events"]] == ["RebalanceRefused"]
     assert answered(given)["events"] == []
 
@@ -277,10 +277,11 @@ def test_hubs_that_drop_fields_keep_the_timestamp() -> None:
     loop = Loop(5, 5)
     loop.run()
     loop.run()
-    assert loop.status["decision"]["rebalance"]["ended"] == "Rebalanced"
-    loop.status["decision"]["metrics"] = [{"filler": "x" * 20_000}]
+    status = loop.answer["status"]
+    assert status["decision"]["rebalance"]["ended"] == "Rebalanced"
+    status["decision"]["metrics"] = [{"filler": "x" * 20_000}]
 
-    text = record_text("u", loop.status)
+    text = record_text("u", status)
 
     assert ASKED in text
 
@@ -306,4 +307,4 @@ def test_the_state_is_read_back() -> None:
     loop = Loop(8, 2)
     loop.run()
 
-    assert read_status(loop.status).decision.rebalance == Rebalance(ASKED, START, 10)
+    assert read_status(loop.answer["status"]).decision.rebalance == Rebalance(ASKED, START, 10)

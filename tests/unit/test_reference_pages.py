@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from fedhpa.cli.main import run
-from fedhpa.decision.record import wire
+from fedhpa.decision.record import memory, wire
+from fedhpa.decision.record.history import RawScenarioHistory
 from fedhpa.decision.record.settings import RawController
 from testbed.reference import chart, pages
 from tests.support.sources import parsed
@@ -129,7 +130,10 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
         RawController,
         wire.RawScenarioCluster,
         wire.RawScale,
-        wire.RawScenarioHistory,
+        RawScenarioHistory,
+        memory.RawMemory,
+        memory.RawAbsence,
+        memory.RawRebalance,
         wire.RawBlocked,
     ],
 )

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +16,7 @@ import yaml
 
 from fedhpa.cli.main import run
 from tests.support.costs import least_cpu_seconds
-from tests.support.scenarios import cluster, scenario
+from tests.support.scenarios import NOW, carry_on, cluster, scenario
 
 
 def replayed(capsysbinary: pytest.CaptureFixture[bytes], path: Path, *options: str) -> tuple[int, list[Any]]:
@@ -262,6 +266,102 @@ def test_a_missing_file_leaves_the_others(capsys: pytest.CaptureFixture[str], tm
     assert code == 2
     assert [json.loads(line)["name"] for line in captured.out.splitlines()] == ["a", "b"]
     assert captured.err == f"fedhpa: cannot read {tmp_path / 'nothing'}: No such file or directory\n"
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """`fedhpa replay -` as a program of its own, with pipes."""
+    command = [sys.executable, "-m", "fedhpa.cli.main", "replay", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as process:
+        # A test that waits in vain for an answer would wait for ever.
+        timer = threading.Timer(120, process.kill)
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
+            process.kill()
+
+
+def asked(process: subprocess.Popen[bytes], text: bytes) -> Any:
+    """Writes to the program, and reads one answer while its input stays open."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+    return json.loads(process.stdout.readline() or b"null")
+
+
+def test_a_program_makes_the_next_scenario_from_the_answer(driven: subprocess.Popen[bytes]) -> None:
+    """Each line is answered while the input stays open, also a broken one and one after empty lines."""
+    given = named("a")
+    first = asked(driven, b"\n\n" + json.dumps(given).encode() + b"\n")
+    carry_on(given, first)
+    second = asked(driven, json.dumps(given | {"name": "b"}).encode() + b"\r\n\n")
+    broken = asked(driven, b'{"name": "c",\n')
+    last = asked(driven, json.dumps(named("d")).encode() + b"\n")
+
+    assert [first["name"], second["name"], last["name"]] == ["a", "b", "d"]
+    assert second["record"]["clusters"]["member1"]["lastSeen"] == NOW
+    assert broken["error"].startswith("not a JSON object")
+    rest, _ = driven.communicate()
+    assert (driven.returncode, rest) == (2, b"")
+
+
+def test_a_broken_first_line_is_answered_at_once(driven: subprocess.Popen[bytes]) -> None:
+    """More lines would not complete it, so nobody waits for them."""
+    assert asked(driven, b'{"name": "a\n')["error"].startswith("not a JSON object")
+    assert asked(driven, json.dumps(named("b")).encode() + b"\n")["name"] == "b"
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("count", [1, 2])
+def test_standard_input_may_be_one_document(
+    driven: subprocess.Popen[bytes], indent: int | None, count: int
+) -> None:
+    """An object or an array over several lines is answered at the end of the input."""
+    given = [named(str(number)) for number in range(count)]
+
+    out, _ = driven.communicate(json.dumps(given if count > 1 else given[0], indent=indent).encode())
+
+    assert [json.loads(line)["name"] for line in out.splitlines()] == [one["name"] for one in given]
+    assert driven.returncode == 0
+
+
+def test_a_line_that_is_too_long_spoils_only_itself(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rest is passed over, wherever it stands."""
+    good = json.dumps(named("good")).encode()
+    monkeypatch.setattr("fedhpa.cli.replay.MAX_BYTES", len(good) + 10)
+    path = tmp_path / "scenarios.json"
+    long = b'{"name": "' + b"x" * 5 * len(good) + b'"}'
+    path.write_bytes(b"\n".join([long, good, long, long, good, long]))
+
+    code, answers = replayed(capsysbinary, path)
+
+    refused = {"name": None, "error": f"the line has more than {len(good) + 10} bytes"}
+    assert code == 2
+    assert [answer if answer["name"] is None else answer["name"] for answer in answers] == [
+        *(refused, "good", refused, refused, "good", refused)
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps([named("a")], indent=2), yaml_of(named("a")), "{\n" + " " * 9000]
+)
+def test_a_document_that_is_too_large_is_one_answer(
+    capsysbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """No more than the bound is kept, and the message has the remedy."""
+    monkeypatch.setattr("fedhpa.cli.replay.MAX_BYTES", 1000)
+    path = tmp_path / "scenarios"
+    path.write_text(text)
+
+    code, answers = replayed(capsysbinary, path)
+
+    assert code == 2
+    assert answers == [{"name": None, "error": "more than 1000 bytes: write one scenario on each line"}]
 
 
 def test_a_thousand_scenarios_take_seconds(

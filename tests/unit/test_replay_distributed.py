@@ -23,6 +23,7 @@ from tests.support.distributed_scenarios import (
     replayed,
     scenario,
 )
+from tests.support.scenarios import carry_on
 
 
 @pytest.mark.parametrize(
@@ -131,14 +132,14 @@ def test_a_pinned_cluster_gets_what_another_does_not_run() -> None:
     assert "BoundsAssigned" in [each["reason"] for each in answer["events"]]
 
 
-def test_a_full_cluster_is_remembered_in_the_status() -> None:
+def test_a_full_cluster_is_remembered() -> None:
     """Pending pods cap a cluster at what runs. When none is pending, the status says until when."""
     raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 4))
     full = assigned(raw, a={"pendingReplicas": 2})
 
     first = replayed(full)
     calm = copy.deepcopy(full)
-    calm["federatedHPA"]["status"] = first["status"]
+    carry_on(calm, first)
     calm["now"] = format_time((parse_time(full["now"]) or 0) + 60)
     calm["clusters"][0] |= {"pendingReplicas": 0, "hpa": hpa(1, 2, 2)}
     calm["clusters"][0]["scale"] |= {"specReplicas": 2, "statusReplicas": 2}
@@ -169,7 +170,7 @@ def test_a_lost_clusters_share_goes_to_the_others_after_the_time_out() -> None:
     gone = assigned(raw, b={"error": "no answer"})
     first = replayed(gone)
     lost = copy.deepcopy(gone)
-    lost["federatedHPA"]["status"] = first["status"]
+    carry_on(lost, first)
     lost["now"] = format_time((parse_time(gone["now"]) or 0) + 301)
 
     answer = replayed(lost)
@@ -278,7 +279,7 @@ def test_a_lying_member_hpa_is_no_number(status: Any) -> None:
 def test_a_decision_without_members_keeps_the_assignment() -> None:
     """While the hub gives no target, or no cluster answers, the status keeps what a restart needs."""
     raw = assigned(scenario(federated(2, 12), cluster("a", 4), cluster("b", 4)))
-    stored = raw["federatedHPA"]["status"]
+    stored = raw["record"]
     blocked = {**raw, "target": {"error": "no hub"}}
     nobody = copy.deepcopy(raw)
     for each in nobody["clusters"]:

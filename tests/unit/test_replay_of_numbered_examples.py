@@ -76,16 +76,16 @@ def a_pass(policy: str, most: int, *all_members: Member) -> dict[str, Any]:
     obj = federated(least, most, policy, wishes(members))
     clusters = [one_cluster(name, member) for name, member in members.items()]
     divided_for = replayed(scenario(obj, *clusters))["status"]["assignedFor"].partition("/")[0]
-    entries: list[dict[str, Any]] = []
+    entries: dict[str, dict[str, Any]] = {}
     for name, member in members.items():
-        entry = {"name": name, "minReplicas": member.least, "maxReplicas": member.maximum}
+        entry: dict[str, Any] = {"minReplicas": member.least, "maxReplicas": member.maximum}
         entry |= {"state": "Missing" if member.gone in ("missing", "lost") else "Answered"}
         if member.gone:
             entry |= {"lastSeen": LONG_AGO if member.gone == "lost" else "2026-03-11T13:23:00Z"}
-        entries.append(entry | ({"lost": True} if member.gone == "back" else {}))
+        entries[name] = entry | ({"lost": True} if member.gone == "back" else {})
     total = sum(member.maximum for member in all_members)
-    status = {"assignedFor": f"{divided_for}/{total}", "clusters": entries}
-    return replayed(scenario(obj | {"status": status}, *clusters))
+    record = {"assignedFor": f"{divided_for}/{total}", "clusters": entries}
+    return replayed(scenario(obj, *clusters) | {"record": record})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Mode Distributed goes on from the status and the members alone, and its states end."""
+"""Mode Distributed goes on from its record and the members alone, and its states end."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.support.distributed_scenarios import (
     replayed,
     scenario,
 )
+from tests.support.scenarios import carry_on
 
 UID = "5f0c2f6e-93a6-4b39-a1f4-7c1e1b1f3c55"
 BY_PRIORITY = preferences("priority", {"a": 2, "b": 1})
@@ -77,14 +78,15 @@ def entry(status: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def from_annotation(raw: dict[str, Any]) -> dict[str, Any]:
-    """The scenario on a hub that drops the added fields of the status."""
+def from_annotation(raw: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+    """The scenario on a hub that drops the added fields of the last decision's status."""
     found = copy.deepcopy(raw)
+    del found["record"]
     obj = found["federatedHPA"]
     obj["metadata"] |= {"uid": UID}
-    text = record_text(UID, obj["status"])
+    text = record_text(UID, status)
     obj["metadata"]["annotations"] = {"autoscaling.karmada.io/fedhpa-record": text}
-    obj["status"] = {name: obj["status"][name] for name in ("currentReplicas", "desiredReplicas")}
+    obj["status"] = {name: status[name] for name in ("currentReplicas", "desiredReplicas")}
     found["federatedHPA"] = dict(with_record(obj))
     return found
 
@@ -99,7 +101,7 @@ def test_a_restart_in_the_middle_of_a_state_goes_on(state: str) -> None:
 
     after = assigned(raw)
     after["federatedHPA"]["metadata"]["uid"] = UID
-    going_on, annotated = replayed(after), replayed(from_annotation(after))
+    going_on, annotated = replayed(after), replayed(from_annotation(after, answer["status"]))
 
     for key in ("assignment", "writes", "steps", "desiredReplicas"):
         assert annotated[key] == going_on[key]
@@ -113,15 +115,15 @@ def test_a_record_of_many_clusters_keeps_the_help(count: int) -> None:
     """It has no room for all clusters. Bounds are read from the members again, help is not."""
     names = [f"member-{index:04}" for index in range(count)]
     last = names[-1]
-    raw = scenario(federated(count, 3 * count), *(cluster(name, 2) for name in names))
-    raw = assigned(raw)
+    first = scenario(federated(count, 3 * count), *(cluster(name, 2) for name in names))
+    raw, status = assigned(first), replayed(first)["status"]
     raw["federatedHPA"]["metadata"]["uid"] = UID
-    entry(raw["federatedHPA"]["status"], last).update(
-        {"given": 2, "givenShare": 2, "givenSince": raw["now"], "readySince": raw["now"]}
-    )
+    help_of_last = {"given": 2, "givenShare": 2, "givenSince": raw["now"], "readySince": raw["now"]}
+    raw["record"]["clusters"][last] |= help_of_last
+    entry(status, last).update(help_of_last)
     raw["clusters"][-1]["hpa"]["spec"]["minReplicas"] += 2
 
-    going_on, annotated = replayed(raw), replayed(from_annotation(raw))
+    going_on, annotated = replayed(raw), replayed(from_annotation(raw, status))
 
     assert entry(going_on["status"], last)["given"] == 2
     assert annotated["assignment"] == going_on["assignment"]
@@ -137,7 +139,7 @@ def test_a_second_controller_decides_the_same(state: str) -> None:
     raw = STATES[state][0]()
     answer = replayed(raw)
     again = copy.deepcopy(raw)
-    again["federatedHPA"]["status"] = answer["status"]
+    carry_on(again, answer)
     for each in again["clusters"]:
         least, most = bounds(answer)[each["name"]]
         if each.get("hpa") and most:
@@ -179,7 +181,7 @@ def test_a_state_ends_and_leaves_the_status(
 
 def test_a_cluster_that_is_back_is_no_longer_lost() -> None:
     raw = assigned(lost())
-    assert entry(raw["federatedHPA"]["status"], "b")["lost"] is True
+    assert raw["record"]["clusters"]["b"]["lost"] is True
     for each in raw["clusters"]:
         each.pop("error", None)
     for _ in range(6):

@@ -12,6 +12,7 @@ from typing import Any, Final
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.record_annotation import decode_record, encode_record, fits
 from fedhpa.decision.model import ANSWERED_STATES
+from fedhpa.decision.record.memory import CLUSTER_FIELDS, STATUS_FIELDS
 from fedhpa.decision.record.status import ASSIGNMENT_FIELDS, read_status
 
 Json = Mapping[str, Any]
@@ -34,15 +35,7 @@ _RESTART_FIELDS: Final = (
     "rebalance",
     "history",
 )
-_CLUSTER_FIELDS: Final = (
-    "name",
-    "state",
-    "currentReplicas",
-    "desiredReplicas",
-    "lastScaleTime",
-    "lastSeen",
-    *ASSIGNMENT_FIELDS,
-)
+_CLUSTER_FIELDS: Final = ("name", *CLUSTER_FIELDS)
 # The bounds of a cluster without more are those of its HPA, so its entry may be left out.
 _BOUNDS: Final = frozenset(("minReplicas", "maxReplicas"))
 _STATE_FIELDS: Final = frozenset(ASSIGNMENT_FIELDS) - _BOUNDS
@@ -71,7 +64,7 @@ def with_record(raw: Json) -> Json:
     if "decision" in status:
         return raw
     fields = decode_record(raw["metadata"])
-    recorded = {name: fields[name] for name in ("decision", "clusters", "assignedFor") if name in fields}
+    recorded = {name: fields[name] for name in STATUS_FIELDS if name in fields}
     if not isinstance(recorded.get("decision"), dict):
         return raw
     try:

@@ -5,6 +5,7 @@ The form has a version and a bounded size, whatever was decided. Times are RFC 3
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,7 +16,6 @@ from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.model import ClusterShare, Decision, MetricResult, PodCounts
-from fedhpa.decision.record.decision import metric_fields, share_fields
 from fedhpa.decision.record.history import bounded_history, encode_history
 from fedhpa.decision.record.rebalance import encode_rebalance
 
@@ -161,6 +161,26 @@ def decode_absences(raw: JSON) -> dict[str, Absence]:
 def _seconds(value: JSON) -> float:
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_SECONDS
     return float(value) if known else 0.0  # type: ignore[arg-type]  # a number
+
+
+def metric_fields(metric: MetricResult) -> dict[str, JSON]:
+    """Returns the fields that a metric has in a decision and in status.decision, in the record's order."""
+    ratio = metric.usage_ratio
+    return {
+        "index": metric.index,
+        "type": metric.type,
+        "name": metric.name,
+        "current": metric.current,
+        "target": metric.target,
+        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
+        "proposal": metric.proposal,
+        "error": metric.error,
+    }
+
+
+def share_fields(metric: MetricResult) -> dict[str, JSON]:
+    """Returns each cluster's share of a metric."""
+    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
 
 
 def _compact_metric(metric: MetricResult, *, detailed: bool) -> Mapping[str, JSON]:

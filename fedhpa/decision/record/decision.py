@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import msgspec
@@ -10,7 +9,9 @@ import msgspec
 from fedhpa.api.times import format_time
 from fedhpa.assignment import Bounds
 from fedhpa.decision.model import Decision, MetricResult
+from fedhpa.decision.record.compact import metric_fields, share_fields
 from fedhpa.decision.record.history import encode_history
+from fedhpa.decision.record.memory import encode_memory
 
 JSON = object
 
@@ -54,6 +55,7 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
         ],
         "status": decision.status,
         "history": encode_history(decision.history),
+        "record": encode_memory(decision.status),
         **(_bounds(decision) if decision.distributed else {"assignment": _shares(decision)}),
     }
 
@@ -100,26 +102,6 @@ def _pair(bounds: Bounds | None) -> Mapping[str, JSON] | None:
 def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:
     """Returns the decision as one line of compact JSON, without a newline."""
     return msgspec.json.encode(to_json(decision, name, now_text))
-
-
-def metric_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Returns the fields that a metric has in a decision and in status.decision, in the record's order."""
-    ratio = metric.usage_ratio
-    return {
-        "index": metric.index,
-        "type": metric.type,
-        "name": metric.name,
-        "current": metric.current,
-        "target": metric.target,
-        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
-        "proposal": metric.proposal,
-        "error": metric.error,
-    }
-
-
-def share_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Returns each cluster's share of a metric."""
-    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
 
 
 def _metric(metric: MetricResult) -> Mapping[str, JSON]:

@@ -43,6 +43,22 @@ class RawHistory(msgspec.Struct, rename="camel"):
     scale_downs: Sequence[RawScaleEvent] | None = None
 
 
+class RawScenarioRecommendation(RawRecommendation, forbid_unknown_fields=True):
+    """One entry of history.recommendations of a scenario."""
+
+
+class RawScenarioScaleEvent(RawScaleEvent, forbid_unknown_fields=True):
+    """One entry of history.scaleUps or history.scaleDowns of a scenario."""
+
+
+class RawScenarioHistory(RawHistory, forbid_unknown_fields=True, rename="camel"):
+    """history of a scenario or its record. A person may have written it, so unknown fields are refused."""
+
+    recommendations: Sequence[RawScenarioRecommendation] | None = None
+    scale_ups: Sequence[RawScenarioScaleEvent] | None = None
+    scale_downs: Sequence[RawScenarioScaleEvent] | None = None
+
+
 def encode_history(history: History) -> Mapping[str, JSON]:
     """Returns the history as JSON. A fresh start has no `recommendations`."""
     encoded: dict[str, JSON] = {}

@@ -19,11 +19,13 @@ from fedhpa.decision.record.clusters import decode_cluster, encode_cluster
 from fedhpa.decision.record.fields import path_first, read_each, required_time
 from fedhpa.decision.record.history import decode_history, encode_history
 from fedhpa.decision.record.kubernetes import encode_sample
+from fedhpa.decision.record.memory import decode_memory, encode_memory, without_memory
 from fedhpa.decision.record.settings import RawController, decode_settings, encode_settings
+from fedhpa.decision.record.status import StoredStatus
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
-from fedhpa.decision.spec.federatedhpa import scaling_object
+from fedhpa.decision.spec.federatedhpa import ScalingObject, scaling_object
 from fedhpa.scaling import custom_sample, external_sample
 
 JSON = object
@@ -55,12 +57,13 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidObject(f"not a JSON object: {error}") from error
     now = required_time("now", decoded.now)
+    hpa, history = _object_and_history(decoded)
     return Scenario(
         name=decoded.name,
         now=now,
         now_text=decoded.now,
-        snapshot=_snapshot(decoded),
-        history=decode_history(decoded.history),
+        snapshot=_snapshot(decoded, hpa),
+        history=history,
         settings=decode_settings(decoded.controller or RawController()),
     )
 
@@ -104,8 +107,19 @@ def encode_scenario(
         scenario["contestedBy"] = list(snapshot.competitors)
     if snapshot.blocked is not None:
         scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
-    scenario["history"] = encode_history(history)
-    return scenario
+    return _with_memory(scenario, snapshot.hpa.status, history)
+
+
+def _with_memory(scenario: dict[str, Any], stored: StoredStatus, history: History) -> dict[str, Any]:
+    hpa, encoded = scenario["federatedHPA"], encode_history(history)
+    status = hpa.get("status") or {}
+    record = {**encode_memory(status), "history": encoded}
+    try:
+        decode_memory(record, stored)
+    except InvalidObject:
+        # Another program wrote the status, and a replay reads of it what the controller reads.
+        return {**scenario, "history": encoded}
+    return {**scenario, "federatedHPA": {**hpa, "status": without_memory(status)}, "record": record}
 
 
 def scenario_name(raw: bytes | msgspec.Raw) -> str | None:
@@ -134,7 +148,16 @@ def _without_nulls(value: JSON) -> JSON:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _snapshot(raw: RawScenario) -> Snapshot:
+def _object_and_history(raw: RawScenario) -> tuple[ScalingObject, History]:
+    """Returns the FederatedHPA with its memory, and the history. The scenario's own history comes first."""
+    hpa, history = scaling_object(raw.federated_hpa, "federatedHPA"), decode_history(raw.history)
+    if raw.record is None:
+        return hpa, history
+    status, recorded = decode_memory(raw.record, hpa.status)
+    return msgspec.structs.replace(hpa, status=status), recorded if raw.history is None else history
+
+
+def _snapshot(raw: RawScenario, hpa: ScalingObject) -> Snapshot:
     hub = raw.hub_metrics or RawHubMetrics()
     clusters = raw.clusters or ()
     names: set[str] = set()
@@ -142,7 +165,6 @@ def _snapshot(raw: RawScenario) -> Snapshot:
         if cluster.name in names:
             raise InvalidObject(f"clusters[{index}].name: {cluster.name!r} is there twice")
         names.add(cluster.name)
-    hpa = scaling_object(raw.federated_hpa, "federatedHPA")
     absences = hpa.status.absence_clocks("federatedHPA.status")
     shares = hpa.status.shares()
     return Snapshot(

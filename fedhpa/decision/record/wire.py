@@ -6,14 +6,13 @@ as in Go. Kubernetes objects inside are decoded leniently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
 from fedhpa.api import wire
 from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.decision.record.history import RawHistory, RawRecommendation, RawScaleEvent
+from fedhpa.decision.record.history import RawScenarioHistory
 from fedhpa.decision.record.settings import RawController
 from fedhpa.decision.spec.wire import RawFederatedHPA
 
@@ -96,22 +95,6 @@ class RawHubMetrics(_Checked, rename="camel"):
     external_metrics: list[wire.ExternalMetricValue] | None = None
 
 
-class RawScenarioRecommendation(RawRecommendation, forbid_unknown_fields=True):
-    """One entry of history.recommendations of a scenario."""
-
-
-class RawScenarioScaleEvent(RawScaleEvent, forbid_unknown_fields=True):
-    """One entry of history.scaleUps or history.scaleDowns of a scenario."""
-
-
-class RawScenarioHistory(RawHistory, forbid_unknown_fields=True, rename="camel"):
-    """history of a scenario. A person may have written it, so unknown fields are refused."""
-
-    recommendations: Sequence[RawScenarioRecommendation] | None = None
-    scale_ups: Sequence[RawScenarioScaleEvent] | None = None
-    scale_downs: Sequence[RawScenarioScaleEvent] | None = None
-
-
 class RawBlocked(_Checked):
     """blocked: why nothing was gathered."""
 
@@ -140,6 +123,7 @@ class RawScenario(_Checked, rename=_KEYS):
     clusters: list[RawScenarioCluster] | None = None
     hub_metrics: RawHubMetrics | None = None
     history: RawScenarioHistory | None = None
+    record: dict[str, Any] | None = None  # `memory` checks it
     ambiguous_with: list[str] | None = None
     competitors: list[str] | None = None
     blocked: RawBlocked | None = None
