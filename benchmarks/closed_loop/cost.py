@@ -1,4 +1,4 @@
-"""What an hour of the closed loop costs: the benchmark is only used while it is cheap."""
+"""The cost of an hour of the closed loop, which is used only while it is cheap."""
 
 from __future__ import annotations
 

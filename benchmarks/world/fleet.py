@@ -25,7 +25,7 @@ TOGETHER_SECONDS: Final = 5.0
 
 @dataclass
 class Tally:
-    """What a run costs. Integrals are over seconds."""
+    """The costs of a run. Integrals are over seconds."""
 
     seconds: float = 0.0
     ideal: float = 0.0

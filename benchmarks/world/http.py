@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass
 class Faults:
-    """What is wrong with a server. Paths are prefixes."""
+    """The faults of a server. Paths are prefixes."""
 
     # Requests below these paths are never answered.
     hangs: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ RECORDED: Final = Path(ways.__file__).with_name("figures.jsonl")
 ROWS: Final[list[dict[str, Any]]] = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 DAY: Final = [row for row in ROWS if row["hours"] == 0.5]
 NIGHT: Final = [row for row in ROWS if row["hours"] == 1.0]
-# How much worse a figure may be, as a part of itself and in its own unit. A changed order of two requests in
+# A figure may be worse by this part of itself, and by this in its own unit. A changed order of two requests in
 # the same second moves a figure by a write or two.
 PART: Final = 0.03
 SLACK: Final = {
@@ -71,8 +71,8 @@ def test_every_world_is_recorded() -> None:
     assert len({row["world"] for row in DAY}) == 6
 
 
-# Unserved pod-seconds of an hour by plain HPAs, mode Centralized and mode Distributed, in a much smaller model
-# with steps of 15 s and the decisions of `fedhpa replay`.
+# Unserved pod-seconds of an hour by plain HPAs, mode Centralized and mode Distributed, in a much smaller
+# model with steps of 15 s and the decisions of `fedhpa replay`.
 SMALL_MODEL: Final = {
     "main-dies": (382, 1_432, 9_450),
     "late-nodes": (900, 900, 15_000),
