@@ -22,8 +22,8 @@ RECORDED: Final = Path(ways.__file__).with_name("figures.jsonl")
 ROWS: Final[list[dict[str, Any]]] = [json.loads(line) for line in RECORDED.read_text().splitlines()]
 DAY: Final = [row for row in ROWS if row["hours"] == 0.5]
 NIGHT: Final = [row for row in ROWS if row["hours"] == 1.0]
-# A figure may be worse by this part of itself, and by this in its own unit. A changed order of two requests in
-# the same second moves a figure by a write or two.
+# A figure may be worse by this part of itself, and by this in its own unit. Two requests in another order
+# within a second move a figure by a write or two.
 PART: Final = 0.03
 SLACK: Final = {
     "pods/ideal": 0.005,
