@@ -1,15 +1,19 @@
 """`make bench`: run the named scenarios and compare their figures with `benchmarks/budget.yaml`.
 
 A scenario's module has `run() -> dict[str, float]`: the name of each figure and its value, in the unit at the
-end of that name. Budgets leave headroom for slow machines. They catch a change of complexity, not noise.
+end of that name. Budgets of time and memory leave headroom for slow machines. They catch a change of
+complexity, not noise. A module that counts things may have `details() -> dict[str, list[str]]`, the counted
+things of each figure.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +21,7 @@ import yaml
 
 BUDGET: Final = Path(__file__).with_name("budget.yaml")
 MODULES: Final[Mapping[str, str]] = {
+    "walk": "benchmarks.walk.walks",
     "decision": "benchmarks.decision",
     "adapter": "benchmarks.adapter.lists",
     "adapter-large": "benchmarks.adapter.large",
@@ -52,31 +57,66 @@ def main(arguments: list[str] | None = None) -> int:
         nargs="*",
         help=f"one of {', '.join(budget)}; without a name, all but {', '.join(ONLY_NAMED)}",
     )
-    names = parser.parse_args(given).scenario or [name for name in budget if name not in ONLY_NAMED]
+    parser.add_argument("--list", action="store_true", help="also print what was counted")
+    parser.add_argument(
+        "--json", action="store_true", help="print figures, budgets and what was counted as JSON"
+    )
+    options = parser.parse_args(given)
+    names = options.scenario or [name for name in budget if name not in ONLY_NAMED]
     unknown = [name for name in names if name not in budget]
     if unknown:
         parser.error(f"unknown scenario {unknown[0]!r}: use one of {', '.join(budget)}")
-    exceeded = [line for name in names for line in measure(name, budget[name])]
+    results = []
+    for name in names:
+        results.append(measure(name, budget[name]))
+        if not options.json:
+            show(results[-1], counted=options.list)
+    if options.json:
+        print(json.dumps({result.scenario: asdict(result) for result in results}, indent=2))
+    exceeded = [line for result in results for line in result.exceeded()]
     for line in exceeded:
         print(line, file=sys.stderr)
     return 1 if exceeded else 0
 
 
-def measure(name: str, limits: dict[str, float]) -> list[str]:
-    """Run one scenario and print its figures; return a line for each missing or exceeded budget."""
-    figures: dict[str, float] = importlib.import_module(MODULES[name]).run()
-    for figure, value in figures.items():
-        limit = limits.get(figure)
-        print(f"{name:12} {figure:56} {value:12.3f}" + (f"   budget {limit:g}" if limit is not None else ""))
-    missing = [
-        f"{name}: {figure} has a budget but was not measured" for figure in limits if figure not in figures
-    ]
-    above = [
-        f"{name}: {figure} = {figures[figure]:.3f} is above its budget {limit:g}"
-        for figure, limit in limits.items()
-        if figure in figures and figures[figure] > limit
-    ]
-    return missing + above
+@dataclass(frozen=True)
+class Result:
+    """The figures of a scenario with their budgets, and what was counted for them."""
+
+    scenario: str
+    figures: dict[str, float]
+    budget: dict[str, float]
+    counted: dict[str, list[str]]
+
+    def exceeded(self) -> list[str]:
+        """Returns a line for each missing or exceeded budget."""
+        missing = [
+            f"{self.scenario}: {figure} has a budget but was not measured"
+            for figure in self.budget
+            if figure not in self.figures
+        ]
+        above = [
+            f"{self.scenario}: {figure} = {self.figures[figure]:.3f} is above its budget {limit:g}"
+            for figure, limit in self.budget.items()
+            if figure in self.figures and self.figures[figure] > limit
+        ]
+        return missing + above
+
+
+def measure(name: str, limits: dict[str, float]) -> Result:
+    """Run one scenario."""
+    module = importlib.import_module(MODULES[name])
+    return Result(name, module.run(), limits, module.details() if hasattr(module, "details") else {})
+
+
+def show(result: Result, *, counted: bool) -> None:
+    """Print the figures of a scenario, and what was counted."""
+    for figure, value in result.figures.items():
+        limit = result.budget.get(figure)
+        suffix = f"   budget {limit:g}" if limit is not None else ""
+        print(f"{result.scenario:12} {figure:56} {value:12.3f}{suffix}")
+        for line in result.counted.get(figure, ()) if counted else ():
+            print(f"    {line}")
 
 
 if __name__ == "__main__":

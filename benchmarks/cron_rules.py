@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -53,17 +53,16 @@ def calendar(name: str, schedule: str, *, namespace: str = NAMESPACE) -> dict[st
 
 
 class Hub(ApiClient):
-    """A hub in memory with CronFederatedHPAs and their targets."""
+    """A hub in memory with CronFederatedHPAs, and a FederatedHPA of the same name for each to scale."""
 
-    def __init__(self, schedule: str) -> None:
+    def __init__(self, crons: Iterable[dict[str, Any]]) -> None:
         super().__init__(ApiConfig(server="http://memory"))
         self.objects: dict[str, dict[str, Any]] = {}
         self.effects = 0
         self._version = 0
         self._events: asyncio.Queue[bytes] = asyncio.Queue()
-        for number in range(OBJECTS):
-            name = f"web-{number}"
-            cron = calendar(name, schedule)
+        for cron in crons:
+            name = cron["metadata"]["name"]
             cron["metadata"] |= {"uid": name, "generation": 1, "creationTimestamp": format_time(CREATED)}
             self._store(f"{FOLDER}/cronfederatedhpas/{name}", cron)
             bounds = {"minReplicas": 1, "maxReplicas": 100}
@@ -97,8 +96,9 @@ class Hub(ApiClient):
         if method == "PATCH":
             patch = msgspec.json.decode(body or b"{}")
             part = "status" if place != path else "spec"
-            self.effects += part == "spec"
+            self.effects += "spec" in patch
             merged = {**found, part: {**found.get(part, {}), **patch.get(part, {})}}
+            merged["metadata"] = {**found["metadata"], **patch.get("metadata", {})}
             found = self._store(place, merged)
             if "/cronfederatedhpas/" in place:
                 self._events.put_nowait(b'{"type":"MODIFIED","object":%s}' % msgspec.json.encode(found))
@@ -126,7 +126,7 @@ class _Clock:
 
 async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     """Returns the CPU seconds of the fires at `due`, or of IDLE_SECONDS without one, and the effects."""
-    hub, clock = Hub(schedule), _Clock(CREATED + 1)
+    hub, clock = Hub(calendar(f"web-{number}", schedule) for number in range(OBJECTS)), _Clock(CREATED + 1)
     metrics = CronMetrics(CollectorRegistry())
     events = EventRecorder(hub, "cron", wall=clock)
     targets = Targets(hub, dict, lambda _: None, direct=False, member_deadline=3.0, clock=SYSTEM)  # type: ignore[arg-type, return-value]

@@ -53,7 +53,7 @@ _KIND = {"group": "autoscaling.karmada.io", "version": "v1alpha1", "kind": "Fede
 def run() -> dict[str, float]:
     """CPU milliseconds a request, the client's waits in milliseconds, resident megabytes."""
     with _webhook() as (process, client):
-        small = _review(_federatedhpa())
+        small = federatedhpa_review()
         for path in (MUTATE_FEDERATEDHPA, VALIDATE_FEDERATEDHPA):
             client.post(path, small, WARM_UP)
         waits, cpu = _at_constant_rate(process, client, VALIDATE_FEDERATEDHPA, small)
@@ -199,6 +199,11 @@ def _connected(process: subprocess.Popen[bytes], port: int, context: ssl.SSLCont
             return WebhookClient(port, context)
         time.sleep(0.05)
     raise RuntimeError("the webhook did not start")
+
+
+def federatedhpa_review() -> bytes:
+    """The AdmissionReview of an update of a valid FederatedHPA."""
+    return _review(_federatedhpa())
 
 
 def _review(obj: dict[str, Any]) -> bytes:

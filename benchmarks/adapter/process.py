@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,29 +30,55 @@ ANSWER_SECONDS: Final = 60.0
 USER: Final = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """The flags of an adapter, its hub and members, and port and TLS context for its clients."""
+
+    flags: list[str]
+    port: int
+    context: ssl.SSLContext
+    backends: Backends
+
+    async def connect(self) -> AdapterClient:
+        """A new connection to the adapter."""
+        _, made = await asyncio.get_running_loop().create_connection(
+            AdapterClient, "127.0.0.1", self.port, ssl=self.context, ssl_handshake_timeout=START_SECONDS
+        )
+        return made
+
+    async def ready(self, runs: Callable[[], bool] = lambda: True) -> None:
+        """Waits until the adapter is ready. Raises RuntimeError if it takes too long, or no longer `runs`."""
+        ends = time.monotonic() + START_SECONDS
+        while time.monotonic() < ends and runs():
+            try:
+                client = await self.connect()
+                status, _ = await client.get("/readyz")
+                client.close()
+            except OSError:
+                status = 0
+            if status == 200:
+                return
+            await asyncio.sleep(0.1)
+        raise RuntimeError("the metrics adapter did not become ready")
+
+
 class AdapterProcess:
     """A running adapter with the statistics of its process; `connect` makes clients."""
 
-    def __init__(self, process: ProcessStats, port: int, context: ssl.SSLContext, backends: Backends) -> None:
+    def __init__(self, process: ProcessStats, around: Surroundings) -> None:
         self.process = process
-        self._port = port
-        self._context = context
-        self._backends = backends
+        self._around = around
         self._plain = ssl.create_default_context()
         self._plain.check_hostname, self._plain.verify_mode = False, ssl.CERT_NONE
 
     async def connect(self) -> AdapterClient:
         """A new connection to the adapter."""
-        loop = asyncio.get_running_loop()
-        _, made = await loop.create_connection(
-            AdapterClient, "127.0.0.1", self._port, ssl=self._context, ssl_handshake_timeout=START_SECONDS
-        )
-        return made
+        return await self._around.connect()
 
     async def hang(self, member: int) -> None:
         """Make a member accept requests without ever answering."""
         _, writer = await asyncio.open_connection(
-            "127.0.0.1", self._backends.members[member], ssl=self._plain
+            "127.0.0.1", self._around.backends.members[member], ssl=self._plain
         )
         writer.write(f"GET {HANG} HTTP/1.1\r\n\r\n".encode())
         await writer.drain()
@@ -112,13 +139,14 @@ class AdapterClient(asyncio.Protocol):
 @asynccontextmanager
 async def running_adapter(size: FleetSize, *flags: str) -> AsyncIterator[AdapterProcess]:
     """A ready adapter over members of that size."""
-    with _running(size, *flags) as (process, running):
-        await _ready(process, running)
-        yield running
+    with surroundings(size) as around, _process(around.flags, flags) as process:
+        await around.ready(lambda: process.poll() is None)
+        yield AdapterProcess(ProcessStats(process.pid), around)
 
 
 @contextmanager
-def _running(size: FleetSize, *flags: str) -> Iterator[tuple[subprocess.Popen[bytes], AdapterProcess]]:
+def surroundings(size: FleetSize) -> Iterator[Surroundings]:
+    """A running hub and members of that size, for an adapter that the caller starts."""
     authority, proxies = CertificateAuthority.create("benchmark"), CertificateAuthority.create("proxies")
     with tempfile.TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
@@ -128,39 +156,27 @@ def _running(size: FleetSize, *flags: str) -> Iterator[tuple[subprocess.Popen[by
         context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
         context.load_cert_chain(folder / "proxy" / "tls.crt", folder / "proxy" / "tls.key")
         with backends(size, folder, proxies) as started:
-            command = _command(folder, started.hub, port, flags)
-            environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
-            with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
-                try:
-                    yield process, AdapterProcess(ProcessStats(process.pid), port, context, started)
-                finally:
-                    process.kill()
+            yield Surroundings(_flags(folder, started.hub, port), port, context, started)
 
 
-def _command(folder: Path, hub: int, port: int, flags: Sequence[str]) -> list[str]:
+@contextmanager
+def _process(around: Sequence[str], flags: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", "metrics_adapter", *around, *flags]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _flags(folder: Path, hub: int, port: int) -> list[str]:
     server, authority = f"https://127.0.0.1:{hub}", (folder / "ca.crt").read_bytes()
     kubeconfig = write_kubeconfig(folder / "kubeconfig", server, authority, {"token": "hub-token"})
     return [
-        *(sys.executable, "-m", "metrics_adapter"),
         f"--kubeconfig={kubeconfig}",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         f"--cert-dir={folder}",
         "--metrics-bind-address=0",
-        *flags,
     ]
-
-
-async def _ready(process: subprocess.Popen[bytes], adapter: AdapterProcess) -> None:
-    ends = time.monotonic() + START_SECONDS
-    while time.monotonic() < ends and process.poll() is None:
-        try:
-            client = await adapter.connect()
-            status, _ = await client.get("/readyz")
-            client.close()
-        except OSError:
-            status = 0
-        if status == 200:
-            return
-        await asyncio.sleep(0.1)
-    raise RuntimeError("the metrics adapter did not become ready")

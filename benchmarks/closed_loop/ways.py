@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -74,13 +76,24 @@ def simulate(world: World, way: str, hours: float) -> Result:
     loop = VirtualLoop()
     try:
         with tempfile.TemporaryDirectory() as folder, quiet():
-            return loop.run_until_complete(_simulate(world, way, hours * HOUR, Path(folder), loop))
+            return loop.run_until_complete(_simulate(world, way, hours * HOUR, Path(folder)))
     finally:
         loop.close()
 
 
-async def _simulate(world: World, way: str, seconds: float, folder: Path, loop: VirtualLoop) -> Result:
-    network = MemoryNetwork()
+async def _simulate(world: World, way: str, seconds: float, folder: Path) -> Result:
+    async with started(world, way, folder) as running:
+        clusters = list(running.fleet.clusters.values())
+        handed_over = _hand_over(way, clusters) if way in PRODUCT and world.migrates else ()
+        await running.run(seconds, (*world.events, *handed_over))
+        return _result(world, way, running.fleet, running.hub)
+
+
+@asynccontextmanager
+async def started(world: World, way: str, folder: Path) -> AsyncIterator[Running]:
+    """A world at its beginning, in a `VirtualLoop`; the controller has started. `folder` is for its files."""
+    loop, network = asyncio.get_running_loop(), MemoryNetwork()
+    assert isinstance(loop, VirtualLoop), "the hours of a world pass in virtual time"
     plans = _one_cluster(world) if way == ONE else world.clusters
     clusters = [Cluster(plan, network, loop.wall, number) for number, plan in enumerate(plans)]
     fleet = Fleet(
@@ -96,14 +109,11 @@ async def _simulate(world: World, way: str, seconds: float, folder: Path, loop: 
         controller.start()
     if way not in PRODUCT or world.migrates:
         _add_hpas(world, way, clusters)
-    running = Running(fleet, hub, controller)
-    handed_over = _hand_over(way, clusters) if way in PRODUCT and world.migrates else ()
     try:
-        await running.run(seconds, (*world.events, *handed_over))
+        yield Running(fleet, hub, controller)
     finally:
         if controller is not None:
             await controller.kill()
-    return _result(world, way, fleet, hub)
 
 
 def _spec(world: World, way: str) -> dict[str, Any]:

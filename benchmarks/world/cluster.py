@@ -25,7 +25,6 @@ from benchmarks.world.workload import Pod, Revision, Workload
 NAMESPACE: Final = "shop"
 NAME: Final = "web"
 LABELS: Final = {"app": NAME}
-REQUEST_MILLIS: Final = 1000
 SYNC_SECONDS: Final = 15
 APPS: Final = "apps/v1"
 AUTOSCALING: Final = "autoscaling/v2"
@@ -69,6 +68,8 @@ class ClusterPlan:
     start_seconds: float = 30.0
     stop_seconds: float = 5.0
     ordered: bool = False
+    # CPU that each pod requests, in milli-cores.
+    request: int = 1000
     # Metrics-server scrapes so often, and its values are visible so much later.
     scrape_seconds: int = 15
     metrics_lag: float = 0.0
@@ -206,7 +207,10 @@ class Cluster:
         spec = {
             "replicas": self.plan.replicas,
             "selector": {"matchLabels": LABELS},
-            "template": {"metadata": {"labels": LABELS}, "spec": {"containers": [_container()]}},
+            "template": {
+                "metadata": {"labels": LABELS},
+                "spec": {"containers": [_container(self.plan.request)]},
+            },
         }
         metadata = {"namespace": NAMESPACE, "name": NAME}
         self.store.create(APPS, self.plural, {"metadata": metadata, "spec": spec})
@@ -234,7 +238,7 @@ class Cluster:
             if pod.bound < self._scraped_at:
                 since = max(self._scraped_at, pod.changed)
                 used = (self._counter - pod.counted) / max(now - since, 1.0) if pod.ready else 0.0
-                usage[pod.name] = round(used * REQUEST_MILLIS)
+                usage[pod.name] = round(used * self.plan.request)
             pod.counted = self._counter
         items = [_usage(name, millis, now, self.plan.scrape_seconds) for name, millis in usage.items()]
         head = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}}
@@ -280,7 +284,7 @@ class Cluster:
                 ready=pod.ready,
                 ready_changed=None if pod.bound is None else pod.changed,
                 deleted=pod.leaves is not None,
-                request=REQUEST_MILLIS,
+                request=self.plan.request,
                 usage=usage.get(pod.name),
                 measured=measured,
                 window=self.plan.scrape_seconds,
@@ -290,7 +294,7 @@ class Cluster:
 
     # -- objects ---------------------------------------------------------------------------------------
     def _write_pod(self, pod: Pod) -> None:
-        self.store.set("v1", "pods", _pod_object(pod))
+        self.store.set("v1", "pods", _pod_object(pod, self.plan.request))
 
     def _forget_gone(self) -> None:
         kept = {pod.name for pod in self.workload.pods}
@@ -301,7 +305,7 @@ class Cluster:
 
     def _write_nodes(self) -> None:
         for name, size in self.nodes.sizes.items():
-            capacity = {"cpu": str(size * REQUEST_MILLIS // 1000), "memory": "1024Gi", "pods": str(size)}
+            capacity = {"cpu": f"{size * self.plan.request}m", "memory": "1024Gi", "pods": str(size)}
             conditions = [{"type": "Ready", "status": "True"}]
             status = {"allocatable": capacity, "capacity": capacity, "conditions": conditions}
             self.store.set("v1", "nodes", {"metadata": {"name": name}, "spec": {}, "status": status})
@@ -326,15 +330,15 @@ class Cluster:
             self.writes[key] = self.writes.get(key, 0) + 1
 
 
-def _container() -> Object:
+def _container(request: int) -> Object:
     return {
         "name": NAME,
         "image": NAME,
-        "resources": {"requests": {"cpu": f"{REQUEST_MILLIS}m", "memory": "64Mi"}},
+        "resources": {"requests": {"cpu": f"{request}m", "memory": "64Mi"}},
     }
 
 
-def _pod_object(pod: Pod) -> Object:
+def _pod_object(pod: Pod, request: int) -> Object:
     metadata: dict[str, Any] = {
         "namespace": NAMESPACE,
         "name": pod.name,
@@ -343,7 +347,7 @@ def _pod_object(pod: Pod) -> Object:
     }
     if pod.leaves is not None:
         metadata["deletionTimestamp"] = stamp(pod.leaves)
-    spec: dict[str, Any] = {"containers": [_container()]}
+    spec: dict[str, Any] = {"containers": [_container(request)]}
     status: dict[str, Any] = {"phase": "Pending" if pod.bound is None else "Running"}
     if pod.bound is None:
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
