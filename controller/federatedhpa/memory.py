@@ -17,6 +17,7 @@ import structlog
 from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.status import STILL_SECONDS
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.gate import refusal
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
     Absence,
@@ -79,6 +80,8 @@ class ObjectMemory:
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
+    # The generation that was judged last, and why it must not run.
+    _judged: tuple[object, str] = (None, "")
 
     @classmethod
     def restore(cls, raw: Mapping[str, Any], now: float) -> ObjectMemory:
@@ -106,6 +109,14 @@ class ObjectMemory:
         self.last_replicas = status.shares()
         self.absences = status.absence_clocks()
         self.rebalance = status.decision.rebalance
+
+    def check(self, raw: Mapping[str, Any]) -> None:
+        """Raises InvalidObject if the object would run as something else than it says (fedhpa.api.gate)."""
+        generation = raw["metadata"].get("generation")
+        if generation is None or self._judged[0] != generation:
+            self._judged = generation, refusal(raw)
+        if self._judged[1]:
+            raise InvalidObject(self._judged[1])
 
     def refuses(self, cluster: str, now: float) -> bool:
         """True if the cluster refused a write within the last minute: other clusters take its share."""

@@ -143,6 +143,7 @@ class FederatedHPAReconciler:
             await self._delete(key, raw, memory)
             return False
         try:
+            memory.check(raw)
             now = self._times.now(key, memory)
             blocked = await self._leave_distributed(key, raw, memory, now)
             # A pass goes on from the last status of mode Distributed, which the hub may not have stored.

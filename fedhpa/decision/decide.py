@@ -13,13 +13,13 @@ from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.coverage import no_cluster
 from fedhpa.decision.distributed import decide_bounds
 from fedhpa.decision.history import History
-from fedhpa.decision.messages import ABLE_TO_SCALE, ASSIGNED, GOT_SCALE, SCALING_ACTIVE
+from fedhpa.decision.messages import ABLE_TO_SCALE, ASSIGNED, GOT_SCALE
 from fedhpa.decision.metrics.highest import check_ambiguity
 from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.size import decide_size
-from fedhpa.decision.snapshot import Failure, Snapshot
+from fedhpa.decision.snapshot import Blocked, Failure, Snapshot
 from fedhpa.decision.spec.federatedhpa import CENTRALIZED, DISTRIBUTED
 
 
@@ -43,7 +43,6 @@ def decide(
     context = Context(snapshot, history, now, settings)
     try:
         _check_blocked(context)
-        _check_mode(context)
         if context.spec.mode == CENTRALIZED:
             context.builder.forget(ASSIGNED)  # it is about the member HPAs of mode Distributed
         current = _read_scale(context)
@@ -68,18 +67,13 @@ def decide(
 
 
 def _check_blocked(context: Context) -> None:
-    blocked = context.snapshot.blocked
+    blocked, refusal = context.snapshot.blocked, context.spec.refusal
+    if refusal:
+        blocked = Blocked("InvalidObject", refusal)
     if blocked is not None:
         context.builder.warn(blocked.event or blocked.reason, blocked.message)
         context.builder.condition(blocked.condition, False, blocked.reason, blocked.message)
         raise NoDecision(blocked.message)
-
-
-def _check_mode(context: Context) -> None:
-    if context.spec.mode not in (CENTRALIZED, DISTRIBUTED):
-        message = "spec.mode asks for what this version does not do yet; nothing is written"
-        context.builder.condition(SCALING_ACTIVE, False, "NotBuilt", message)
-        raise NoDecision(message)
 
 
 def _read_scale(context: Context) -> int:

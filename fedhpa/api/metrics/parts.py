@@ -21,6 +21,7 @@ JSON = object
 RawObject = dict[str, JSON]
 
 AGGREGATIONS: Final = ("Sum", "Average", "Max", "Min")
+TARGET_TYPES: Final = ("Utilization", "Value", "AverageValue")
 
 MetricTargetType = Annotated[Text, ScalarType("v2.MetricTargetType", {"type": "string"})]
 Aggregation = Annotated[Text, Checked({"enum": AGGREGATIONS})]

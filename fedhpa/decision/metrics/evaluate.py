@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from fedhpa.api.fielderror import unsupported
+from fedhpa.api.metrics.parts import AGGREGATIONS, TARGET_TYPES
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.messages import failure_of
 from fedhpa.decision.metrics.proposal import MetricError, MetricProposal
@@ -37,11 +39,21 @@ def evaluate(
             raise MetricError(f'unknown metric source type "{spec.type}"')
         if not spec.present:
             raise MetricError(f"invalid metric source: type {spec.type} without {spec.metric_type.field}")
+        _check_words(spec)
         found = evaluator.propose(fleet, scale, readiness, spec)
     except MetricError as error:
         failed = _result(fleet, index, spec, None, failure_of(spec, error.text))
         return EvaluatedMetric(failed, spec.metric_type.failure_reason, error.inner)
     return EvaluatedMetric(_result(fleet, index, spec, found, None))
+
+
+def _check_words(spec: ScalingMetric) -> None:
+    """Raises MetricError for a value that a newer release may know: it would be read as another one here."""
+    place = f"spec.metrics[].{spec.metric_type.field}"
+    if spec.target_type and spec.target_type not in TARGET_TYPES:
+        raise MetricError(str(unsupported(f"{place}.target.type", spec.target_type, TARGET_TYPES)))
+    if spec.aggregation not in AGGREGATIONS:
+        raise MetricError(str(unsupported(f"{place}.aggregation", spec.aggregation, AGGREGATIONS)))
 
 
 def _result(
