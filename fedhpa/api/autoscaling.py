@@ -28,6 +28,8 @@ from fedhpa.api.model import (
 
 POLICY_TYPES: Final = ("Percent", "Pods")
 SELECT_POLICIES: Final = ("Disabled", "Max", "Min")
+MAX_PERIOD_SECONDS: Final = 1800
+MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
 
 ATOMIC: Final = {"x-kubernetes-list-type": "atomic"}
 
@@ -89,11 +91,11 @@ class HPAScalingPolicy(V2Model):
         "",
         description="Unit of `value`: Pods (replicas) or Percent (of the current replicas). Example: Pods.",
     )
-    value: Int32 = Field(
+    value: Annotated[Int32, Crd({"minimum": 1})] = Field(
         0,
         description="Largest change within the period, in replicas or percent. Greater than 0. Example: 4.",
     )
-    period_seconds: Int32 = Field(
+    period_seconds: Annotated[Int32, Crd({"minimum": 1, "maximum": MAX_PERIOD_SECONDS})] = Field(
         0, description="Length of the period, in seconds. From 1 to 1800. Example: 60."
     )
 
@@ -101,7 +103,9 @@ class HPAScalingPolicy(V2Model):
 class HPAScalingRules(V2Model):
     """Limits of the speed of change in one direction."""
 
-    stabilization_window_seconds: Int32 | None = Field(
+    stabilization_window_seconds: (
+        Annotated[Int32, Crd({"minimum": 0, "maximum": MAX_STABILIZATION_WINDOW_SECONDS})] | None
+    ) = Field(
         None,
         description="Seconds of past recommendations that are considered: scaling up takes the lowest of "
         "them, scaling down the highest. From 0 to 3600. Default: 0 for scaleUp; for scaleDown the "
@@ -113,13 +117,13 @@ class HPAScalingRules(V2Model):
         "smallest; Disabled forbids this direction. Default: Max. Example: Disabled.",
     )
     # None means that the field is absent. An empty list was written, and is refused.
-    policies: Annotated[tuple[HPAScalingPolicy, ...] | None, Crd({"maxItems": MAX_METRICS, **ATOMIC})] = (
-        Field(
-            None,
-            description="Limits on the change within a period; at least one if given. Default: for scaleUp 4 "
-            "pods or 100 percent in 15 seconds, for scaleDown 100 percent in 15 seconds. "
-            "Example: [{type: Pods, value: 4, periodSeconds: 60}].",
-        )
+    policies: Annotated[
+        tuple[HPAScalingPolicy, ...] | None, Crd({"minItems": 1, "maxItems": MAX_METRICS, **ATOMIC})
+    ] = Field(
+        None,
+        description="Limits on the change within a period; at least one if given. Default: for scaleUp 4 "
+        "pods or 100 percent in 15 seconds, for scaleDown 100 percent in 15 seconds. "
+        "Example: [{type: Pods, value: 4, periodSeconds: 60}].",
     )
     tolerance: RawQuantity | None = Field(
         None,

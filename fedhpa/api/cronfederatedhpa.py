@@ -65,17 +65,17 @@ class CronFederatedHPARule(ApiModel):
         description="When the rule fires: five cron fields (minute, hour, day of month, month, day of week), "
         "or @hourly, @daily, @weekly, @monthly, @yearly. Example: 30 8 * * MON-FRI.",
     )
-    target_replicas: Int32 | None = Field(
+    target_replicas: Annotated[Int32, Crd({"minimum": 0})] | None = Field(
         None,
         description="Replicas that the rule sets. Required where the target is not a FederatedHPA. At least "
         "0. Example: 10.",
     )
-    target_min_replicas: Int32 | None = Field(
+    target_min_replicas: Annotated[Int32, Crd({"minimum": 1})] | None = Field(
         None,
         description="minReplicas that the rule sets where the target is a FederatedHPA. At least 1. "
         "Default: unchanged. Example: 5.",
     )
-    target_max_replicas: Int32 | None = Field(
+    target_max_replicas: Annotated[Int32, Crd({"minimum": 1})] | None = Field(
         None,
         description="maxReplicas that the rule sets where the target is a FederatedHPA. At least 1. "
         "Default: unchanged. Example: 50.",

@@ -49,6 +49,8 @@ ASSIGNMENT_TYPES: Final = (
 )
 MINIMUM_POLICIES: Final = ("AtLeastOne", "Exact")
 
+Minimum = Annotated[Int32, Crd({"minimum": 0})]
+Maximum = Annotated[Int32, Crd({"minimum": 1})]
 Share = Annotated[Number, Checked({"minimum": 0, "exclusiveMinimum": True, "maximum": 1})]
 Natural = Annotated[Int32, Checked({"minimum": 0})]
 ClusterName = Annotated[Item, Crd({"minLength": 1})]
@@ -186,12 +188,12 @@ class FederatedHPASpec(ApiModel):
         description="The workload to scale, in the namespace of this object. It must have a scale "
         "subresource. Example: {apiVersion: apps/v1, kind: Deployment, name: web}.",
     )
-    min_replicas: Int32 | None = Field(
+    min_replicas: Minimum | None = Field(
         None,
         description="Fewest replicas over all clusters together. 0 requires an Object or External metric, "
         "and in mode Distributed also scalingToZero. Default: 1. Example: 2.",
     )
-    max_replicas: Int32 | None = Field(
+    max_replicas: Maximum | None = Field(
         None,
         description="Most replicas over all clusters together. Required, here or as federatedMaxReplicas. "
         "Example: 30.",
@@ -276,10 +278,10 @@ class FederatedHPASpec(ApiModel):
         "can run the load. No effect if scaleAssist is false. In mode Centralized write minReplicas: 0. "
         "Default: false. Example: true.",
     )
-    federated_min_replicas: Int32 | None = Field(
+    federated_min_replicas: Minimum | None = Field(
         None, description="Another name of minReplicas. Give one of the two. Default: unset. Example: 2."
     )
-    federated_max_replicas: Int32 | None = Field(
+    federated_max_replicas: Maximum | None = Field(
         None, description="Another name of maxReplicas. Give one of the two. Default: unset. Example: 30."
     )
 

@@ -23,8 +23,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.times import read_time
 
-# Bounds of lists and strings (docs/reference/federatedhpa.md). They keep the CEL rules within the cost budget
-# of the API server.
+# Bounds of lists and strings (docs/reference/federatedhpa.md).
 MAX_METRICS: Final = 64
 MAX_RULES: Final = 1000
 MAX_CLUSTERS: Final = 1000
@@ -46,8 +45,8 @@ class ScalarType:
 class Crd:
     """Schema keywords of a field that only the API server enforces.
 
-    Karmada's fields have Karmada's keywords, list and string bounds, and enumerations. Their other rules are
-    in CEL (`fedhpa.admission.cel.rules`), which permits Karmada's messages.
+    Karmada's fields have Karmada's keywords, bounds, and enumerations. The webhook refuses the same values of
+    fields that have an effect, in Karmada's words, and checks the rules between fields.
     """
 
     keywords: Mapping[str, Any] = field(default_factory=dict)

@@ -117,7 +117,7 @@ def _bounds(field: Schema) -> str:
 
 
 def _bound(text: str, value: Any) -> str:
-    return "not empty" if text == _BOUNDS["minLength"] and value == 1 else text.format(value)
+    return "not empty" if text.startswith("at least {} ") and value == 1 else text.format(value)
 
 
 def _is_quantity(field: Schema) -> bool:

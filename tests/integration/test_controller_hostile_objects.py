@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,46 @@ async def test_malformed_object_does_not_stop_the_others(malformed: dict[str, An
             await eventually(lambda: w.replicas == {"m1": 2})
 
             assert not controller.task.done()
+
+
+TARGET = SPEC["scaleTargetRef"] | {"name": "web"}
+
+
+def usage(**target: Any) -> dict[str, Any]:
+    """A spec with one CPU metric of this target."""
+    return {"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"maxReplicas": None}, "InvalidObject"),
+        ({"scaleTargetRef": None}, "InvalidObject"),
+        ({"scaleTargetRef": {**TARGET, "kind": ""}}, "FailedGetScale"),
+        ({"scaleTargetRef": {**TARGET, "name": ""}}, "FailedGetScale"),
+        ({"scaleTargetRef": {**TARGET, "name": "../deployments/web"}}, "FailedGetScale"),
+        ({"scaleTargetRef": {**TARGET, "name": ".."}}, "ReconcileFailed"),
+        (
+            {"clusterAffinity": {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}},
+            "FailedGetScale",
+        ),
+        ({"metrics": [{"type": "Pods"}]}, "FailedGetPodsMetric"),
+        (usage(type="Utilization"), "FailedGetResourceMetric"),
+        (usage(type="AverageValue", averageValue="0m"), "FailedGetResourceMetric"),
+    ],
+    ids=str,
+)
+async def test_what_only_the_webhook_refuses_scales_nothing(spec: dict[str, Any], reason: str) -> None:
+    """A hub without the webhook stores these objects. `Ready` says why nothing is scaled."""
+    async with world(m1=2) as w:
+        w.load(200)
+        w.scale(**spec)
+        async with w.controller():
+            await eventually(lambda: w.condition("Ready")[:2] == ("False", reason))
+            await asyncio.sleep(5)
+
+        assert w.replicas == {"m1": 2}
+        assert not [line for line in w.members["m1"].writes if "/namespaces/" in line]
 
 
 async def test_object_that_cannot_be_read_gets_an_event() -> None:

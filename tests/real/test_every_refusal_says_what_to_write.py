@@ -1,6 +1,6 @@
 """Each wrong object, applied with kubectl to a real API server with the CRDs and the webhook.
 
-The CRD's rules speak before the validating webhook. So each mistake either passes them, or they name it.
+The CRD's bounds speak before the validating webhook. So each mistake either passes them, or they name it.
 """
 
 from __future__ import annotations

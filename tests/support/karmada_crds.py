@@ -131,7 +131,7 @@ COLUMNS = [
 
 
 def as_karmada_has_it(ours: Object) -> Object:
-    """Returns our CRD of a kind with Karmada's fields and columns only, and without CEL rules."""
+    """Returns our CRD of a kind with Karmada's fields and columns only."""
     spec = ours["spec"]
     version = spec["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
@@ -146,8 +146,8 @@ def as_karmada_has_it(ours: Object) -> Object:
 
 
 def _narrowed(schema: Object, known: Object) -> Object:
-    """Returns a schema with the fields of another one, all if that has none, and without CEL rules."""
-    found = {name: part for name, part in schema.items() if name != "x-kubernetes-validations"}
+    """Returns a schema with the fields of another one, all if that has none."""
+    found = dict(schema)
     if "properties" in found:
         fields_kept = known.get("properties", found["properties"])
         found["properties"] = {

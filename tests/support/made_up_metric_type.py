@@ -101,7 +101,6 @@ def main() -> None:
 
 
 def _admission() -> dict[str, Any]:
-    from fedhpa.admission.cel.rule import Cel
     from fedhpa.admission.metrics.rules import MetricRules
     from fedhpa.admission.metrics.table import RULES
 
@@ -112,8 +111,7 @@ def _admission() -> dict[str, Any]:
     def identity(source: QueueMetricSource) -> tuple[object, ...]:
         return (source.topic,)
 
-    cel = (Cel("self.topic != ''", "must name the queue", ".topic"),)
-    with patch.dict(RULES, {ROW.name: MetricRules(validate, cel, identity)}):
+    with patch.dict(RULES, {ROW.name: MetricRules(validate, identity)}):
         return _admitted() | _crd()
 
 

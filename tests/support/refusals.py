@@ -336,12 +336,6 @@ _TARGETS: Final = (
         "targetMaxReplicas should be larger than or equal to targetMinReplicas",
     ),
     (
-        "limit of a rule that is 0",
-        calendar({"targetMinReplicas": 0}, target=FHPA),
-        "spec.rules",
-        "targetMinReplicas should be larger than 0",
-    ),
-    (
         "workload without replicas",
         calendar({"targetReplicas": None}),
         "spec.rules",

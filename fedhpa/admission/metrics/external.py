@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel
 from fedhpa.admission.metrics.parts import (
-    METRIC_NAME,
     selector_of_series,
     series_identity,
     validate_identifier,
@@ -16,22 +14,6 @@ from fedhpa.admission.metrics.parts import (
 from fedhpa.admission.metrics.rules import MetricRules
 from fedhpa.api.fielderror import FieldError, forbidden, required
 from fedhpa.api.metrics.external import ExternalMetricSource
-
-_CEL: Final = (
-    *METRIC_NAME,
-    Cel(
-        "has(self.target.value) || has(self.target.averageValue)",
-        "must set either a target value for metric or a per-pod target",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-    Cel(
-        "!has(self.target.value) || !has(self.target.averageValue)",
-        "may not set both a target value for metric and a per-pod target",
-        ".target.value",
-        FORBIDDEN,
-    ),
-)
 
 
 def _validate(source: ExternalMetricSource, path: str) -> Iterator[FieldError]:
@@ -46,4 +28,4 @@ def _validate(source: ExternalMetricSource, path: str) -> Iterator[FieldError]:
         yield forbidden(f"{path}.target.value", detail)
 
 
-RULES: Final = MetricRules(_validate, _CEL, series_identity, selector_of_series)
+RULES: Final = MetricRules(_validate, series_identity, selector_of_series)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.admission.cel.rule import REQUIRED, Cel, reference
 from fedhpa.admission.metrics.parts import (
-    METRIC_NAME,
     selector_of_series,
     series_identity,
     validate_identifier,
@@ -21,29 +19,6 @@ from fedhpa.admission.metrics.rules import MetricRules
 from fedhpa.api.fielderror import FieldError, invalid, required
 from fedhpa.api.metrics.object import ObjectMetricSource
 from fedhpa.api.names import path_segment
-
-_CEL: Final = (
-    *reference("describedObject"),
-    *METRIC_NAME,
-    Cel(
-        "has(self.target.value) || has(self.target.averageValue)",
-        "must set either a target value or averageValue",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-    Cel(
-        "self.target.type != 'AverageValue' || has(self.target.averageValue) || !has(self.target.value)",
-        "must be set when the target type is AverageValue",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-    Cel(
-        "self.target.type != 'Value' || has(self.target.value) || !has(self.target.averageValue)",
-        "must be set when the target type is Value",
-        ".target.value",
-        REQUIRED,
-    ),
-)
 
 
 def _validate(source: ObjectMetricSource, path: str) -> Iterator[FieldError]:
@@ -69,4 +44,4 @@ def _identity(source: ObjectMetricSource) -> tuple[object, ...]:
     return described.kind, described.name, *series_identity(source)
 
 
-RULES: Final = MetricRules(_validate, _CEL, _identity, selector_of_series, strict_target=True)
+RULES: Final = MetricRules(_validate, _identity, selector_of_series, strict_target=True)

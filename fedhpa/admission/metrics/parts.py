@@ -6,40 +6,14 @@ Messages and order: Karmada v1.19, which are Kubernetes 1.27's.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
-from fedhpa.admission.cel.rule import FORBIDDEN, REQUIRED, Cel
-from fedhpa.admission.cel.rule import path_segment as segment_rules
 from fedhpa.api.affinity import selector_json
 from fedhpa.api.fielderror import FieldError, TypedText, forbidden, invalid, required
 from fedhpa.api.meta import LabelSelector
-from fedhpa.api.metrics.parts import MetricIdentifier, MetricTarget
+from fedhpa.api.metrics.parts import TARGET_FIELDS, MetricIdentifier, MetricTarget
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity
-
-# Target type -> the field of the target that goes with it.
-TARGET_FIELDS: Final = {
-    "Utilization": "averageUtilization",
-    "Value": "value",
-    "AverageValue": "averageValue",
-}
-
-METRIC_NAME: Final = segment_rules("metric.name", "must specify a metric name")
-USAGE_TARGET: Final = (
-    Cel("self.name != ''", "must specify a resource name", ".name", REQUIRED),
-    Cel(
-        "has(self.target.averageUtilization) || has(self.target.averageValue)",
-        "must set either a target raw value or a target utilization",
-        ".target.averageUtilization",
-        REQUIRED,
-    ),
-    Cel(
-        "!has(self.target.averageUtilization) || !has(self.target.averageValue)",
-        "may not set both a target raw value and a target utilization",
-        ".target.averageValue",
-        FORBIDDEN,
-    ),
-)
 
 
 def validate_usage_target(target: MetricTarget, path: str) -> Iterator[FieldError]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.admission.cel.rule import REQUIRED, Cel
 from fedhpa.admission.metrics.parts import (
-    METRIC_NAME,
     selector_of_series,
     series_identity,
     validate_identifier,
@@ -17,16 +15,6 @@ from fedhpa.admission.metrics.rules import MetricRules
 from fedhpa.api.fielderror import FieldError, required
 from fedhpa.api.metrics.pods import PodsMetricSource
 
-_CEL: Final = (
-    *METRIC_NAME,
-    Cel(
-        "has(self.target.averageValue)",
-        "must specify a positive target averageValue",
-        ".target.averageValue",
-        REQUIRED,
-    ),
-)
-
 
 def _validate(source: PodsMetricSource, path: str) -> Iterator[FieldError]:
     yield from validate_identifier(source.metric, f"{path}.metric")
@@ -35,4 +23,4 @@ def _validate(source: PodsMetricSource, path: str) -> Iterator[FieldError]:
         yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
 
 
-RULES: Final = MetricRules(_validate, _CEL, series_identity, selector_of_series)
+RULES: Final = MetricRules(_validate, series_identity, selector_of_series)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fedhpa.admission.metrics.parts import USAGE_TARGET, validate_usage_target
+from fedhpa.admission.metrics.parts import validate_usage_target
 from fedhpa.admission.metrics.rules import MetricRules
 from fedhpa.api.fielderror import FieldError, required
 from fedhpa.api.metrics.resource import ResourceMetricSource
@@ -21,4 +21,4 @@ def _identity(source: ResourceMetricSource) -> tuple[object, ...]:
     return (source.name,)
 
 
-RULES: Final = MetricRules(_validate, USAGE_TARGET, _identity)
+RULES: Final = MetricRules(_validate, _identity)

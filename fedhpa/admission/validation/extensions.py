@@ -1,7 +1,7 @@
 """Validation of the fields that Karmada does not have; `validation.bounds` checks their bounds.
 
-The CRD has the same rules in CEL where possible. In mode Distributed each member gets its own HPA, so this
-module refuses what a member's API server would refuse, or its HPA controller could not do.
+In mode Distributed each member gets its own HPA, so this module refuses what a member's API server would
+refuse, or its HPA controller could not do.
 """
 
 from __future__ import annotations

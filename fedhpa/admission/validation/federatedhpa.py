@@ -8,13 +8,14 @@ not have come last. A verdict depends on the object alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from fedhpa.admission.validation.bounds import check_bounds
 from fedhpa.admission.validation.extensions import validate_extensions
 from fedhpa.admission.validation.metadata import validate_metadata
 from fedhpa.admission.validation.metrics import validate_metric
 from fedhpa.api.autoscaling import (
+    MAX_PERIOD_SECONDS,
+    MAX_STABILIZATION_WINDOW_SECONDS,
     POLICY_TYPES,
     SELECT_POLICIES,
     Behavior,
@@ -28,9 +29,6 @@ from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import MAX_METRICS
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity
-
-MAX_PERIOD_SECONDS: Final = 1800
-MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
 
 
 def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:

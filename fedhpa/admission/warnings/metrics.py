@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedhpa.admission.metrics.parts import TARGET_FIELDS
 from fedhpa.admission.metrics.table import RULES
 from fedhpa.admission.validation.metrics import sources_of
 from fedhpa.api.affinity import selector_json
@@ -14,7 +13,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
 from fedhpa.api.meta import LabelSelector
 from fedhpa.api.metric_types import USAGE_API, MetricType, metric_type
-from fedhpa.api.metrics.parts import CrossVersionObjectReference, MetricTarget
+from fedhpa.api.metrics.parts import TARGET_FIELDS, CrossVersionObjectReference, MetricTarget
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.selectors import selector_of
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from fedhpa.api import wire
 from fedhpa.api.meta import LabelSelector
-from fedhpa.api.model import ApiModel, Checked, Int32, LongText, Name, RawQuantity, ScalarType, Text
+from fedhpa.api.model import ApiModel, Checked, Crd, Int32, LongText, Name, RawQuantity, ScalarType, Text
 
 JSON = object
 RawObject = dict[str, JSON]
@@ -23,7 +23,15 @@ RawObject = dict[str, JSON]
 AGGREGATIONS: Final = ("Sum", "Average", "Max", "Min")
 TARGET_TYPES: Final = ("Utilization", "Value", "AverageValue")
 
-MetricTargetType = Annotated[Text, ScalarType("v2.MetricTargetType", {"type": "string"})]
+# Target type -> the field of the target that goes with it.
+TARGET_FIELDS: Final = {
+    "Utilization": "averageUtilization",
+    "Value": "value",
+    "AverageValue": "averageValue",
+}
+MetricTargetType = Annotated[
+    Text, ScalarType("v2.MetricTargetType", {"type": "string"}), Crd({"enum": tuple(TARGET_FIELDS)})
+]
 Aggregation = Annotated[Text, Checked({"enum": AGGREGATIONS})]
 
 AGGREGATION_HELP: Final = (
@@ -46,8 +54,12 @@ class CrossVersionObjectReference(V2Model):
     required: ClassVar[tuple[str, ...]] = ("kind", "name")
 
     api_version: LongText = Field("", description="API group and version of the object. Example: apps/v1.")
-    kind: Name = Field("", description="Kind of the object. Example: Deployment.")
-    name: Name = Field("", description="Name of the object, without kind or namespace. Example: web.")
+    kind: Annotated[Name, Crd({"minLength": 1})] = Field(
+        "", description="Kind of the object. Example: Deployment."
+    )
+    name: Annotated[Name, Crd({"minLength": 1})] = Field(
+        "", description="Name of the object, without kind or namespace. Example: web."
+    )
 
 
 class MetricIdentifier(V2Model):
@@ -86,7 +98,7 @@ class MetricTarget(V2Model):
         "all clusters, or the whole metric divided by their number. Example: 500m (half a core of cpu) "
         "or 200Mi (memory).",
     )
-    average_utilization: Int32 | None = Field(
+    average_utilization: Annotated[Int32, Crd({"minimum": 1})] | None = Field(
         None,
         description="Target of the average usage, in percent of what the pods request. For Resource and "
         "ContainerResource metrics. At least 1. Example: 80.",

@@ -20,6 +20,7 @@ class Pool(NamedTuple):
 
 
 NUMBERS = Pool((1, 2, 5, 10), (-1, 0))
+UNUSED = Pool((1, 2, 5, 10))
 SMALL, LARGE = Pool((1, 2), (-1, 0, 20)), Pool((5, 10), (-1, 0, 1))
 QUANTITIES = Pool(
     ("1", "500m", "1e3", ".5", "+2", 1, "3Gi", "07"), ("-1", "0", "0m", "-0", 0, -3, "-1n", "0.0")
@@ -227,7 +228,8 @@ class _Made:
             "name": self._one(Pool((f"r{number}",), ("same",))),
             "schedule": self._one(MACROS) if self._sometimes(0.3) else schedule,
             **sizes,
-            **self._some(BAD, targetReplicas=NUMBERS, targetMinReplicas=NUMBERS, targetMaxReplicas=NUMBERS),
+            # Fields without effect. Only the CRD refuses a bad number there.
+            **self._some(BAD, targetReplicas=UNUSED, targetMinReplicas=UNUSED, targetMaxReplicas=UNUSED),
             **self._some(0.4, timeZone=ZONES, duration=DURATIONS),
             **self._some(0.2, excludeDates=DATES, maxDelaySeconds=Pool((1, 30), (0, -1, 10**9))),
         }

@@ -16,15 +16,19 @@ _HEAD = """# Which layer refuses what
 
 `{command}` writes this page and asks a real API server ({server}). A test keeps page and code together.
 
-An object passes three layers. First the CRD checks it (schema and CEL rules, also on a hub without the
-webhook). Then the validating webhook checks it. If an admitted object asks for something that is not built,
-a condition of the controller says so.
+An object passes three layers. First the CRD checks it: types, required fields, enumerations and bounds of
+single fields, also on a hub without the webhook. Then the validating webhook checks it, with the
+rules between fields. If an admitted object asks for something that is not built, a condition of the
+controller says so.
 
 The CRD speaks first, so its words appear where both refuse. It refuses nothing that the webhook admits,
-except for lengths and sizes (docs/reference/federatedhpa.md) and the bounds of Karmada's own CRD. It leaves
-to the webhook what CEL cannot explain: the fields of a schedule, time zones, durations and dates. A stored
-object that is older than a rule stays valid: the API server checks only what changes (Kubernetes 1.30 and
-later), so it can be deleted, and mended piece by piece.
+except for lengths and sizes (docs/reference/federatedhpa.md), the bounds of Karmada's own CRD, and wrong
+numbers in fields of a cron rule that have no effect with its target. A stored object that is older than a
+bound stays valid: the API server checks only what changes (Kubernetes 1.30 and later), so it can be deleted,
+and mended piece by piece.
+
+A hub without the webhook stores what only the webhook refuses.
+[limits.md](../explanation/limits.md) says what the controller does with it.
 
 The webhook's refusals begin `admission webhook "federatedhpa.karmada.io" denied the request: ` (or
 `"cronfederatedhpa.karmada.io"`), the CRD's `The FederatedHPA "web" is invalid: `. If there are several
@@ -43,7 +47,7 @@ def rendered() -> str:
             "|---|---|---|",
         ]
         for _, what, schema, webhook in members:
-            lines.append(f"| {what} | {_cell(_alike(schema, webhook))} | {_cell(webhook)} |")
+            lines.append(f"| {what} | {_cell(schema)} | {_cell(webhook)} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
 
@@ -53,11 +57,6 @@ def _rows(answers: Mapping[str, list[str]]) -> Iterator[tuple[str, str, list[str
         schema, webhook = answers[case.name], admission.refusal(case.object())
         if schema or webhook:
             yield case.group, case.what, schema, webhook
-
-
-def _alike(schema: list[str], webhook: list[str]) -> list[str]:
-    """Sorts the CRD's errors, which have no fixed order: those that the webhook has, too, come first."""
-    return sorted(schema, key=lambda text: not any(text.split(": ")[-1] in error for error in webhook))
 
 
 def _cell(errors: list[str]) -> str:

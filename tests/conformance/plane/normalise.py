@@ -18,7 +18,6 @@ GO_ERROR = re.compile(r"(Post|Get) \\?\"(https?://[^\"\\]+)\\?\": [^\"]+")
 STORAGE_ERROR = re.compile(r"StorageError: .*?AdditionalErrorMsg: ")
 DIAL_ERROR = re.compile(r"(error trying to reach service: ).+")
 
-CEL_SKIPPED = "some validation rules were not checked because the object was invalid"
 LEFT_OUT = ("managedFields", "selfLink", "storageVersionHash")
 
 
@@ -89,18 +88,11 @@ class Normaliser:
 
 
 def _with_causes_in_order(status: dict[str, Any]) -> dict[str, Any]:
-    """Returns a Status with its causes sorted and without duplicates; Go's maps have no order.
-
-    The cause that CEL rules were skipped is dropped, because the embedded plane has no CEL.
-    """
+    """Returns a Status with its causes sorted and without duplicates; Go's maps have no order."""
     causes = status["details"].get("causes") or []
     if len(causes) < 2:
         return status
-    kept = {
-        (cause.get("field", ""), cause["message"]): cause
-        for cause in causes
-        if CEL_SKIPPED not in cause["message"]
-    }
+    kept = {(cause.get("field", ""), cause["message"]): cause for cause in causes}
     texts = [f"{field}: {message}" for field, message in sorted(kept)]
     subject = status["message"].partition(" is invalid: ")[0]
     message = f"{subject} is invalid: " + (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
