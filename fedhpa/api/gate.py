@@ -21,6 +21,7 @@ from fedhpa.api.federatedhpa import (
     FederatedHPASpec,
 )
 from fedhpa.api.fielderror import FieldError, invalid, required, unsupported
+from fedhpa.api.metric_types import metric_type
 
 # The enumerations that decide how an object runs. Those of a metric only make this metric fail.
 _ENUMERATIONS: Final = (
@@ -42,7 +43,7 @@ def refusal(raw: Mapping[str, Any]) -> str:
     try:
         decoded = decode(FederatedHPA, {"spec": spec}).spec
     except WrongType as error:
-        return f"{error}: {error.remedy}"
+        return f"{error.remedy} ({error})"
     found = unknown_value(spec) or next(_contradictions(decoded), None)
     return "" if found is None else str(found)
 
@@ -78,9 +79,16 @@ def _contradictions(spec: FederatedHPASpec) -> Iterator[FieldError]:
         yield required("spec.scaleTargetRef.kind")
     if not spec.scale_target_ref.name:
         yield required("spec.scaleTargetRef.name")
-    most = spec.federated_max_replicas if spec.max_replicas is None else spec.max_replicas
-    least = spec.federated_min_replicas if spec.min_replicas is None else spec.min_replicas
+    least, most = spec.min_replicas, spec.max_replicas
+    if None not in (least, spec.federated_min_replicas) and least != spec.federated_min_replicas:
+        yield invalid("spec.federatedMinReplicas", spec.federated_min_replicas, "differs from minReplicas")
+    if None not in (most, spec.federated_max_replicas) and most != spec.federated_max_replicas:
+        yield invalid("spec.federatedMaxReplicas", spec.federated_max_replicas, "differs from maxReplicas")
+    least = spec.federated_min_replicas if least is None else least
+    most = spec.federated_max_replicas if most is None else most
     if most is None:
         yield required("spec.maxReplicas")
     elif least is not None and least > most:
         yield invalid("spec.minReplicas", least, f"must not be above maxReplicas ({most})")
+    if least == 0 and not any(metric_type(metric.type).scales_from_zero for metric in spec.metrics):
+        yield invalid("spec.minReplicas", 0, "needs an Object or External metric, which wakes the workload")

@@ -72,8 +72,8 @@ def usage(**target: Any) -> dict[str, Any]:
     [
         ({"maxReplicas": None}, "InvalidObject"),
         ({"scaleTargetRef": None}, "InvalidObject"),
-        ({"scaleTargetRef": {**TARGET, "kind": ""}}, "FailedGetScale"),
-        ({"scaleTargetRef": {**TARGET, "name": ""}}, "FailedGetScale"),
+        ({"scaleTargetRef": {**TARGET, "kind": ""}}, "InvalidObject"),
+        ({"scaleTargetRef": {**TARGET, "name": ""}}, "InvalidObject"),
         ({"scaleTargetRef": {**TARGET, "name": "../deployments/web"}}, "FailedGetScale"),
         ({"scaleTargetRef": {**TARGET, "name": ".."}}, "ReconcileFailed"),
         (
@@ -81,6 +81,9 @@ def usage(**target: Any) -> dict[str, Any]:
             "FailedGetScale",
         ),
         ({"metrics": [{"type": "Pods"}]}, "FailedGetPodsMetric"),
+        ({"minReplicas": 0}, "InvalidObject"),
+        ({"minReplicas": 9, "maxReplicas": 8}, "InvalidObject"),
+        ({"federatedMaxReplicas": 7}, "InvalidObject"),
         (usage(type="Utilization"), "FailedGetResourceMetric"),
         (usage(type="AverageValue", averageValue="0m"), "FailedGetResourceMetric"),
     ],
@@ -108,7 +111,7 @@ async def test_object_that_cannot_be_read_gets_an_event() -> None:
             await w.reconciles(controller)
 
         (message,) = w.events("InvalidObject")
-        assert "$.spec.maxReplicas" in message
+        assert message.startswith("spec.maxReplicas: write an integer")
         assert w.replicas == {"m1": 2}
 
 

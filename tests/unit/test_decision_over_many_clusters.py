@@ -369,12 +369,12 @@ def test_two_autoscalers_of_the_same_pods_stop_both() -> None:
     ]
 
 
-def test_what_is_not_built_writes_nothing() -> None:
+def test_an_unknown_mode_writes_nothing() -> None:
     """A mode of a later version gives a condition and no decision."""
     answer = answered(scenario([cluster("member1", [80])], spec={"mode": "Predictive"}))
 
     assert answer["rescale"] is False
-    assert condition(answer, "ScalingActive")[:2] == ("False", "NotBuilt")
+    assert condition(answer, "AbleToScale")[:2] == ("False", "InvalidObject")
     assert "spec.mode" in answer["error"]
 
 

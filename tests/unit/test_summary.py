@@ -122,7 +122,7 @@ NO_METRICS = scenario([cluster("m1", [50, 50], podMetrics={"error": "no metrics-
 STOPPED = scenario([cluster("m1", [])])
 OWNED = scenario([cluster("m1", [50, 50])], contestedBy=["HorizontalPodAutoscaler shop/web in m1"])
 OWNED_AND_HELD = {**HELD, "contestedBy": ["HorizontalPodAutoscaler shop/web in m1"]}
-UNBUILT = scenario([cluster("m1", [50, 50])], spec={"mode": "Predictive"})
+UNKNOWN = scenario([cluster("m1", [50, 50])], spec={"mode": "Predictive"})
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ UNBUILT = scenario([cluster("m1", [50, 50])], spec={"mode": "Predictive"})
         (STOPPED, "stay at 0 replicas; reason: scaling is disabled since", "False/ScalingDisabled"),
         (OWNED, "stay at 2 replicas; reason: usage calls for no other size", "False/AnotherAutoscaler"),
         (OWNED_AND_HELD, "stay at 2 replicas; reason: held by ScaleUpOnly", "False/AnotherAutoscaler"),
-        (UNBUILT, "no decision, 0 replicas stay; reason: spec.mode asks for", "False/NotBuilt"),
+        (UNKNOWN, "no decision, 0 replicas stay; reason: spec.mode: Unsupported value", "False/InvalidObject"),
     ],
     ids=[
         "scaled up",
@@ -167,7 +167,7 @@ UNBUILT = scenario([cluster("m1", [50, 50])], spec={"mode": "Predictive"})
         "stopped by hand",
         "another autoscaler",
         "another autoscaler outranks a missing cluster",
-        "not built",
+        "unknown mode",
     ],
 )
 def test_explain_describe_and_the_column_say_the_same(
