@@ -154,7 +154,7 @@ UNKNOWN = scenario([cluster("m1", [50, 50])], spec={"mode": "Predictive"})
         (STOPPED, "stay at 0 replicas; reason: scaling is disabled since", "False/ScalingDisabled"),
         (OWNED, "stay at 2 replicas; reason: usage calls for no other size", "False/AnotherAutoscaler"),
         (OWNED_AND_HELD, "stay at 2 replicas; reason: held by ScaleUpOnly", "False/AnotherAutoscaler"),
-        (UNKNOWN, "no decision, 0 replicas stay; reason: spec.mode: Unsupported value", "False/InvalidObject"),
+        (UNKNOWN, "no decision, 0 replicas stay; reason: spec.mode: Unsupported", "False/InvalidObject"),
     ],
     ids=[
         "scaled up",
