@@ -26,8 +26,8 @@ BODY_SECONDS: Final = 10.0
 TURN_SECONDS: Final = 5.0
 # Bytes. Typical objects have a third of this; judging a larger one takes milliseconds.
 LARGE_BODY: Final = 16 * 1024
-# Bytes of bodies that wait to be judged: those of verified peers, and those of others.
-MAX_WAITING: Final = 8 * 2**20
+# Bytes of large bodies in work, from the first byte to the verdict: of verified peers, and of all others.
+MAX_BODIES: Final = 8 * 2**20
 
 PIECE_BYTES: Final = 16 * 1024
 # The argument of zlib that recognises both of its formats by their header.
@@ -43,6 +43,7 @@ class Intake:
     def __init__(self, judge: Judge, warn: Warn) -> None:
         self._judge = judge
         self._warn = warn
+        self._bodies = Bodies()
         self._turns = Turns()
 
     async def review(self, path: str, request: web.Request) -> Review:
@@ -51,11 +52,12 @@ class Intake:
             return await self._warned(self._judge(path, await _body(request), _content_type(request)))
         if (request.content_length or 0) > MAX_BODY:
             raise too_large()
-        # The bounds of connections hold for bodies that are still arriving.
-        body = await _body(request)
-        async with self._turns.turn(len(body), first=is_trusted(request)):
-            review = await asyncio.to_thread(self._unpacked, path, body, request)
-            return await self._warned(review)
+        first = is_trusted(request)
+        async with self._bodies.held(first=first) as held:
+            body = await _body(request, held)
+            async with self._turns.turn(first=first):
+                review = await asyncio.to_thread(self._unpacked, path, body, request)
+                return await self._warned(review)
 
     async def _warned(self, review: Review) -> Review:
         try:
@@ -70,31 +72,88 @@ class Intake:
         return self._judge(path, body, _content_type(request))
 
 
+class Held:
+    """The bytes of one body in work."""
+
+    def __init__(self, bodies: Bodies, *, first: bool) -> None:
+        self._bodies = bodies
+        self.first = first
+        self.size = 0
+        # The deadline of a body that is still arriving.
+        self.reading: asyncio.Timeout | None = None
+
+    def grow(self, size: int) -> None:
+        """Counts received bytes. Raises Refused if there is no room for them."""
+        self._bodies.grow(self, size)
+
+    def arrives(self, other: Held) -> bool:
+        """True if it is still arriving, and has the same bound as `other`."""
+        return self.first == other.first and self.reading is not None and not self.reading.expired()
+
+    def refuse(self) -> None:
+        """Ends the reading."""
+        assert self.reading is not None, "it arrives"
+        self.reading.reschedule(0.0)
+
+
+class Bodies:
+    """One bound for the bytes of all bodies in work, for verified peers and for others each.
+
+    Beyond the bound, the body that has been arriving for longest is refused, so half bodies that never end
+    keep nobody out.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Held, None] = {}
+        self._bytes = {True: 0, False: 0}
+
+    @asynccontextmanager
+    async def held(self, *, first: bool) -> AsyncIterator[Held]:
+        """Counts one body within the context."""
+        held = Held(self, first=first)
+        self._held[held] = None
+        try:
+            yield held
+        finally:
+            self._release(held)
+
+    def grow(self, held: Held, size: int) -> None:
+        """Counts more bytes of a body. Raises Refused if there is no room for them."""
+        if held not in self._held:
+            raise _too_many()
+        held.size += size
+        self._bytes[held.first] += size
+        while self._bytes[held.first] > MAX_BODIES:
+            oldest = next((other for other in self._held if other is not held and other.arrives(held)), None)
+            if oldest is None:
+                raise _too_many()
+            self._release(oldest)
+            oldest.refuse()
+
+    def _release(self, held: Held) -> None:
+        if held in self._held:
+            del self._held[held]
+            self._bytes[held.first] -= held.size
+
+
 class Turns:
     """The order of large requests: one has its turn, and others wait in two queues."""
 
     def __init__(self) -> None:
         self._taken = False
         self._waiting: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
-        self._bytes = {True: 0, False: 0}
 
     @asynccontextmanager
-    async def turn(self, size: int, *, first: bool) -> AsyncIterator[None]:
-        """Holds the turn for a body of `size` bytes; those that are `first` have it before the others.
+    async def turn(self, *, first: bool) -> AsyncIterator[None]:
+        """Holds the turn; those that are `first` have it before the others.
 
-        Raises Refused if too many bytes wait in the same queue, or if the turn does not come in time.
+        Raises Refused if it does not come in time.
         """
-        if self._bytes[first] + size > MAX_WAITING:
-            raise _too_many()
-        self._bytes[first] += size
+        await self._take(first)
         try:
-            await self._take(first)
-            try:
-                yield
-            finally:
-                self._pass_on()
+            yield
         finally:
-            self._bytes[first] -= size
+            self._pass_on()
 
     async def _take(self, first: bool) -> None:
         if not self._taken:
@@ -152,23 +211,31 @@ def _too_many() -> Refused:
     return Refused("too many large requests at once; try again", code=429)
 
 
-async def _body(request: web.Request) -> bytes:
+async def _body(request: web.Request, held: Held | None = None) -> bytes:
     content = request.content
     if content.is_eof() and content.exception() is None and content.total_bytes <= LARGE_BODY:
         # The body arrived together with the headers, as it nearly always does.
         return content.read_nowait()
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _read(request)
+        async with asyncio.timeout(BODY_SECONDS) as deadline:
+            if held is None:
+                return await _read(request, lambda _: None)
+            held.reading = deadline
+            try:
+                return await _read(request, held.grow)
+            finally:
+                held.reading = None
     except web.RequestPayloadError as error:
         # The chunks are invalid, or the client disconnected.
         raise _unreadable() from error
     except TimeoutError as error:
+        if held is not None:
+            held.grow(0)  # Raises Refused if the body made room for others.
         text = f"the request's body did not arrive within {BODY_SECONDS:g} seconds"
         raise Refused(text, code=408) from error
 
 
-async def _read(request: web.Request) -> bytes:
+async def _read(request: web.Request, grow: Callable[[int], None]) -> bytes:
     # Pieces of equal size leave no gaps in the heap. A buffer that grows would be moved again and again.
     pieces: list[bytes] = []
     size, piece = 0, bytearray()
@@ -176,6 +243,7 @@ async def _read(request: web.Request) -> bytes:
         size += len(data)
         if size > MAX_BODY:
             raise too_large()
+        grow(len(data))
         piece += data
         if len(piece) >= PIECE_BYTES:
             pieces.append(bytes(piece))

@@ -8,7 +8,7 @@ from fedhpa.serving.process import Signals, first_reported, quick_loop, run_proc
 from fedhpa.serving.reviews import ReviewProbe
 from fedhpa.serving.server import TlsServer, access_log, http_listeners, metrics_route
 from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
-from fedhpa.serving.tls import ServingTls, TlsFiles
+from fedhpa.serving.tls import ServingTls, TlsFiles, peer_certificate
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "is_trusted",
     "metrics_route",
     "names_of",
+    "peer_certificate",
     "quick_loop",
     "register_certificate",
     "run_process",

@@ -13,7 +13,6 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -25,6 +24,7 @@ from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.status import too_many_requests
+from fedhpa.serving.tls import peer_certificate
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -225,7 +225,7 @@ class Authenticator:
 
         Raises ApiError if its token cannot be reviewed.
         """
-        leaf = peer_certificate(request)
+        leaf = peer_certificate(request.get_extra_info("ssl_object"))
         if leaf is not None:
             user = self._peers().user(leaf, request.headers)
             if user is not None:
@@ -235,13 +235,6 @@ class Authenticator:
         if self._tokens is None or scheme.lower() != "bearer" or not token or not token.isascii():
             return None
         return await self._tokens.user(token)
-
-
-def peer_certificate(request: web.Request) -> bytes | None:
-    """Returns the client certificate (DER) of the connection; None without one."""
-    connection: Any = request.get_extra_info("ssl_object")
-    leaf: bytes | None = connection.getpeercert(binary_form=True) if connection is not None else None
-    return leaf or None
 
 
 def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:

@@ -22,7 +22,6 @@ from fedhpa.serving.authentication import (
     Authenticator,
     User,
 )
-from fedhpa.serving.connections import trust_peer
 from fedhpa.serving.fairness import Fairness, Limits
 from fedhpa.serving.status import status_response
 from fedhpa.serving.telemetry import CallerSeries, LogLimit
@@ -204,7 +203,6 @@ class Guard:
             return status_response(401, "Unauthorized")
         self._series.authentication(CallerSeries.AUTHENTICATED)
         request[USER_KEY] = user
-        trust_peer(request)
         # The limits apply before the review, because a review on the hub is expensive.
         counted = self._fairness.enter(user)
         try:

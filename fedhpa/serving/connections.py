@@ -1,229 +1,167 @@
 """HTTP connections: the size of their headers is bounded, and the time for which each waits for its client.
 
-aiohttp has one timeout, for idle connections. Without the limits here, a client that sends half a header or
-half a body, or does not read its response, could hold its connection forever. Input that is not HTTP is
-answered with a Status. It is never logged, because it may contain a token.
+aiohttp has a timeout for idle connections, and bounds for a line, the lines and the buffer of a body.
+Without the limits here, a client that sends half a header or half a body, or does not read its response,
+could hold its connection forever. Input that is not HTTP is answered with a Status. It is never logged,
+because it may contain a token.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
-from typing import Any, cast
 
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
+from aiohttp.typedefs import Handler
 
-from fedhpa.api.errors import FedHPAError
-from fedhpa.serving.listener import Listener, bind
-from fedhpa.serving.peers import (
-    BUFFER_COPIES,
-    PIECE_BYTES,
-    TLS_BYTES,
-    WAIT_LIMITS,
-    Peer,
-    Peers,
-    Reason,
-    Waiting,
-)
+from fedhpa.serving.peers import Peers, Reason
 from fedhpa.serving.status import closing_response, from_http_exception, status_response
 
 logger = structlog.get_logger(__name__)
 
 BAD_REQUEST, UNAUTHORIZED = 400, 401
-# Unknown peers send a few lines, one with a token. The front proxy sends one line for each group of a user.
+# Strangers send a few lines, one with a token. The front proxy sends one line for each group of a user.
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEAD_LINES = 64
 MAX_VERIFIED_HEAD_BYTES = 256 * 1024
-MAX_HEADERS = 2048
+MAX_VERIFIED_HEAD_LINES = 2048
 MAX_HEADER_LINE = 16 * 1024
 # The first line has the selectors, which users may make long.
 MAX_REQUEST_LINE = 64 * 1024
-# Requests of an unknown peer that may wait for their turn.
-MAX_PIPELINED = 4
-# The header of an unknown peer after which its connection is closed.
-KEPT_BYTES = 8 * 1024
-# A header is in memory twice: as received, and parsed. The other two are what each of its lines and each
-# request cost besides: measured with aiohttp 3.13, and rounded up.
-HEADER_COPIES = 2
-LINE_BYTES = 512
-REQUEST_BYTES = 8 * 1024
 HEAD_END = b"\r\n\r\n"
+# Ends of headers in one piece of a stranger's data. A small body in chunks has a second one.
+MAX_HEAD_ENDS = 2
+# aiohttp stops to receive while more than twice as many bytes wait for a handler. TLS then keeps up to 256 kB
+# itself, so this is more than what arrives at once.
+BODY_BUFFER = 64 * 1024
 # Longer than the 90 s for which the API server's client pool keeps idle connections: the client closes first.
 KEEPALIVE_SECONDS = 120.0
 # For the rest of a body whose request was answered already. Without it the client may miss the response.
 LINGER_SECONDS = 1.0
-SWEEP_SECONDS = 1.0
-# Seconds that a refused peer has to read the answer.
-REFUSED_SECONDS = 0.25
-TOO_LARGE_TEXT = "the request's header is too large"
-TOO_LARGE = closing_response(431, TOO_LARGE_TEXT)
+# An admission request may take 30 s in total. Kubernetes' servers end a response after 60 s.
+HEADER_SECONDS, BODY_SECONDS, READ_SECONDS = 15.0, 30.0, 60.0
 
 
 class Connection(web.RequestHandler):
     """One HTTP connection that knows which action of its client it waits for."""
 
     __slots__ = (
-        "_buffer",
-        "_header_bytes",
-        "_header_lines",
-        "_keeps_much",
-        "_peer",
-        "_refused",
-        "_seen",
-        "_tls",
+        "answered",
+        "head",
+        "link",
+        "loop",
+        "peers",
+        "refusal",
+        "request",
+        "since",
+        "tail",
+        "verified",
     )
 
-    def __init__(self, peer: Peer, server: web.Server, **options: Any) -> None:
-        super().__init__(server, **options)
-        self._peer = peer
-        # Bytes and lines received of an incomplete header.
-        self._header_bytes = self._header_lines = 0
-        # True if the present header is larger than an unknown peer may leave behind.
-        self._keeps_much = False
-        # The transport of a refused peer, until it is aborted.
-        self._refused: asyncio.Transport | None = None
-        self._tls = False
-        self._buffer = PIECE_BYTES
-        self._seen: tuple[Waiting | None, int] = (None, 0)
+    def __init__(self, server: web.Server, peers: Peers, *, verified: bool) -> None:
+        self.loop = asyncio.get_running_loop()
+        super().__init__(
+            server,
+            loop=self.loop,
+            access_log=None,  # type: ignore[arg-type]  # None means none
+            keepalive_timeout=KEEPALIVE_SECONDS,
+            lingering_time=LINGER_SECONDS,
+            max_line_size=MAX_REQUEST_LINE,
+            max_field_size=MAX_HEADER_LINE,
+            max_headers=MAX_VERIFIED_HEAD_LINES if verified else MAX_HEAD_LINES,
+            read_bufsize=BODY_BUFFER,
+            # A kilobyte can unpack to a megabyte, beside all bounds. Handlers unpack bodies themselves.
+            auto_decompress=False,
+        )
+        self.peers = peers
+        self.verified = verified
+        self.since = self.loop.time()
+        self.link: asyncio.BaseTransport | None = None
+        # The request that a handler has begun last, and whether it was answered.
+        self.request: web.BaseRequest | None = None
+        self.answered = False
+        # The response to what is not HTTP.
+        self.refusal: web.Response | None = None
+        # Bytes received of a header; None once it ended. Its end may lie on both sides of a border.
+        self.head: int | None = 0
+        self.tail = b""
 
-    @property
-    def peer(self) -> Peer:
-        """The other end of the connection."""
-        return self._peer
-
-    def waiting(self) -> Waiting | None:
-        """Returns the awaited action of the client; None while the server is at work."""
+    def waits_until(self) -> float | None:
+        """Returns when the client must have acted; None while the server is at work."""
         if self.writing_paused:
-            return Waiting.READ
-        if self._waiter is not None:
-            return Waiting.HEADER if self._header_bytes or not self._request_count else Waiting.IDLE
-        if not self._request_in_progress and not self._messages:
-            return Waiting.BODY  # Of a request that was answered before its body arrived.
-        request = self._current_request
-        return Waiting.BODY if request is not None and not request.content.is_eof() else None
-
-    def check_timeout(self, now: float) -> None:
-        """Aborts the connection if it has waited too long for the same action."""
-        seen = (self.waiting(), self._request_count)
-        if seen != self._seen:
-            # A new connection has been waiting since it was made.
-            if seen != (Waiting.HEADER, 0):
-                self._peer.since = now
-            self._seen = seen
-            return
-        waiting = seen[0]
-        if waiting is not None and now - self._peer.since > WAIT_LIMITS.get(waiting, float("inf")):
-            self._peer.abort(Reason.TIMEOUT)
+            return self.since + READ_SECONDS
+        if self.request is None:
+            return self.since + HEADER_SECONDS
+        if not self.request.content.is_eof():
+            return self.since + BODY_SECONDS
+        return self.since + 2 * KEEPALIVE_SECONDS if self.answered else None
 
     def abort(self) -> None:
         """Closes the connection at once, also within a request."""
-        if self.transport is not None:
-            self.transport.abort()
-        self._messages.clear()
-        if self._waiter is not None or not self._request_count:
-            self._forget_requests()
+        self.force_close()
+        if isinstance(self.link, asyncio.WriteTransport):
+            self.link.abort()
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
         """Ends the connection when the server stops. A refused peer has no more time to read its answer."""
-        self._abort_refused()
+        if self.transport is None:
+            self.abort()
         await super().shutdown(timeout)
+
+    def begin(self, request: web.BaseRequest) -> None:
+        """Records that a handler begins a request."""
+        self.request, self.answered, self.since = request, False, self.loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Implements asyncio.Protocol."""
         super().connection_made(transport)
-        self._peer.stage = self
-        tls: Any = transport.get_extra_info("ssl_object")
-        if tls is not None:
-            self._tls = True
-            self._peer.weigh(TLS_BYTES)
-            if tls.getpeercert(binary_form=True):
-                self._peer.verify()
+        self.link = transport
+        self.peers.add(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Implements asyncio.Protocol."""
-        self._peer.remove()
+        self.peers.discard(self)
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
+    def pause_writing(self) -> None:
         """Implements asyncio.Protocol."""
-        self._weigh_buffer(len(data))
-        parsed = self._request_count
-        expected = self._expects_header()
-        # All is weighed before it is parsed: a header that arrives in one piece is many times as large then.
-        self._peer.received(self._weight(data) if expected or self._messages else len(data))
-        if self.transport is None or self.transport.is_closing():
-            return  # The process has no room for the data, or a header was too large.
-        if expected and self._is_too_large(data):
-            self._refuse(self.transport)
-            return
-        super().data_received(data)
-        if self._request_count != parsed:
-            self._header_bytes = self._header_lines = 0
-        if len(self._messages) > MAX_PIPELINED and not self._peer.verified:
-            self._peer.abort(Reason.HEADER)
+        super().pause_writing()
+        self.since = self.loop.time()
 
-    def _expects_header(self) -> bool:
-        """True if the next data belongs to a header, also of a request that follows one in progress."""
-        if not self._request_count:
-            return True  # The first data may arrive before the server waits for it.
-        if self._messages:
-            return self._messages[-1][1].is_eof()
-        if self._waiter is not None:
+    def data_received(self, data: bytes) -> None:
+        """Implements asyncio.Protocol. A header is measured before it is parsed."""
+        # aiohttp passes no data to go on with what it left.
+        if not data or not self._is_refused(data):
+            super().data_received(data)
+
+    def _is_refused(self, data: bytes) -> bool:
+        if self.transport is None:
             return True
-        request = self._current_request
-        return request is not None and request.content.is_eof()
-
-    def _weigh_buffer(self, size: int) -> None:
-        """Count what TLS keeps: its buffers are as large as the largest piece of data that arrived."""
-        if self._tls and size > self._buffer:
-            self._buffer = size
-            self._peer.weigh(TLS_BYTES + BUFFER_COPIES * (size - PIECE_BYTES))
-
-    def _weight(self, data: bytes) -> int:
-        """Returns the bytes in memory of received headers after they are parsed."""
-        parsed = data.count(b"\n") * LINE_BYTES + data.count(HEAD_END) * REQUEST_BYTES
-        return len(data) * HEADER_COPIES + parsed
+        if self.request is not None and self.request.content.is_eof():
+            if self.answered:
+                self.request, self.answered, self.head, self.tail = None, False, 0, b""
+                self.since = self.loop.time()
+            elif not self.verified:
+                # The next request came before the answer. It would wait in memory.
+                self.peers.abort(self, Reason.HEADER)
+                return True
+        if self.request is None and self._is_too_large(data):
+            self.peers.count(Reason.HEADER)
+            self.transport.write(TOO_LARGE)
+            self.force_close()
+            return True
+        return False
 
     def _is_too_large(self, data: bytes) -> bool:
         """True if the header that `data` begins or goes on with is larger than its peer may send."""
-        end = data.find(HEAD_END)
-        size = len(data) if end < 0 else end
-        self._header_bytes += size
-        self._header_lines += data.count(b"\n", 0, size)
-        self._keeps_much = self._header_bytes > KEPT_BYTES
-        if self._peer.verified:
-            return self._header_bytes > MAX_VERIFIED_HEAD_BYTES
-        if self._header_bytes > MAX_HEAD_BYTES or self._header_lines > MAX_HEAD_LINES:
-            return True
-        # The body of another request may hold anything.
-        return data.startswith((b"GET ", b"HEAD ")) and data.count(HEAD_END) > MAX_PIPELINED
-
-    def _refuse(self, transport: asyncio.Transport) -> None:
-        """Answer that the header is too large, and close. The header is never parsed."""
-        if self._request_count and (self._waiter is None or self._messages):
-            self._peer.abort(Reason.HEADER)  # Another request is not answered yet.
-            return
-        self._peer.refuse(Reason.HEADER)
-        transport.write(TOO_LARGE)
-        transport.close()
-        # A peer that sends on never confirms the end of TLS.
-        self._refused = transport
-        asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._abort_refused)
-        self._forget_requests()
-
-    def _abort_refused(self) -> None:
-        if self._refused is not None:
-            self._refused.abort()
-            self._refused = None
-
-    def _forget_requests(self) -> None:
-        """Free the requests that nobody serves: the loop reports the end only after others' data."""
-        self._messages.clear()
-        self._parser = None
-        if self._task_handler is not None:
-            self._task_handler.cancel()
+        if self.head is not None:
+            end = (self.tail + data).find(HEAD_END)
+            size = self.head + (len(data) if end < 0 else end)
+            self.head, self.tail = (size, (self.tail + data)[1 - len(HEAD_END) :]) if end < 0 else (None, b"")
+            if size > (MAX_VERIFIED_HEAD_BYTES if self.verified else MAX_HEAD_BYTES):
+                return True
+        return not self.verified and data.count(HEAD_END) > MAX_HEAD_ENDS
 
     def handle_error(
         self,
@@ -234,12 +172,13 @@ class Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Returns the response to an unexpected error or to input that is not HTTP; closes the connection."""
         # aiohttp fails with this error on an Expect header that is not text.
-        if status == 400 or (isinstance(exc, UnicodeEncodeError) and "Expect" in request.headers):
-            status = 400
-            too_large = isinstance(exc, LineTooLong)
+        if status == BAD_REQUEST or (isinstance(exc, UnicodeEncodeError) and "Expect" in request.headers):
             logger.debug("request is not HTTP", problem=type(exc).__name__)
-            text = TOO_LARGE_TEXT if too_large else "the request is not HTTP"
-            response = status_response(431 if too_large else status, text)
+            if isinstance(exc, LineTooLong) or getattr(exc, "message", "") == TOO_MANY_LINES:
+                response = status_response(431, TOO_LARGE_TEXT)
+            else:
+                response = status_response(BAD_REQUEST, "the request is not HTTP")
+            self.refusal = response
         else:
             if isinstance(exc, ConnectionError):
                 logger.debug("client disconnected", problem=type(exc).__name__)
@@ -257,17 +196,30 @@ class Connection(web.RequestHandler):
         """Sends a response; a refusal by aiohttp itself gets a Status body as well."""
         if isinstance(resp, web.HTTPException):
             resp = from_http_exception(resp)
-        if self._keeps_much and not self._peer.verified:
-            # The server keeps a header until the next one arrives.
-            resp.force_close()
         if resp.status == UNAUTHORIZED or (resp.status >= BAD_REQUEST and not request.content.is_eof()):
             # An unknown client keeps no connection, and the body of a refused request is not waited for.
             resp.force_close()
-        try:
-            return await super().finish_response(request, resp, start_time)
-        finally:
-            if not self._messages:
-                self._peer.answered()
+        # The client may send its next request as soon as it has the response.
+        self.request, self.answered, self.since = request, True, self.loop.time()
+        if resp is self.refusal and self.transport is not None:
+            # No signal takes the name of the software out of it.
+            self.transport.write(closing_response(self.refusal))
+            return resp, True
+        return await super().finish_response(request, resp, start_time)
+
+
+TOO_LARGE_TEXT = "the request's header is too large"
+TOO_LARGE = closing_response(status_response(431, TOO_LARGE_TEXT))
+# The words of aiohttp for more than `max_headers` lines.
+TOO_MANY_LINES = "Too many headers received"
+
+
+@web.middleware
+async def begin_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Middleware that tells the connection when a handler begins; the connection itself sees the end."""
+    if isinstance(request.protocol, Connection):
+        request.protocol.begin(request)
+    return await handler(request)
 
 
 async def hide_software(_: web.BaseRequest, response: web.StreamResponse) -> None:
@@ -275,79 +227,6 @@ async def hide_software(_: web.BaseRequest, response: web.StreamResponse) -> Non
     response.headers.popall("Server", None)
 
 
-def trust_peer(request: web.Request) -> None:
-    """Records that the peer of this request's connection proved who it is."""
-    if isinstance(request.protocol, Connection):
-        request.protocol.peer.verify()
-
-
 def is_trusted(request: web.Request) -> bool:
-    """True if the peer of this request's connection proved who it is."""
-    return isinstance(request.protocol, Connection) and request.protocol.peer.verified
-
-
-class Site(web.BaseSite):
-    """Serves a runner's application on one address. `peers` are all connections of the process."""
-
-    __slots__ = ("_address", "_peers", "_tls")
-
-    def __init__(
-        self,
-        runner: web.AppRunner,
-        host: str,
-        port: int,
-        tls: ssl.SSLContext | None,
-        peers: Peers | None = None,
-    ) -> None:
-        super().__init__(runner)
-        self._address = host, port
-        self._tls = tls
-        self._peers = Peers() if peers is None else peers
-
-    @property
-    def name(self) -> str:
-        """The URL of the site, for aiohttp's messages."""
-        return f"{'https' if self._tls else 'http'}://{self._address[0] or '*'}:{self._address[1]}"
-
-    @property
-    def peers(self) -> Peers:
-        """All connections of the process."""
-        return self._peers
-
-    async def start(self) -> None:
-        """Starts to listen. Raises FedHPAError if the address cannot be used."""
-        await super().start()
-        host, port = self._address
-        try:
-            sockets = await asyncio.to_thread(bind, host, port)
-        except OSError as error:
-            raise FedHPAError(f"cannot listen on {host or '*'}:{port}: {error.strerror}") from error
-        # aiohttp needs its sockets and `close` alone.
-        listener = Listener(sockets, self._tls, self._peers, self._connection)
-        self._server = cast(asyncio.AbstractServer, listener)
-
-    def _connection(self, peer: Peer) -> Connection:
-        server = self._runner.server
-        assert server is not None, "the runner is set up"
-        return Connection(
-            peer,
-            server,
-            loop=asyncio.get_running_loop(),
-            access_log=None,
-            keepalive_timeout=KEEPALIVE_SECONDS,
-            lingering_time=LINGER_SECONDS,
-            max_line_size=MAX_REQUEST_LINE,
-            max_field_size=MAX_HEADER_LINE,
-            max_headers=MAX_HEADERS,
-            # A kilobyte can unpack to a megabyte, beside all bounds. Handlers unpack bodies themselves.
-            auto_decompress=False,
-        )
-
-
-async def close_stalled(peers: Peers) -> None:
-    """Closes connections whose client stalls, each second, until cancelled."""
-    loop = asyncio.get_running_loop()
-    while True:
-        await asyncio.sleep(SWEEP_SECONDS)
-        for peer in peers:
-            peer.stage.check_timeout(loop.time())
+    """True if the peer of this request's connection proved who it is by a client certificate."""
+    return isinstance(request.protocol, Connection) and request.protocol.verified

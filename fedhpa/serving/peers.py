@@ -1,9 +1,9 @@
-"""The bounds of all connections of a process: their number and the memory that they hold.
+"""The bound of all connections of a process, by what their peers have proved.
 
-A process has one `Peers` for all its listeners. Beyond a bound, connections that wait for their client are
-closed: those of unknown peers first, and among them the one that has waited longest. A peer that proved who
-it is, by a client certificate or a token, is closed only if no unknown one is left. So nobody can crowd out
-the hub without its certificate.
+A peer with a verified client certificate (the hub) has a place of its own. All others share the places of
+strangers, so no number of strangers can take a place of the hub. One more than there are places closes those
+that have waited longest for their client. Everything that one stranger can make the process keep is bounded,
+so the places bound the memory too.
 """
 
 from __future__ import annotations
@@ -26,45 +26,16 @@ logger = structlog.get_logger(__name__)
 
 # The hub opens a connection for each concurrent request, and there may be a thousand of them.
 MAX_CONNECTIONS = 2048
+# API servers without a client certificate are strangers to the webhook. Measured: with these, any data that
+# all of them send at the same moment costs less than 64 MiB.
+MAX_STRANGERS = 96
 # Files that a process needs besides its connections: those to the hub, to members and to a store.
 OTHER_FILES = 256
-# Bytes of received headers and bodies, and of connections of unknown peers. The process
-# grows by less than 64 MB: it frees closed connections a moment later, and judges requests.
-MAX_MEMORY = 32 * 2**20
-# Memory of one connection, measured and rounded up: without data, with HTTP, and with TLS.
-SOCKET_BYTES = 4 * 1024
-PLAIN_BYTES = 16 * 1024
-# An idle TLS connection has 52 kB. The rest is for its next piece of data, because many may arrive before the
-# process can close a connection.
-TLS_BYTES = 128 * 1024
-# The usual size of such a piece. It has four copies: as it was read, two in OpenSSL, and decrypted.
-PIECE_BYTES = 16 * 1024
-BUFFER_COPIES = 4
-# A part of the bounds is freed at once, so that a flood does not sort all connections for each new one.
+# A part of the places is freed at once, so that a flood does not sort all connections for each new one.
 FREED_PART = 16
-GARBAGE_PART = 8
-# The generation of objects that is collected: those of a flood are young. Older ones would take longer.
+# TLS and HTTP connections are reference cycles. Those of a flood are young. Older ones would take longer.
 YOUNG = 1
-
-
-class Waiting(Enum):
-    """The action of the client that a connection waits for."""
-
-    FIRST_BYTE = "the first byte"
-    HANDSHAKE = "the TLS handshake"
-    IDLE = "the next request"
-    HEADER = "the rest of a header"
-    BODY = "the rest of a body"
-    READ = "the client to read the response"
-
-
-# Seconds. An admission request may take 30 s in total. Kubernetes' servers end a response after 60 s.
-WAIT_LIMITS = {
-    Waiting.FIRST_BYTE: 10.0,
-    Waiting.HEADER: 15.0,
-    Waiting.BODY: 30.0,
-    Waiting.READ: 60.0,
-}
+SWEEP_SECONDS = 1.0
 
 
 class Reason(Enum):
@@ -73,213 +44,88 @@ class Reason(Enum):
     TIMEOUT = "timeout"
     HEADER = "header"
     CONNECTIONS = "connections"
-    MEMORY = "memory"
     FILES = "files"
 
 
 # Operators must see these: a bound is too low, or somebody attacks the process.
 LIMITS: Mapping[Reason, str] = {
     Reason.CONNECTIONS: "too many connections",
-    Reason.MEMORY: "the connections hold too much memory",
     Reason.FILES: "no more files can be opened (ulimit -n)",
     Reason.HEADER: "a header is too large",
 }
 
 
-class Stage(Protocol):
-    """The present stage of a connection: an accepted socket, a handshake, or HTTP."""
+class Peer(Protocol):
+    """The other end of a connection, during its TLS handshake or after it."""
 
-    def waiting(self) -> Waiting | None:
-        """Returns the awaited action of the client; None while the server is at work."""
+    # True if a client certificate proved who it is.
+    verified: bool
+    # Since when the connection waits for the same action of its client.
+    since: float
 
-    def check_timeout(self, now: float) -> None:
-        """Closes the connection if it has waited too long for the same action."""
+    def waits_until(self) -> float | None:
+        """Returns when the client must have acted; None while the server is at work."""
 
     def abort(self) -> None:
         """Closes the connection at once."""
 
 
-class Peer:
-    """The other end of one connection, from `accept` to its end."""
-
-    __slots__ = ("_base", "_peers", "_received", "since", "stage", "verified")
-
-    def __init__(self, peers: Peers, stage: Stage, now: float) -> None:
-        self._peers = peers
-        self._base = SOCKET_BYTES
-        self._received = 0
-        self.stage = stage
-        # Since when it waits for the same action of the client.
-        self.since = now
-        # True if a client certificate or a token proved who it is.
-        self.verified = False
-        peers.add(self)
-
-    @property
-    def held(self) -> int:
-        """The bytes that count towards the bound: received ones, and the connection of an unknown peer."""
-        return self._received + (0 if self.verified else self._base)
-
-    def weigh(self, base: int) -> None:
-        """Sets what the connection costs without what it received."""
-        self._change(base, self._received)
-
-    def received(self, size: int) -> None:
-        """Adds received bytes of the present request."""
-        self._change(self._base, self._received + size)
-
-    def answered(self) -> None:
-        """Forgets the bytes of a request that was answered."""
-        self._change(self._base, 0)
-
-    def verify(self) -> None:
-        """Records that the peer proved who it is."""
-        before, self.verified = self.held, True
-        self._peers.grow(self, self.held - before)
-
-    def abort(self, reason: Reason) -> None:
-        """Closes the connection at once."""
-        self._peers.aborted(self, reason)
-
-    def refuse(self, reason: Reason) -> None:
-        """Counts that the connection was refused; it closes once its client has the response."""
-        self._peers.refused(reason)
-
-    def remove(self) -> None:
-        """Ends the accounting; the connection is closed."""
-        self._peers.remove(self)
-
-    def _change(self, base: int, received: int) -> None:
-        before = self.held
-        self._base, self._received = base, received
-        self._peers.grow(self, self.held - before)
-
-
 class Peers(Collector):
     """All connections of a process, with their bounds and series."""
 
-    def __init__(self, max_connections: int | None = None, max_memory: int = MAX_MEMORY) -> None:
-        self._max_connections = default_connections() if max_connections is None else max_connections
-        self._max_memory = max_memory
-        self._open: dict[Peer, None] = {}
-        self._memory = 0
-        # Bytes of unknown peers since garbage was last collected.
-        self._uncollected = 0
+    def __init__(self, max_connections: int | None = None, max_strangers: int = MAX_STRANGERS) -> None:
+        most = default_connections() if max_connections is None else max_connections
+        strangers = min(max_strangers, (most + 1) // 2)
+        self._places = {False: strangers, True: most - strangers}
+        self._open: dict[bool, dict[Peer, None]] = {False: {}, True: {}}
         self._aborted: Counter[Reason] = Counter()
         self._log_limit: LogLimit | None = None
 
     def __len__(self) -> int:
-        return len(self._open)
+        return sum(map(len, self._open.values()))
 
     def __iter__(self) -> Iterator[Peer]:
-        return iter(tuple(self._open))
-
-    @property
-    def memory(self) -> int:
-        """The bytes that all connections hold."""
-        return self._memory
+        return iter([peer for part in self._open.values() for peer in part])
 
     def add(self, peer: Peer) -> None:
-        """Adds a connection, and closes others if there are too many."""
-        self._open[peer] = None
-        self._memory += peer.held
-        if len(self._open) > self._max_connections:
-            self._free(Reason.CONNECTIONS, peer)
+        """Adds a connection. If there are too many, closes those that wait longest, or else this one."""
+        places, part = self._places[peer.verified], self._open[peer.verified]
+        part[peer] = None
+        if len(part) > places:
+            count = 1 if peer.verified else 1 + places // FREED_PART
+            if not self._free(part, count, Reason.CONNECTIONS, kept=peer):
+                self.abort(peer, Reason.CONNECTIONS)
 
-    def grow(self, peer: Peer, size: int) -> None:
-        """Adds what a connection holds more, or less, and closes some if all hold too much."""
-        if peer not in self._open:
-            return
-        self._memory += size
-        if size > 0 and not peer.verified:
-            self._collect_garbage(size)
-        if size > 0 and self._memory > self._max_memory:
-            self._free(Reason.MEMORY, peer)
-
-    def remove(self, peer: Peer) -> None:
+    def discard(self, peer: Peer) -> None:
         """Removes a closed connection."""
-        if peer in self._open:
-            del self._open[peer]
-            self._memory -= peer.held
+        self._open[peer.verified].pop(peer, None)
 
-    def aborted(self, peer: Peer, reason: Reason) -> None:
+    def abort(self, peer: Peer, reason: Reason) -> None:
         """Closes a connection at once, and counts why."""
-        if peer not in self._open:
-            return
         # Some transports report their end later. The next connection must not find this one counted.
-        self.remove(peer)
-        self._count(reason)
-        waiting = peer.stage.waiting()
-        logger.debug("connection aborted", reason=reason.value, waited_for=waiting.value if waiting else None)
-        peer.stage.abort()
-
-    def refused(self, reason: Reason) -> None:
-        """Counts a connection that closes after its last response, and why."""
-        self._count(reason)
+        self.discard(peer)
+        self.count(reason)
+        logger.debug("connection aborted", reason=reason.value)
+        peer.abort()
 
     def no_files(self) -> None:
-        """Closes some connections of unknown peers, because the process may open no more files."""
-        self._count(Reason.FILES)
-        self._abort_waiting(Reason.FILES, max(len(self._open) // FREED_PART, 1))
+        """Closes some connections of strangers, because the process may open no more files."""
+        strangers = self._open[False]
+        if not self._free(strangers, max(len(self) // FREED_PART, 1), Reason.FILES):
+            self.count(Reason.FILES)
 
-    def collect(self) -> Iterator[Metric]:
-        """Yields the number of connections, their memory, and how many were closed for which reason."""
-        yield GaugeMetricFamily("fedhpa_connections_open", "Open connections of clients.", len(self._open))
-        yield GaugeMetricFamily(
-            "fedhpa_connections_memory_bytes",
-            "Bytes of received headers and bodies, and of connections of clients that have not proved who"
-            " they are. At 32 MiB such connections are closed.",
-            self._memory,
-        )
-        aborted = CounterMetricFamily(
-            "fedhpa_connections_aborted",
-            "Connections closed by the server, by reason: timeout (the client stalled), header (too large),"
-            " or a bound of the process: connections, memory, files (ulimit -n).",
-            labels=["reason"],
-        )
-        for reason in Reason:
-            aborted.add_metric([reason.value], self._aborted[reason])
-        yield aborted
+    async def close_stalled(self) -> None:
+        """Closes connections whose client stalls, each second, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            for peer in self:
+                until = peer.waits_until()
+                if until is not None and until < loop.time():
+                    self.abort(peer, Reason.TIMEOUT)
 
-    def _collect_garbage(self, size: int) -> None:
-        """Free what closed connections left, each time that unknown peers have sent a part of the bound.
-
-        TLS and HTTP connections are reference cycles, which Python frees late: after many more connections.
-        """
-        self._uncollected += size
-        if self._uncollected > self._max_memory // GARBAGE_PART:
-            self._uncollected = 0
-            asyncio.get_running_loop().call_soon(gc.collect, YOUNG)
-
-    def _free(self, reason: Reason, newest: Peer) -> None:
-        """Closes connections until the bounds hold with some room; the newest one if no other waits."""
-        room = self._max_connections // FREED_PART
-        excess = len(self._open) - self._max_connections
-        freed = self._abort_waiting(reason, excess + room if excess > 0 else 0)
-        if not freed and (excess > 0 or self._memory > self._max_memory):
-            self.aborted(newest, reason)
-
-    def _abort_waiting(self, reason: Reason, count: int) -> int:
-        """Closes `count` connections that wait for unknown peers, and more while the memory is exceeded.
-
-        Of verified peers as few as possible are closed.
-        """
-        spare = self._max_memory - self._max_memory // FREED_PART
-        waiting = [peer for peer in self._open if peer.stage.waiting() is not None]
-        waiting.sort(key=lambda peer: (peer.verified, peer.since))
-        freed = 0
-        for peer in waiting:
-            if peer.verified:
-                wanted = len(self._open) > self._max_connections or self._memory > self._max_memory
-            else:
-                wanted = freed < count or (reason is Reason.MEMORY and self._memory > spare)
-            if not wanted:
-                break
-            self.aborted(peer, reason)
-            freed += 1
-        return freed
-
-    def _count(self, reason: Reason) -> None:
+    def count(self, reason: Reason) -> None:
+        """Counts a connection that the server closes, and logs the first one of a minute."""
         self._aborted[reason] += 1
         if reason not in LIMITS:
             return
@@ -288,12 +134,30 @@ class Peers(Collector):
         left_out = self._log_limit.left_out(reason.value)
         if left_out is not None:
             logger.warning(
-                "connection closed",
-                reason=LIMITS[reason],
-                open=len(self._open),
-                bytes=self._memory,
-                since_last_line=left_out,
+                "connection closed", reason=LIMITS[reason], open=len(self), since_last_line=left_out
             )
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the number of connections, and how many were closed for which reason."""
+        yield GaugeMetricFamily("fedhpa_connections_open", "Open connections of clients.", len(self))
+        aborted = CounterMetricFamily(
+            "fedhpa_connections_aborted",
+            "Connections closed by the server, by reason: timeout (the client stalled), header (too large),"
+            " or a bound of the process: connections, files (ulimit -n).",
+            labels=["reason"],
+        )
+        for reason in Reason:
+            aborted.add_metric([reason.value], self._aborted[reason])
+        yield aborted
+
+    def _free(self, part: dict[Peer, None], count: int, reason: Reason, kept: Peer | None = None) -> bool:
+        """Closes up to `count` connections that wait for their client, and all but `kept`."""
+        waiting = [peer for peer in part if peer is not kept and peer.waits_until() is not None]
+        for peer in sorted(waiting, key=lambda peer: peer.since)[:count]:
+            self.abort(peer, reason)
+        if waiting:
+            asyncio.get_running_loop().call_soon(gc.collect, YOUNG)
+        return bool(waiting)
 
 
 def default_connections() -> int:

@@ -14,10 +14,10 @@ from aiohttp.typedefs import Handler
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from fedhpa.api.errors import FedHPAError
-from fedhpa.serving.connections import Site, close_stalled, hide_software
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values, split_address
 from fedhpa.serving.health import Health
+from fedhpa.serving.listener import served
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.telemetry import ProcessSeries
 from fedhpa.serving.tls import ServingTls
@@ -183,24 +183,13 @@ async def _listener(
     remedy: str,
 ) -> AsyncIterator[BoundAddress]:
     """Serves the application. Raises FedHPAError with `remedy` if the address cannot be used."""
-    application.on_response_prepare.append(hide_software)
-    runner = web.AppRunner(
-        application,
-        handle_signals=False,
-        access_log=None,
-        shutdown_timeout=grace,
-    )
-    await runner.setup()
-    try:
-        site = Site(runner, *address, None if tls is None else tls.listening_context, peers)
+    context = None if tls is None else tls.listening_context
+    async with AsyncExitStack() as stack:
         try:
-            await site.start()
+            port = await stack.enter_async_context(served(application, address, peers, context, grace=grace))
         except FedHPAError as error:
             raise FedHPAError(f"{error}: {remedy}") from error
-        async with _background(close_stalled(peers)):
-            yield BoundAddress(address[0], runner.addresses[0][1])
-    finally:
-        await runner.cleanup()
+        yield BoundAddress(address[0], port)
 
 
 @asynccontextmanager

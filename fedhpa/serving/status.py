@@ -41,17 +41,6 @@ RETRY_SECONDS = 1
 KEPT_HEADERS = ("Allow", "Retry-After")
 
 
-class StatusResponse(web.Response):
-    """A response without the header that names the versions of Python and aiohttp.
-
-    Other responses lose it by a signal of their application. There is none for a request that is not HTTP.
-    """
-
-    async def _prepare_headers(self) -> None:
-        await super()._prepare_headers()
-        self.headers.popall("Server", None)
-
-
 def status_response(
     code: int,
     message: str,
@@ -62,17 +51,18 @@ def status_response(
 ) -> web.Response:
     """Returns a failure Status; `reason` defaults to Kubernetes' reason for the code."""
     body = _status(code, message, REASONS.get(code, "") if reason is None else reason, details)
-    return StatusResponse(status=code, body=body, content_type="application/json", headers=headers)
+    return web.Response(status=code, body=body, content_type="application/json", headers=headers)
 
 
-def closing_response(code: int, message: str) -> bytes:
-    """Returns the bytes of a whole HTTP/1.1 response with a failure Status, after which the server closes."""
-    body = _status(code, message, REASONS.get(code, ""), None)
+def closing_response(response: web.Response) -> bytes:
+    """Returns the bytes of a whole HTTP/1.1 response with a Status, after which the server closes."""
+    assert isinstance(response.body, bytes), "a Status"
     head = (
-        f"HTTP/1.1 {code} {HTTPStatus(code).phrase}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(response.body)}\r\n"
+        "Connection: close\r\n\r\n"
     )
-    return head.encode() + body
+    return head.encode() + response.body
 
 
 def _status(code: int, message: str, reason: str, details: Mapping[str, object] | None) -> bytes:

@@ -223,6 +223,11 @@ class ServingTls:
         return digest.digest()
 
 
+def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:
+    """Returns the verified client certificate (DER) of a connection; None without one."""
+    return (connection.getpeercert(binary_form=True) if connection is not None else None) or None
+
+
 def _expiry(path: Path) -> float:
     """Returns when the first certificate of a PEM file expires; 0 if it cannot be read after all."""
     try:

@@ -15,7 +15,7 @@ from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import Review
-from webhook.intake import LARGE_BODY, Intake, Turns
+from webhook.intake import LARGE_BODY, Bodies, Intake, Turns
 
 LARGE = b"x" * (LARGE_BODY + 1)
 Caller = TestClient[web.Request, web.Application]
@@ -64,7 +64,7 @@ async def caller(judge: Judge) -> AsyncIterator[Caller]:
     application = web.Application(client_max_size=MAX_BODY + 1)
     application.router.add_post("/", handle)
     server = TestServer(application)
-    # As `Site` serves.
+    # As the processes serve.
     await server.start_server(auto_decompress=False)
     async with TestClient(server) as client:
         try:
@@ -73,7 +73,7 @@ async def caller(judge: Judge) -> AsyncIterator[Caller]:
             judge.may.set()
 
 
-async def post(caller: Caller, body: bytes, **headers: str) -> str:
+async def post(caller: Caller, body: bytes | AsyncIterator[bytes], **headers: str) -> str:
     async with caller.post("/", data=body, headers=headers) as answer:
         return await answer.text()
 
@@ -135,8 +135,8 @@ async def test_a_body_that_cannot_be_unpacked_is_refused(caller: Caller, judge: 
 async def test_bodies_beyond_the_limit_are_refused(
     caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bodies that wait for their turn share one limit. Small requests are served meanwhile."""
-    monkeypatch.setattr(intake, "MAX_WAITING", 2 * len(LARGE))
+    """Bodies in work share one limit. Small requests are served meanwhile."""
+    monkeypatch.setattr(intake, "MAX_BODIES", 2 * len(LARGE))
     monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)
     async with asyncio.TaskGroup() as group:
         held = [group.create_task(post(caller, LARGE)) for _ in range(3)]
@@ -148,24 +148,56 @@ async def test_bodies_beyond_the_limit_are_refused(
     assert small == "200"
 
 
-async def test_verified_peers_have_their_turn_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bodies of others wait longer, and take no room of theirs."""
-    monkeypatch.setattr(intake, "MAX_WAITING", 2)
+async def half() -> AsyncIterator[bytes]:
+    """A body that never ends."""
+    yield LARGE
+    await asyncio.Event().wait()
+
+
+async def test_half_bodies_make_room_for_others(
+    caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that has been arriving for longest is refused, so those that never end keep nobody out."""
+    monkeypatch.setattr(intake, "MAX_BODIES", 2 * len(LARGE))
+    judge.may.set()
+    async with asyncio.TaskGroup() as group:
+        stalled = [group.create_task(post(caller, half())) for _ in range(2)]
+        await asyncio.sleep(0.1)  # Their bytes need a moment, which nothing outside shows.
+        code = await post(caller, LARGE)
+        await eventually(lambda: any(task.done() for task in stalled))
+        refused = [task.result() for task in stalled if task.done()]
+        for task in stalled:
+            task.cancel()
+
+    assert code == "200"
+    assert refused == ["429"]
+
+
+async def test_verified_peers_have_their_turn_first() -> None:
+    """Bodies of others wait longer."""
     turns, order = Turns(), []
 
     async def take(name: str, *, first: bool) -> None:
-        async with turns.turn(1, first=first):
+        async with turns.turn(first=first):
             order.append(name)
             await asyncio.sleep(0)
 
     async with asyncio.TaskGroup() as group:
         for name, first in (("one", False), ("two", False), ("hub", True), ("proxy", True)):
             group.create_task(take(name, first=first))
-        await asyncio.sleep(0)
-        with pytest.raises(Refused):
-            await take("three", first=False)
 
     assert order == ["one", "hub", "proxy", "two"]
+
+
+async def test_bodies_of_others_take_no_room_of_verified_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each have a bound of their own."""
+    monkeypatch.setattr(intake, "MAX_BODIES", 2)
+    bodies = Bodies()
+    async with bodies.held(first=False) as stranger, bodies.held(first=True) as hub:
+        stranger.grow(2)
+        hub.grow(2)
+        with pytest.raises(Refused):
+            stranger.grow(1)
 
 
 async def test_a_turn_that_is_given_up_is_passed_on() -> None:
@@ -174,11 +206,11 @@ async def test_a_turn_that_is_given_up_is_passed_on() -> None:
     held, entered, leave = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def take() -> None:
-        async with turns.turn(1, first=False):
+        async with turns.turn(first=False):
             entered.set()
 
     async def hold() -> None:
-        async with turns.turn(1, first=False):
+        async with turns.turn(first=False):
             held.set()
             await leave.wait()
         second.cancel()

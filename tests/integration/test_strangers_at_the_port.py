@@ -17,14 +17,14 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
-from fedhpa.serving import connections, listener
+from fedhpa.serving import connections, listener, peers
 from fedhpa.serving.connections import (
     MAX_HEAD_BYTES,
     MAX_HEAD_LINES,
     MAX_HEADER_LINE,
     MAX_VERIFIED_HEAD_BYTES,
 )
-from fedhpa.serving.peers import SOCKET_BYTES, TLS_BYTES, WAIT_LIMITS, Peers, Reason, Waiting
+from fedhpa.serving.peers import Peers, Reason
 from fedhpa.serving.server import TlsServer
 from fedhpa.serving.status import status_response
 from fedhpa.serving.tls import ServingTls, TlsFiles
@@ -114,7 +114,7 @@ async def port(folder: Path, peers: Peers | None = None) -> AsyncIterator[Port]:
 
 async def test_half_bodies_do_not_crowd_out_verified_peers(tmp_path: Path) -> None:
     """Far more strangers than connections are allowed; each request of the front proxy is served."""
-    async with port(tmp_path, Peers(max_connections=24)) as made, AsyncExitStack() as stack:
+    async with port(tmp_path, Peers(max_connections=48, max_strangers=24)) as made, AsyncExitStack() as stack:
         for _ in range(40):
             _, writer = await stack.enter_async_context(made.connected())
             writer.write(HALF)
@@ -131,7 +131,7 @@ async def test_half_bodies_do_not_crowd_out_verified_peers(tmp_path: Path) -> No
 
 async def test_a_verified_peer_keeps_its_connection(tmp_path: Path) -> None:
     """Strangers cannot close the connection on which the hub sends its next request."""
-    async with port(tmp_path, Peers(max_connections=8)) as made, AsyncExitStack() as stack:
+    async with port(tmp_path, Peers(max_connections=16, max_strangers=8)) as made, AsyncExitStack() as stack:
         reader, proxy = await stack.enter_async_context(made.connected(certificate=True))
         proxy.write(GET)
         async with asyncio.timeout(PATIENCE):
@@ -155,31 +155,32 @@ async def test_a_refused_user_keeps_no_connection(tmp_path: Path) -> None:
         await eventually(lambda: len(made.peers) == 0, PATIENCE)
 
 
-async def test_silent_sockets_begin_no_handshake(tmp_path: Path) -> None:
-    """They are bounded like connections, and cost next to nothing until their first byte."""
-    async with port(tmp_path, Peers(max_connections=32)) as made, AsyncExitStack() as stack:
+async def test_silent_sockets_are_bounded(tmp_path: Path) -> None:
+    """They are bounded like connections, and a stranger and the front proxy are still served."""
+    peers = Peers(max_connections=64, max_strangers=32)
+    async with port(tmp_path, peers) as made, AsyncExitStack() as stack:
         for _ in range(100):
             silent = stack.enter_context(socket.create_connection(("127.0.0.1", made.port)))
             silent.setblocking(False)
             await asyncio.sleep(0)
         await eventually(lambda: 0 < len(made.peers) <= 32, PATIENCE)
-        async with made.connected() as (reader, writer):
-            waits = [peer.stage.waiting() for peer in made.peers]
-            held = made.peers.memory
-            writer.write(GET)
-            async with asyncio.timeout(PATIENCE):
-                assert b"200 OK" in await reader.readuntil(b"small")
-
-        assert waits.count(Waiting.FIRST_BYTE) == len(waits) - 1
-        assert held <= 32 * SOCKET_BYTES + TLS_BYTES
+        for certificate in (False, True):
+            async with made.connected(certificate=certificate) as (reader, writer):
+                writer.write(GET)
+                async with asyncio.timeout(PATIENCE):
+                    assert b"200 OK" in await reader.readuntil(b"small")
 
 
-async def test_a_silent_socket_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has ten seconds for its first byte."""
-    monkeypatch.setattr(connections, "SWEEP_SECONDS", 0.02)
-    monkeypatch.setitem(WAIT_LIMITS, Waiting.FIRST_BYTE, 0.1)
+@pytest.mark.parametrize("tls", [False, True])
+async def test_a_silent_socket_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: bool) -> None:
+    """Before the handshake and after it."""
+    monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", PATIENCE if tls else 0.2)
+    monkeypatch.setattr(peers, "SWEEP_SECONDS", 0.02)
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.1)
     async with port(tmp_path) as made:
-        reader, writer = await asyncio.open_connection("127.0.0.1", made.port)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", made.port, ssl=made.context(certificate=False) if tls else None
+        )
 
         assert await ended(reader) == b""
         writer.close()
@@ -207,10 +208,7 @@ async def test_stopping_ends_handshakes(tmp_path: Path) -> None:
         silent, first = await asyncio.open_connection("127.0.0.1", made.port)
         begun, second = await asyncio.open_connection("127.0.0.1", made.port)
         second.write(b"\x16")
-        await eventually(
-            lambda: {Waiting.FIRST_BYTE, Waiting.HANDSHAKE} == {p.stage.waiting() for p in made.peers},
-            PATIENCE,
-        )
+        await eventually(lambda: len(made.peers) == 2, PATIENCE)
 
     assert await ended(silent) == await ended(begun) == b""
     first.close()
@@ -218,15 +216,14 @@ async def test_stopping_ends_handshakes(tmp_path: Path) -> None:
     assert len(made.peers) == 0
 
 
-async def test_stopping_ends_refused_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that stops does not wait for a refused peer to read its answer."""
-    monkeypatch.setattr(connections, "REFUSED_SECONDS", 60.0)
+async def test_refused_peers_end(tmp_path: Path) -> None:
+    """Nothing waits for a refused peer that does not read its answer, nor does a server that stops."""
     async with AsyncExitStack() as stack:
         async with port(tmp_path) as made:
             _, writer = await stack.enter_async_context(made.connected())
             reading: Any = writer.transport
             reading.pause_reading()
-            writer.write(GET.removesuffix(b"\r\n") + b"X-A: a\r\n" * (MAX_HEAD_LINES + 1))
+            writer.write(GET.removesuffix(b"\r\n") + b"X-A: a\r\n" * (MAX_HEAD_BYTES // 8))
             await eventually(lambda: refused(made.peers) == 1, PATIENCE)
         await asyncio.sleep(0)
 
@@ -248,12 +245,12 @@ async def test_no_more_files_is_logged_and_ends(tmp_path: Path, monkeypatch: pyt
     failures = 3
     accept = listener.accept
 
-    def without_files(listening: socket.socket) -> socket.socket:
+    async def without_files(listening: socket.socket) -> socket.socket:
         nonlocal failures
         if failures:
             failures -= 1
             raise OSError(errno.EMFILE, "Too many open files")
-        return accept(listening)
+        return await accept(listening)
 
     monkeypatch.setattr(listener, "accept", without_files)
     monkeypatch.setattr(listener, "PAUSE_SECONDS", 0.01)
@@ -287,6 +284,15 @@ async def test_headers_are_bounded(tmp_path: Path, certificate: bool, limit: int
                         assert b"200 OK" in await reader.readuntil(b"small")
                 else:
                     assert b"200 OK" not in await ended(reader)
+
+
+async def test_a_user_of_many_groups_is_served(tmp_path: Path) -> None:
+    """The front proxy, which proved who it is, sends one header for each group."""
+    groups = b"".join(b"X-Remote-Group: team-%d\r\n" % number for number in range(1000))
+    async with port(tmp_path) as made, made.connected(certificate=True) as (reader, writer):
+        writer.write(GET.removesuffix(b"\r\n") + groups + b"\r\n")
+        async with asyncio.timeout(PATIENCE):
+            assert b"200 OK" in await reader.readuntil(b"small")
 
 
 @pytest.mark.parametrize("certificate", [False, True])

@@ -34,9 +34,10 @@ from fedhpa.serving.authentication import (
     User,
 )
 from fedhpa.serving.authorization import Attributes, Authorizer, Guard, Verdict
-from fedhpa.serving.connections import Site
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.health import Health
+from fedhpa.serving.listener import served
+from fedhpa.serving.peers import Peers
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.server.caller_limits import CallerLimits
@@ -217,12 +218,8 @@ async def target() -> AsyncIterator[Target]:
         anybody = _Anybody(lambda: peers, TokenReviewer(api))
         guard = Guard(anybody, hub, ("/healthz", "/livez", "/readyz"), callers.fairness)
         application = build_application(source, guard, Health(), Telemetry(lambda: members), limits=callers)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.5)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        site = Site(runner, "127.0.0.1", 0, None)
-        await site.start()
-        yield Target(runner.addresses[0][1], stubs, hub)
+        port = await stack.enter_async_context(served(application, ("127.0.0.1", 0), Peers(), grace=0.5))
+        yield Target(port, stubs, hub)
 
 
 @contextmanager

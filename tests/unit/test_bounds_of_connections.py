@@ -1,4 +1,4 @@
-"""Which connections are closed when a process has too many of them, or they hold too much memory."""
+"""Which connections are closed when a process has too many of them."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from fedhpa.serving import peers as module
-from fedhpa.serving.peers import Peer, Peers, Reason, Waiting, default_connections
-
-MEGABYTE = 2**20
+from fedhpa.serving.peers import Peers, Reason, default_connections
 
 
-class Stage:
-    """A connection that waits for one action of its client, or for none."""
+class Connection:
+    """A connection that waits for its client, or not."""
 
-    def __init__(self, waits_for: Waiting | None) -> None:
-        self.waits_for = waits_for
+    def __init__(self, since: float, *, waits: bool, verified: bool) -> None:
+        self.since = since
+        self.verified = verified
         self.aborted = False
+        self.asked = 0
+        self._waits = waits
 
-    def waiting(self) -> Waiting | None:
-        return self.waits_for
-
-    def check_timeout(self, now: float) -> None:
-        raise NotImplementedError
+    def waits_until(self) -> float | None:
+        self.asked += 1
+        return self.since + 15 if self._waits else None
 
     def abort(self) -> None:
         self.aborted = True
@@ -40,113 +39,74 @@ class Connections:
         self.peers = peers
         self._clock = itertools.count()
 
-    def make(self, waits_for: Waiting | None, *, verified: bool = False) -> tuple[Peer, Stage]:
-        stage = Stage(waits_for)
-        peer = Peer(self.peers, stage, next(self._clock))
-        if verified:
-            peer.verify()
-        return peer, stage
-
-    def many(self, count: int, waits_for: Waiting | None, *, verified: bool = False) -> list[Stage]:
-        return [self.make(waits_for, verified=verified)[1] for _ in range(count)]
+    def many(self, count: int, *, waits: bool = True, verified: bool = False) -> list[Connection]:
+        made = []
+        for _ in range(count):
+            connection = Connection(next(self._clock), waits=waits, verified=verified)
+            self.peers.add(connection)
+            made.append(connection)
+        return made
 
 
-def closed(stages: list[Stage]) -> int:
+def closed(connections: list[Connection]) -> int:
     """Returns how many were closed."""
-    return sum(stage.aborted for stage in stages)
+    return sum(connection.aborted for connection in connections)
 
 
-async def test_unknown_peers_make_room_for_verified_ones() -> None:
-    """Those that hold half a body, too; that was how strangers crowded out the hub's front proxy."""
-    made = Connections(Peers(max_connections=32))
-    proxies = made.many(8, Waiting.IDLE, verified=True)
-    strangers = made.many(24, Waiting.BODY)
-    more = made.many(16, None, verified=True)
+async def test_strangers_take_no_place_of_verified_peers() -> None:
+    """Neither those that wait nor those at work; that was how strangers crowded out the hub's front proxy."""
+    made = Connections(Peers(max_connections=64, max_strangers=32))
+    proxies = made.many(16, verified=True)
+    strangers = made.many(100) + made.many(100, waits=False)
+    more = made.many(16, waits=False, verified=True)
 
     assert closed(proxies) == closed(more) == 0
-    assert closed(strangers) >= 16
-    assert len(made.peers) <= 32
+    assert closed(strangers) >= 168
+    assert len(made.peers) <= 64
 
 
-async def test_a_flood_of_unknown_peers_closes_its_own_connections() -> None:
-    """The connections of verified peers stay, whatever the others wait for, and the newest unknown peer is
-    accepted.
-    """
-    made = Connections(Peers(max_connections=32))
-    proxies = made.many(16, Waiting.IDLE, verified=True)
-    strangers = [stage for _ in range(200) for waits_for in Waiting for stage in made.many(1, waits_for)]
+async def test_a_flood_of_strangers_closes_its_own_connections() -> None:
+    """The newest stranger is accepted."""
+    made = Connections(Peers(max_connections=64, max_strangers=32))
+    strangers = made.many(1000)
 
-    assert closed(proxies) == 0
     assert not strangers[-1].aborted
     assert len(made.peers) <= 32
 
 
 async def test_the_longest_wait_ends_first() -> None:
     """Among equal connections the newest stay."""
-    made = Connections(Peers(max_connections=32))
-    stages = made.many(40, Waiting.HEADER)
+    connections = Connections(Peers(max_connections=64, max_strangers=32)).many(40)
+    aborted = [connection.aborted for connection in connections]
 
-    assert [stage.aborted for stage in stages] == sorted((stage.aborted for stage in stages), reverse=True)
+    assert aborted == sorted(aborted, reverse=True)
 
 
 async def test_requests_in_work_are_not_cut() -> None:
     """If all connections are at work, the newest is closed."""
-    made = Connections(Peers(max_connections=4))
-    working = made.many(4, None)
-    (newest,) = made.many(1, Waiting.FIRST_BYTE)
+    made = Connections(Peers(max_connections=8, max_strangers=4))
+    working = made.many(4, waits=False)
+    (newest,) = made.many(1)
 
     assert closed(working) == 0
     assert newest.aborted
 
 
 async def test_verified_peers_are_closed_one_by_one() -> None:
-    """Only if no other waits, and no more of them than necessary."""
-    made = Connections(Peers(max_connections=32))
-    verified = made.many(33, Waiting.IDLE, verified=True)
+    """No more of them than necessary."""
+    made = Connections(Peers(max_connections=64, max_strangers=32))
+    verified = made.many(33, verified=True)
 
     assert closed(verified) == 1
-
-
-async def test_memory_is_one_bound_for_all() -> None:
-    """Large input closes the connections that waited longest, and the bound always holds."""
-    made = Connections(Peers(max_connections=10_000, max_memory=8 * MEGABYTE))
-    stages = []
-    for _ in range(100):
-        peer, stage = made.make(Waiting.BODY)
-        peer.received(MEGABYTE // 2)
-        stages.append(stage)
-
-        assert made.peers.memory <= 8 * MEGABYTE
-    assert not stages[-1].aborted
-    assert closed(stages) > 80
-
-
-async def test_an_answered_request_holds_nothing() -> None:
-    """A connection is weighed by its present request, and leaves nothing behind."""
-    made = Connections(Peers())
-    before = made.peers.memory
-    peer, _ = made.make(Waiting.BODY)
-    idle = made.peers.memory
-    peer.received(MEGABYTE)
-    full = made.peers.memory
-    peer.answered()
-    answered = made.peers.memory
-    peer.verify()
-    peer.remove()
-    peer.received(MEGABYTE)
-
-    assert full - idle == MEGABYTE
-    assert answered == idle
-    assert made.peers.memory == before == 0
 
 
 async def test_a_bound_is_logged_and_counted() -> None:
     """One line a minute says which bound it is; the counter has each connection."""
     registry = CollectorRegistry()
-    peers = Peers(max_connections=32)
+    peers = Peers(max_connections=64, max_strangers=32)
     registry.register(peers)
     with capture_logs() as logs:
-        Connections(peers).many(100, Waiting.HEADER)
+        Connections(peers).many(100)
     lines = [entry for entry in logs if entry["log_level"] == "warning"]
 
     assert [(entry["event"], entry["reason"]) for entry in lines] == [
@@ -159,8 +119,8 @@ async def test_a_bound_is_logged_and_counted() -> None:
 
 async def test_no_more_files_closes_waiting_connections() -> None:
     """Their files let the process accept others, and the log names ulimit -n."""
-    made = Connections(Peers(max_connections=1000))
-    strangers = made.many(160, Waiting.HEADER)
+    made = Connections(Peers(max_connections=1000, max_strangers=500))
+    strangers = made.many(160)
     with capture_logs() as logs:
         made.peers.no_files()
 
@@ -182,18 +142,8 @@ def test_the_number_of_files_bounds_the_connections(
 
 
 async def test_a_flood_is_cheap() -> None:
-    """Connections are sorted for one new connection in a hundred, not for each."""
-    sorts = 0
-    made = Connections(Peers(max_connections=2048))
-    free = made.peers._abort_waiting
-
-    def counted(reason: Reason, count: int) -> int:
-        nonlocal sorts
-        sorts += 1
-        return free(reason, count)
-
-    made.peers._abort_waiting = counted  # type: ignore[method-assign]  # to count the calls
-    made.many(20_000, Waiting.FIRST_BYTE)
+    """Each connection is looked at a few times, not once for each that comes after it."""
+    connections = Connections(Peers(max_connections=512, max_strangers=256)).many(5_000)
     await asyncio.sleep(0)
 
-    assert sorts <= 20_000 / 100
+    assert sum(connection.asked for connection in connections) <= 20 * 5_000

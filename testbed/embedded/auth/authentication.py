@@ -17,8 +17,8 @@ from aiohttp import web
 from cryptography.x509.oid import NameOID
 
 from fedhpa.api.fielderror import invalid
-from fedhpa.serving import ClientVerifier, common_name, names_of
-from fedhpa.serving.authentication import AUTHENTICATED, peer_certificate, utc_now
+from fedhpa.serving import ClientVerifier, common_name, names_of, peer_certificate
+from fedhpa.serving.authentication import AUTHENTICATED, utc_now
 from testbed.embedded.api import statuses
 from testbed.embedded.api.types import ANONYMOUS, Attributes, Object, User
 from testbed.embedded.storage.store import Store
@@ -65,7 +65,7 @@ class Authenticator:
         return _authenticated(User(other, tuple(groups)))
 
     def _user(self, request: web.Request) -> User | None:
-        leaf = peer_certificate(request)
+        leaf = peer_certificate(request.get_extra_info("ssl_object"))
         certified = self._certified(leaf) if leaf is not None else None
         if certified is not None:
             return certified
