@@ -76,6 +76,10 @@ def run() -> dict[str, float]:
             body = _review(_cronfederatedhpa(rules))
             cost = _one_after_another(process, client, VALIDATE_CRONFEDERATEDHPA, body, count)
             figures[f"CronFederatedHPA of {name}, CPU ms/request"] = cost
+        before = process.resident
+        client.post(VALIDATE_FEDERATEDHPA, small, GROWTH_REQUESTS)
+        figures["resident, MB"] = process.resident
+        figures[f"growth over {GROWTH_REQUESTS:,} requests, MB"] = process.resident - before
         large = _review(_cronfederatedhpa(_rules(1000)))
         waits, _ = _at_constant_rate(
             process, client, VALIDATE_CRONFEDERATEDHPA, large, LARGE_RATE, LARGE_SECONDS, LARGE_ROUNDS
@@ -83,10 +87,6 @@ def run() -> dict[str, float]:
         named = f"CronFederatedHPA of 1,000 rules at {LARGE_RATE}/s over keep-alive TLS"
         figures[f"{named}, p50 ms"] = waits[len(waits) // 2] * 1000
         figures[f"{named}, p99 ms"] = _p99(waits) * 1000
-        before = process.resident
-        client.post(VALIDATE_FEDERATEDHPA, small, GROWTH_REQUESTS)
-        figures["resident, MB"] = process.resident
-        figures[f"growth over {GROWTH_REQUESTS:,} requests, MB"] = process.resident - before
     return figures
 
 
