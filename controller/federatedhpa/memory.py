@@ -17,7 +17,6 @@ import structlog
 from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.status import STILL_SECONDS
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.gate import refusal
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
     Absence,
@@ -54,6 +53,7 @@ class ObjectMemory:
     `size` is the size of the last decision, None on a fresh start. `rebalance` is the last one asked for.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
+    `judged` is the generation that the gate judged last, and why that one must not run.
 
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
     `last_pass` is when the bounds were last computed, and `last_triggers` are what asked for a pass then.
@@ -80,8 +80,7 @@ class ObjectMemory:
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
-    # The generation that was judged last, and why it must not run.
-    _judged: tuple[object, str] = (None, "")
+    judged: tuple[object, str] = (None, "")
 
     @classmethod
     def restore(cls, raw: Mapping[str, Any], now: float) -> ObjectMemory:
@@ -109,14 +108,6 @@ class ObjectMemory:
         self.last_replicas = status.shares()
         self.absences = status.absence_clocks()
         self.rebalance = status.decision.rebalance
-
-    def check(self, raw: Mapping[str, Any]) -> None:
-        """Raises InvalidObject if the object would run as something else than it says (fedhpa.api.gate)."""
-        generation = raw["metadata"].get("generation")
-        if generation is None or self._judged[0] != generation:
-            self._judged = generation, refusal(raw)
-        if self._judged[1]:
-            raise InvalidObject(self._judged[1])
 
     def refuses(self, cluster: str, now: float) -> bool:
         """True if the cluster refused a write within the last minute: other clusters take its share."""

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.federatedhpa.competition import CompetingAutoscalers
+from controller.federatedhpa.failures import INVALID_OBJECT
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.snapshot import SnapshotBuilder
@@ -24,7 +25,9 @@ from controller.hub_check import HubCheck
 from controller.members import HUB_SECONDS, members_once
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.gate import refusal
 from fedhpa.decision import (
+    Blocked,
     Decision,
     History,
     Snapshot,
@@ -98,7 +101,9 @@ class OneShotReader:
             observed.snapshot,
             clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
             competitors=competitors,
-            blocked=observed.snapshot.blocked or self._hub_check.other_controller(key, raw, now),
+            blocked=_held(raw)
+            or observed.snapshot.blocked
+            or self._hub_check.other_controller(key, raw, now),
         )
         return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)
 
@@ -145,6 +150,11 @@ def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str
     ]
     settings = Settings.of(parse_flags(SECTIONS, flags, {}))
     return dataclasses.replace(settings, decision=stored.settings)
+
+
+def _held(raw: Mapping[str, Any]) -> Blocked | None:
+    found = refusal(raw)
+    return Blocked(INVALID_OBJECT, found) if found else None
 
 
 @contextlib.asynccontextmanager

@@ -35,6 +35,7 @@ from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.gate import refusal
 from fedhpa.decision import Blocked, Decision, Snapshot
 from fedhpa.kube import ApiClient, EventRecorder, Key, reason_of
 
@@ -143,7 +144,7 @@ class FederatedHPAReconciler:
             await self._delete(key, raw, memory)
             return False
         try:
-            memory.check(raw)
+            _check(memory, raw)
             now = self._times.now(key, memory)
             blocked = await self._leave_distributed(key, raw, memory, now)
             # A pass goes on from the last status of mode Distributed, which the hub may not have stored.
@@ -277,6 +278,15 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
+
+
+def _check(memory: ObjectMemory, raw: Mapping[str, Any]) -> None:
+    """Raises InvalidObject if the object would run as something else than it says."""
+    generation = raw["metadata"].get("generation")
+    if generation is None or memory.judged[0] != generation:
+        memory.judged = generation, refusal(raw)
+    if memory.judged[1]:
+        raise InvalidObject(memory.judged[1])
 
 
 def _log(key: Key, decision: Decision, written: bool) -> None:

@@ -19,7 +19,7 @@ from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.size import decide_size
-from fedhpa.decision.snapshot import Blocked, Failure, Snapshot
+from fedhpa.decision.snapshot import Failure, Snapshot
 from fedhpa.decision.spec.federatedhpa import CENTRALIZED, DISTRIBUTED
 
 
@@ -67,9 +67,7 @@ def decide(
 
 
 def _check_blocked(context: Context) -> None:
-    blocked, refusal = context.snapshot.blocked, context.spec.refusal
-    if refusal:
-        blocked = Blocked("InvalidObject", refusal)
+    blocked = context.snapshot.blocked
     if blocked is not None:
         context.builder.warn(blocked.event or blocked.reason, blocked.message)
         context.builder.condition(blocked.condition, False, blocked.reason, blocked.message)

@@ -225,9 +225,9 @@ async def test_refused_peers_end(tmp_path: Path) -> None:
             reading.pause_reading()
             writer.write(GET.removesuffix(b"\r\n") + b"X-A: a\r\n" * (MAX_HEAD_BYTES // 8))
             await eventually(lambda: refused(made.peers) == 1, PATIENCE)
-        await asyncio.sleep(0)
 
-        assert len(made.peers) == 0
+        # uvloop reports a lost connection some turns of the loop later.
+        await eventually(lambda: len(made.peers) == 0, PATIENCE)
 
 
 def refused(peers: Peers) -> float:

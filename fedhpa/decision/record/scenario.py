@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.gate import unknown_value
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.times import format_time
 from fedhpa.decision.fleet import FleetView
@@ -182,8 +183,16 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject) -> Snapshot:
         competitors=tuple(raw.competitors or ()),
         decided_size=hpa.status.size,
         rebalance=hpa.status.decision.rebalance,
-        blocked=None if raw.blocked is None else Blocked(**msgspec.structs.asdict(raw.blocked)),
+        blocked=_blocked(raw),
     )
+
+
+def _blocked(raw: RawScenario) -> Blocked | None:
+    """Returns why nothing may be decided. The gate of the controller judges unknown values here, too."""
+    if raw.blocked is not None:
+        return Blocked(**msgspec.structs.asdict(raw.blocked))
+    found = unknown_value(raw.federated_hpa.spec)
+    return None if found is None else Blocked("InvalidObject", str(found))
 
 
 def _target(raw: RawTarget) -> TemplateScale | Failure:

@@ -13,7 +13,6 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.gate import unknown_value
 from fedhpa.api.json import InvalidJson, convert_json, decode_json
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
@@ -48,8 +47,6 @@ class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     lost_after: float | None = None
     fallback_replicas: int | None = None
     assignment: PlacementSpec = PlacementSpec()
-    # Why the object must not run: a value that this release does not know.
-    refusal: str = ""
 
 
 class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +114,6 @@ def _spec(raw: RawSpec, path: str) -> ScalingSpec:
         lost_after=partial.lostAfterSeconds if partial else None,
         fallback_replicas=partial.fallbackReplicas if partial else None,
         assignment=placement_spec(raw, f"{path}.federatedHPAAssignment"),
-        refusal=str(unknown_value(raw) or ""),
     )
 
 
