@@ -1,18 +1,14 @@
-"""A certificate authority: the newest root certificate, its key, and the older roots that are still trusted.
+"""A certificate authority: a long-lived self-signed certificate and its key, which issue all others.
 
-Roots are self-signed EC P-256 certificates. The newest root signs all leaf certificates. During a rotation
-`bundle_pem` has the old and the new root, so clients of the bundle accept leaves of both. To rotate, publish
-the new bundle, issue the leaves again, and then drop the old root (`certs.stages`, `certs.renewal`).
-
-Certificates and keys are written by `certs.files`, so they match at any time.
+All keys are EC P-256. Certificates and keys are written by `certs.files`, so they match at any time.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -24,7 +20,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from certs.files import PRIVATE_MODE, File, locked, read, write_all
 from fedhpa.api.errors import ConfigError
 
-ROOT_VALIDITY = dt.timedelta(days=3650)
+CA_VALIDITY = dt.timedelta(days=3650)
+# People replace the CA, so they hear of its end long before. New leaves end with it from here on.
+CA_NOTICE = dt.timedelta(days=365)
 # As kubeadm. Renewal starts when a third of it is left.
 LEAF_VALIDITY = dt.timedelta(days=365)
 # A machine whose clock is slow would refuse a certificate that is valid from now on.
@@ -72,13 +70,10 @@ class IssuedCertificate:
     def save(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
         """Writes both files under the lock of the folder, or none of them and raises ConfigError."""
         with locked(directory):
-            self.replace_in(directory, cert_name=cert_name, key_name=key_name)
+            self._write(directory, cert_name, key_name)
 
-    def replace_in(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
-        """Writes both files; the caller holds the lock of the folder. Only the owner can read the key.
-
-        The key is renamed first, so a process that watches the certificate file finds the matching key.
-        """
+    def _write(self, directory: Path, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
+        # The key is renamed first, so a process that watches the certificate file finds the matching key.
         key = File(directory / key_name, self.key_pem, PRIVATE_MODE)
         write_all([key, File(directory / cert_name, self.cert_pem)])
 
@@ -92,24 +87,16 @@ class IssuedCertificate:
 
 @dataclass(frozen=True)
 class CertificateAuthority:
-    """The root that signs, its key, and the other roots that clients of the bundle trust.
-
-    The root that signs is the newest one, unless a rotation was interrupted.
-    """
+    """The certificate of the CA and its key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
-    previous: tuple[x509.Certificate, ...] = ()
 
     @classmethod
     def create(
-        cls,
-        common_name: str,
-        *,
-        validity: dt.timedelta = ROOT_VALIDITY,
-        now: dt.datetime | None = None,
+        cls, common_name: str, *, validity: dt.timedelta = CA_VALIDITY, now: dt.datetime | None = None
     ) -> CertificateAuthority:
-        """Creates a new root named `common_name`, valid from five minutes ago."""
+        """Creates a CA named `common_name`, valid from five minutes ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(common_name)
         builder = (
@@ -120,81 +107,68 @@ class CertificateAuthority:
         return cls(builder.sign(key, hashes.SHA256()), key)
 
     @classmethod
-    def load(
-        cls, directory: Path, *, cert_name: str = CA_CERT_FILE, key_name: str = CA_KEY_FILE
-    ) -> CertificateAuthority:
-        """Reads the roots and the key of one of them. Raises ConfigError, which names the file."""
-        cert_file, key_file = directory / cert_name, directory / key_name
+    def load(cls, directory: Path) -> CertificateAuthority:
+        """Reads `ca.key` and its certificate in `ca.crt`. Raises ConfigError, which names the file."""
+        cert_file, key_file = directory / CA_CERT_FILE, directory / CA_KEY_FILE
         try:
-            roots = x509.load_pem_x509_certificates(read(cert_file))
+            found = x509.load_pem_x509_certificates(read(cert_file))
         except ValueError as error:
             raise ConfigError(f"{cert_file} holds no PEM certificate: {error}") from error
+        authority = cls.of(found, read(key_file))
+        if authority is None:
+            raise ConfigError(f"{key_file} is not the unencrypted EC key of any certificate in {cert_file}")
+        return authority
+
+    @classmethod
+    def of(cls, certificates: Iterable[x509.Certificate], key_bytes: bytes) -> CertificateAuthority | None:
+        """Returns the CA with this PEM key; None if it is no EC key of any of the certificates."""
         try:
-            key = serialization.load_pem_private_key(read(key_file), password=None)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise ConfigError(f"{key_file} holds no unencrypted PEM private key: {error}") from error
-        # A rotation that ended between its two files left the new roots with the old key.
-        own = [root for root in roots if root.public_key() == key.public_key()]
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or not own:
-            raise ConfigError(f"{key_file} is not the EC key of any certificate in {cert_file}")
-        return cls(own[0], key, tuple(root for root in roots if root is not own[0]))
+            key = serialization.load_pem_private_key(key_bytes, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            return None
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            return None
+        for certificate in certificates:
+            try:
+                if certificate.public_key() == key.public_key():
+                    return cls(certificate, key)
+            except (ValueError, UnsupportedAlgorithm):
+                continue
+        return None
 
     def save(self, directory: Path) -> None:
-        """Writes both files under the lock of the folder, or none of them and raises ConfigError."""
+        """Writes `ca.key` and `ca.crt` under the lock of the folder, or raises ConfigError."""
         with locked(directory):
-            self.replace_in(directory)
+            self._write(directory)
 
-    def replace_in(
-        self, directory: Path, *, cert_name: str = CA_CERT_FILE, key_name: str = CA_KEY_FILE
-    ) -> None:
-        """Writes `ca.crt` (the whole bundle) and `ca.key`; the caller holds the lock of the folder.
-
-        The order keeps the authority usable if the process ends between the two: a new folder gets the key
-        first, because a root without its key cannot sign. A rotation writes the roots first, because the old
-        key is the key of one of them.
-        """
-        cert = File(directory / cert_name, self.bundle_pem)
-        key = File(directory / key_name, key_pem(self.key), PRIVATE_MODE)
-        write_all([cert, key] if cert.path.exists() else [key, cert])
+    def _write(self, directory: Path) -> None:
+        # The key comes first, because a CA without its key cannot sign.
+        key = File(directory / CA_KEY_FILE, self.key_pem, PRIVATE_MODE)
+        write_all([key, File(directory / CA_CERT_FILE, self.bundle_pem)])
 
     @property
     def common_name(self) -> str:
-        """The CN of the newest root."""
+        """The CN of the CA."""
         return str(self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
     @property
     def bundle_pem(self) -> bytes:
-        """The CA bundle for clients: the newest root, then the older ones."""
-        roots = (self.certificate, *self.previous)
-        return b"".join(root.public_bytes(serialization.Encoding.PEM) for root in roots)
+        """The certificate as PEM, for clients."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def renewal_due(self, now: dt.datetime | None = None, *, leaf: dt.timedelta = LEAF_VALIDITY) -> bool:
-        """True once a new leaf would outlive the newest root, or a third of its lifetime is left.
+    @property
+    def key_pem(self) -> bytes:
+        """The key as PEM."""
+        return _key_pem(self.key)
 
-        `leaf` is the lifetime of new leaves.
-        """
+    def expires_soon(self, now: dt.datetime | None = None) -> bool:
+        """True once the CA should be replaced: a year of it is left, or half of a shorter life."""
         end, start = _lifetime(self.certificate)
-        return end - _now(now) < max((end - start) / 3, min(leaf, (end - start) / 2))
-
-    def rotate(self, now: dt.datetime | None = None) -> CertificateAuthority:
-        """Returns an authority with a new root of the same name and lifetime. Valid roots stay trusted."""
-        moment = _now(now)
-        length = self.certificate.not_valid_after_utc - self.certificate.not_valid_before_utc - BACKDATE
-        fresh = CertificateAuthority.create(self.common_name, validity=length, now=moment)
-        kept = [r for r in (self.certificate, *self.previous) if r.not_valid_after_utc > moment]
-        return replace(fresh, previous=tuple(kept))
-
-    def without_previous(self) -> CertificateAuthority:
-        """Returns the authority with its newest root only, which ends a rotation."""
-        return replace(self, previous=())
+        return end - _now(now) < min(CA_NOTICE, (end - start) / 2)
 
     def issued(self, certificate: x509.Certificate) -> bool:
-        """True if the root that signs now signed `certificate`."""
+        """True if this CA signed `certificate`."""
         return is_signed_by(certificate, self.certificate)
-
-    def trusts(self, certificate: x509.Certificate) -> bool:
-        """True if a root of the bundle signed `certificate`."""
-        return any(is_signed_by(certificate, root) for root in (self.certificate, *self.previous))
 
     def issue_server(
         self,
@@ -225,14 +199,6 @@ class CertificateAuthority:
             usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
         return self._issue(_name(common_name), usages, names, validity, _now(now))
 
-    def issue_for_hosts(
-        self, common_name: str, hosts: Iterable[str], *, validity: dt.timedelta, now: dt.datetime
-    ) -> IssuedCertificate:
-        """Issues a serving certificate for DNS names and IP addresses, which may be mixed."""
-        addresses = {host for host in hosts if is_ip(host)}
-        dns = sorted(set(hosts) - addresses)
-        return self.issue_server(common_name, dns=dns, ips=sorted(addresses), validity=validity, now=now)
-
     def issue_client(
         self,
         common_name: str,
@@ -256,8 +222,8 @@ class CertificateAuthority:
         key = ec.generate_private_key(ec.SECP256R1())
         end = self.certificate.not_valid_after_utc
         if end <= now:
-            raise ConfigError(f"the root {self.common_name!r} expired at {end:%Y-%m-%d %H:%M} UTC")
-        # Clients refuse a leaf whose root has expired, so its own end, and its renewal, must come first.
+            raise ConfigError(f"the CA {self.common_name!r} expired at {end:%Y-%m-%d %H:%M} UTC")
+        # Clients refuse a leaf whose CA has expired, so its own end, and its renewal, must come first.
         validity = min(validity, end - now)
         issuer = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
@@ -272,7 +238,7 @@ class CertificateAuthority:
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self.key, hashes.SHA256())
-        return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), key_pem(key))
+        return IssuedCertificate(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
 
 
 def is_ip(host: str) -> bool:
@@ -290,10 +256,10 @@ def _lifetime(certificate: x509.Certificate) -> tuple[dt.datetime, dt.datetime]:
     return end, min(start + BACKDATE, end)
 
 
-def is_signed_by(certificate: x509.Certificate, root: x509.Certificate) -> bool:
-    """True if the root signed the certificate."""
+def is_signed_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    """True if the CA signed the certificate."""
     try:
-        certificate.verify_directly_issued_by(root)
+        certificate.verify_directly_issued_by(ca)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
@@ -346,8 +312,78 @@ def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Returns a key as PEM: PKCS #8, unencrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+def ensure_authority(
+    directory: Path, common_name: str, *, now: dt.datetime | None = None
+) -> CertificateAuthority:
+    """Returns the CA of a folder, and creates it if it is missing.
+
+    It never replaces a CA, because clients would not trust the new one yet. Raises ConfigError.
+    """
+    with locked(directory):
+        if (directory / CA_CERT_FILE).exists():
+            return CertificateAuthority.load(directory)
+        if (directory / CA_KEY_FILE).exists():
+            raise ConfigError(
+                f"{directory} has {CA_KEY_FILE} without {CA_CERT_FILE}: restore the one or remove the other"
+            )
+        authority = CertificateAuthority.create(common_name, now=now)
+        authority._write(directory)
+        return authority
+
+
+def ensure_certificate(
+    authority: CertificateAuthority,
+    directory: Path,
+    issue: Callable[[], IssuedCertificate],
+    *,
+    now: dt.datetime | None = None,
+) -> bool:
+    """Saves the certificate of `issue` in the folder, unless the present pair is equivalent.
+
+    The present pair is equivalent if its key matches, the CA signed the certificate, and it
+    is valid, not due for renewal, and has the same subject, names and usages. Returns True if a certificate
+    was saved. Raises ConfigError, and then no file has changed.
+    """
+    fresh = issue()
+    with locked(directory):
+        kept = _is_equivalent(authority, directory, fresh, now)
+        if not kept:
+            fresh._write(directory)
+    return not kept
+
+
+def _is_equivalent(
+    authority: CertificateAuthority, directory: Path, fresh: IssuedCertificate, now: dt.datetime | None
+) -> bool:
+    try:
+        present = IssuedCertificate.load(directory)
+        certificate = present.certificate
+    except (ConfigError, ValueError):
+        return False
+    return (
+        present.matches()
+        and authority.issued(certificate)
+        and certificate.not_valid_before_utc <= (now or dt.datetime.now(dt.UTC))
+        and not present.renewal_due(now)
+        and _identity(certificate) == _identity(fresh.certificate)
+    )
+
+
+def _identity(certificate: x509.Certificate) -> tuple[object, ...]:
+    return certificate.subject, *(
+        _extension(certificate, kind) for kind in (x509.SubjectAlternativeName, x509.ExtendedKeyUsage)
+    )
+
+
+def _extension(certificate: x509.Certificate, kind: type[x509.ExtensionType]) -> x509.ExtensionType | None:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import dataclass
 from typing import Any, Final
 
-from certs.authority import LEAF_VALIDITY, ROOT_VALIDITY, is_ip
-from certs.state import Settings as CertificateSettings
+from certs.authority import CA_VALIDITY, LEAF_VALIDITY, is_ip
 from fedhpa.api import default_values
-from fedhpa.api.errors import ConfigError
 from fedhpa.api.names import dns_subdomain
 from fedhpa.decision import ControllerSettings
 from fedhpa.serving.flags import (
@@ -160,21 +157,9 @@ CERTIFICATES_HOSTS: Flag[tuple[str, ...]] = Flag(
 CERTIFICATES_LIFETIME = duration(
     "certificates-lifetime",
     LEAF_VALIDITY.total_seconds(),
-    "Lifetime of serving certificates. They are renewed after two thirds of it.",
+    "Lifetime of serving certificates, at most five years. They are renewed after two thirds of it.",
     minimum=60.0,
-)
-CERTIFICATES_ROOT_LIFETIME = duration(
-    "certificates-root-lifetime",
-    ROOT_VALIDITY.total_seconds(),
-    "Lifetime of the CA's root, at least twice --certificates-lifetime.",
-    minimum=120.0,
-)
-CERTIFICATES_SETTLE_TIME = duration(
-    "certificates-settle-time",
-    CertificateSettings.settle,
-    "Time after which every API server uses a published CA, and every pod its renewed Secret. The root "
-    "changes in steps that are at least this long; at most a third of --certificates-lifetime.",
-    minimum=1.0,
+    maximum=CA_VALIDITY.total_seconds() / 2,
 )
 CERTIFICATES: tuple[Flag[Any], ...] = (
     MANAGE_CERTIFICATES,
@@ -182,8 +167,6 @@ CERTIFICATES: tuple[Flag[Any], ...] = (
     CERTIFICATES_KUBECONFIG,
     CERTIFICATES_HOSTS,
     CERTIFICATES_LIFETIME,
-    CERTIFICATES_ROOT_LIFETIME,
-    CERTIFICATES_SETTLE_TIME,
 )
 
 SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
@@ -254,31 +237,3 @@ class Settings:
                 cluster_lost_timeout=values[CLUSTER_LOST_TIMEOUT],
             ),
         )
-
-
-# Longer lifetimes than a hundred years end after the last date that a certificate can hold.
-MAX_LIFETIME: Final = 100 * 365 * 86400.0
-
-
-def check_certificate_flags(values: Values) -> None:
-    """Raises ConfigError if the lifetimes do not fit each other."""
-    leaf, root = values[CERTIFICATES_LIFETIME], values[CERTIFICATES_ROOT_LIFETIME]
-    if root > MAX_LIFETIME:
-        raise ConfigError(f"--{CERTIFICATES_ROOT_LIFETIME.name}: expected at most 100 years (876000h)")
-    if root < 2 * leaf:
-        raise ConfigError(
-            f"--{CERTIFICATES_ROOT_LIFETIME.name}: expected at least twice --{CERTIFICATES_LIFETIME.name}"
-        )
-    if values[CERTIFICATES_SETTLE_TIME] > leaf / 3:
-        raise ConfigError(
-            f"--{CERTIFICATES_SETTLE_TIME.name}: expected at most a third of --{CERTIFICATES_LIFETIME.name}"
-        )
-
-
-def certificate_settings(values: Values) -> CertificateSettings:
-    """Returns the lifetimes and the settle time."""
-    return CertificateSettings(
-        dt.timedelta(seconds=values[CERTIFICATES_LIFETIME]),
-        dt.timedelta(seconds=values[CERTIFICATES_ROOT_LIFETIME]),
-        values[CERTIFICATES_SETTLE_TIME],
-    )

@@ -28,7 +28,6 @@ from controller.flags import (
     SECTIONS,
     SHARDS,
     Settings,
-    check_certificate_flags,
 )
 from controller.members import member_registry
 from controller.pause import record_paused
@@ -70,7 +69,6 @@ def main() -> None:
     values = parse_or_exit(PROGRAM, ABOUT, SECTIONS)
     try:
         _lease_timing(values)
-        check_certificate_flags(values)
     except ConfigError as error:
         exit_usage(PROGRAM, error)
 

@@ -1,7 +1,7 @@
 """Keeps the CA, the serving certificates and the CA bundles of the webhook and the metrics adapter.
 
 One process does so at a time: the holder of the Lease `fedhpa-controller-certificates`. What to write is
-decided by `certs.stages`; docs/how-to/certificates.md is for people.
+decided by `certs.keeping`; docs/how-to/certificates.md is for people.
 """
 
 from controller.certificates.leading import LEASE, lead_certificates, secrets_config

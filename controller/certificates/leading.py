@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime as dt
 import functools
 import os
 import socket
@@ -15,15 +16,14 @@ from typing import Final
 import structlog
 
 from certs.hub import CertificateStore
-from certs.state import Settings
 from controller.certificates.manager import COMPONENT, CertificateManager
 from controller.certificates.telemetry import CertificateMetrics
 from controller.flags import (
     CERTIFICATES_HOSTS,
     CERTIFICATES_KUBECONFIG,
+    CERTIFICATES_LIFETIME,
     CERTIFICATES_NAMESPACE,
     MANAGE_CERTIFICATES,
-    certificate_settings,
 )
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.rights import NAMESPACE
@@ -64,47 +64,34 @@ async def lead_certificates(
     """
     on_lead = functools.partial(set_leader, "certificates")
     namespace = values[CERTIFICATES_NAMESPACE] or _pod_namespace()
-    settings = certificate_settings(values)
+    lifetime = dt.timedelta(seconds=values[CERTIFICATES_LIFETIME])
     async with _secrets_api(secrets_at, values[CERTIFICATES_KUBECONFIG], hub, clock) as secrets_api:
         hosts = values[CERTIFICATES_HOSTS]
         store = CertificateStore(secrets_api, hub, namespace, hosts)
+
+        async def keep(leads: Callable[[], bool]) -> None:
+            events = EventRecorder(secrets_api, COMPONENT, wall=clock.wall)
+            # A machine that was suspended must not write on an old claim.
+            steady = clock.counting_suspension()
+            await CertificateManager(
+                store, events, metrics, lifetime=lifetime, leads=leads, clock=steady
+            ).run()
+
+        on_lead(not values[common.LEADER_ELECT])
         if not values[common.LEADER_ELECT]:
-            on_lead(True)
-            await _manager(store, secrets_api, settings, metrics, clock).run()
+            await keep(lambda: True)
             return
-        on_lead(False)
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         elector = LeaderElector(
             hub,
             lease_namespace,
             LEASE,
-            identity,
+            f"{socket.gethostname()}_{uuid.uuid4()}",
             timing=timing,
             on_change=on_lead,
             clock=clock.boot,
             wall=clock.wall,
         )
-
-        async def work() -> None:
-            await _manager(store, secrets_api, settings, metrics, clock, elector).run()
-
-        await elector.run(work)
-
-
-def _manager(
-    store: CertificateStore,
-    secrets_api: ApiClient,
-    settings: Settings,
-    metrics: CertificateMetrics,
-    clock: Clock,
-    elector: LeaderElector | None = None,
-) -> CertificateManager:
-    """Returns a manager without a memory: a new leader waits for whole settle times."""
-    events = EventRecorder(secrets_api, COMPONENT, wall=clock.wall)
-    leads = (lambda: True) if elector is None else (lambda: elector.is_leader)
-    # A machine that was suspended must not write on an old claim.
-    steady = clock.counting_suspension()
-    return CertificateManager(store, settings, events, metrics, leads=leads, clock=steady)
+        await elector.run(lambda: keep(lambda: elector.is_leader))
 
 
 async def secrets_config(values: Values, clock: Clock) -> ApiConfig | None:

@@ -10,53 +10,51 @@ from typing import Final, Literal
 
 import structlog
 
-from certs.hub import SERVING_SECRETS, CertificateStore, Problem, Reading
-from certs.secrets import AUTHORITY_SECRET
-from certs.stages import Action, Observed, Publish, StoreAuthority, plan
-from certs.state import Now, Settings
-from controller.certificates.telemetry import CA, CertificateMetrics
+from certs.authority import LEAF_VALIDITY
+from certs.hub import CertificateStore
+from certs.keeping import EXPIRED, UNFINISHED, Now, Write, ca_problem, due
+from certs.stored import CA_SECRET, Problem, Reading
+from controller.certificates.telemetry import CertificateMetrics
 from controller.failure_log import FailureLog, Lines
 from fedhpa.api.errors import Conflict
 from fedhpa.kube import Clock, EventRecorder, InvolvedObject, contain, supervise
 
 # A registration that is created, or an upgrade that empties its caBundle, waits at most this long.
 PERIOD_SECONDS: Final = 10.0
-# After a conflict, or when a settle time ends.
-SOON_SECONDS: Final = 0.5
-# A first start has four: the root, the bundles, the new signer, the certificates.
-MAX_PASSES: Final = 10
+# After a write, which others may depend on. API servers read a changed registration within this time, so they
+# know a CA before a pod can serve the first certificate of it.
+SOON_SECONDS: Final = 1.0
+HOUR, DAY = 3_600.0, 86_400.0
 # Twice the error of clocks that TLS, tokens and Leases bear.
 CLOCK_SKEW: Final = dt.timedelta(minutes=5)
 COMPONENT: Final = "fedhpa-certificates"
 LINES: Final = Lines("certificates fail", "certificates still fail", "certificates are well again")
-CLOCKS: Final = "clocks"
 
 log = structlog.get_logger(__name__)
 
 
 class CertificateManager:
-    """Keeps the certificates while `leads()` is true."""
+    """Keeps the certificates while `leads()` is true. `lifetime` is that of new certificates."""
 
     def __init__(
         self,
         store: CertificateStore,
-        settings: Settings,
         events: EventRecorder,
         metrics: CertificateMetrics,
         *,
+        lifetime: dt.timedelta = LEAF_VALIDITY,
         leads: Callable[[], bool] = lambda: True,
         clock: Clock,
     ) -> None:
         self._store = store
-        self._settings = settings
+        self._lifetime = lifetime
         self._events = events
         self._metrics = metrics
         self._leads = leads
         self._clock = clock
-        self._memory = Observed()
-        self._failures: FailureLog[str] = FailureLog(LINES, clock.monotonic, _about)
+        self._failures: FailureLog[str] = FailureLog(LINES, clock.monotonic, lambda name: {"object": name})
         self._known: dict[str, Problem] = {}
-        self._awaited: set[str] = set()
+        self._noticed: tuple[str, float] = "", 0.0
 
     async def run(self) -> None:
         """Keeps the certificates until cancelled."""
@@ -75,109 +73,70 @@ class CertificateManager:
 
     async def reconcile(self) -> float:
         """Makes the writes that are due. Returns the seconds after which to look again."""
-        for _ in range(MAX_PASSES):
-            reading = await self._store.read()
-            now, problems = self._now(reading), dict(reading.problems)
-            if not now.agreed:
-                problems[CLOCKS] = Problem(
-                    "ClockSkew",
-                    "the clocks of this process and of the hub differ by more than five minutes: nothing is "
-                    "renewed until they agree",
-                )
-            planned = plan(reading.state, self._settings, now, self._clock.monotonic(), self._memory)
-            self._memory = planned.memory
-            changed = False
-            for action in planned.actions:
-                if not self._leads():
-                    return PERIOD_SECONDS
-                failure = await contain(
-                    "certificate-write", functools.partial(self._write, action, reading), _failed
-                )
-                if failure is None:
-                    changed = True
-                elif failure.text:
-                    problems[object_of(action)] = failure
-            self._tell(problems)
-            self._tell_unregistered(reading)
-            self._metrics.show(reading, len(problems))
-            if not changed:
-                waits = [min(PERIOD_SECONDS, self._settings.settle)]
-                if planned.wait is not None:
-                    waits.append(max(planned.wait, SOON_SECONDS))
-                return min(waits)
-        return SOON_SECONDS
+        reading = await self._store.read()
+        now, problems = self._now(reading), dict(reading.problems)
+        if not now.agreed:
+            text = "the clocks of this process and of the hub differ by more than five minutes: nothing is "
+            problems["clocks"] = Problem("ClockSkew", f"{text}renewed until they agree")
+        notice = ca_problem(reading, now) or Problem("", "")
+        if notice.reason == EXPIRED:
+            problems[f"secrets/{CA_SECRET}"] = notice
+        elif notice.reason:
+            self._notice(notice)
+        else:
+            self._noticed = "", 0.0
+        seconds = PERIOD_SECONDS
+        for write in due(reading, self._store.namespace, self._lifetime, now):
+            if not self._leads():
+                return PERIOD_SECONDS
+            task = functools.partial(self._write, write)
+            failure = await contain("certificate-write", task, lambda reason: Problem("NotWritten", reason))
+            if failure is None:
+                seconds = SOON_SECONDS
+            else:
+                problems[write.name] = failure
+        self._tell(problems)
+        self._metrics.show(reading, len(problems))
+        return seconds
 
     def _now(self, reading: Reading) -> Now:
         """The hub's time, because API servers verify the certificates. Without it, this process's time."""
         own = dt.datetime.fromtimestamp(self._clock.wall(), dt.UTC)
-        if not reading.dates:
-            return Now(own)
-        return Now(reading.dates[0], agreed=abs(reading.dates[0] - own) <= CLOCK_SKEW)
+        return Now(reading.date or own, reading.date is None or abs(reading.date - own) <= CLOCK_SKEW)
 
-    async def _write(self, action: Action, reading: Reading) -> Problem | None:
-        """Makes one write. Returns why it was not made, without a text if it is only tried again."""
+    async def _write(self, write: Write) -> Problem | None:
+        """Makes one write. After a conflict the next look finds what another client has written."""
         try:
-            await self._store.write(action, reading)
+            await self._store.write(write.name, write.body)
         except Conflict:
-            return Problem("Conflict", "")  # the next look finds what another client has written
-        self._report(action)
+            return None
+        log.info("certificates written", object=write.name, reason=write.reason, detail=write.message)
+        if write.issued:
+            self._metrics.count_issued(write.issued)
+            self._record(write.name, "Normal", write.reason, write.message)
         return None
-
-    def _report(self, action: Action) -> None:
-        if isinstance(action, Publish):
-            log.info("CA published", object=action.name, roots=len(action.roots))
-            return
-        if isinstance(action, StoreAuthority):
-            log.info("root changed", reason=action.reason, detail=action.message)
-            if action.reason in CREATING:
-                self._metrics.count_issued(CA)
-            self._record(AUTHORITY_SECRET, "Normal", action.reason, action.message)
-        elif action.issued:
-            end = action.pair.certificate.not_valid_after_utc
-            message = f"issued until {end:%Y-%m-%d %H:%M} UTC: {action.reason}"
-            log.info("certificate issued", server=action.server, reason=action.reason, until=str(end))
-            self._metrics.count_issued(action.server)
-            self._record(SERVING_SECRETS[action.server], "Normal", "CertificateIssued", message)
 
     def _tell(self, problems: Mapping[str, Problem]) -> None:
         """Tells of each problem when it begins and when it ends, and now and then while it lasts."""
         for name, problem in problems.items():
             self._failures.failing(name, problem.reason, problem.text)
             if self._known.get(name, Problem("", "")).reason != problem.reason:
-                message = f"{name}: {problem.text}"
-                self._record(AUTHORITY_SECRET, "Warning", problem.reason, message)
+                self._record(CA_SECRET, "Warning", problem.reason, f"{name}: {problem.text}")
         for name in self._known.keys() - problems.keys():
             self._failures.well(name)
         self._known = dict(problems)
 
-    def _tell_unregistered(self, reading: Reading) -> None:
-        """Tells once of a server that the hub does not call yet; it may be installed later."""
-        unregistered = set(reading.unregistered)
-        for server in sorted(unregistered - self._awaited):
-            log.info(
-                "the hub has no registration of this server yet; its CA is published there", server=server
-            )
-        self._awaited = unregistered
+    def _notice(self, notice: Problem) -> None:
+        """Tells every day that a person should replace the CA, or finish that, which takes some minutes."""
+        now, (reason, due_at) = self._clock.monotonic(), self._noticed
+        if reason != notice.reason:
+            due_at = now + (HOUR if notice.reason == UNFINISHED else 0.0)
+        if now >= due_at:
+            due_at = now + DAY
+            log.warning("the CA needs a person", reason=notice.reason, detail=notice.text)
+            self._record(CA_SECRET, "Warning", notice.reason, notice.text)
+        self._noticed = notice.reason, due_at
 
-    def _record(self, secret: str, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        about = InvolvedObject("v1", "Secret", secret, self._store.namespace)
+    def _record(self, name: str, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
+        about = InvolvedObject("v1", "Secret", name.rpartition("/")[2], self._store.namespace)
         self._events.event(about, type_, reason, message)
-
-
-CREATING: Final = frozenset({"RootCreated", "RootReplaced", "RootRotationStarted"})
-
-
-def object_of(action: Action) -> str:
-    """Returns the name of the object that an action writes, as `Reading.objects` has it."""
-    if isinstance(action, Publish):
-        return action.name
-    secret = AUTHORITY_SECRET if isinstance(action, StoreAuthority) else SERVING_SECRETS[action.server]
-    return f"secrets/{secret}"
-
-
-def _failed(reason: str) -> Problem:
-    return Problem("NotWritten", reason)
-
-
-def _about(name: str) -> dict[str, str]:
-    return {"object": name}

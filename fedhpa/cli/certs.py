@@ -1,30 +1,31 @@
-"""`fedhpa certs` looks after a private CA: in files, or in the Secrets that the controller keeps."""
+"""`fedhpa certs` issues certificates of a CA in files, and looks after the CA that the controller keeps."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError, Conflict
+from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.times import parse_duration
 from fedhpa.cli.hub import hub_client, hub_error
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates
 
 if TYPE_CHECKING:
-    from certs import CertificateAuthority, IssuedCertificate
-    from certs.hub import CertificateStore, Reading
+    from cryptography import x509
 
-CaDir = Annotated[Path, typer.Option(help="Folder of the CA's ca.crt and ca.key.")]
-OptionalCaDir = Annotated[
-    Path | None,
-    typer.Option(help="Folder of a CA in files, instead of the controller's Secrets."),
-]
+    from certs import IssuedCertificate
+    from certs.hub import CertificateStore
+    from certs.stored import Reading
+
 SecretsNamespace = Annotated[
     str, typer.Option("-n", "--namespace", help="Namespace of the Secrets: the controller's.")
 ]
@@ -36,18 +37,18 @@ SecretsKubeconfig = Annotated[
     ),
 ]
 NAMESPACE = "fedhpa-system"
-
-
-class RotationStage(StrEnum):
-    """The steps of a rotation in files."""
-
-    PUBLISH = "publish"
-    SIGN = "sign"
-    DROP = "drop"
+NO_CA = "start a controller with --manage-certificates, or choose another namespace with -n"
+# Certificates and registrations without content, by their status.
+TEXTS = {
+    "ours": "no usable certificate",
+    "absent": "does not exist",
+    "foreign": "of another owner, left alone",
+    "unread": "cannot be read",
+}
 
 
 def issue(
-    ca_dir: CaDir,
+    ca_dir: Annotated[Path, typer.Option(help="Folder of the CA's ca.crt and ca.key.")],
     out: Annotated[Path, typer.Option(help="Folder to write tls.crt and tls.key to.")],
     common_name: Annotated[str, typer.Option(help="Common name; in a client certificate, the user name.")],
     dns: Annotated[
@@ -60,10 +61,10 @@ def issue(
         list[str] | None, typer.Option(help="Group of the client certificate's user; repeatable.")
     ] = None,
 ) -> None:
-    """Issue a certificate, or keep the existing one if it still fits.
+    """Issue a certificate from a CA in files, or keep the existing one if it still fits.
 
-    A missing CA is created, and an existing one stays as it is. A certificate is renewed when less than a
-    third of its lifetime is left, or when another root signs.
+    A missing CA is created for ten years, and an existing one stays as it is. A certificate is renewed when
+    less than a third of its lifetime is left, or when another CA signs.
     """
     from certs import ensure_authority, ensure_certificate
 
@@ -74,7 +75,14 @@ def issue(
     if organization and not client:
         raise ConfigError("--organization: expected --client with it")
     authority = ensure_authority(ca_dir, "fedhpa-ca")
-    _check_root(authority, ca_dir)
+    end = authority.certificate.not_valid_after_utc
+    if authority.expires_soon():
+        expired = end <= datetime.now(UTC)
+        said = f"the CA {'expired' if expired else 'expires'} at {end:%Y-%m-%d %H:%M} UTC"
+        said = f"{ca_dir / 'ca.crt'}: {said}; replace it with one in another --ca-dir"
+        if expired:
+            raise ConfigError(said)
+        typer.echo(said, err=True)
 
     def fresh() -> IssuedCertificate:
         if client:
@@ -85,87 +93,123 @@ def issue(
     typer.echo(f"{'issued' if issued else 'kept'} {out / 'tls.crt'}", err=True)
 
 
-def rotate(
-    ca_dir: OptionalCaDir = None,
-    stage: Annotated[
-        RotationStage | None,
-        typer.Option(help="With --ca-dir: the step to take. If not set, publish, the first one."),
-    ] = None,
-    namespace: SecretsNamespace = NAMESPACE,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    certificates_kubeconfig: SecretsKubeconfig = "",
-) -> None:
-    """Replace the root certificate of the CA, in three steps.
-
-    Without --ca-dir the controller is asked to do so, and takes all steps by itself. With --ca-dir: publish
-    puts a new root beside the old one in ca.crt, sign lets it sign, and drop removes the old one.
-    """
-    if ca_dir is None:
-        if stage is not None:
-            raise ConfigError("--stage: expected --ca-dir with it; the controller takes the steps itself")
-        asyncio.run(_request(namespace, kubeconfig, context, certificates_kubeconfig))
-        return
-    from certs import drop_previous, rotate_authority, sign_with_successor
-
-    again = f"fedhpa certs rotate --ca-dir {ca_dir} --stage"
-    if stage is RotationStage.SIGN:
-        sign_with_successor(ca_dir)
-        said = f"the new root signs; run `fedhpa certs issue` for each certificate, and then: {again} drop"
-    elif stage is RotationStage.DROP:
-        drop_previous(ca_dir)
-        said = f"the old root is dropped; distribute {ca_dir / 'ca.crt'} again"
-    else:
-        rotate_authority(ca_dir)
-        said = f"distribute {ca_dir / 'ca.crt'} with both roots to all clients, and then: {again} sign"
-    typer.echo(f"rotated {ca_dir / 'ca.crt'}: {said}", err=True)
-
-
 def show(
-    ca_dir: OptionalCaDir = None,
     namespace: SecretsNamespace = NAMESPACE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     certificates_kubeconfig: SecretsKubeconfig = "",
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
 ) -> None:
-    """Show the stage, the roots, the certificates and the CA bundles. Exit 1 if something is wrong."""
-    from fedhpa.cli import certificates
+    """Show the CA, the certificates and the CA bundles of the controller. Exit 1 if something is wrong."""
 
-    if ca_dir is None:
-        reading = asyncio.run(_read(namespace, kubeconfig, context, certificates_kubeconfig))
-        report = certificates.report_of(reading, namespace, datetime.now(UTC))
-    else:
-        from certs import CertificateAuthority, has_successor
+    async def read() -> Reading:
+        async with _store(namespace, kubeconfig, context, certificates_kubeconfig) as store:
+            return await store.read()
 
-        authority = CertificateAuthority.load(ca_dir)
-        report = certificates.report_of_files(authority, ca_dir, successor=has_successor(ca_dir))
-    as_json = output is JsonOrText.JSON
-    typer.echo(certificates.as_json(report) if as_json else certificates.as_text(report))
+    report = report_of(asyncio.run(read()), namespace)
+    typer.echo(json.dumps(report, indent=2) if output is JsonOrText.JSON else as_text(report))
     if report["problems"]:
         raise typer.Exit(1)
 
 
 def publish(
-    ca_file: Annotated[
-        Path | None, typer.Option(help="PEM file of the CA; if not set, the CA of Secret fedhpa-ca.")
-    ] = None,
+    ca_file: Annotated[Path, typer.Option(help="PEM file of the CA, or of two of them.")],
+    namespace: SecretsNamespace = NAMESPACE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Write a CA in a file into the webhook configurations and APIServices of this project on the hub.
+
+    The controller with --manage-certificates publishes its own CA by itself. APIServices of other servers
+    stay as they are.
+    """
+    pem = read_certificates("--ca-file", ca_file)
+    written = asyncio.run(_publish(pem, namespace, kubeconfig, context))
+    for name in written:
+        typer.echo(f"published {name}", err=True)
+    if not written:
+        typer.echo("every registration has the CA already", err=True)
+
+
+def rotate_ca(
+    settle_time: Annotated[
+        str,
+        typer.Option(help="Time in which every API server uses a new CA, and every pod a new certificate."),
+    ] = "5m",
+    timeout: Annotated[
+        str, typer.Option(help="Time in which the controller must publish a CA and issue certificates.")
+    ] = "2m",
     namespace: SecretsNamespace = NAMESPACE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     certificates_kubeconfig: SecretsKubeconfig = "",
 ) -> None:
-    """Write the CA into the webhook configurations and APIServices of this project on the hub.
+    """Replace the CA that the controller keeps, without a refused request. Takes about 11 minutes.
 
-    The controller with --manage-certificates does so by itself. APIServices of other servers stay as they
-    are.
+    The new CA is published beside the old one, then both certificates are issued from it, and then the old
+    CA is dropped. After an interruption nothing fails: run the command again, and it continues. Needs a
+    controller with --manage-certificates. Exit 1 if the controller does not do its part in time.
     """
-    pem = b"" if ca_file is None else read_certificates("--ca-file", ca_file)
-    written = asyncio.run(_publish(pem, namespace, kubeconfig, context, certificates_kubeconfig))
-    for name in written:
-        typer.echo(f"published {name}", err=True)
-    if not written:
-        typer.echo("every registration has the CA already", err=True)
+    from certs.rotation import NotKept
+
+    times = _seconds("--settle-time", settle_time), _seconds("--timeout", timeout)
+    again = "No request is refused meanwhile. Continue with the same command"
+    try:
+        asyncio.run(_rotate(*times, namespace, kubeconfig, context, certificates_kubeconfig))
+    except NotKept as error:
+        typer.echo(f"stopped: {error}. See: fedhpa certs show, and the controller's log. {again}.", err=True)
+        raise typer.Exit(1) from error
+    except ApiError as error:
+        raise hub_error("cannot change Secret fedhpa-ca", error) from error
+    except KeyboardInterrupt:
+        typer.echo(f"{again}; fedhpa certs show has the step.", err=True)
+        raise
+
+
+async def _rotate(settle: float, timeout: float, *where: str) -> None:
+    from certs.rotation import Rotation
+    from certs.stored import CA_SECRET, Status
+
+    async with _store(*where) as store:
+        reading = await store.read()
+        name = f"Secret {CA_SECRET} in {store.namespace}"
+        if problem := reading.problems.get(f"secrets/{CA_SECRET}"):
+            raise ConfigError(f"{name}: {problem.text}")
+        if reading.ca.status is Status.ABSENT or reading.ca.signer is None:
+            raise ConfigError(f"{name} has no CA: {NO_CA}")
+        say = functools.partial(typer.echo, err=True)
+        await Rotation(store, say, time.time, settle=settle, timeout=timeout).run()
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except InvalidObject as error:
+        raise ConfigError(f"{option}={text}: {error}") from error
+    if seconds < 0:
+        raise ConfigError(f"{option}={text}: expected no negative time")
+    return seconds
+
+
+async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) -> list[str]:
+    """Returns the names of the registrations that were written."""
+    from certs.hub import with_bundle
+    from certs.stored import Status, bundle_of
+
+    async with _store(namespace, kubeconfig, context, "") as store:
+        reading = await store.read()
+        if reading.ca.status is Status.OURS:
+            raise ConfigError("--ca-file: Secret fedhpa-ca exists, so the controller would replace this CA")
+        written = []
+        for each in reading.registrations:
+            if each.found is None or each.trusts_only(bundle_of(pem)):
+                continue
+            try:
+                await store.write(each.name, with_bundle(each.found, pem))
+            except ApiError as error:
+                raise hub_error(f"cannot write {each.name}", error) from error
+            written.append(each.name)
+        return written
 
 
 @asynccontextmanager
@@ -182,93 +226,93 @@ async def _store(
         yield CertificateStore(api, hub, namespace)
 
 
-async def _read(*where: str) -> Reading:
-    async with _store(*where) as store:
-        return await store.read()
+def report_of(reading: Reading, namespace: str) -> dict[str, Any]:
+    """Returns the report of `fedhpa certs show`. Fingerprints are SHA-256, times RFC 3339."""
+    from certs.authority import is_signed_by
+    from certs.hub import SERVING_SECRETS
+    from certs.keeping import UNFINISHED, Now, ca_problem, is_valid
+    from certs.stored import CA_SECRET, Status, fingerprint
+
+    def dates(certificate: x509.Certificate) -> dict[str, str]:
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        times = {"notBefore": f"{begin:%Y-%m-%dT%H:%M:%SZ}", "notAfter": f"{end:%Y-%m-%dT%H:%M:%SZ}"}
+        return {"fingerprint": fingerprint(certificate), **times}
+
+    ca, now = reading.ca, Now(reading.date or datetime.now(UTC))
+    problems = [(name, *problem) for name, problem in sorted(reading.problems.items())]
+    if ca.status is Status.ABSENT:
+        # The names of the missing certificates are no problem of their own.
+        problems = [each for each in problems if each[1] != "HostNotInCertificate"]
+        text = f"it does not exist in {namespace}: {NO_CA}"
+        problems.append((f"secrets/{CA_SECRET}", "Missing", text))
+    about_ca = ca_problem(reading, now)
+    if about_ca is not None and about_ca.reason != UNFINISHED:
+        problems.append((f"secrets/{CA_SECRET}", *about_ca))
+    certificates = []
+    for each in reading.serving:
+        entry: dict[str, Any] = {
+            "server": each.server,
+            "secret": SERVING_SECRETS[each.server],
+            "status": each.status.value,
+        }
+        if each.pair is not None:
+            leaf = each.pair.certificate
+            signers = (fingerprint(one) for one in ca.trusted if is_signed_by(leaf, one))
+            entry |= dates(leaf) | {"hosts": sorted(each.pair.hosts()), "signedBy": next(signers, "")}
+            if not is_valid(leaf, now):
+                problems.append((f"secrets/{entry['secret']}", "Expired", f"its end is {entry['notAfter']}"))
+        certificates.append(entry)
+    roles = {
+        each.certificate: role
+        for each, role in ((ca.signer, "signs"), (ca.successor, "next"))
+        if each is not None
+    }
+    return {
+        "source": f"secrets in {namespace}",
+        "step": ca.step.value,
+        "cas": [{"role": roles.get(each, "trusted"), **dates(each)} for each in ca.trusted],
+        "certificates": certificates,
+        "registrations": [
+            {
+                "name": each.name,
+                "server": each.server,
+                "status": each.status.value,
+                "current": each.trusts_only(ca.trusted),
+                "cas": sorted({fingerprint(one) for bundle in each.bundles for one in bundle}),
+            }
+            for each in reading.registrations
+        ],
+        "problems": [dict(zip(("object", "reason", "message"), each, strict=True)) for each in problems],
+    }
 
 
-async def _request(*where: str) -> None:
-    """Asks the leader for a new root, unless a rotation goes on."""
-    from certs.stages import Stage, stage_of
-
-    async with _store(*where) as store:
-        reading = await store.read()
-        stage = stage_of(reading.state)
-        _check_kept(reading)
-        if stage is Stage.STABLE:
-            try:
-                await store.request_rotation(reading, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
-            except Conflict as error:
-                raise ConfigError("Secret fedhpa-ca has just changed: run the command again") from error
-            except ApiError as error:
-                raise hub_error("cannot change Secret fedhpa-ca", error) from error
-            typer.echo("asked the controller for a new root; follow it with: fedhpa certs show", err=True)
-        else:
-            typer.echo(f"a rotation goes on already, in stage {stage}: fedhpa certs show", err=True)
-
-
-async def _publish(pem: bytes, *where: str) -> list[str]:
-    """Returns the names of the registrations that were written."""
-    from certs.secrets import bundle_of
-    from certs.stages import Publish
-    from certs.state import Status
-
-    async with _store(*where) as store:
-        reading = await store.read()
-        if pem and reading.state.authority_status is Status.OURS:
-            raise ConfigError(
-                "--ca-file: Secret fedhpa-ca exists, so the controller would replace this CA: leave it "
-                "out, or delete the Secret"
-            )
-        if not pem:
-            _check_kept(reading)
-        roots = bundle_of(pem) if pem else reading.state.authority.roots
-        ours = tuple(each for each in reading.state.trusting if each.status is Status.OURS)
-        stale = [
-            each.name
-            for each in (ours if pem else reading.state.registrations)
-            if any(set(bundle) != set(roots) for bundle in each.bundles)
-        ]
-        for name in stale:
-            try:
-                await store.write(Publish(name, roots), reading)
-            except ApiError as error:
-                raise hub_error(f"cannot write {name}", error) from error
-        return stale
-
-
-def _check_kept(reading: Reading) -> None:
-    """Raises ConfigError unless the controller keeps a usable CA."""
-    from certs.state import Status
-
-    problem = reading.problems.get("secrets/fedhpa-ca")
-    if problem is not None:
-        raise ConfigError(f"Secret fedhpa-ca: {problem.text}")
-    if reading.state.authority_status is Status.ABSENT or not reading.state.authority.roots:
-        raise ConfigError(
-            "Secret fedhpa-ca has no root: start a controller with --manage-certificates, or "
-            "choose another namespace with -n"
-        )
-
-
-def _check_root(authority: CertificateAuthority, ca_dir: Path) -> None:
-    """Raises ConfigError if the root has expired. Says on stderr if it should be replaced soon."""
-    from certs import has_successor
-
-    end = authority.certificate.not_valid_after_utc
-    stage = " --stage sign" if has_successor(ca_dir) else ""
-    remedy = f"replace it with: fedhpa certs rotate --ca-dir {ca_dir}{stage}"
-    if end <= datetime.now(UTC):
-        raise ConfigError(f"{ca_dir / 'ca.crt'}: the root expired at {end:%Y-%m-%d %H:%M} UTC; {remedy}")
-    if authority.renewal_due():
-        typer.echo(f"{ca_dir / 'ca.crt'}: the root expires at {end:%Y-%m-%d %H:%M} UTC; {remedy}", err=True)
+def as_text(report: dict[str, Any]) -> str:
+    """Returns the report as lines for people."""
+    lines = [report["source"]]
+    if report["step"] != "none":
+        lines[0] += f": step {report['step']} of a change of the CA, continue with: fedhpa certs rotate-ca"
+    lines += [
+        f"  CA {each['fingerprint'][:16]} {each['role']}, until {each['notAfter']}" for each in report["cas"]
+    ]
+    for each in report["certificates"]:
+        found = TEXTS[each["status"]]
+        if "notAfter" in each:
+            found = f"until {each['notAfter']}, signed by {each['signedBy'][:16] or 'another CA'}"
+        lines.append(f"  certificate {each['server']} ({each['secret']}): {found}")
+    for each in report["registrations"]:
+        found = TEXTS[each["status"]]
+        if each["status"] == "ours":
+            found = "has these CAs" if each["current"] else "has other CAs" if each["cas"] else "has no CA"
+        lines.append(f"  {each['name']}: {found}")
+    lines += [f"  problem: {each['object']}: {each['message']}" for each in report["problems"]]
+    return "\n".join(lines)
 
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
-    group = typer.Typer(help="Show, issue and rotate certificates of a private CA.", no_args_is_help=True)
+    group = typer.Typer(help="Show, issue and replace certificates of a private CA.", no_args_is_help=True)
     group.command("show")(show)
     group.command("issue")(issue)
-    group.command("rotate")(rotate)
     group.command("publish")(publish)
+    group.command("rotate-ca")(rotate_ca)
     app.add_typer(group, name="certs")

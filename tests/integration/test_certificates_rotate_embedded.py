@@ -1,4 +1,4 @@
-"""Certificates and their root change under load, on the embedded plane (tests/real has a real API server)."""
+"""Certificates and their CA change under load, on the embedded plane (tests/real has a real API server)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from tests.support.kept_certificates import KeptCertificates, rotate_under_load
 from tests.support.nightly import only_at_night
 
 
-@only_at_night  # tests/property/test_certificate_stages.py has every stage, without a process
-async def test_no_request_fails_while_certificates_and_root_change() -> None:
-    """Each bundle that may be in use trusts each served certificate. tests/real kills the leader, too."""
+@only_at_night  # tests/virtual/test_ca_is_rotated.py has every step, without a process
+async def test_no_request_fails_while_certificates_and_ca_change() -> None:
+    """Each bundle that may be in use trusts each served certificate. tests/real kills leader and command, too."""
     plane = Plane(members=())
     try:
         await plane.start()
         kept = KeptCertificates(
             plane,
             plane.hub.kubeconfig,
-            "--certificates-settle-time=3s",
             "--certificates-lifetime=60s",
             lag=0.5,
+            settle=3.0,
         )
         async with plane.hub.api() as api:
             await rotate_under_load(kept, api, rate=30.0, kills=(), renews=False)

@@ -1,4 +1,4 @@
-"""`fedhpa certs show`, `rotate` and `publish` on the Secrets and registrations of a hub."""
+"""`fedhpa certs show`, `rotate-ca` and `publish` on the Secrets and registrations of a hub."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from prometheus_client import CollectorRegistry
 
 from certs import CertificateAuthority
 from certs.hub import CertificateStore
-from certs.secrets import ROTATE
-from certs.stages import Observed
-from certs.state import Settings
 from controller.certificates.manager import COMPONENT, CertificateManager
 from controller.certificates.telemetry import CertificateMetrics
 from fedhpa.cli.main import run
@@ -62,18 +59,16 @@ def kubeconfig(hub: FakeApi, tmp_path: Path) -> str:
     return str(path)
 
 
-async def keep(hub: FakeApi, settle: float = 300.0) -> None:
+async def keep(hub: FakeApi, passes: int = 4) -> None:
     """Makes all writes that are due, as a leader does."""
     async with ApiClient(hub.config()) as client:
-        manager = CertificateManager(
-            CertificateStore(client, client, NAMESPACE),
-            Settings(settle=settle),
-            EventRecorder(client, COMPONENT, wall=SYSTEM.wall),
-            CertificateMetrics(CollectorRegistry()),
-            clock=SYSTEM,
-        )
-        manager._memory = Observed()
-        await manager.reconcile()
+        store = CertificateStore(client, client, NAMESPACE)
+        events = EventRecorder(client, COMPONENT, wall=SYSTEM.wall)
+        metrics = CertificateMetrics(CollectorRegistry())
+        manager = CertificateManager(store, events, metrics, clock=SYSTEM)
+        for _ in range(passes):
+            await manager.reconcile()
+            await asyncio.sleep(0.05)
 
 
 async def command(*arguments: str) -> int:
@@ -81,40 +76,77 @@ async def command(*arguments: str) -> int:
     return await asyncio.to_thread(run, ["certs", *arguments])
 
 
-async def test_a_rotation_can_be_seen_and_asked_for(
+async def test_the_ca_is_replaced_and_shown(
     hub: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first request sets the annotation, later ones say that a rotation goes on."""
+    """Without a CA the command names the remedy. Then it tells each step, and another CA signs."""
     where = f"--kubeconfig={kubeconfig}"
     before = await command("show", where, "-o", "json")
     missing = json.loads(capsys.readouterr().out)
-    refused = await command("rotate", where)
+    refused = await command("rotate-ca", where)
     no_ca = capsys.readouterr().err
     await keep(hub)
     shown = await command("show", where, "-o", "json")
-    stable = json.loads(capsys.readouterr().out)
-    asked = await command("rotate", where)
-    capsys.readouterr()
-    requested = hub.find(SECRETS, "fedhpa-ca", NAMESPACE)
-    await keep(hub)
-    again = await command("rotate", where)
-    said = capsys.readouterr().err
-    text = await command("show", where)
-    lines = capsys.readouterr().out
+    first = json.loads(capsys.readouterr().out)
+    keeping = asyncio.create_task(keep(hub, 10_000))
+    rotated = await command("rotate-ca", "--settle-time=0", where)
+    said = capsys.readouterr().err.splitlines()
+    keeping.cancel()
+    again = await command("show", where, "-o", "json")
+    second = json.loads(capsys.readouterr().out)
 
-    assert (before, refused, shown, asked, again, text) == (1, 2, 0, 0, 0, 0)
+    assert (before, refused, shown, rotated, again) == (1, 2, 0, 0, 0)
     assert missing["problems"][0]["reason"] == "Missing"
     assert "--manage-certificates" in no_ca
-    assert stable["stage"] == "stable"
-    assert [root["role"] for root in stable["roots"]] == ["signs"]
-    assert {each["signedBy"] for each in stable["certificates"]} == {stable["roots"][0]["fingerprint"]}
-    assert all(each["current"] for each in stable["registrations"] if each["status"] == "ours")
-    assert requested is not None
-    assert ROTATE in requested["metadata"]["annotations"]
-    assert "in stage publish" in said
-    assert "stage publish" in lines.splitlines()[0]
+    assert no_ca.count("\n") == 1
+    assert first["step"] == second["step"] == "none"
+    assert [each["role"] for each in first["cas"]] == ["signs"]
+    assert {each["signedBy"] for each in second["certificates"]} == {second["cas"][0]["fingerprint"]}
+    assert first["cas"] != second["cas"]
+    assert all(each["current"] for each in second["registrations"] if each["status"] == "ours")
+    assert [line[:3] for line in said] == ["1/3", "2/3", "3/3", "don"]
+
+
+async def test_a_change_that_was_begun_is_shown_with_the_command(
+    hub: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a controller the command ends with exit code 1, and says what is missing and what to do."""
+    await keep(hub)
+    code = await command("rotate-ca", "--timeout=200ms", f"--kubeconfig={kubeconfig}")
+    said = capsys.readouterr().err
+    shown = await command("show", f"--kubeconfig={kubeconfig}")
+    lines = capsys.readouterr().out
+
+    assert (code, shown) == (1, 0)
+    assert "stopped: mutatingwebhookconfigurations/fedhpa-webhook has another CA bundle" in said
+    assert "Continue with the same command" in said
+    assert "step publish of a change of the CA, continue with: fedhpa certs rotate-ca" in lines
     assert " next, until " in lines
-    assert "mutatingwebhookconfigurations/fedhpa-webhook: has these roots" in lines
+    assert "mutatingwebhookconfigurations/fedhpa-webhook: has other CAs" in lines
+
+
+@pytest.mark.parametrize("time", ["--settle-time=5", "--settle-time=-3s", "--timeout=soon", "--timeout="])
+async def test_times_are_durations(time: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error is one line with the option."""
+    assert await command("rotate-ca", time) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert time in error
+
+
+async def test_a_foreign_ca_is_never_replaced(
+    hub: FakeApi, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Secret without our label may be cert-manager's."""
+    await keep(hub)
+    foreign: Any = copy.deepcopy(hub.find(SECRETS, "fedhpa-ca", NAMESPACE))
+    del foreign["metadata"]["labels"]
+    hub.put(SECRETS, foreign)
+    stored = copy.deepcopy(hub.find(SECRETS, "fedhpa-ca", NAMESPACE))
+
+    assert await command("rotate-ca", f"--kubeconfig={kubeconfig}") == 2
+    assert "it has no label app.kubernetes.io/part-of=fedhpa" in capsys.readouterr().err
+    assert hub.find(SECRETS, "fedhpa-ca", NAMESPACE) == stored
 
 
 async def test_problems_are_shown_with_exit_code_1(
@@ -132,8 +164,8 @@ async def test_problems_are_shown_with_exit_code_1(
     assert "problem: secrets/fedhpa-webhook-tls: it has no label" in capsys.readouterr().out
 
 
-async def test_a_ca_is_published(hub: FakeApi, kubeconfig: str, tmp_path: Path) -> None:
-    """From a file while no Secret exists, else from the Secret; a foreign APIService keeps its CA."""
+async def test_a_ca_in_a_file_is_published(hub: FakeApi, kubeconfig: str, tmp_path: Path) -> None:
+    """Only while no Secret exists. A foreign APIService keeps its CA."""
     theirs = api_services(Registration("kube-system", "metrics-server"), b"x", ["metrics.k8s.io"])[0]
     hub.put(SERVICES, theirs)
     CertificateAuthority.create("ca").save(tmp_path)
@@ -146,36 +178,12 @@ async def test_a_ca_is_published(hub: FakeApi, kubeconfig: str, tmp_path: Path) 
     first = await command("publish", file, where)
     of_file = bundle()
     await keep(hub)
-    of_secret = bundle()
     refused = await command("publish", file, where)
-    spoiled: Any = copy.deepcopy(hub.find(VALIDATING, "fedhpa-webhook"))
-    spoiled["webhooks"][0]["clientConfig"]["caBundle"] = ""
-    hub.put(VALIDATING, spoiled)
-    second = await command("publish", where)
 
-    assert (first, refused, second) == (0, 2, 0)
-    assert of_file != ""
-    assert bundle() == of_secret
+    assert (first, refused) == (0, 2)
+    assert of_file != bundle() != ""
     found: Any = hub.find(SERVICES, "v1beta1.metrics.k8s.io")
     assert found["spec"]["caBundle"] == theirs["spec"]["caBundle"]
-
-
-async def test_a_ca_in_files_has_the_same_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`rotate --ca-dir` takes one step a call, and `show --ca-dir` has the stage."""
-    CertificateAuthority.create("ca").save(tmp_path)
-    folder, stages = f"--ca-dir={tmp_path}", []
-    for step in ("publish", "sign", "drop"):
-        assert await command("rotate", folder, f"--stage={step}") == 0
-        capsys.readouterr()
-        assert await command("show", folder, "-o", "json") == 0
-        report = json.loads(capsys.readouterr().out)
-        stages.append((report["stage"], [root["role"] for root in report["roots"]]))
-
-    assert stages == [
-        ("publish", ["signs", "next"]),
-        ("sign", ["signs", "trusted"]),
-        ("stable", ["signs"]),
-    ]
 
 
 async def test_another_namespace_has_one_problem(
@@ -193,4 +201,4 @@ async def test_another_namespace_has_one_problem(
     assert problems[0].startswith(
         "  problem: secrets/fedhpa-ca: it does not exist in nowhere: start a controller"
     )
-    assert "  mutatingwebhookconfigurations/fedhpa-webhook: of another server" in lines
+    assert "  mutatingwebhookconfigurations/fedhpa-webhook: of another owner, left alone" in lines

@@ -1,4 +1,4 @@
-"""Certificates and their root change under load on a real API server, and the leader is killed meanwhile."""
+"""Certificates and their CA change under load on a real API server; leader and command are killed."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ SETTLE, LAG = 9.0, 6.0
 
 
 @only_at_night
-async def test_no_request_fails_while_certificates_and_root_change(assets: Path) -> None:
+async def test_no_request_fails_while_certificates_and_ca_change(assets: Path) -> None:
     """Of 200 requests a second none fails, and every bundle in use trusts every certificate that is served.
 
     Webhook and adapter start before their Secrets exist, and the controller has exactly the printed rights.
-    Certificates are renewed at two thirds of their life, and the leader is killed in each stage.
+    Certificates are renewed at two thirds of their life, and leader and command are killed in each step.
     tests/integration/test_certificates_rotate_embedded.py is the shorter test.
     """
     plane = Plane(assets, members=())
     kept = KeptCertificates(
         plane,
         plane.hub.kubeconfig,
-        f"--certificates-settle-time={SETTLE:g}s",
         "--certificates-lifetime=60s",
         lag=LAG,
+        settle=SETTLE,
     )
     try:
         await plane.start()
         async with plane.hub.api() as api:
-            await rotate_under_load(kept, api, rate=200.0, kills=("publish", "drop"), renews=True)
+            await rotate_under_load(kept, api, rate=200.0, kills=("publish", "switch"), renews=True)
         kept.check()
     finally:
         plane.end()

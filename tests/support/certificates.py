@@ -10,15 +10,13 @@ from typing import Any
 from cryptography import x509
 from prometheus_client import CollectorRegistry
 
-from certs import secrets
+from certs import stored
 from certs.hub import SERVING_SECRETS, CertificateStore
-from certs.state import Settings
 from controller.certificates.manager import COMPONENT, CertificateManager
 from controller.certificates.telemetry import CertificateMetrics
 from fedhpa.kube import Clock, EventRecorder
 from metrics_adapter.registration import Registration, api_services
 from tests.support.memory_api import MemoryApi
-from tests.support.nightly import NIGHTLY
 from tests.support.timing import EPOCH, loop_time
 from webhook.registration import Endpoint, configurations
 
@@ -33,9 +31,7 @@ CUSTOM = f"{AGGREGATION}/apiservices/v1beta1.custom.metrics.k8s.io"
 EXTERNAL = f"{AGGREGATION}/apiservices/v1beta1.external.metrics.k8s.io"
 RESOURCE = f"{AGGREGATION}/apiservices/v1beta1.metrics.k8s.io"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
-# Each virtual second costs, so only nightly runs wait for the default.
-SETTLE = 300.0 if NIGHTLY else 40.0
-SETTINGS = Settings(dt.timedelta(days=90), dt.timedelta(days=900), SETTLE)
+LIFETIME = dt.timedelta(days=90)
 
 
 class Hub(MemoryApi):
@@ -79,11 +75,11 @@ class Hub(MemoryApi):
         """The certificates of each caBundle of a registration."""
         found = self.objects[path]
         clients = [each["clientConfig"] for each in found.get("webhooks", [])] or [found["spec"]]
-        return [secrets.bundle_of(base64.b64decode(each.get("caBundle") or "")) for each in clients]
+        return [stored.bundle_of(base64.b64decode(each.get("caBundle") or "")) for each in clients]
 
     def leaf(self, server: str) -> x509.Certificate:
         """The stored serving certificate, whose key must fit."""
-        pair = secrets.decode_pair(self.objects.get(f"{SECRETS}/{SERVING_SECRETS[server]}"))
+        pair = stored.decode_pair(self.objects[f"{SECRETS}/{SERVING_SECRETS[server]}"])
         assert pair is not None
         return pair.certificate
 
@@ -105,7 +101,6 @@ def is_signed(leaf: x509.Certificate, root: x509.Certificate) -> bool:
 def manager_of(
     hub: Hub,
     *,
-    settings: Settings = SETTINGS,
     registry: CollectorRegistry | None = None,
     leads: Any = lambda: True,
     step: Any = lambda: 0.0,
@@ -115,9 +110,9 @@ def manager_of(
     clock = Clock(loop_time, lambda: EPOCH + loop_time() + step(), boot=loop_time)
     return CertificateManager(
         CertificateStore(hub, hub, NAMESPACE, hosts),
-        settings,
         EventRecorder(hub, COMPONENT, wall=clock.wall),
         CertificateMetrics(registry or CollectorRegistry()),
+        lifetime=LIFETIME,
         leads=leads,
         clock=clock,
     )

@@ -19,6 +19,7 @@ from typing import Final
 
 from cryptography import x509
 
+from certs.stored import Status, decode_ca
 from fedhpa.api import rights
 from fedhpa.api.rights import Switches
 from metrics_adapter.registration import Registration, api_services, service
@@ -65,11 +66,14 @@ def mount(folder: Path, version: int, files: dict[str, bytes]) -> None:
 
 
 class KeptCertificates:
-    """The three processes, and observations of their certificates. `lag` is kubelet's delay in seconds."""
+    """The three processes, and observations of their certificates. `lag` is kubelet's delay in seconds.
 
-    def __init__(self, plane: Plane, admin: Path, *flags: str, lag: float) -> None:
+    `settle` is the time that the command waits in each step.
+    """
+
+    def __init__(self, plane: Plane, admin: Path, *flags: str, lag: float, settle: float) -> None:
         self._run, self._hub = plane.run, plane.hub
-        self.lag = lag
+        self.lag, self.settle = lag, settle
         self._admin = admin
         self.folder = plane.run.folder / "kept"
         self.ports = {name: free_port() for name in (WEBHOOK, ADAPTER, CONTROLLER)}
@@ -248,15 +252,12 @@ class KeptCertificates:
 
     # ---- what is stored
 
-    async def stage(self, api: PlaneApi) -> str:
-        """The stage by the content of the CA Secret: publish, drop (or sign), stable."""
-        data = (await api.get(CA_PATH))["data"]
-        if "next.crt" in data:
-            return "publish"
-        return "drop" if len(await self.roots(api)) > 1 else "stable"
+    async def step(self, api: PlaneApi) -> str:
+        """The step by the content of the CA Secret."""
+        return decode_ca(Status.OURS, await api.get(CA_PATH)).step.value
 
-    async def roots(self, api: PlaneApi) -> list[x509.Certificate]:
-        """The roots of the CA Secret."""
+    async def cas(self, api: PlaneApi) -> list[x509.Certificate]:
+        """The trusted CAs of the CA Secret."""
         data = (await api.get(CA_PATH))["data"]
         return x509.load_pem_x509_certificates(base64.b64decode(data["ca.crt"]))
 
@@ -271,8 +272,12 @@ class KeptCertificates:
         process = await asyncio.create_subprocess_exec(
             *command, f"--kubeconfig={self._admin}", stdout=asyncio.subprocess.PIPE
         )
-        async with asyncio.timeout(60):
-            out, _ = await process.communicate()
+        try:
+            async with asyncio.timeout(SECONDS):
+                out, _ = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
         return process.returncode or 0, out.decode()
 
 
@@ -282,10 +287,10 @@ SECONDS: Final = 120.0
 async def rotate_under_load(
     kept: KeptCertificates, api: PlaneApi, *, rate: float, kills: Collection[str], renews: bool
 ) -> None:
-    """Starts the processes, renews the certificates, and rotates the root.
+    """Starts the processes, renews the certificates, and replaces the CA.
 
-    The controller is killed when each of the stages in `kills` begins. With `renews` certificates are renewed
-    by their age, else because their Secrets are deleted.
+    Command and controller are killed when each of the steps in `kills` begins. With `renews` certificates are
+    renewed by their age, else because their Secrets are deleted.
     """
     await kept.register(api)
     for name in (WEBHOOK, ADAPTER, CONTROLLER):
@@ -318,23 +323,22 @@ async def _renew(kept: KeptCertificates, api: PlaneApi, *, by_age: bool) -> None
 
 
 async def _rotate(kept: KeptCertificates, api: PlaneApi, kills: Collection[str]) -> None:
-    """Asks for a new root, and kills the leader at the begin of stages."""
-    old = set(await kept.roots(api))
-    assert (await kept.certs("rotate"))[0] == 0
-    seen: list[str] = []
+    """Replaces the CA. The command and the leader are killed at the begin of steps, and started again."""
+    old = set(await kept.cas(api))
+    rotate = ("rotate-ca", f"--settle-time={kept.settle:g}s")
+    for step in kills:
+        command = asyncio.create_task(kept.certs(*rotate))
 
-    async def dropped() -> bool:
-        stage = await kept.stage(api)
-        if stage not in seen:
-            seen.append(stage)
-            if stage in kills:
-                await kept.kill(CONTROLLER)
-                kept.start_one(CONTROLLER)
-        return not old & set(await kept.roots(api))
+        async def begins(step: str = step) -> bool:
+            return await kept.step(api) == step
 
-    await eventually(dropped, what="the old root is dropped", seconds=SECONDS, every=0.1)
+        await eventually(begins, what=f"step {step} begins", seconds=SECONDS, every=0.1)
+        command.cancel()
+        await asyncio.wait([command])
+        await kept.kill(CONTROLLER)
+        kept.start_one(CONTROLLER)
+    assert (await kept.certs(*rotate))[0] == 0
     code, out = await kept.certs("show", "-o", "json")
-    report = json.loads(out)
 
-    assert [stage for stage in seen if stage != "stable"] == ["publish", "drop"]
-    assert (code, report["stage"]) == (0, "stable")
+    assert not old & set(await kept.cas(api))
+    assert (code, json.loads(out)["step"]) == (0, "none")

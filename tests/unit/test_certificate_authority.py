@@ -1,4 +1,4 @@
-"""TLS accepts the certificates of the private CA, also while its root is rotated."""
+"""TLS accepts the certificates of the private CA."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fedhpa.api.errors import ConfigError
 NOW = dt.datetime(2026, 3, 11, 13, 0, tzinfo=dt.UTC)
 
 
-def handshake(server: IssuedCertificate, roots: bytes, hostname: str, tmp_path: Path) -> None:
+def handshake(server: IssuedCertificate, CAs: bytes, hostname: str, tmp_path: Path) -> None:
     """Shakes hands in memory. Raises ssl.SSLCertVerificationError if the client refuses the certificate."""
     server.save(tmp_path)
     listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     listening.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-    calling = ssl.create_default_context(cadata=roots.decode())
+    calling = ssl.create_default_context(cadata=CAs.decode())
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = calling.wrap_bio(to_client, to_server, server_hostname=hostname)
     peer = listening.wrap_bio(to_server, to_client, server_side=True)
@@ -68,32 +68,9 @@ def test_a_client_certificate_carries_user_and_groups() -> None:
     assert list(usage) == [ExtendedKeyUsageOID.CLIENT_AUTH]
 
 
-def test_during_rotation_leaves_of_both_roots_are_accepted(tmp_path: Path) -> None:
-    """Clients of the new bundle accept leaves of the old root until that root is dropped."""
-    old = CertificateAuthority.create("ca")
-    before = old.issue_server("a", dns=["a.svc"])
-    new = old.rotate()
-    after = new.issue_server("a", dns=["a.svc"])
-
-    handshake(before, new.bundle_pem, "a.svc", tmp_path)
-    handshake(after, new.bundle_pem, "a.svc", tmp_path)
-    assert new.issued(after.certificate)
-    assert not new.issued(before.certificate)
-    with pytest.raises(ssl.SSLCertVerificationError):
-        handshake(before, new.without_previous().bundle_pem, "a.svc", tmp_path)
-
-
-def test_rotation_forgets_expired_roots() -> None:
-    """An expired root leaves the bundle. A valid one stays in it."""
-    old = CertificateAuthority.create("ca", validity=dt.timedelta(days=10), now=NOW)
-
-    assert old.rotate(NOW + dt.timedelta(days=11)).previous == ()
-    assert old.rotate(NOW + dt.timedelta(days=9)).previous == (old.certificate,)
-
-
 def test_a_saved_authority_can_be_loaded(tmp_path: Path) -> None:
-    """It has the same bundle with its older roots, and its key signs."""
-    authority = CertificateAuthority.create("ca").rotate()
+    """It has the same certificate, and its key signs."""
+    authority = CertificateAuthority.create("ca")
     authority.save(tmp_path / "pki")
 
     loaded = CertificateAuthority.load(tmp_path / "pki")
@@ -124,13 +101,13 @@ def test_unreadable_files_are_named(tmp_path: Path, missing: str, content: bytes
         CertificateAuthority.load(tmp_path)
 
 
-def test_a_key_of_another_root_is_refused(tmp_path: Path) -> None:
+def test_a_key_of_another_CA_is_refused(tmp_path: Path) -> None:
     """Clients would trust no certificate that the wrong key signed."""
     CertificateAuthority.create("ca").save(tmp_path)
     CertificateAuthority.create("ca").save(tmp_path / "other")
     (tmp_path / "ca.key").write_bytes((tmp_path / "other" / "ca.key").read_bytes())
 
-    with pytest.raises(ConfigError, match="is not the EC key"):
+    with pytest.raises(ConfigError, match="is not the unencrypted EC key"):
         CertificateAuthority.load(tmp_path)
 
 
@@ -142,12 +119,21 @@ def test_renewal_is_due_when_a_third_of_the_lifetime_is_left() -> None:
     assert not issued.renewal_due(NOW + dt.timedelta(days=240))
     assert issued.renewal_due(NOW + dt.timedelta(days=250))
     assert issued.renewal_due(NOW + dt.timedelta(days=400))
-    assert not authority.renewal_due(NOW + dt.timedelta(days=2000))
-    assert authority.renewal_due(NOW + dt.timedelta(days=2500))
 
 
-def test_no_leaf_outlives_its_root() -> None:
-    """A leaf expires with its root if the root expires sooner."""
+def test_the_end_of_a_ca_is_announced_a_year_before() -> None:
+    """People replace it. A CA that lives shorter announces its end after half of its life."""
+    authority = CertificateAuthority.create("ca", now=NOW)
+    short = CertificateAuthority.create("ca", now=NOW, validity=dt.timedelta(days=100))
+
+    assert not authority.expires_soon(NOW + dt.timedelta(days=3284))
+    assert authority.expires_soon(NOW + dt.timedelta(days=3286))
+    assert not short.expires_soon(NOW + dt.timedelta(days=49))
+    assert short.expires_soon(NOW + dt.timedelta(days=51))
+
+
+def test_no_leaf_outlives_its_CA() -> None:
+    """A leaf expires with its CA if the CA expires sooner."""
     authority = CertificateAuthority.create("ca", validity=dt.timedelta(days=30), now=NOW)
 
     issued = authority.issue_client("x", now=NOW)

@@ -1,4 +1,4 @@
-"""A certificate never lies beside the key of another one, and `issue` never replaces the root."""
+"""A certificate never lies beside the key of another one, and `issue` never replaces the CA."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import os
 import re
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,9 +36,9 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
-def test_issuing_never_rotates_an_old_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The old root signs, and a line on stderr says which command replaces it."""
-    created = CertificateAuthority.create("ca", now=dt.datetime.now(dt.UTC) - dt.timedelta(days=3000))
+def test_issuing_never_replaces_an_old_ca(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The old CA signs, and a line on stderr says when it ends."""
+    created = CertificateAuthority.create("ca", now=dt.datetime.now(dt.UTC) - dt.timedelta(days=3400))
     created.save(tmp_path / "ca")
     before = content(tmp_path / "ca")
 
@@ -47,47 +46,20 @@ def test_issuing_never_rotates_an_old_root(tmp_path: Path, capsys: pytest.Captur
 
     assert content(tmp_path / "ca") == before
     assert created.issued(IssuedCertificate.load(tmp_path / "web").certificate)
-    assert "fedhpa certs rotate" in capsys.readouterr().err
+    assert "the CA expires at " in capsys.readouterr().err
 
 
-def test_an_expired_root_signs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The error names the file, the date and the command."""
+def test_an_expired_ca_signs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error names the file, the date and the remedy."""
     CertificateAuthority.create("ca", now=OLD - dt.timedelta(days=3000)).save(tmp_path / "ca")
 
     assert issue(tmp_path) == 2
 
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"{tmp_path / 'ca' / 'ca.crt'}: the root expired at " in error
-    assert "fedhpa certs rotate" in error
+    assert f"{tmp_path / 'ca' / 'ca.crt'}: the CA expired at " in error
+    assert "another --ca-dir" in error
     assert not (tmp_path / "web").exists()
-
-
-def test_a_certificate_is_issued_again_once_another_root_signs(tmp_path: Path) -> None:
-    """Clients know the new root by then, and the old one is dropped soon."""
-    old = CertificateAuthority.create("ca", now=NOW)
-    new = old.rotate(NOW)
-
-    def of(authority: CertificateAuthority, now: dt.datetime) -> Callable[[], IssuedCertificate]:
-        return lambda: authority.issue_server("a", dns=["a.svc"], now=now)
-
-    ensure_certificate(old, tmp_path, of(old, NOW), now=NOW)
-
-    assert not ensure_certificate(replace(old, previous=(new.certificate,)), tmp_path, of(old, NOW), now=NOW)
-    assert ensure_certificate(new, tmp_path, of(new, NOW), now=NOW)
-    assert not ensure_certificate(new, tmp_path, of(new, NOW), now=NOW)
-    assert new.issued(IssuedCertificate.load(tmp_path).certificate)
-
-
-def test_the_command_keeps_a_certificate_after_a_rotation(tmp_path: Path) -> None:
-    """`certs issue` right after `certs rotate` changes nothing."""
-    issue(tmp_path)
-    before = content(tmp_path / "web")
-
-    assert run(["certs", "rotate", "--ca-dir", str(tmp_path / "ca")]) == 0
-    assert issue(tmp_path) == 0
-
-    assert content(tmp_path / "web") == before
 
 
 def pem_of(
@@ -169,34 +141,29 @@ def test_a_full_disk_leaves_the_old_pair(tmp_path: Path, room: int) -> None:
 def test_a_full_disk_leaves_the_old_authority(
     tmp_path: Path, room: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A rotation that fails changes no file, and a creation leaves none."""
+    """A creation that fails leaves no file, and changes no other CA."""
     issue(tmp_path)
     before = content(tmp_path / "ca")
 
     with full_disk(room):
-        rotated = run(["certs", "rotate", "--ca-dir", str(tmp_path / "ca")])
         created = issue(tmp_path / "new")
 
-    assert (rotated, created) == (2, 2)
+    assert created == 2
     assert content(tmp_path / "ca") == before
     assert content(tmp_path / "new" / "ca") == {}
-    assert capsys.readouterr().err.count("No space left on device") == 2
+    assert capsys.readouterr().err.count("No space left on device") == 1
 
 
 @pytest.mark.parametrize("renames", [0, 1])
-def test_a_process_that_ends_between_two_renames_leaves_a_usable_authority(
-    tmp_path: Path, renames: int
+def test_a_process_that_ends_between_two_renames_leaves_no_half_authority(
+    tmp_path: Path, renames: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The root whose key is there signs, and clients trust it."""
-    issue(tmp_path)
-    before = CertificateAuthority.load(tmp_path / "ca")
-
+    """The key comes first. A key without its CA is named by the next call, and never overwritten."""
     with ending_after(renames), suppress(KeyboardInterrupt):
-        run(["certs", "rotate", "--ca-dir", str(tmp_path / "ca")])
+        ensure_authority(tmp_path / "ca", "ca")
 
-    after = CertificateAuthority.load(tmp_path / "ca")
-    assert after.certificate == before.certificate
-    assert issue(tmp_path) == 0
+    assert issue(tmp_path) == (2 if renames else 0)
+    assert ("ca.key without ca.crt" in capsys.readouterr().err) == bool(renames)
 
 
 @contextmanager

@@ -9,16 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from certs import (
-    CertificateAuthority,
-    IssuedCertificate,
-    drop_previous,
-    ensure_authority,
-    ensure_certificate,
-    rotate_authority,
-    sign_with_successor,
-)
-from fedhpa.api.errors import ConfigError
+from certs import CertificateAuthority, IssuedCertificate, ensure_authority, ensure_certificate
 from fedhpa.cli.main import run
 
 NOW = dt.datetime(2026, 3, 11, tzinfo=dt.UTC)
@@ -49,11 +40,11 @@ def test_a_certificate_that_expires_soon_is_renewed(tmp_path: Path) -> None:
     assert ensure_certificate(authority, tmp_path, issuer(authority, "a.svc", now=LATER), now=LATER)
 
 
-def test_other_names_or_another_root_need_another_certificate(tmp_path: Path) -> None:
-    """A certificate for other names, or of a root that is not in the bundle, is replaced."""
+def test_other_names_or_another_ca_need_another_certificate(tmp_path: Path) -> None:
+    """A certificate for other names, or of another CA, is replaced."""
     authority = CertificateAuthority.create("ca", now=NOW)
     ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
-    other = authority.rotate(NOW).without_previous()
+    other = CertificateAuthority.create("ca", now=NOW)
 
     assert ensure_certificate(authority, tmp_path, issuer(authority, "b.svc"), now=NOW)
     assert ensure_certificate(other, tmp_path, issuer(other, "b.svc"), now=NOW)
@@ -68,67 +59,31 @@ def test_an_unreadable_certificate_is_replaced(tmp_path: Path) -> None:
     assert ensure_certificate(authority, tmp_path, issuer(authority, "a.svc"), now=NOW)
 
 
-def test_an_authority_is_created_and_kept_until_it_is_rotated(tmp_path: Path) -> None:
-    """After that the old root still signs, and the new one is trusted, however often the call is repeated."""
+def test_an_authority_is_created_and_kept(tmp_path: Path) -> None:
+    """An old one stays, because clients trust no other. So does a CA beside which another one is trusted."""
     created = ensure_authority(tmp_path, "ca", now=NOW)
     kept = ensure_authority(tmp_path, "ca", now=NOW)
     old = ensure_authority(tmp_path, "ca", now=NOW + dt.timedelta(days=3000))
-    rotated = rotate_authority(tmp_path, now=NOW + dt.timedelta(days=3000))
-    again = rotate_authority(tmp_path, now=NOW + dt.timedelta(days=3000))
+    both = CertificateAuthority.create("ca").bundle_pem + created.bundle_pem
+    (tmp_path / "ca.crt").write_bytes(both)
 
     assert kept.bundle_pem == old.bundle_pem == created.bundle_pem
-    assert rotated.certificate == created.certificate
-    assert len(rotated.previous) == 1
-    assert CertificateAuthority.load(tmp_path).bundle_pem == rotated.bundle_pem == again.bundle_pem
+    assert ensure_authority(tmp_path, "ca").certificate == created.certificate
+    assert (tmp_path / "ca.crt").read_bytes() == both
 
 
-def test_a_rotation_in_files_has_three_steps(tmp_path: Path) -> None:
-    """Every client with the bundle of the step before accepts the certificates of the next step."""
-    old = ensure_authority(tmp_path, "ca", now=NOW)
-    published = rotate_authority(tmp_path, now=NOW)
-    leaf = published.issue_server("a", dns=["a.svc"], now=NOW).certificate
-
-    assert old.trusts(leaf)
-    with pytest.raises(ConfigError, match="--stage sign"):
-        drop_previous(tmp_path)
-
-    signing = sign_with_successor(tmp_path)
-    fresh = signing.issue_server("a", dns=["a.svc"], now=NOW).certificate
-    assert published.trusts(fresh)
-    assert signing.trusts(leaf)
-    assert not (tmp_path / "next.key").exists()
-    with pytest.raises(ConfigError, match="--stage publish"):
-        sign_with_successor(tmp_path)
-
-    dropped = drop_previous(tmp_path)
-    assert dropped.trusts(fresh)
-    assert not dropped.trusts(leaf)
-    assert CertificateAuthority.load(tmp_path).previous == ()
-
-
-def test_a_rotation_in_files_that_ends_between_its_writes_goes_on(tmp_path: Path) -> None:
-    """The new root's files come first, so the same step can be repeated."""
-    ensure_authority(tmp_path, "ca", now=NOW)
-    before = (tmp_path / "ca.crt").read_bytes()
-    new = rotate_authority(tmp_path, now=NOW).previous
-    (tmp_path / "ca.crt").write_bytes(before)
-
-    assert rotate_authority(tmp_path, now=NOW).previous == new
-
-
-def test_the_command_issues_keeps_and_rotates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`fedhpa certs issue` and `fedhpa certs rotate` print one word for each outcome."""
+def test_the_command_issues_and_keeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`fedhpa certs issue` prints one word for each outcome."""
     arguments = ["--ca-dir", str(tmp_path / "ca"), "--out", str(tmp_path / "web"), "--common-name", "web"]
     codes = [
         run(["certs", "issue", *arguments, "--dns", "web.svc", "--ip", "127.0.0.1"]),
         run(["certs", "issue", *arguments, "--dns", "web.svc", "--ip", "127.0.0.1"]),
-        run(["certs", "rotate", "--ca-dir", str(tmp_path / "ca")]),
         run(["certs", "issue", *arguments, "--client", "--organization", "ops"]),
     ]
 
     said = [line.split()[0] for line in capsys.readouterr().err.splitlines()]
-    assert codes == [0, 0, 0, 0]
-    assert said == ["issued", "kept", "rotated", "issued"]
+    assert codes == [0, 0, 0]
+    assert said == ["issued", "kept", "issued"]
 
 
 @pytest.mark.parametrize("wrong", [[], ["--client", "--dns", "x"], ["--dns", "x", "--organization", "y"]])

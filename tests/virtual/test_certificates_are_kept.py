@@ -1,20 +1,18 @@
-"""The leader creates, renews, rotates and publishes certificates, whatever it finds."""
+"""The leader creates, renews and publishes certificates, whatever it finds."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import copy
-import datetime as dt
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from certs import secrets
+from certs import stored
 from certs.authority import CertificateAuthority
-from certs.stages import Stage, stage_of
-from certs.state import Settings
+from certs.stored import Status, Step
 from metrics_adapter.registration import Registration, api_services
 from tests.support.certificates import (
     ADAPTER_TLS,
@@ -24,8 +22,6 @@ from tests.support.certificates import (
     MUTATING,
     NAMESPACE,
     RESOURCE,
-    SETTINGS,
-    SETTLE,
     VALIDATING,
     WEBHOOK_TLS,
     Hub,
@@ -45,17 +41,13 @@ def is_well(hub: Hub) -> bool:
     return {WEBHOOK_TLS, ADAPTER_TLS} <= hub.objects.keys() and all(hub.trusts(*place) for place in PLACES)
 
 
-async def started(hub: Hub, settings: Settings = SETTINGS) -> None:
+async def started(hub: Hub) -> None:
     """Registers the servers and runs a first manager until all is well."""
     hub.register()
-    async with background(manager_of(hub, settings=settings).run()):
+    async with background(manager_of(hub).run()):
         await until(lambda: is_well(hub), 10)
         await asyncio.sleep(2)
     hub.calls.clear()
-
-
-async def stage(hub: Hub) -> Stage:
-    return stage_of((await manager_of(hub)._store.read()).state)
 
 
 def set_value(hub: Hub, path: str, key: str, value: object) -> None:
@@ -76,13 +68,12 @@ async def test_a_first_start_creates_everything_and_then_writes_nothing() -> Non
         await asyncio.sleep(300)
 
         assert hub.writes == []
-        assert registry.get_sample_value("fedhpa_controller_certificate_stage", {"stage": "stable"}) == 1
         expiry = registry.get_sample_value(
             "fedhpa_controller_certificate_expiration_timestamp_seconds", {"certificate": "webhook"}
         )
         assert expiry == pytest.approx(EPOCH + 90 * DAY, abs=10)
 
-    names = secrets.decode_pair(hub.objects[WEBHOOK_TLS])
+    names = stored.decode_pair(hub.objects[WEBHOOK_TLS])
     assert names is not None
     assert names.hosts() == {
         "fedhpa-webhook",
@@ -91,8 +82,9 @@ async def test_a_first_start_creates_everything_and_then_writes_nothing() -> Non
         "fedhpa-webhook.fedhpa-system.svc.cluster.local",
     }
     assert hub.objects[WEBHOOK_TLS]["type"] == "kubernetes.io/tls"
-    assert all(secrets.is_ours(hub.objects[path]) for path in (CA, WEBHOOK_TLS, ADAPTER_TLS))
-    assert {reason for reason, _ in hub.events()} == {"RootCreated", "CertificateIssued"}
+    secrets = [hub.objects[path] for path in (CA, WEBHOOK_TLS, ADAPTER_TLS)]
+    assert {stored.status_of(each) for each in secrets} == {Status.OURS}
+    assert {reason for reason, _ in hub.events()} == {"CACreated", "CertificateIssued"}
 
 
 async def test_certificates_are_published_before_they_are_served() -> None:
@@ -108,16 +100,14 @@ async def test_certificates_are_published_before_they_are_served() -> None:
 
 
 async def test_registrations_that_come_later_get_the_bundle(logs: list[Any]) -> None:
-    """Until then certificates are issued all the same, and it is said once."""
+    """Until then certificates are issued all the same."""
     hub = Hub()
     async with background(manager_of(hub).run()):
         await until(lambda: WEBHOOK_TLS in hub.objects, 5)
         await asyncio.sleep(300)
-        said = [each for each in logs if "no registration" in each["event"]]
         hub.register()
         await until(lambda: is_well(hub), 12)
 
-    assert [each["server"] for each in said] == ["metrics-adapter", "webhook"]
     assert [each for each in logs if each["log_level"] in ("warning", "error")] == []
 
 
@@ -171,32 +161,75 @@ async def test_a_key_of_another_certificate_is_no_pair() -> None:
     assert is_well(hub)
 
 
-@pytest.mark.parametrize("spoil", ["delete", "rubbish", "other-key"])
-async def test_a_lost_ca_is_replaced_without_a_gap(spoil: str) -> None:
-    """The old root stays trusted until the new certificates have been served for the settle time."""
+@pytest.mark.parametrize("spoil", ["delete", "empty", "rubbish", "other-key"])
+async def test_a_lost_ca_is_replaced_without_a_gap(spoil: str, logs: list[Any]) -> None:
+    """The old CA stays trusted, because pods still serve its certificates, and a line has the command."""
     hub = Hub()
     await started(hub)
     before = hub.bundles(CUSTOM)[0]
     if spoil == "delete":
         del hub.objects[CA]
+    elif spoil == "empty":
+        hub._store(CA, {key: each for key, each in hub.objects[CA].items() if key != "data"})
     else:
         key = "rubbish" if spoil == "rubbish" else hub.objects[WEBHOOK_TLS]["data"]["tls.key"]
         set_value(hub, CA, "ca.key", key)
 
-    async with background(manager_of(hub).run()):
-        await asyncio.sleep(SETTLE - 20)
-        assert is_well(hub)
-        assert {len(bundle) for path, _ in PLACES for bundle in hub.bundles(path)} == {2}
-        assert await stage(hub) is Stage.PUBLISH
-        await asyncio.sleep(SETTLE)
-        assert is_well(hub)
-        assert await stage(hub) is Stage.DROP
-        await asyncio.sleep(SETTLE)
-
+    manager = manager_of(hub)
+    for _ in range(4):
+        await asyncio.sleep(await manager.reconcile())
     assert is_well(hub)
-    assert await stage(hub) is Stage.STABLE
-    assert not set(before) & set(hub.bundles(CUSTOM)[0])
-    assert "RootReplaced" in {reason for reason, _ in hub.events()}
+    bundles = [bundle for path, _ in PLACES for bundle in hub.bundles(path)]
+    assert {len(bundle) for bundle in bundles} == {2}
+    assert all(set(before) <= set(bundle) for bundle in bundles)
+    assert stored.decode_ca(Status.OURS, hub.objects[CA]).step is Step.SWITCH
+    await manager.reconcile()
+    await asyncio.sleep(4000)
+    await manager.reconcile()
+
+    assert "CAReplaced" in {each.get("reason") for each in logs}
+    said = [each["detail"] for each in logs if each.get("reason") == "CAChangeUnfinished"]
+    assert len(said) == 1
+    assert "fedhpa certs rotate-ca" in said[0]
+
+
+async def test_an_expired_ca_is_named_and_signs_nothing(logs: list[Any]) -> None:
+    """Event and log have the command; the stored certificates stay."""
+    hub = Hub()
+    await started(hub)
+    hub.ahead = 3651 * DAY  # both clocks
+
+    async with background(manager_of(hub, step=lambda: hub.ahead).run()):
+        await asyncio.sleep(100)
+
+    assert hub.writes == []
+    said = [each for each in logs if each.get("reason") == "CAExpired"]
+    assert len(said) == 1
+    assert "fedhpa certs rotate-ca" in said[0]["error"]
+    assert [reason for reason, _ in hub.events()].count("CAExpired") == 1
+
+
+async def test_the_end_of_the_ca_is_announced_a_year_before(logs: list[Any]) -> None:
+    """Once a day, as an event and in the log. Certificates that would outlive the CA end with it."""
+    hub = Hub()
+    await started(hub)
+    said: list[int] = []
+    manager = manager_of(hub, step=lambda: hub.ahead)
+    for ahead, days in ((3280, 1), (3290, 1), (3290, 0.5), (3290, 0.6), (3640, 1), (3640, 1)):
+        hub.ahead = ahead * DAY
+        await asyncio.sleep(days * DAY)
+        await manager.reconcile()
+        said.append(len([each for each in logs if each.get("reason") == "CAExpiresSoon"]))
+    hub.calls.clear()
+    for _ in range(3):
+        await asyncio.sleep(DAY)
+        await manager.reconcile()
+
+    assert said == [0, 1, 1, 2, 3, 4]
+    assert "fedhpa certs rotate-ca" in str(logs[-1])
+    assert hub.leaf("webhook").not_valid_after_utc == hub.bundles(CUSTOM)[0][0].not_valid_after_utc
+    assert hub.writes == []
+    assert is_well(hub)
 
 
 async def test_a_foreign_secret_is_left_alone_and_named(logs: list[Any]) -> None:
@@ -267,7 +300,7 @@ async def test_another_list_of_hosts_gives_another_certificate() -> None:
     async with background(manager_of(hub, hosts=("fedhpa.example.com", "192.0.2.7")).run()):
         await asyncio.sleep(11)
 
-    pair = secrets.decode_pair(hub.objects[WEBHOOK_TLS])
+    pair = stored.decode_pair(hub.objects[WEBHOOK_TLS])
     assert pair is not None
     assert {"fedhpa.example.com", "192.0.2.7", "fedhpa-webhook.fedhpa-system.svc"} <= pair.hosts()
     assert is_well(hub)
@@ -311,62 +344,6 @@ async def test_a_clock_that_steps_renews_nothing(step: float, own: bool, logs: l
     assert logs[-1]["event"] == "certificates are well again"
 
 
-async def test_a_request_rotates_the_root_once() -> None:
-    """The stages follow each other, each bundle always trusts the certificate, and the request is gone."""
-    hub = Hub()
-    await started(hub)
-    before = hub.bundles(CUSTOM)[0]
-    stored = copy.deepcopy(hub.objects[CA])
-    stored["metadata"].setdefault("annotations", {})[secrets.ROTATE] = "now"
-    hub._store(CA, stored)
-    seen: list[Stage] = []
-    async with background(manager_of(hub).run()):
-        for _ in range(int(2 * SETTLE / 10) + 10):
-            await asyncio.sleep(10)
-            assert is_well(hub)
-            if (now := await stage(hub)) not in seen[-1:]:
-                seen.append(now)
-
-    assert seen == [Stage.PUBLISH, Stage.DROP, Stage.STABLE]
-    assert not set(before) & set(hub.bundles(CUSTOM)[0])
-    assert secrets.ROTATE not in hub.objects[CA]["metadata"]["annotations"]
-
-
-async def test_a_root_is_replaced_in_time() -> None:
-    """At two thirds of its life, while it still signs certificates that it outlives."""
-    hub, settings = Hub(), Settings(dt.timedelta(days=2), dt.timedelta(days=9), SETTLE)
-    await started(hub, settings)
-    old = hub.bundles(CUSTOM)[0][0]
-    await asyncio.sleep(6 * DAY - 2 * SETTLE)
-    async with background(manager_of(hub, settings=settings).run()):
-        await asyncio.sleep(SETTLE)
-        assert hub.bundles(CUSTOM) == [(old,)]
-        await asyncio.sleep(4 * SETTLE)
-
-    assert old not in hub.bundles(CUSTOM)[0]
-    assert is_well(hub)
-
-
-async def test_leaders_that_are_killed_in_each_stage_finish_the_rotation() -> None:
-    """A new leader waits for the whole settle time again; a killed one's request is not lost."""
-    hub = Hub()
-    await started(hub)
-    old = hub.bundles(CUSTOM)[0][0]
-    stored = copy.deepcopy(hub.objects[CA])
-    stored["metadata"].setdefault("annotations", {})[secrets.ROTATE] = "now"
-    hub._store(CA, stored)
-    seen = set()
-    part = SETTLE / 3
-    for seconds in (0.005, 0.02, 0.04, part, SETTLE + 20, 0.01, part, SETTLE + 20, SETTLE + 20):
-        async with background(manager_of(hub).run()):
-            await asyncio.sleep(seconds)
-        seen.add(await stage(hub))
-        assert is_well(hub)
-
-    assert seen >= {Stage.PUBLISH, Stage.DROP, Stage.STABLE}
-    assert old not in hub.bundles(CUSTOM)[0]
-
-
 async def test_a_deposed_leader_writes_nothing() -> None:
     """The Lease is checked before each write, and each write has the version that was read."""
     hub = Hub()
@@ -392,32 +369,12 @@ async def test_a_registration_that_may_not_be_written_stops_no_other(logs: list[
     assert len(said) <= 2
 
 
-async def test_an_object_that_cannot_be_read_stops_the_rotation_only() -> None:
-    """Its bundle is unknown, so no root is signed with or dropped. Renewals go on."""
-    hub = Hub()
-    await started(hub)
-    stored = copy.deepcopy(hub.objects[CA])
-    stored["metadata"].setdefault("annotations", {})[secrets.ROTATE] = "now"
-    hub._store(CA, stored)
-    hub.refused[("GET", MUTATING)] = 403
-    del hub.objects[ADAPTER_TLS]
-    async with background(manager_of(hub).run()):
-        await asyncio.sleep(3 * SETTLE)
-        assert {len(bundle) for bundle in hub.bundles(CUSTOM)} == {1}
-        assert hub.trusts(CUSTOM, "metrics-adapter")
-        hub.refused.clear()
-        await asyncio.sleep(3 * SETTLE)
-
-    assert is_well(hub)
-    assert await stage(hub) is Stage.STABLE
-
-
 async def test_a_hub_that_hangs_is_asked_again() -> None:
     """Each call has a deadline, and nothing is forgotten."""
     hub = Hub()
     hub.register()
     hub.hang = True
-    async with background(manager_of(hub, settings=SETTINGS).run()):
+    async with background(manager_of(hub).run()):
         await asyncio.sleep(100)
         hub.hang = False
         await until(lambda: is_well(hub), 40)

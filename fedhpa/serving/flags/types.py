@@ -132,11 +132,15 @@ def number(name: str, default: float, text: str, *, minimum: float | None = None
     return Flag(name, default, text, parse)
 
 
-def duration(name: str, default: float, text: str, *, minimum: float = 0.0) -> Flag[float]:
+def duration(
+    name: str, default: float, text: str, *, minimum: float = 0.0, maximum: float | None = None
+) -> Flag[float]:
     """A Go duration, for example "1m30s". The value is in seconds. As in Go, the unit is required."""
     expected = 'a duration such as "15s" or "5m"' + _bounds(minimum, None, "s")
+    if maximum is not None:
+        expected += f", at most {format_duration(maximum)}"
     parse = FlagType(
-        "duration", expected, lambda value: _within(parse_duration(value), minimum), format_duration
+        "duration", expected, lambda value: _within(parse_duration(value), minimum, maximum), format_duration
     )
     return Flag(name, default, text, parse)
 
