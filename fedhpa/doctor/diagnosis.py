@@ -9,7 +9,7 @@ import msgspec
 
 from fedhpa.doctor.checks.admission import check_admission
 from fedhpa.doctor.checks.aggregation import check_aggregation
-from fedhpa.doctor.checks.certificates import check_certificates
+from fedhpa.doctor.checks.certificates import check_certificates, check_managed_ca, managed_command
 from fedhpa.doctor.checks.hub import check_definition, check_hub, check_hub_clock, check_rights, serves
 from fedhpa.doctor.checks.leadership import CONTROLLER, check_leadership
 from fedhpa.doctor.checks.members import check_members
@@ -17,7 +17,6 @@ from fedhpa.doctor.checks.objects import check_objects
 from fedhpa.doctor.findings import WHY, Finding, NotChecked, Report, Result
 from fedhpa.doctor.observations import Admission, Objects, Observation, Problem
 
-SHOW_CERTIFICATES: Final = "fedhpa certs show"
 _ORDER: Final = {kind: position for position, kind in enumerate(WHY)}
 
 
@@ -30,20 +29,15 @@ def diagnose(seen: Observation) -> Report:
     findings = [each for each in results if isinstance(each, Finding)]
     broken = [each.id for each in findings]
     findings += check_certificates(seen.certificates, seen.now, seen.namespace, broken)
-    findings.sort(key=lambda finding: _ORDER[finding.id])  # stable: objects keep their order
     if seen.leadership is not None and seen.leadership.manages_certificates:
-        findings = [_of_managed_certificates(each) for each in findings]
+        findings = [
+            msgspec.structs.replace(each, command=managed_command(each, seen.certificates, seen.now))
+            for each in findings
+        ]
+        findings += check_managed_ca(seen.certificates, seen.now)
+    findings.sort(key=lambda finding: _ORDER[finding.id])  # stable: objects keep their order
     not_checked = [each for each in results if isinstance(each, NotChecked)]
     return Report(tuple(findings), tuple(dict.fromkeys(not_checked)))
-
-
-def _of_managed_certificates(finding: Finding) -> Finding:
-    """Returns the finding with the command for certificates that the controller issues and publishes."""
-    of_ours = finding.id.startswith(("webhook-certificate-", "apiservice-certificate-")) or (
-        finding.id in ("certificate-expired", "certificate-expires-soon")
-        and finding.subject.startswith(("webhook ", "apiservice "))
-    )
-    return msgspec.structs.replace(finding, command=SHOW_CERTIFICATES) if of_ours else finding
 
 
 def _behind_the_hub(seen: Observation) -> Iterator[Result]:

@@ -54,6 +54,7 @@ WHY: Final[dict[str, str]] = {
     # certificates
     "certificate-expired": "Connections that depend on it fail.",
     "certificate-expires-soon": "The connection that depends on it fails when it expires.",
+    "ca-rotation-due": "All certificates that the controller issues expire with their CA.",
     # members
     "no-members": "Without a member cluster there is nothing to scale.",
     "member-secret-unset": "Without credentials no process can read the member.",

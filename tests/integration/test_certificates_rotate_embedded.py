@@ -9,7 +9,7 @@ from tests.support.nightly import only_at_night
 
 @only_at_night  # tests/virtual/test_ca_is_rotated.py has every step, without a process
 async def test_no_request_fails_while_certificates_and_ca_change() -> None:
-    """Each bundle that may be in use trusts each served certificate. tests/real kills leader and command, too."""
+    """Each bundle that may be in use trusts each served certificate. tests/real kills processes, too."""
     plane = Plane(members=())
     try:
         await plane.start()

@@ -468,6 +468,7 @@ ELSEWHERE = {
     "apiservice-no-endpoints",
     "apiservice-timeout",
     "certificate-expired",
+    "ca-rotation-due",
     "member-timeout",
 }
 

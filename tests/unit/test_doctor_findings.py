@@ -219,6 +219,7 @@ BROKEN: dict[str, Observation] = {
     "apiservice-unavailable": unavailable(GET + "EOF"),
     "certificate-expired": expires(-3 * DAY),
     "certificate-expires-soon": expires(3 * DAY),
+    "ca-rotation-due": put(expires(300 * DAY), leadership=Leadership(LEASES, manages_certificates=True)),
     "no-members": put(HEALTHY, members=()),
     "member-secret-unset": put(HEALTHY, members=(Member("m1"),)),
     "member-secret-missing": put(HEALTHY, members=(Member("m1", "x/m1", secret_problem=ABSENT),)),
@@ -382,8 +383,33 @@ def test_a_certificate_is_renewed_where_it_is(place: str, command: str) -> None:
     managed = put(seen, leadership=Leadership(LEASES, manages_certificates=True))
 
     assert diagnose(seen).findings[0].command.startswith(command)
-    is_ours = place.startswith(("webhook", "apiservice"))
-    assert (diagnose(managed).findings[0].command == "fedhpa certs show") == is_ours
+    theirs = diagnose(seen).findings[0].command
+    of_controller = {
+        "webhook certificate": "fedhpa certs show",
+        "apiservice caBundle": "fedhpa certs rotate-ca",
+    }
+    assert diagnose(managed).findings[0].command == of_controller.get(place, theirs)
+
+
+@pytest.mark.parametrize(("days", "due"), [(364, True), (15, True), (366, False)])
+def test_a_managed_ca_is_replaced_in_its_last_year(days: int, due: bool) -> None:
+    """It is told once, though two registrations have it. Elsewhere CAs may live shorter."""
+    places = ("webhook caBundle", "apiservice caBundle")
+    cas = tuple(Certificate(place, NOW - 3000 * DAY, NOW + days * DAY) for place in places)
+    managed = put(HEALTHY, certificates=cas, leadership=Leadership(LEASES, manages_certificates=True))
+
+    found = [(each.id, each.command) for each in diagnose(managed).findings]
+    assert found == ([("ca-rotation-due", "fedhpa certs rotate-ca")] if due else [])
+    assert diagnose(put(managed, leadership=Leadership(LEASES))).findings == ()
+
+
+def test_an_expired_managed_ca_is_the_remedy_of_a_refused_webhook() -> None:
+    """The hub's words are those of an expired certificate, and the command replaces the CA."""
+    seen = put(expires(-DAY), admission=BROKEN["webhook-certificate-expired"].admission)
+    managed = put(seen, leadership=Leadership(LEASES, manages_certificates=True))
+
+    found = [(each.id, each.command) for each in diagnose(managed).findings]
+    assert found == [("webhook-certificate-expired", "fedhpa certs rotate-ca")]
 
 
 def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None:

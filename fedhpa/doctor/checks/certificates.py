@@ -16,6 +16,9 @@ DAY_SECONDS: Final = 86_400.0
 SOON_SECONDS: Final = 14 * DAY_SECONDS
 # A certificate that lives for hours is renewed later than two weeks before its end.
 LEAST_SHARE: Final = 0.2
+# Only a person replaces the CA that the controller keeps. As certs.authority.CA_NOTICE.
+CA_SECONDS: Final = 365 * DAY_SECONDS
+SHOW, ROTATE = "fedhpa certs show", "fedhpa certs rotate-ca"
 # Our servers by the first word of a certificate's place.
 SERVERS: Final = {"webhook": WEBHOOK, "apiservice": ADAPTER}
 
@@ -41,6 +44,29 @@ def check_certificates(
             yield Finding("certificate-expired", each.place, f"It expired {days(-left)} ago.", command)
         else:
             yield Finding("certificate-expires-soon", each.place, f"It expires in {days(left)}.", command)
+
+
+def check_managed_ca(certificates: Iterable[Certificate], now: float) -> Iterator[Finding]:
+    """Yields a finding in the last year of the CA that the controller keeps, until its last two weeks."""
+    left = min((each.expires - now for each in certificates if is_ca(each.place)), default=2 * CA_SECONDS)
+    if SOON_SECONDS < left <= CA_SECONDS:
+        yield Finding("ca-rotation-due", "Secret fedhpa-ca", f"The CA expires in {days(left)}.", ROTATE)
+
+
+def managed_command(finding: Finding, certificates: Iterable[Certificate], now: float) -> str:
+    """Returns the command of a finding where the controller issues and publishes our certificates."""
+    chain = finding.subject.partition(" ")[0]
+    if finding.id.startswith(("webhook-certificate-", "apiservice-certificate-")):
+        expired = any(each.expires <= now for each in certificates if is_ca(each.place))
+        return ROTATE if expired else SHOW
+    if finding.id in ("certificate-expired", "certificate-expires-soon") and chain in SERVERS:
+        return ROTATE if is_ca(finding.subject) else SHOW
+    return finding.command
+
+
+def is_ca(place: str) -> bool:
+    """True for the place of the CA of our servers."""
+    return place in [f"{chain} caBundle" for chain in SERVERS]
 
 
 def _renewal(place: str, namespace: str) -> str:

@@ -84,6 +84,10 @@ async def served(place: str, url: str, seconds: float) -> list[Certificate]:
 
 
 def together(found: Iterable[Iterable[Certificate]]) -> tuple[Certificate, ...]:
-    """Returns the certificates of several places, each place once."""
-    places = {each.place: each for group in found for each in group}
+    """Returns the certificates of several places, for each place the one that expires first."""
+    places: dict[str, Certificate] = {}
+    for group in found:
+        for each in group:
+            known = places.setdefault(each.place, each)
+            places[each.place] = min(known, each, key=lambda one: one.expires)
     return tuple(places.values())

@@ -8,9 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
 from certs import CertificateAuthority
 from testbed.stage.api import has_condition
+from testbed.stage.processes import CONTROLLER
 from testbed.stage.registrations import ADAPTER, ADAPTER_SERVICE, NAMESPACE
+from tests.real.breaks.controllers import lease
 from tests.real.breaks.patient import Break, Patient, bundle_of, foreign_bundle
 from tests.real.breaks.servers import answering, hanging, serving
 
@@ -132,6 +137,44 @@ def certificate_in_secret(days: float) -> Break:
     return broken
 
 
+def shortened(authority: CertificateAuthority, days: float) -> x509.Certificate:
+    """Returns a certificate of the same CA that ends sooner, so that the hub still trusts the adapter."""
+    found, now = authority.certificate, dt.datetime.now(dt.UTC)
+    builder = x509.CertificateBuilder(found.issuer, found.subject, found.public_key())
+    builder = builder.serial_number(x509.random_serial_number()).not_valid_before(found.not_valid_before_utc)
+    builder = builder.not_valid_after(now + dt.timedelta(days=days))
+    for each in found.extensions:
+        builder = builder.add_extension(each.value, each.critical)
+    return builder.sign(authority.key, hashes.SHA256())
+
+
+@asynccontextmanager
+async def old_managed_ca(patient: Patient) -> AsyncIterator[None]:
+    """The controller's Deployment has the flag, and a CA bundle the last year of the CA."""
+    labels = {"app": CONTROLLER}
+    container = {"name": "controller", "image": "none", "args": ["--manage-certificates"]}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": CONTROLLER, "namespace": NAMESPACE},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template},
+    }
+    pem = shortened(patient.processes.ca, 300).public_bytes(serialization.Encoding.PEM)
+    async with (
+        patient.created(lease("certificates")),
+        patient.created(deployment),
+        patient.replaced(
+            EXTERNAL,
+            lambda found: {
+                **found,
+                "spec": {**found["spec"], "caBundle": base64.b64encode(pem).decode()},
+            },
+        ),
+    ):
+        yield
+
+
 BREAKS: dict[str, Break] = {
     "apiservice-missing": no_api_services,
     "apiservice-foreign": api_service(service={"namespace": "default", "name": "kubernetes", "port": 443}),
@@ -145,4 +188,5 @@ BREAKS: dict[str, Break] = {
     "apiservice-unavailable": adapter_that_answers(500),
     "certificate-expired": certificate_in_secret(-3),
     "certificate-expires-soon": certificate_in_secret(3),
+    "ca-rotation-due": old_managed_ca,
 }
