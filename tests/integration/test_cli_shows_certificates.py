@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from fedhpa.cli.main import run
 from fedhpa.kube import SYSTEM, ApiClient, EventRecorder
 from metrics_adapter.registration import Registration, api_services
 from tests.support.fakeapi import FakeApi, fake_api
+from tests.support.timing import PATIENCE
 from webhook.registration import Endpoint, configurations
 
 NAMESPACE = "fedhpa-system"
@@ -132,6 +135,26 @@ async def test_times_are_durations(time: str, capsys: pytest.CaptureFixture[str]
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert time in error
+
+
+async def test_an_interrupted_command_says_how_to_continue(hub: FakeApi, kubeconfig: str) -> None:
+    """Ctrl-C during a wait ends it with exit code 130, and a line names the way on."""
+    await keep(hub)
+    program = str(Path(sys.executable).with_name("fedhpa"))
+    process = await asyncio.create_subprocess_exec(
+        program, "certs", "rotate-ca", f"--kubeconfig={kubeconfig}", stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(PATIENCE):
+        first = await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        rest = await process.stderr.read()
+        code = await process.wait()
+
+    assert first.startswith(b"1/3 the new CA ")
+    assert code == 130
+    assert b"No request is refused meanwhile. Continue with the same command" in rest
+    assert b"Traceback" not in rest
 
 
 async def test_a_foreign_ca_is_never_replaced(

@@ -24,7 +24,7 @@ async def test_no_request_fails_while_certificates_and_ca_change(assets: Path) -
     kept = KeptCertificates(
         plane,
         plane.hub.kubeconfig,
-        "--certificates-lifetime=60s",
+        "--certificates-lifetime=150s",
         lag=LAG,
         settle=SETTLE,
     )

@@ -281,7 +281,7 @@ class KeptCertificates:
         return process.returncode or 0, out.decode()
 
 
-SECONDS: Final = 120.0
+SECONDS: Final = 180.0
 
 
 async def rotate_under_load(

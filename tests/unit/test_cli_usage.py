@@ -15,7 +15,7 @@ from tests.support.commands import fedhpa
 COMMANDS = [
     ("apiservice",),
     ("certs", "issue"),
-    ("certs", "rotate"),
+    ("certs", "rotate-ca"),
     ("completion",),
     ("crds",),
     ("cron", "next"),
@@ -156,7 +156,7 @@ WRONG_FILES = [
     ("rules", "check", "{}"),
     ("webhook-config", "--url=https://a:1", "--ca-file", "{}"),
     ("apiservice", "--ca-file", "{}"),
-    ("certs", "rotate", "--ca-dir", "{}"),
+    ("certs", "publish", "--ca-file", "{}"),
     ("explain", "fhpa/web", "--kubeconfig", "{}"),
     ("record", "fhpa/web", "--kubeconfig", "{}"),
 ]

@@ -39,7 +39,7 @@ PAGES = [
 # Where conditions and events are made.
 DECIDING = (
     "certs/hub.py",
-    "certs/stages.py",
+    "certs/keeping.py",
     "fedhpa/api/metric_types.py",
     "fedhpa/decision",
     "fedhpa/scaling",
