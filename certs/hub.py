@@ -89,12 +89,14 @@ class CertificateStore:
     ) -> None:
         self.namespace = namespace
         self._hosts = tuple(hosts)
-        secrets = {f"secrets/{name}": name for name in (CA_SECRET, *SERVING_SECRETS.values())}
         # The hub's time counts first, because the hub verifies the certificates.
         self._places = {
             str(each): (hub, resource_path(each.api_version, each.plural, name=each.name))
             for each in REGISTRATIONS
-        } | {key: (secrets_api, resource_path("v1", "secrets", namespace, key[8:])) for key in secrets}
+        } | {
+            f"secrets/{name}": (secrets_api, resource_path("v1", "secrets", namespace, name))
+            for name in (CA_SECRET, *SERVING_SECRETS.values())
+        }
 
     async def read(self) -> Reading:
         """Reads all objects. Those that cannot be read are UNREAD, and `problems` says why."""

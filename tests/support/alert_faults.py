@@ -262,8 +262,8 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         lambda s: vars(s).update(certificate_ends=time.time() + 6 * DAY),
         "CertificateExpires",
     ),
-    "a root expires": (
-        lambda s: s.leader.certificates._expires.labels("ca").set(time.time() + 6 * DAY),
+    "a CA expires": (
+        lambda s: s.leader.certificates._expires.labels("ca").set(time.time() + 89 * DAY),
         "CaExpires",
     ),
     "certificates cannot be kept": (lambda s: s.leader.certificates._failing.set(1), "CertificatesNotKept"),
