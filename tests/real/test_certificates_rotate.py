@@ -24,7 +24,7 @@ async def test_no_request_fails_while_certificates_and_ca_change(assets: Path) -
     kept = KeptCertificates(
         plane,
         plane.hub.kubeconfig,
-        "--certificates-lifetime=150s",
+        "--certificates-lifetime=90s",
         lag=LAG,
         settle=SETTLE,
     )
