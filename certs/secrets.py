@@ -19,7 +19,7 @@ from cryptography.utils import CryptographyDeprecationWarning
 
 from certs.authority import CertificateAuthority, IssuedCertificate, key_pem
 from certs.state import MAX_ROOTS, Authority, Status
-from fedhpa.api.rights.names import PART_OF, PROJECT
+from fedhpa.api.rights import PART_OF, PROJECT
 
 Object = dict[str, Any]
 
