@@ -12,6 +12,8 @@ RUN python -m venv --without-pip /opt/build
 RUN pip --python /opt/build/bin/python install --no-cache-dir --no-compile --require-hashes --only-binary=:all: -r lock/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY fedhpa fedhpa
+# fedhpa/api/rights.yaml is a link to it.
+COPY charts/fedhpa/files/rights.yaml charts/fedhpa/files/rights.yaml
 COPY webhook webhook
 COPY metrics_adapter metrics_adapter
 COPY controller controller

@@ -46,10 +46,9 @@ nightly: venv ## Runs for hours what the suite has in a short form, and an older
 bench: venv ## Runs the benchmarks against their budget.
 	@$(BIN)/python -m benchmarks
 
-crds: venv ## Writes the CRDs and the table of rights of the chart.
+crds: venv ## Writes the CRDs of the chart.
 	@$(BIN)/fedhpa crds > charts/fedhpa/files/crds/autoscaling.karmada.io.yaml
 	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
-	@$(BIN)/python -c "from fedhpa.api.rights.chart import chart_file; print(chart_file(), end='')" > charts/fedhpa/files/rights.yaml
 
 docs: venv ## Writes the generated part of docs/reference, and the values of the chart.
 	@$(BIN)/python -m testbed.reference

@@ -34,9 +34,9 @@ from certs.stored import (
     value,
 )
 from fedhpa.api.errors import ApiError, FedHPAError
-from fedhpa.api.rights.names import ADAPTER as ADAPTER_SERVICE
-from fedhpa.api.rights.names import API_SERVICES, PART_OF, PROJECT, WEBHOOK_CONFIGURATION
-from fedhpa.api.rights.names import WEBHOOK as WEBHOOK_SERVICE
+from fedhpa.api.rights import ADAPTER as ADAPTER_SERVICE
+from fedhpa.api.rights import API_SERVICES, PART_OF, PROJECT, WEBHOOK_CONFIGURATION
+from fedhpa.api.rights import WEBHOOK as WEBHOOK_SERVICE
 from fedhpa.api.texts import one_line
 from fedhpa.kube import NOT_FOUND, ApiClient, resource_path
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.utils import CryptographyDeprecationWarning
 
 from certs.authority import CertificateAuthority, IssuedCertificate
-from fedhpa.api.rights.names import PART_OF, PROJECT
+from fedhpa.api.rights import PART_OF, PROJECT
 
 Object = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 The exit code is 0 if every observation was made (CONTRIBUTING.md), 1 if not, and 2 for wrong usage.
 The demo ends DEMO_SECONDS after all processes are ready. Without DEMO_SECONDS it plays once in a pipe, and
-until Ctrl-C in a terminal. With little time, one fire of a rule is played before the count begins.
+until Ctrl-C in a terminal. With little time, the rules are played before the count begins.
 """
 
 import argparse

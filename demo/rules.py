@@ -1,6 +1,7 @@
-"""The rules of the demo: one fires while the controller is stopped, and the next one fires on time.
+"""The rules of the demo: the execution that an outage missed is caught up, and the next one is on time.
 
-Rules fire at full minutes, so the two fires are a minute apart.
+Rules fire at full minutes. A viewer waits for one of them only, because the status of the object tells of
+executions some minutes ago, as after a long outage.
 """
 
 import asyncio
@@ -13,14 +14,12 @@ from fedhpa.api.times import format_time, parse_time
 
 CAUGHT_UP, FIRED = "cron-caught-up", "cron-fired"
 MINUTE = 60.0
-# Seconds before a fire at which the controller is told to stop, and from its start on.
-STOP_BEFORE, START_AFTER = 5.0, 0.5
+# The outage, as the status of the object tells it.
+AWAY_SECONDS = 10 * MINUTE
 # A fire that was applied within this many seconds was on time. Times in the history are whole seconds.
 ON_TIME_SECONDS = 5.0
 READ_SECONDS = 0.5
 EFFECT_SECONDS = 30.0
-# A machine that is too slow to stop the controller before a fire gets another minute.
-TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -40,20 +39,30 @@ class RulesPicture:
         size = "?" if self.replicas is None else self.replicas
         return f"{summary.get('target')}: {size} pods; last {last}; next {summary.get('next')}"
 
-    def applied(self, due: float) -> tuple[float, int] | None:
-        """Returns when the fire of the instant `due` was applied, and the replicas that it set; or None."""
-        for history in (self.object.get("status") or {}).get("executionHistories") or ():
-            for done in history.get("successfulExecutions") or ():
-                if parse_time(done["scheduleTime"]) == due:
-                    return parse_time(done["executionTime"]) or 0.0, int(done["appliedReplicas"])
-        return None
+    def after(self, instant: float) -> tuple[float, float] | None:
+        """Returns when the oldest fire after an instant was due and applied.
+
+        None before the target has the size of the newest fire.
+        """
+        done = sorted(
+            (
+                parse_time(each["scheduleTime"]) or 0.0,
+                parse_time(each["executionTime"]) or 0.0,
+                int(each["appliedReplicas"]),
+            )
+            for history in (self.object.get("status") or {}).get("executionHistories") or ()
+            for each in history.get("successfulExecutions") or ()
+        )
+        if not done or done[-1][2] != self.replicas:
+            return None
+        return next(((due, at) for due, at, _ in done if due > instant), None)
 
 
 class World(Protocol):
     """The demo's world, as the rules need it."""
 
-    async def create_rules(self) -> None:
-        """Applies the CronFederatedHPA."""
+    async def create_rules(self, last: str) -> None:
+        """Applies the CronFederatedHPA with a status: each rule was executed at `last`."""
 
     async def read_rules(self) -> RulesPicture:
         """Reads the CronFederatedHPA and its target."""
@@ -74,66 +83,45 @@ class Rules:
     def __init__(self, world: World, wall: Callable[[], float] = time.time) -> None:
         self._world = world
         self._wall = wall
-        self._restarted = False
+        self._played = False
         self.restarting = asyncio.Lock()
         self.observed: list[str] = []
 
     async def run(self, say: Callable[[str], None]) -> None:
-        """Plays the fires that were not played yet."""
-        if not self._restarted:
-            await self.restart_over_a_fire(say)
-        await self._fire_on_time(say)
+        """Plays the fires, unless that was done."""
+        if not self._played:
+            self._played = True
+            await self._end_an_outage(say)
+            await self._fire_on_time(say)
 
-    async def restart_over_a_fire(self, say: Callable[[str], None]) -> None:
-        """Stops the controller before a fire, starts it after the fire, and waits for the effect."""
-        self._restarted = True
-        await self._world.create_rules()
-        for _ in range(TRIES):
-            due = self._next_minute(self._wall() + STOP_BEFORE)
-            say(f"a rule is due at {format_time(due)}; the controller will be stopped over it")
-            await self._sleep_until(due - STOP_BEFORE)
-            async with self.restarting:
-                await self._world.stop_controller()
-                stopped = self._wall()
-                if stopped < due:
-                    say("the controller is stopped")
-                await self._sleep_until(due + START_AFTER)
-                before = await self._world.read_rules()
-                began = self._wall()
-                await self._world.start_controller()
-            if stopped >= due or before.applied(due) is not None:
-                continue
-            say("the controller is started again")
-            applied = await self._effect_of(due)
-            if applied is not None and applied >= int(began):
-                self._observe(CAUGHT_UP, say)
-            return
+    async def _end_an_outage(self, say: Callable[[str], None]) -> None:
+        async with self.restarting:
+            await self._world.stop_controller()
+            last = (self._wall() - AWAY_SECONDS) // MINUTE * MINUTE
+            say(f"the controller is stopped; the status names {format_time(last)} as the last execution")
+            await self._world.create_rules(format_time(last))
+            await self._world.start_controller()
+            started = self._wall()
+        say("the controller is started again")
+        if (found := await self._execution_after(last)) and found[0] < started:
+            self._observe(CAUGHT_UP, say)
 
     async def _fire_on_time(self, say: Callable[[str], None]) -> None:
-        due = self._next_minute(self._wall())
+        due = (self._wall() // MINUTE + 1) * MINUTE
         say(f"the next rule is due at {format_time(due)}")
-        await self._sleep_until(due)
-        applied = await self._effect_of(due)
-        if applied is not None and applied <= due + ON_TIME_SECONDS:
+        await asyncio.sleep(max(0.0, due - self._wall()))
+        found = await self._execution_after(due - 1)
+        if found and found[1] <= due + ON_TIME_SECONDS:
             self._observe(FIRED, say)
 
-    async def _effect_of(self, due: float) -> float | None:
-        """Returns when a fire was applied, once the target has its size; None if that takes too long."""
+    async def _execution_after(self, instant: float) -> tuple[float, float] | None:
+        """Returns when the oldest fire after an instant was due and applied; None if it takes too long."""
         until = self._wall() + EFFECT_SECONDS
         while self._wall() < until:
-            found = await self._world.read_rules()
-            applied = found.applied(due)
-            if applied is not None and found.replicas == applied[1]:
-                return applied[0]
+            if found := (await self._world.read_rules()).after(instant):
+                return found
             await asyncio.sleep(READ_SECONDS)
         return None
-
-    async def _sleep_until(self, instant: float) -> None:
-        await asyncio.sleep(max(0.0, instant - self._wall()))
-
-    @staticmethod
-    def _next_minute(instant: float) -> float:
-        return (instant // MINUTE + 1) * MINUTE
 
     def _observe(self, name: str, say: Callable[[str], None]) -> None:
         self.observed.append(name)

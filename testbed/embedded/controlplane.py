@@ -16,7 +16,6 @@ from testbed.embedded.auth.reviews import Reviews, trust_config_map
 from testbed.embedded.extensions.admission import Admission
 from testbed.embedded.extensions.aggregation import Aggregator, Availability
 from testbed.embedded.extensions.outgoing import Outgoing
-from testbed.embedded.network.faults import Faults
 from testbed.embedded.network.listener import Listener
 from testbed.embedded.network.pki import Pki
 from testbed.stage import PlaneApi
@@ -42,7 +41,6 @@ class ControlPlane:
         self._connect()
         self._store_first_objects()
         self.listener = Listener(self.apiserver.app, self.pki.serving())
-        self.faults = Faults(self.apiserver.app, self.listener, self.pki)
         self.server = self.listener.server
         self.kubeconfig = self.pki.kubeconfig(folder / "admin.kubeconfig", self.server, *ADMIN)
         self._open = contextlib.AsyncExitStack()

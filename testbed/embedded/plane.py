@@ -1,16 +1,13 @@
 """An embedded hub and its members in this process, for tests and the demo."""
 
 import asyncio
-import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fedhpa.admission import crd
-from fedhpa.serving.authentication import utc_now
 from testbed.embedded.cluster.controllers import READY_AFTER
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.member import Member
 from testbed.embedded.controlplane import ControlPlane
-from testbed.embedded.network.faults import Fault
 from testbed.stage import Run, cluster_objects, gather
 
 CRDS = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
@@ -27,20 +24,18 @@ class Plane:
         self,
         members: Sequence[str] = ("member1", "member2"),
         *,
-        now: Callable[[], dt.datetime] = utc_now,
         ready_after: float = READY_AFTER,
         hpa_sync_seconds: float | None = None,
     ) -> None:
         self.run = Run.begin()
         self.load = Load()
         try:
-            self.hub = ControlPlane(self.run.folder / "hub", "hub", now=now)
+            self.hub = ControlPlane(self.run.folder / "hub", "hub")
             self.members = {
                 name: Member(
                     self.run.folder / name,
                     name,
                     self.load,
-                    now=now,
                     ready_after=ready_after,
                     hpa_sync_seconds=hpa_sync_seconds,
                 )
@@ -70,19 +65,19 @@ class Plane:
 
     async def lose(self, name: str) -> None:
         """Close the member's port; its pods keep running."""
-        await self.members[name].faults.set(Fault.REFUSE)
+        await self.members[name].listener.stop()
 
     async def bring_back(self, name: str) -> None:
         """Open the member's port again."""
-        await self.members[name].faults.clear(Fault.REFUSE)
+        await self.members[name].listener.start()
 
     async def lose_hub(self) -> None:
         """Close the hub's port; its objects stay."""
-        await self.hub.faults.set(Fault.REFUSE)
+        await self.hub.listener.stop()
 
     async def bring_back_hub(self) -> None:
         """Open the hub's port again."""
-        await self.hub.faults.clear(Fault.REFUSE)
+        await self.hub.listener.start()
 
     def set_demand(self, namespace: str, name: str, millis: int, cluster: str = "") -> None:
         """Set the CPU demand on a workload, in milli-units: on all members, or in addition on one."""

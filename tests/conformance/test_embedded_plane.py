@@ -22,7 +22,7 @@ from tests.support.nightly import only_at_night
 
 CHECKS = all_checks()
 # Each start of kubectl takes a tenth of a second of CPU.
-KUBECTL_BY_DAY = ("kubectl/apply", "kubectl/explain_and_list", "kubectl/get", "kubectl/watch")
+KUBECTL_BY_DAY = ("kubectl/apply", "kubectl/get", "kubectl/watch")
 
 
 def by_day(check: Check) -> bool:

@@ -17,12 +17,12 @@ from fedhpa.admission import crd
 from fedhpa.api import rights
 from fedhpa.api.errors import ConfigError
 from testbed.embedded.controlplane import ControlPlane
-from testbed.embedded.network.faults import Fault
 from testbed.stage.api import PlaneApi
 from testbed.stage.waiting import eventually as soon
 from tests.support.admission import Client, running
 from tests.support.embedded_plane import have_patience, with_timeout
 from tests.support.fakeapi import PATIENCE, eventually
+from tests.support.plane_faults import Fault, faults_of, may_fail
 from webhook.registration import Endpoint, configurations
 
 Object = dict[str, Any]
@@ -79,6 +79,7 @@ def _garbage_stays_here() -> Iterator[None]:
 @pytest.fixture
 async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
     plane = ControlPlane(tmp_path / "hub", "hub")
+    may_fail(plane)
     await plane.start()
     try:
         async with plane.api() as api:
@@ -208,13 +209,13 @@ async def test_a_hanging_or_absent_hub_delays_no_verdict(
 ) -> None:
     """The verdict has no warnings, and the webhook stays ready. It recovers together with the hub."""
     review = {"request": {"uid": "1", "object": fhpa("mine")}}
-    await plane.faults.set(Fault.HANG, "/apis/apps")
+    await faults_of(plane).set(Fault.HANG, "/apis/apps")
     hanging = await client.post("/validate-federatedhpa", json=review)
-    await plane.faults.set(Fault.REFUSE)
+    await faults_of(plane).set(Fault.REFUSE)
     gone = await client.post("/validate-federatedhpa", json=review)
     ready = await client.get("/readyz")
-    await plane.faults.clear(Fault.REFUSE)
-    await plane.faults.clear(Fault.HANG)
+    await faults_of(plane).clear(Fault.REFUSE)
+    await faults_of(plane).clear(Fault.HANG)
 
     assert hanging["allowed"]
     assert "warnings" not in hanging

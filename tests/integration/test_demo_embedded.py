@@ -17,7 +17,7 @@ from demo.scenarios import DEFAULT, SCENARIOS
 from tests.support.nightly import only_at_night
 
 ROOT = Path(__file__).parents[2]
-# The demo takes two minutes, because its rules fire at full minutes, and gives up a step after 90 s.
+# The demo takes a minute, because its rules fire at full minutes, and gives up a step after 90 s.
 SECONDS = 300.0
 # The commands that the demo prints at its end.
 COMMANDS = [command for _, command in (*SCENARIOS[DEFAULT].commands, *NEXT_COMMANDS)]
@@ -65,7 +65,7 @@ def left_in(folder: Path) -> list[Path]:
     return list(folder.glob("fedhpa-*/run-*"))
 
 
-@only_at_night  # it takes two minutes; tests/unit/test_demo_story.py plays it in virtual time
+@only_at_night  # it takes a minute; tests/unit/test_demo_story.py plays it in virtual time
 async def test_one_pass_makes_every_observation(tmp_path: Path) -> None:
     """In a pipe the demo prints each observation on a line and the next commands, and leaves no file."""
     process = await started("demo", folder=tmp_path)

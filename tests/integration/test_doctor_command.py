@@ -18,7 +18,6 @@ from fedhpa.doctor import diagnose, examine
 from fedhpa.kube import SYSTEM, ApiClient, load_config
 from testbed.embedded.api.server import error_response
 from testbed.embedded.api.types import StatusError
-from testbed.embedded.network.faults import Fault
 from testbed.stage.kubeconfig import write_kubeconfig
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
 from tests.support.commands import Ran, fedhpa, fedhpa_process, fedhpa_thread
@@ -36,6 +35,7 @@ from tests.support.installation import (
     installation,
 )
 from tests.support.nightly import NIGHTLY
+from tests.support.plane_faults import Fault, faults_of
 
 ROLES = ("rbac.authorization.k8s.io", "roles")
 ROLE_BINDINGS = ("rbac.authorization.k8s.io", "rolebindings")
@@ -89,9 +89,9 @@ async def test_ten_members_take_less_than_five_seconds(tmp_path: Path) -> None:
         began = time.process_time()
         report = await made.diagnosis()
         seconds = time.process_time() - began
-        await made.plane.members["m3"].faults.set(Fault.HANG)
+        await faults_of(made.plane.members["m3"]).set(Fault.HANG)
         observation = await made.observe(seconds=2.0)
-        await made.plane.members["m3"].faults.clear()
+        await faults_of(made.plane.members["m3"]).clear()
 
     assert (report.findings, report.not_checked) == ((), ())
     assert seconds < 5
@@ -186,9 +186,9 @@ async def test_each_break_before_the_hub_is_its_finding(tmp_path: Path) -> None:
             ("hub-failing", Fault.SERVER_ERROR),
             ("hub-unreachable", Fault.REFUSE),
         ):
-            await hub.faults.set(fault)
+            await faults_of(hub).set(fault)
             results[kind] = await found(made, own)
-            await hub.faults.clear()
+            await faults_of(hub).clear()
 
     assert results == {kind: [kind] for kind in results}
 

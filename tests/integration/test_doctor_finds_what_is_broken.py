@@ -17,7 +17,6 @@ from certs import CertificateAuthority
 from controller.cluster_status import CLUSTERS_LEASE
 from fedhpa.api.member_hpas import FINALIZER
 from fedhpa.doctor import WHY
-from testbed.embedded.network.faults import Fault
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
 from tests.support.installation import (
     API_SERVICES,
@@ -44,6 +43,7 @@ from tests.support.installation import (
     merge,
 )
 from tests.support.nightly import only_at_night
+from tests.support.plane_faults import Fault, faults_of
 
 Break = Callable[[Installation], Awaitable[None]]
 HOSTILE = "m1\x1b[31m\u202e" + "x" * 5_000
@@ -256,7 +256,7 @@ def token_that_ends(days: float) -> Break:
 
 def fault(kind: Fault, *paths: str) -> Break:
     async def set_fault(made: Installation) -> None:
-        await made.plane.members["m1"].faults.set(kind, paths or ("",))
+        await faults_of(made.plane.members["m1"]).set(kind, paths or ("",))
 
     return set_fault
 

@@ -117,8 +117,6 @@ async def test_the_adapter_is_available_and_trusts_the_front_proxy(
             after = await jane.get(PODS_PATH)
         discovered = await hub.get("/apis/metrics.k8s.io/v1beta1")
         groups = await hub.get("/apis")
-        index = (await hub.get("/openapi/v3"))["paths"]
-        document = await hub.get(index["apis/metrics.k8s.io/v1beta1"]["serverRelativeURL"])
 
     assert condition["status"] == "True"
     assert condition["message"] == "all checks passed"
@@ -126,4 +124,3 @@ async def test_the_adapter_is_available_and_trusts_the_front_proxy(
     assert [item["metadata"]["name"] for item in after["items"]] == ["web"]
     assert {resource["name"] for resource in discovered["resources"]} == {"nodes", "pods"}
     assert "metrics.k8s.io" in {group["name"] for group in groups["groups"]}
-    assert any(name.endswith("PodMetrics") for name in document["components"]["schemas"])

@@ -6,7 +6,6 @@ import aiohttp
 import pytest
 
 from fedhpa.api.errors import ApiError
-from testbed.embedded.network.faults import Fault
 from testbed.embedded.plane import Plane
 from testbed.stage.waiting import eventually
 from tests.support.embedded_plane import DEPLOYMENTS, run_web, until_ready
@@ -95,21 +94,6 @@ async def test_lost_member_refuses_and_comes_back_unchanged(plane: Plane) -> Non
     assert await usage(plane, "member1") == ["200m"]
     await plane.bring_back("member2")
     assert await usage(plane, "member2") == ["200m"]
-
-
-@pytest.mark.parametrize(("fault", "value"), [(Fault.NAN, "NaN"), (Fault.NEGATIVE, "-1m")])
-async def test_member_reports_invalid_values(plane: Plane, fault: Fault, value: str) -> None:
-    """While the fault is on, its values are invalid; those of the other member are not."""
-    await run_web(plane, "member1", 1)
-    await run_web(plane, "member2", 1)
-    await until_ready(plane, "member1", 1)
-    await until_ready(plane, "member2", 1)
-    await plane.members["member1"].faults.set(fault)
-
-    assert await usage(plane, "member1") == [value]
-    assert await usage(plane, "member2") == ["1m"]
-    await plane.members["member1"].faults.clear(fault)
-    assert await usage(plane, "member1") == ["1m"]
 
 
 async def test_plane_ends_without_a_trace() -> None:

@@ -229,36 +229,12 @@ def test_a_member_is_lost_and_comes_back(shell: Shell) -> None:
     assert reachable.returncode == 0
 
 
-def test_kubectl_create_role_and_bindings_work(shell: Shell) -> None:
-    """kubectl sends protobuf for these. The stored objects have what the command says."""
-    for words in (
-        ("role", "reader", "--verb=get,list", "--resource=pods"),
-        ("rolebinding", "reader", "--role=reader", "--serviceaccount=default:default"),
-        ("clusterrole", "reader", "--verb=get", "--non-resource-url=/metrics"),
-        ("clusterrolebinding", "reader", "--clusterrole=reader", "--user=jo", "--group=ops"),
-    ):
-        answer = shell.kubectl("create", *words)
-        assert answer.returncode == 0, answer.stderr
-    role, binding, cluster_role, cluster_binding = (
-        json.loads(shell.kubectl("get", kind, "reader", "-o", "json").stdout)
-        for kind in ("role", "rolebinding", "clusterrole", "clusterrolebinding")
-    )
-
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]
-    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "default", "namespace": "default"}]
-    assert cluster_role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
-    assert [one["name"] for one in cluster_binding["subjects"]] == ["jo", "ops"]
-    assert cluster_binding["roleRef"]["name"] == "reader"
-
-
 def test_what_kubectl_cannot_do_here_is_refused_with_a_remedy(shell: Shell) -> None:
-    """Server-side apply, and a kind whose protobuf is not read. The remedy works as printed."""
-    applied = shell.kubectl("apply", "--server-side", "-f", "-", stdin=deployment("new"))
+    """A kind whose protobuf is not read. The remedy works as printed."""
     words = ("create", "deployment", "created", "--image=web")
     created = shell.kubectl(*words)
     printed = shell.kubectl(*words, "--dry-run=client", "-o", "yaml")
 
-    assert "no server-side apply: run kubectl apply without --server-side" in applied.stderr
     assert "does not read the protobuf of Deployment: add --dry-run=client -o yaml" in created.stderr
     assert "created" in shell.applied(yaml.safe_load(printed.stdout))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from testbed.embedded.network.faults import GONE, TLS, Fault
 from tests.integration import (
     test_fault_matrix_adapter,
     test_fault_matrix_controller,
     test_fault_matrix_webhook,
 )
+from tests.support.plane_faults import GONE, TLS, Fault
 
 # These faults need metrics or a Cluster object, and a hub has neither.
 OF_MEMBERS = {Fault.NAN, Fault.NEGATIVE, Fault.DISAPPEAR}

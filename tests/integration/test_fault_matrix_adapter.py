@@ -17,9 +17,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from metrics_adapter.members.probes import SUSPECT_SECONDS
-from testbed.embedded.network.faults import Fault
 from tests.support.federation import Adapter, adapter, federation, until
 from tests.support.nightly import NIGHTLY
+from tests.support.plane_faults import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from testbed.embedded.network.faults import Fault
 from tests.support.federation import Federation, federation, until
 from tests.support.nightly import NIGHTLY
+from tests.support.plane_faults import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -30,13 +30,13 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.credentials import StaticCredentials
 from fedhpa.serving.health import Health
 from testbed.embedded.controlplane import ControlPlane
-from testbed.embedded.network.faults import Fault
 from testbed.stage.api import PlaneApi
 from tests.support.adapter.process import until as eventually
 from tests.support.admission import FHPA, Client, running
 from tests.support.embedded_plane import WEBHOOK_SECONDS, have_patience, with_timeout
 from tests.support.federation import ADMIN, Federation, background, federation, until
 from tests.support.memory_network import MemoryListener
+from tests.support.plane_faults import Fault
 from webhook.application import build_application
 from webhook.hub import HubReader
 from webhook.registration import Endpoint, configurations

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from certs import CertificateAuthority
-from fedhpa.api.rights import ADAPTER_ROLE, MEMBER_METRICS_ROLE, READER_ROLE, member_metrics_rights
+from fedhpa.api.rights import ADAPTER_ROLE, READER_ROLE, member_metrics_rights
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
@@ -118,7 +118,7 @@ async def registered(plane: Plane) -> AsyncIterator[None]:
     member = plane.members["member1"]
     async with member.api() as api:
         await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_metrics_rights()])
-        await api.apply_all([binding(MEMBER_METRICS_ROLE, "metrics-reader")])
+        await api.apply_all([binding("fedhpa:member-metrics", "metrics-reader")])
         await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER)
         token = await token_of(api, "metrics-reader")
     async with plane.hub.api() as api:
@@ -242,6 +242,6 @@ async def test_on_a_member_nothing_else_is_allowed(plane: Plane) -> None:
     """The printed role allows reading metrics, but no logs, Secrets or workloads."""
     async with plane.members["member2"].api() as api:
         await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_metrics_rights()])
-        await api.apply_all([binding(MEMBER_METRICS_ROLE, "metrics-reader")])
+        await api.apply_all([binding("fedhpa:member-metrics", "metrics-reader")])
 
         assert await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER) == ON_A_MEMBER

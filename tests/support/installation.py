@@ -28,11 +28,11 @@ from fedhpa.doctor import Observation, Report, diagnose, examine
 from fedhpa.kube import SYSTEM, ApiClient, load_config
 from fedhpa.serving import Health
 from metrics_adapter.registration import APIS, Registration, api_services, service
-from testbed.embedded.network.faults import Faults
 from testbed.embedded.network.listener import Listener
 from testbed.embedded.plane import Plane
 from testbed.embedded.storage.store import Collection
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE, namespace
+from tests.support.plane_faults import Faults, faults_of, may_fail
 from tests.support.timing import eventually
 from webhook.application import build_application
 from webhook.registration import Endpoint, configurations
@@ -188,7 +188,7 @@ class Installation:
         await self.webhook.start(self.serving("fedhpa-webhook", ["localhost"]))
         await self.adapter.start(self.adapter_serving())
         for member in self.plane.members.values():
-            await member.faults.clear()
+            await faults_of(member).clear()
             member.apiserver.route = member.route
         await self.webhook_faults.clear()
         self.recheck()
@@ -301,6 +301,7 @@ async def installation(folder: Path, members: Sequence[str] = ("m1",)) -> AsyncI
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     plane = Plane(members)
+    may_fail(plane.hub, *plane.members.values())
     made = Installation(plane, folder)
     for name, each in (("hub", plane.hub), *plane.members.items()):
         each.apiserver.app.on_response_prepare.append(made.clock(name))

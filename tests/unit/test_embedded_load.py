@@ -71,10 +71,7 @@ class Answers:
         self.member.run("api", 1)
         self.member.settle()
         self.member.load.demand("shop", "web", 500)
-        self.invalid: Any = None
-        self.apis = MetricsApis(
-            self.member.store, self.member.load, lambda: self.member.now, invalid_values=lambda: self.invalid
-        )
+        self.apis = MetricsApis(self.member.store, self.member.load, lambda: self.member.now)
 
     async def get(self, path: str) -> Any:
         handler = self.apis.handler(path.partition("?")[0])

@@ -71,17 +71,3 @@ def test_history_is_bounded() -> None:
     assert kept == ["c", "d"]
     assert (forgotten.value.code, forgotten.value.reason) == (410, "Expired")
     assert compacted.value.code == 410
-
-
-def test_an_earlier_version_can_be_listed() -> None:
-    """A list at a version shows neither later objects nor later changes and deletions."""
-    api = store()
-    api.create(CONFIGMAPS, named("a", data={"n": "1"}))
-    api.create(CONFIGMAPS, named("b"))
-    version = api.version
-    api.update(CONFIGMAPS, named("a", data={"n": "2"}))
-    api.delete(CONFIGMAPS, "ns", "b")
-    api.create(CONFIGMAPS, named("c"))
-    then = [(obj["metadata"]["name"], obj.get("data")) for obj in api.at(CONFIGMAPS, version)]
-
-    assert then == [("a", {"n": "1"}), ("b", None)]

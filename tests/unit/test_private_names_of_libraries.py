@@ -16,11 +16,11 @@ LIBRARIES = ("aiohttp", "uvloop", "pydantic", "typer")
 # Private names on other objects, with the reason. None of them belongs to one of LIBRARIES.
 ALLOWED = {
     "_replace": "a public method of named tuples, whose name alone is private",
-    "_restore_from": "of our own class, in its own module",
     # The kubernetes package has no public way to read a kubeconfig without a global configuration.
     **dict.fromkeys(
         ("_user", "_cluster", "_load_authentication", "_get_base_path"), "the kubernetes package's loader"
     ),
+    "_write": "of our own class, in its own module",
     "_new_conn": "urllib3's documented way to connect elsewhere",
 }
 

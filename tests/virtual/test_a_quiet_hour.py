@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fedhpa.kube.events import SPAM_BURST, SPAM_REFILL_SECONDS
-from testbed.embedded.network.faults import Fault
 from tests.support.federation import federation, until
 from tests.support.nightly import QUIET_SECONDS
+from tests.support.plane_faults import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

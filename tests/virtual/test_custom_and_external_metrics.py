@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from testbed.embedded.cluster.metrics import REQUESTS
-from testbed.embedded.network.faults import Fault
 from tests.support.federation import Federation, federation, until
 from tests.support.nightly import NIGHT, NIGHTLY, examples
+from tests.support.plane_faults import Fault
 
 pytestmark = [*NIGHT, pytest.mark.looptime(noop_cycles=0)]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.embedded.network.faults import Fault
 from tests.support.federation import until
 from tests.support.federation.distributed import distributed
 from tests.support.nightly import only_at_night
+from tests.support.plane_faults import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

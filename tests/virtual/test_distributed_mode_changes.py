@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.embedded.network.faults import Fault
 from tests.support.federation import until
 from tests.support.federation.distributed import Distributed, distributed
+from tests.support.plane_faults import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

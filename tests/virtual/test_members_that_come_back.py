@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.embedded.network.faults import Fault
 from tests.support.federation import federation, until
+from tests.support.plane_faults import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.api.fielderror import forbidden, unsupported
+from fedhpa.api.fielderror import forbidden
 from testbed.embedded.api import statuses
 from testbed.embedded.api.types import Attributes, User
 from testbed.embedded.objects.kinds import NAMESPACES, Kind
@@ -59,31 +59,11 @@ def has_path(attributes: Attributes, kind: Kind) -> bool:
     return scoped and (not attributes.subresource or attributes.subresource in kind.subresources)
 
 
-def has_method(attributes: Attributes, kind: Kind, method: str) -> bool:
-    """True if the path allows the method."""
-    if attributes.subresource:
-        return method in ("GET", "PUT", "PATCH")
-    if kind.namespaced and not attributes.namespace:
-        return method == "GET"
-    if attributes.name and attributes.verb not in ("list", "watch"):
-        return method in ("GET", "PUT", "PATCH", "DELETE")
-    return method in ("GET", "POST")
-
-
 def check_query(attributes: Attributes, query: Mapping[str, str]) -> None:
-    """Raises StatusError for a query parameter that cannot be read."""
-    for name in ("limit", "timeoutSeconds", "resourceVersion"):
-        value = query.get(name, "")
-        if value and not value.isdecimal():
-            raise statuses.bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
-    problems = []
+    """Raises StatusError for a watch list: client-go lists instead when it is refused."""
     if query.get("sendInitialEvents"):
-        # client-go lists instead when this is refused.
         detail = "sendInitialEvents is forbidden unless the WatchList feature gate is enabled"
-        problems.append(forbidden("sendInitialEvents", detail))
-    if query.get("dryRun", "All") not in ("", "All"):
-        problems.append(unsupported("dryRun", [query["dryRun"]], ["All"]))
-    if problems:
+        problems = [forbidden("sendInitialEvents", detail)]
         raise statuses.invalid("meta.k8s.io", f"{attributes.verb.title()}Options", "", problems)
 
 
@@ -112,8 +92,3 @@ class ResourceRequest:
     def dry_run(self) -> bool:
         """True if nothing is to be stored."""
         return bool(self.query.get("dryRun"))
-
-    @property
-    def field_validation(self) -> str:
-        """How unknown fields are treated: Strict, Warn or Ignore."""
-        return self.query.get("fieldValidation") or "Warn"

@@ -11,10 +11,7 @@ from testbed.embedded.api.lists import list_objects
 from testbed.embedded.api.requests import ResourceRequest
 from testbed.embedded.api.types import Admit, Object, StatusError, Validate, Write
 from testbed.embedded.api.watches import with_type
-from testbed.embedded.objects import defaults, rules
-from testbed.embedded.objects.definitions import definitions, schema_of
 from testbed.embedded.objects.kinds import NAMESPACES, Kind
-from testbed.embedded.objects.validation import problems
 from testbed.embedded.storage.store import Store, count_generation
 
 # Attempts of a write that names no version and meets a concurrent write.
@@ -56,33 +53,29 @@ class Resources:
 
     def _get(self, request: ResourceRequest) -> Object:
         obj = self._stored(request)
-        return scale_of(request.kind, obj, required=True) if request.is_scale else obj
+        return scale_of(request.kind, obj) if request.is_scale else obj
 
     def _stored(self, request: ResourceRequest) -> Object:
         kind = request.kind
         return with_type(kind, self.store.get(kind.collection, request.namespace, request.attributes.name))
 
     def _body(self, request: ResourceRequest) -> Object:
-        warn = request.warnings.append
-        return bodies.read_object(
-            request.body, request.content_type, request.kind, request.field_validation, warn
-        )
+        return bodies.read_object(request.body, request.content_type, request.kind)
 
     # -- create ----------------------------------------------------------------------------------------
     async def _create(self, request: ResourceRequest) -> Object:
         kind, obj = request.kind, self._body(request)
         metadata = obj["metadata"]
         _set_namespace(metadata, request.namespace)
-        if metadata.pop("resourceVersion", "") not in ("", "0"):
-            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        metadata.pop("resourceVersion", None)
         if metadata.get("generateName") and not metadata.get("name"):
             prefix = metadata["generateName"]
             metadata["name"] = self.store.free_name(kind.collection, request.namespace, prefix)
         name = metadata.get("name", "")
         namespace = name if kind.collection == NAMESPACES else request.namespace
         if kind.namespaced:
-            rules.check_namespace(self.store.find(NAMESPACES, "", namespace), kind, name, namespace)
-        defaults.begin(kind, obj)
+            self._check_namespace(kind, name, namespace)
+        bodies.begin(kind, obj)
 
         def validate(each: Object) -> Object:
             kept = bodies.validated(each, kind)
@@ -96,36 +89,32 @@ class Resources:
         stored = self.store.create(kind.collection, admitted, identified=True, dry_run=request.dry_run)
         return with_type(kind, stored)
 
+    def _check_namespace(self, kind: Kind, name: str, wanted: str) -> None:
+        """Raises StatusError if the namespace is absent or Terminating."""
+        namespace = self.store.get(NAMESPACES, "", wanted)
+        if namespace["status"]["phase"] == "Terminating":
+            why = f"unable to create new content in namespace {wanted} because it is being terminated"
+            raise statuses.forbidden(kind.group, kind.plural, name, why)
+
     # -- update and patch ------------------------------------------------------------------------------
     async def _update(self, request: ResourceRequest) -> Object:
-        kind, name = request.kind, request.attributes.name
         if request.is_scale:
-            body = bodies.check_scale(bodies.decode(request.body, request.content_type, "Scale"))
+            body = bodies.decode(request.body, request.content_type, "Scale")
         else:
             body = self._body(request)
         _check_name(body.setdefault("metadata", {}), request)
-        version, uid = body["metadata"].get("resourceVersion"), body["metadata"].get("uid")
-        old = self.store.get(kind.collection, request.namespace, name)
-        if uid not in (None, old["metadata"]["uid"]):
-            why = f"UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
-            raise statuses.conflict(kind.group, kind.plural, name, f"Precondition failed: {why}")
-        if not version and not kind.unconditional and not request.is_scale:
-            problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-            raise statuses.invalid(kind.group, kind.plural, name, [problem])
-        return await self._change(request, lambda _old: body, conditional=bool(version))
+        conditional = bool(body["metadata"].get("resourceVersion"))
+        return await self._change(request, lambda _old: body, conditional=conditional)
 
     async def _patch(self, request: ResourceRequest) -> Object:
         kind = request.kind
         patches.check_type(kind, request.content_type)
-        schema = definitions()[bodies.SCALE] if request.is_scale else schema_of(kind)
 
         def patched(old: Object) -> Object:
-            new = patches.apply_patch(schema, old, request.content_type, request.body)
-            if request.is_scale:
-                new = bodies.check_scale(new)
-            else:
+            new = patches.apply_patch(old, request.content_type, request.body)
+            if not request.is_scale:
                 bodies.check_kind(new, kind)
-                new = bodies.pruned(new, kind, request.field_validation, request.warnings.append)
+                new = bodies.pruned(new, kind)
             _check_name(new.setdefault("metadata", {}), request)
             return new
 
@@ -167,7 +156,7 @@ class Resources:
                 raise statuses.conflict(kind.group, kind.plural, attributes.name)
             if request.is_scale:
                 return each
-            kept = bodies.validated(each, kind, old)
+            kept = bodies.validated(each, kind)
             count_generation(kind.collection, kept, old)
             return kept
 
@@ -189,7 +178,7 @@ class Resources:
         write = Write(attributes, "DELETE", kind.kind, None, old, dry_run, request.warnings.append)
         await self.admit(write, lambda each: each)
         deleted = self.store.delete(kind.collection, request.namespace, attributes.name, dry_run=dry_run)
-        if kind.returns_deleted or "deletionTimestamp" in deleted["metadata"]:
+        if "deletionTimestamp" in deleted["metadata"]:
             return with_type(kind, deleted)
         details = {"name": attributes.name, "group": kind.group, "kind": kind.plural}
         details = {key: value for key, value in details.items() if value}
@@ -213,10 +202,6 @@ def _set_namespace(metadata: Object, namespace: str) -> None:
 
 def _check_name(metadata: Object, request: ResourceRequest) -> None:
     wanted, name = request.attributes.name, metadata.get("name")
-    if not name:
-        raise statuses.bad_request(
-            f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
-        )
     if name != wanted:
         raise statuses.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({wanted})"
@@ -240,8 +225,8 @@ def _with_status_of(obj: Object, other: Object) -> Object:
 # -- the scale subresource ------------------------------------------------------------------------------
 
 
-def scale_of(kind: Kind, obj: Object, *, required: bool = False) -> Object:
-    """Returns the Scale. With `required`, raises StatusError if a custom object has no replicas."""
+def scale_of(kind: Kind, obj: Object) -> Object:
+    """Returns the Scale."""
     status: Object = {"replicas": _at(obj, kind.scale["statusReplicasPath"]) or 0}
     selector = _at(obj, kind.scale.get("labelSelectorPath", ""))
     if isinstance(selector, dict):
@@ -249,8 +234,6 @@ def scale_of(kind: Kind, obj: Object, *, required: bool = False) -> Object:
     if selector:
         status["selector"] = selector
     replicas = _at(obj, kind.scale["specReplicasPath"])
-    if replicas is None and kind.custom and required:
-        raise statuses.internal(f'the spec replicas field "{kind.scale["specReplicasPath"]}" does not exist')
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
@@ -263,10 +246,9 @@ def scale_of(kind: Kind, obj: Object, *, required: bool = False) -> Object:
 def with_scale(kind: Kind, obj: Object, scale: Object) -> Object:
     """Returns the object with the replicas of the Scale. Raises StatusError Invalid."""
     replicas = (scale.get("spec") or {}).get("replicas") or 0
-    name = obj["metadata"]["name"]
-    if replicas < 0 and not kind.custom:
+    if replicas < 0:
         problem = invalid("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise statuses.invalid("autoscaling", "Scale", name, [problem])
+        raise statuses.invalid("autoscaling", "Scale", obj["metadata"]["name"], [problem])
     changed = dict(obj)
     *parents, last = kind.scale["specReplicasPath"].strip(".").split(".")
     inner = changed
@@ -274,9 +256,6 @@ def with_scale(kind: Kind, obj: Object, scale: Object) -> Object:
         inner[part] = dict(inner.get(part) or {})
         inner = inner[part]
     inner[last] = replicas
-    found = [*problems(changed, schema_of(kind))] if kind.custom else []
-    if found:
-        raise statuses.invalid(kind.group, kind.kind, name, found)
     return changed
 
 

@@ -15,20 +15,12 @@ from aiohttp import web
 
 from testbed.embedded.api import statuses, tables, watches
 from testbed.embedded.api.bodies import decode
-from testbed.embedded.api.discovery import (
-    OPENAPI_V2,
-    OPENAPI_V2_DOCUMENT,
-    OPENAPI_V2_TYPE,
-    OPENAPI_V3,
-    Discovery,
-    ReviewResource,
-)
+from testbed.embedded.api.discovery import OPENAPI_V2, OPENAPI_V2_DOCUMENT, OPENAPI_V2_TYPE, Discovery
 from testbed.embedded.api.lists import selection
 from testbed.embedded.api.requests import (
     ResourceRequest,
     attributes_of,
     check_query,
-    has_method,
     has_path,
 )
 from testbed.embedded.api.resources import Resources
@@ -40,16 +32,16 @@ from testbed.embedded.api.types import (
     StatusError,
     User,
 )
-from testbed.embedded.objects.crds import CustomKinds
-from testbed.embedded.objects.kinds import NAMESPACES, Kinds
-from testbed.embedded.storage.garbage import GarbageCollector
-from testbed.embedded.storage.store import Store
+from testbed.embedded.objects.kinds import NAMESPACES, CustomKinds, Kinds
+from testbed.embedded.storage.store import GarbageCollector, Store
 
 log = structlog.get_logger(__name__)
 
 # kube-apiserver's limit of one request body.
 MAX_BODY: Final = 3 * 1024 * 1024
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+# The group, resource and subresource of what is only posted to, and not stored: a review or a token request.
+Review = tuple[str, str, str]
 ReviewHandler = Callable[[Attributes, Object], Object]
 
 
@@ -67,7 +59,7 @@ class ApiServer:
         self.watches = watches.Watches(self.store)
         self._now = now
         self.resources = Resources(self.store)
-        self._reviews: dict[tuple[str, str, str, str], tuple[str, ReviewHandler]] = {}
+        self._reviews: dict[Review, ReviewHandler] = {}
         self._custom = CustomKinds(self.store, self.kinds, now)
         self._garbage = GarbageCollector(self.store)
         self._discovery = Discovery(self.kinds, self.store)
@@ -77,11 +69,9 @@ class ApiServer:
         self.app.router.add_route("*", "/{path:.*}", self._handle)
         self.app.on_shutdown.append(self._end_watches)
 
-    def add_review(self, review: ReviewResource, handler: ReviewHandler) -> None:
+    def add_review(self, review: Review, handler: ReviewHandler) -> None:
         """Serve POSTs to a review; the handler returns the body of the answer."""
-        path = (review.group, review.version, review.resource, review.subresource)
-        self._reviews[path] = (review.kind, handler)
-        self._discovery.reviews.append(review)
+        self._reviews[review] = handler
 
     async def _end_watches(self, _app: web.Application) -> None:
         self.watches.end()
@@ -91,9 +81,6 @@ class ApiServer:
             return await self._answer(request)
         except StatusError as error:
             return error_response(error)
-        except web.HTTPRequestEntityTooLarge:
-            message = f"Request entity too large: limit is {MAX_BODY}"
-            return error_response(StatusError(413, "RequestEntityTooLarge", message, details={}))
         except (ConnectionError, web.HTTPException):
             raise
         except Exception as error:  # a bug is answered with 500, as a real server does
@@ -112,9 +99,10 @@ class ApiServer:
             return await routed(request, user)
         if not attributes.resource:
             return self._answer_path(attributes)
-        review = (attributes.group, attributes.version, attributes.resource, attributes.subresource)
-        if review in self._reviews:
-            return await self._answer_review(request, attributes, *self._reviews[review])
+        review = self._reviews.get((attributes.group, attributes.resource, attributes.subresource))
+        if review is not None and attributes.verb == "create":
+            body = decode(await request.read(), request.content_type, attributes.resource)
+            return json_response(review(attributes, body), 201)
         return await self._answer_resource(request, attributes)
 
     def _answer_path(self, attributes: Attributes) -> web.Response:
@@ -125,31 +113,14 @@ class ApiServer:
         if attributes.path == OPENAPI_V2:
             return web.Response(body=OPENAPI_V2_DOCUMENT, content_type=OPENAPI_V2_TYPE)
         found = self._discovery.answer(attributes.path)
-        if found is None and attributes.path.startswith("/api/"):
-            raise statuses.no_such_path()
         if found is None:
-            raise web.HTTPNotFound(text="404 page not found\n")
-        response = json_response(found)
-        if attributes.path == OPENAPI_V3:
-            response.headers["Content-Type"] = "text/plain; charset=utf-8"
-        return response
-
-    async def _answer_review(
-        self, request: web.Request, attributes: Attributes, kind: str, handler: ReviewHandler
-    ) -> web.Response:
-        if attributes.verb != "create":
-            raise statuses.method_not_allowed()
-        body = decode(await request.read(), request.content_type, kind)
-        return json_response(handler(attributes, body), 201)
+            raise statuses.no_such_path()
+        return json_response(found)
 
     async def _answer_resource(self, request: web.Request, attributes: Attributes) -> web.StreamResponse:
         kind = self.kinds.find(attributes.group, attributes.version, attributes.resource)
-        if kind is None and not self.kinds.is_builtin(attributes.group, attributes.version):
-            raise web.HTTPNotFound(text="404 page not found\n")
         if kind is None or not has_path(attributes, kind):
             raise statuses.no_such_path()
-        if not has_method(attributes, kind, request.method):
-            raise statuses.method_not_allowed()
         check_query(attributes, request.query)
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         resource_request = ResourceRequest(
@@ -163,20 +134,17 @@ class ApiServer:
         except StatusError as error:
             return error_response(error, resource_request.warnings)
         if table and attributes.verb in ("get", "list"):
-            body = tables.table(kind, body, self._now(), request.query)
+            whole = request.query.get("includeObject") == "Object"  # for --sort-by
+            body = tables.table(kind, body, self._now(), whole=whole)
         return json_response(body, status, resource_request.warnings)
 
     async def _stream(self, request: web.Request, watch: ResourceRequest, table: bool) -> web.StreamResponse:
-        wanted = selection(watch.kind, watch.query)
+        wanted = selection(watch.query)
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        first = True
         async for event in self.watches.events(watch.kind, watch.namespace, wanted, watch.query):
             if table and event["type"] not in ("ERROR", "BOOKMARK"):
-                event["object"] = tables.table(watch.kind, event["object"], self._now(), watch.query)
-                if not first:  # only the first event defines the columns
-                    event["object"]["columnDefinitions"] = []
-                first = False
+                event["object"] = tables.table(watch.kind, event["object"], self._now())
             await response.write(msgspec.json.encode(event) + b"\n")
         return response
 

@@ -9,15 +9,6 @@ from testbed.embedded.api.types import Attributes, Object, StatusError
 MODIFIED: Final = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
-_CAUSES: Final = {
-    "Required value": "FieldValueRequired",
-    "Invalid value": "FieldValueInvalid",
-    "Unsupported value": "FieldValueNotSupported",
-    "Duplicate value": "FieldValueDuplicate",
-    "Forbidden": "FieldValueForbidden",
-    "Too long": "FieldValueTooLong",
-    "Too many": "FieldValueTooMany",
-}
 
 
 def _qualified(group: str, resource: str) -> str:
@@ -30,32 +21,34 @@ def _details(group: str, kind: str, name: str = "", **more: Any) -> Object:
     return {key: value for key, value in found.items() if value}
 
 
+def _about(code: int, reason: str, about: tuple[str, str, str], message: str) -> StatusError:
+    """Returns an error about (group, resource, name)."""
+    return StatusError(code, reason, message, details=_details(*about))
+
+
 def not_found(group: str, resource: str, name: str) -> StatusError:
     """404 for an object."""
     message = f'{_qualified(group, resource)} "{name}" not found'
-    return StatusError(404, "NotFound", message, details=_details(group, resource, name))
+    return _about(404, "NotFound", (group, resource, name), message)
 
 
 def already_exists(group: str, resource: str, name: str, *, being_deleted: bool = False) -> StatusError:
     """409 for the creation of an object that exists."""
     message = f'{_qualified(group, resource)} "{name}" already exists'
-    if being_deleted:
-        message = f"object is being deleted: {message}"
-    return StatusError(409, "AlreadyExists", message, details=_details(group, resource, name))
+    text = f"object is being deleted: {message}" if being_deleted else message
+    return _about(409, "AlreadyExists", (group, resource, name), text)
 
 
-def conflict(group: str, resource: str, name: str, why: str = MODIFIED) -> StatusError:
-    """409 for a write whose precondition does not hold."""
-    message = f'Operation cannot be fulfilled on {_qualified(group, resource)} "{name}": {why}'
-    return StatusError(409, "Conflict", message, details=_details(group, resource, name))
+def conflict(group: str, resource: str, name: str) -> StatusError:
+    """409 for a write of an old version."""
+    message = f'Operation cannot be fulfilled on {_qualified(group, resource)} "{name}": {MODIFIED}'
+    return _about(409, "Conflict", (group, resource, name), message)
 
 
 def forbidden(group: str, resource: str, name: str, why: str) -> StatusError:
     """403 for a resource."""
     what = _qualified(group, resource) + (f' "{name}"' if name else "")
-    return StatusError(
-        403, "Forbidden", f"{what} is forbidden: {why}", details=_details(group, resource, name)
-    )
+    return _about(403, "Forbidden", (group, resource, name), f"{what} is forbidden: {why}")
 
 
 def not_allowed(attributes: Attributes) -> StatusError:
@@ -75,7 +68,7 @@ def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) ->
     """422 with one cause for each problem."""
     causes = [
         {
-            "reason": "FieldValueTypeInvalid" if _is_type_error(problem) else _CAUSES[problem.type],
+            "reason": f"FieldValue{problem.type.title().replace(' ', '').removesuffix('Value')}",
             "message": str(problem).removeprefix(f"{problem.path}: "),
             "field": problem.path,
         }
@@ -83,10 +76,6 @@ def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) ->
     ]
     message = f'{_qualified(group, kind)} "{name}" is invalid: {aggregate(problems)}'
     return StatusError(422, "Invalid", message, details=_details(group, kind, name, causes=causes))
-
-
-def _is_type_error(problem: FieldError) -> bool:
-    return problem.type == "Invalid value" and " must be of type " in problem.detail
 
 
 def bad_request(message: str) -> StatusError:

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from fedhpa.api.selectors import selector_of
 from testbed.embedded.api.types import Object
-from testbed.embedded.objects.definitions import META, definitions
+from testbed.embedded.api.watches import with_type
 from testbed.embedded.objects.kinds import Kind
 
 Finder = Callable[[Object], Any]
 _Column = tuple[Object, Finder]
-_LIST_METADATA: Final = ("resourceVersion", "continue", "remainingItemCount")
+_PARTIAL: Final = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+_LIST_METADATA: Final = ("resourceVersion", "continue")
 
 
 def wants_table(request: web.Request) -> bool:
@@ -21,37 +21,27 @@ def wants_table(request: web.Request) -> bool:
     return "as=Table" in request.headers.get("Accept", "").partition(",")[0]
 
 
-def table(kind: Kind, body: Object, now: datetime, query: Mapping[str, str]) -> Object:
-    """Returns the table of a list or of one object."""
+def table(kind: Kind, body: Object, now: datetime, *, whole: bool = False) -> Object:
+    """Returns the table of a list or of one object, with whole objects or with their metadata."""
     columns = _columns(kind)
-    # The name is the first column, but the last one of events, where it shows with -o wide only.
-    is_last = kind.plural == "events" and not kind.custom
-    place = len(columns) if is_last else 0
     rows = [
         {
-            "cells": _inserted(
-                obj["metadata"]["name"], place, [_cell(each, find(obj), now) for each, find in columns]
-            ),
-            "object": _row_object(kind, obj, query.get("includeObject", "Metadata")),
+            "cells": [_cell(each, find(obj), now) for each, find in columns],
+            "object": with_type(kind, obj) if whole else {**_PARTIAL, "metadata": obj["metadata"]},
         }
         for obj in body.get("items", [body])
     ]
-    description = definitions()[META]["properties"]["name"]["description"]
-    name = {"name": "Name", "type": "string", "format": "name", "description": description}
-    others = [{"format": "", "description": "", "priority": 0, **each} for each, _ in columns]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": {
             key: value for key, value in body["metadata"].items() if key in _LIST_METADATA and value
         },
-        "columnDefinitions": _inserted({**name, "priority": int(is_last)}, place, others),
+        "columnDefinitions": [
+            {"format": "", "description": "", "priority": 0, **each} for each, _ in columns
+        ],
         "rows": rows,
     }
-
-
-def _inserted(value: Any, place: int, values: list[Any]) -> list[Any]:
-    return [*values[:place], value, *values[place:]]
 
 
 def at(path: str) -> Finder:
@@ -88,15 +78,9 @@ def _steps(path: str) -> list[tuple[str, str, str]]:
 
 def _columns(kind: Kind) -> Sequence[_Column]:
     if not kind.custom:
-        return _BUILTIN.get(kind.plural, [_AGE])
-    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-    return [(_definition(column), at(column["jsonPath"])) for column in kind.columns or (age,)]
-
-
-def _definition(column: Object) -> Object:
-    description = f"Custom resource definition column (in JSONPath format): {column['jsonPath']}"
-    given = {key: value for key, value in column.items() if key != "jsonPath"}
-    return {"description": description, **given}
+        return _BUILTIN.get(kind.plural, [_NAME, _AGE])
+    columns = [({**column, "jsonPath": ""}, at(column["jsonPath"])) for column in kind.columns]
+    return [_NAME, *(columns or [_AGE])]
 
 
 def _cell(column: Object, value: Any, now: datetime) -> Any:
@@ -104,27 +88,15 @@ def _cell(column: Object, value: Any, now: datetime) -> Any:
 
 
 def _age(value: Any, now: datetime) -> str:
-    """Formats an age as kubectl does: 5s, 3m20s, 15m, 2h, 3d."""
+    """Formats an age like kubectl: 5s, 15m, 4h, 3d."""
     try:
         seconds = max(0, int((now - datetime.fromisoformat(value)).total_seconds()))
     except (TypeError, ValueError):
         return "<unknown>"
-    minutes, hours = seconds // 60, seconds // 3600
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10 and seconds % 60:
-        return f"{minutes}m{seconds % 60}s"
-    if hours < 3:
-        return f"{minutes}m"
-    return f"{hours}h" if hours < 48 else f"{hours // 24}d"
-
-
-def _row_object(kind: Kind, obj: Object, include: str) -> Object | None:
-    if include == "None":
-        return None
-    if include == "Object":
-        return {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+    for unit, length, most in (("s", 1, 120), ("m", 60, 180), ("h", 3600, 48)):
+        if seconds // length < most:
+            return f"{seconds // length}{unit}"
+    return f"{seconds // 86400}d"
 
 
 # -- the columns of built-in kinds ----------------------------------------------------------------------
@@ -138,11 +110,6 @@ def _column(name: str, find: str | Finder, priority: int = 0, missing: Any = "")
         return missing if cell is None else cell
 
     return {"name": name, "type": "string", "priority": priority}, value
-
-
-def _joined(field: str) -> Finder:
-    containers = at(".spec.template.spec.containers")
-    return lambda obj: ",".join(container.get(field, "") for container in containers(obj) or ())
 
 
 def _ready_replicas(obj: Object) -> str:
@@ -159,23 +126,12 @@ def _involved(obj: Object) -> str:
     return f"{involved.get('kind', '').lower()}/{involved.get('name', '')}"
 
 
-def _node_status(obj: Object) -> str:
-    ready = at('.status.conditions[?(@.type=="Ready")].status')(obj) == "True"
-    cordoned = ",SchedulingDisabled" if at(".spec.unschedulable")(obj) else ""
-    return ("Ready" if ready else "NotReady") + cordoned
-
-
-_AGE: Final = _column("Age", ".metadata.creationTimestamp")
-_WORKLOAD: Final = [
-    _AGE,
-    _column("Containers", _joined("name"), 1),
-    _column("Images", _joined("image"), 1),
-    _column("Selector", lambda obj: str(selector_of(at(".spec.selector")(obj))), 1),
-]
+_NAME: Final[_Column] = ({"name": "Name", "type": "string", "format": "name"}, at(".metadata.name"))
+_AGE: Final[_Column] = ({"name": "Age", "type": "date"}, at(".metadata.creationTimestamp"))
 _BUILTIN: Final[Mapping[str, Sequence[_Column]]] = {
-    "namespaces": [_column("Status", ".status.phase"), _AGE],
-    "nodes": [_column("Status", _node_status), _AGE],
+    "namespaces": [_NAME, _column("Status", ".status.phase"), _AGE],
     "pods": [
+        _NAME,
         _column("Ready", _ready_containers),
         _column("Status", ".status.phase"),
         _column("Restarts", lambda _: "0"),  # simulated containers never restart
@@ -183,22 +139,17 @@ _BUILTIN: Final[Mapping[str, Sequence[_Column]]] = {
         _column("Node", ".spec.nodeName", 1, "<none>"),
     ],
     "deployments": [
+        _NAME,
         _column("Ready", _ready_replicas),
         _column("Up-to-date", ".status.updatedReplicas", missing=0),
         _column("Available", ".status.availableReplicas", missing=0),
-        *_WORKLOAD,
+        _AGE,
     ],
-    "statefulsets": [_column("Ready", _ready_replicas), *_WORKLOAD[:3]],
     "events": [
         _column("Last Seen", ".lastTimestamp"),
         _column("Type", ".type"),
         _column("Reason", ".reason"),
         _column("Object", _involved),
         _column("Message", ".message"),
-    ],
-    "apiservices": [
-        _column("Service", ".spec.service.name", missing="Local"),
-        _column("Available", '.status.conditions[?(@.type=="Available")].status'),
-        _AGE,
     ],
 }

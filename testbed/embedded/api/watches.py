@@ -14,8 +14,6 @@ from testbed.embedded.storage.store import Change, Store
 BOOKMARK_SECONDS: Final = 60.0
 LAST_BOOKMARK_SECONDS: Final = 2.0
 DEFAULT_SECONDS: Final = 1800.0
-# A watcher that falls this many events behind is disconnected.
-LONGEST_QUEUE: Final = 10_000
 
 _Queue = asyncio.Queue[Change | None]
 
@@ -78,7 +76,7 @@ class Watches:
         # The last bookmark comes shortly before the end.
         last = end - LAST_BOOKMARK_SECONDS
         bookmark = min(clock() + self.bookmark_seconds, last) if bookmarks else end
-        while queue.qsize() < LONGEST_QUEUE:
+        while True:
             try:
                 async with asyncio.timeout_at(min(end, bookmark)):
                     change = await queue.get()

@@ -1,4 +1,4 @@
-"""The review APIs: token and access reviews, token requests, and `kubectl auth whoami`."""
+"""The review APIs: token and access reviews, and token requests."""
 
 import datetime as dt
 import json
@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 
 from fedhpa.serving.authentication import utc_now
-from testbed.embedded.api import statuses
-from testbed.embedded.api.discovery import ReviewResource
-from testbed.embedded.api.server import ReviewHandler
+from testbed.embedded.api.server import Review, ReviewHandler
 from testbed.embedded.api.types import Attributes, Object, User
 from testbed.embedded.auth.authentication import AUDIENCE, DEFAULT_TOKEN, Authenticator, user_info
 from testbed.embedded.auth.authorization import Authorizer
 from testbed.embedded.cluster.pods import timestamp
 from testbed.embedded.network.pki import Pki
 
-_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 _ATTRIBUTES = {field.name for field in fields(Attributes)} - {"user", "path"}
 
 
@@ -29,29 +26,19 @@ class Reviews:
         self._authorizer = authorizer
         self._now = now
 
-    def handlers(self) -> Iterator[tuple[ReviewResource, ReviewHandler]]:
+    def handlers(self) -> Iterator[tuple[Review, ReviewHandler]]:
         """Yields each resource with its handler."""
-        yield ReviewResource(_AUTHENTICATION, "tokenreviews", "TokenReview"), self._token
-        yield ReviewResource(_AUTHENTICATION, "selfsubjectreviews", "SelfSubjectReview"), self._self
-        yield ReviewResource(_AUTHORIZATION, "subjectaccessreviews", "SubjectAccessReview"), self._access
-        own_access = "selfsubjectaccessreviews"
-        yield ReviewResource(_AUTHORIZATION, own_access, "SelfSubjectAccessReview"), self._own_access
-        token = ReviewResource("", "serviceaccounts", "TokenRequest", "token", namespaced=True)
-        yield token, self._new_token
+        yield ("authentication.k8s.io", "tokenreviews", ""), self._token
+        yield ("authorization.k8s.io", "subjectaccessreviews", ""), self._access
+        yield ("authorization.k8s.io", "selfsubjectaccessreviews", ""), self._own_access
+        yield ("", "serviceaccounts", "token"), self._new_token
 
     def _token(self, _attributes: Attributes, body: Object) -> Object:
-        token = (body.get("spec") or {}).get("token")
-        if not token:
-            raise statuses.bad_request("token is required for TokenReview in authentication")
-        user = self._authenticator.bearer(token)
+        user = self._authenticator.bearer(body["spec"]["token"])
         status: Object = {"user": {}, "error": "invalid bearer token"}
         if user is not None:
             status = {"authenticated": True, "user": user_info(user), "audiences": [AUDIENCE]}
         return {**body, "metadata": {}, "status": status}
-
-    def _self(self, attributes: Attributes, body: Object) -> Object:
-        metadata = {"creationTimestamp": timestamp(self._now())}
-        return {**body, "metadata": metadata, "status": {"userInfo": user_info(attributes.user)}}
 
     def _access(self, _attributes: Attributes, body: Object) -> Object:
         spec = body.get("spec") or {}
@@ -77,9 +64,7 @@ class Reviews:
 
     def _reviewed(self, body: Object, user: User) -> Object:
         spec = body.get("spec") or {}
-        wanted = spec.get("resourceAttributes") or spec.get("nonResourceAttributes")
-        if not wanted:
-            raise statuses.bad_request("the review has no resourceAttributes and no nonResourceAttributes")
+        wanted = spec.get("resourceAttributes") or spec["nonResourceAttributes"]
         given = {key: value for key, value in wanted.items() if key in _ATTRIBUTES}
         attributes = Attributes(user, path=wanted.get("path") or "", **{"verb": "", **given})
         return {**body, "metadata": {}, "status": {"allowed": self._authorizer.allowed(attributes)}}

@@ -1,18 +1,16 @@
-"""The HPA controller of a member: it scales workloads by the usage of their pods.
+"""The HPA controller of a member: it scales Deployments by the usage of their pods.
 
 The arithmetic is the product's own for one cluster. tests/conformance compares it with Kubernetes HPA 1.36.
 Metrics other than usage are unavailable to this controller.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
-import structlog
 
-from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import Decision, History, decide, decode_scenario
 from testbed.embedded.api.types import Object
 from testbed.embedded.cluster.controllers import DEPLOYMENTS
@@ -25,13 +23,6 @@ HPAS: Final[Collection] = ("autoscaling", "horizontalpodautoscalers")
 SYNC_SECONDS: Final = 15.0
 _STATUS: Final = ("lastScaleTime", "currentReplicas", "desiredReplicas", "currentMetrics", "conditions")
 _CONDITIONS: Final = ("AbleToScale", "ScalingActive", "ScalingLimited")
-_TARGETS: Final[Mapping[str, Collection]] = {
-    "Deployment": DEPLOYMENTS,
-    "ReplicaSet": ("apps", "replicasets"),
-    "StatefulSet": ("apps", "statefulsets"),
-}
-
-log = structlog.get_logger(__name__)
 
 
 class Autoscalers:
@@ -55,21 +46,16 @@ class Autoscalers:
         uids = {hpa["metadata"]["uid"] for hpa in found}
         self._histories = {uid: history for uid, history in self._histories.items() if uid in uids}
         for hpa in found:
-            try:
-                self._reconcile(hpa)
-            except (InvalidObject, LookupError, TypeError, ValueError) as error:
-                # The server validates less than Kubernetes does. One such HPA must not stop the others.
-                log.warning("HPA cannot be read", name=hpa["metadata"]["name"], error=repr(error))
+            self._reconcile(hpa)
 
     def _reconcile(self, hpa: Object) -> None:
-        metadata, reference = hpa["metadata"], hpa["spec"]["scaleTargetRef"]
-        kind = _TARGETS[reference["kind"]]
-        workload = self._store.find(kind, metadata["namespace"], reference["name"])
+        metadata, name = hpa["metadata"], hpa["spec"]["scaleTargetRef"]["name"]
+        workload = self._store.find(DEPLOYMENTS, metadata["namespace"], name)
         decision = self._decide(hpa, workload)
         self._histories[metadata["uid"]] = decision.history
         if workload is not None and decision.rescale:
             resized = {**workload["spec"], "replicas": decision.desired_replicas}
-            self._store.update(kind, {**workload, "spec": resized})
+            self._store.update(DEPLOYMENTS, {**workload, "spec": resized})
         status: dict[str, Any] = {key: decision.status.get(key) for key in _STATUS}
         status["conditions"] = [each for each in status["conditions"] if each["type"] in _CONDITIONS]
         status = {key: value for key, value in status.items() if value is not None}
@@ -93,7 +79,7 @@ class Autoscalers:
             "ready": True,
             "scale": scale,
             "pods": self._store.list(PODS, namespace),
-            "podMetrics": self._metrics.of_pods(namespace),
+            "podMetrics": self._metrics.pods(namespace),
         }
         stored = {key: value for key, value in (hpa.get("status") or {}).items() if key in _STATUS}
         scaler = {"metadata": hpa["metadata"], "spec": hpa["spec"], "status": stored}

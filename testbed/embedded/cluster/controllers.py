@@ -1,7 +1,7 @@
 """The controllers, the scheduler and the kubelets of a member in one loop.
 
 Each step compares the stored objects with the desired state and writes the difference. Deployments create
-pods without ReplicaSets, pods of StatefulSets have random names, and a changed template replaces all pods.
+pods without ReplicaSets, pods of StatefulSets have random names, and a changed template is for new pods only.
 """
 
 import asyncio
@@ -22,18 +22,13 @@ from testbed.embedded.storage.store import Change, Collection, Store
 
 NODES: Collection = ("", "nodes")
 DEPLOYMENTS: Collection = ("apps", "deployments")
-READY_AFTER = 1.0  # seconds from start to Ready, for containers without a readiness probe
+READY_AFTER = 1.0  # seconds from start to Ready; no probe runs
 
 log = structlog.get_logger(__name__)
 
 
-# The kinds of workloads with the label that names a revision of the template.
-REVISION_LABELS: Mapping[Collection, str] = {
-    DEPLOYMENTS: "pod-template-hash",
-    ("apps", "replicasets"): "",
-    ("apps", "statefulsets"): "controller-revision-hash",
-}
-WATCHED = {PODS, NODES, *REVISION_LABELS}
+WORKLOADS: tuple[Collection, ...] = (DEPLOYMENTS, ("apps", "replicasets"), ("apps", "statefulsets"))
+WATCHED = {PODS, NODES, *WORKLOADS}
 
 
 class Controllers:
@@ -69,11 +64,11 @@ class Controllers:
         for pod in self._store.list(PODS):
             owned[lifecycle.owner_of(pod)[1]].append(pod)
         alive = owned.pop("", [])
-        workloads = [(kind, each) for kind in REVISION_LABELS for each in self._store.list(kind)]
-        for kind, workload in workloads:
+        workloads = [(kind, each) for kind in WORKLOADS for each in self._store.list(kind)]
+        for _, workload in workloads:
             pods = owned.pop(workload["metadata"]["uid"], [])
             try:
-                alive += self._resize(kind, workload, pods)
+                alive += self._resize(workload, pods)
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 # The server validates less than Kubernetes does. One such object must not stop the others.
                 log.warning("workload cannot be read", name=workload["metadata"]["name"], error=repr(error))
@@ -85,7 +80,7 @@ class Controllers:
         total, serving = self._count()
         for kind, workload in workloads:
             uid = workload["metadata"]["uid"]
-            changed = _with_status(kind, workload, total[uid], serving[uid])
+            changed = _with_status(workload, total[uid], serving[uid])
             if kind == DEPLOYMENTS:
                 changed["status"]["conditions"] = _conditions(workload, serving[uid], self._now())
             self._store.update(kind, changed)
@@ -97,15 +92,12 @@ class Controllers:
 
     # -- the number of pods ----------------------------------------------------------------------------
 
-    def _resize(self, kind: Collection, workload: Object, pods: list[Object]) -> list[Object]:
-        label = REVISION_LABELS[kind]
-        revision = (label, lifecycle.revision_of(workload["spec"]["template"])) if label else None
+    def _resize(self, workload: Object, pods: list[Object]) -> list[Object]:
         wanted = int(workload["spec"].get("replicas", 1))
-        kept = sorted((pod for pod in pods if _has_revision(pod, revision)), key=_deletion_order)[:wanted]
-        kept_uids = {pod["metadata"]["uid"] for pod in kept}
-        self._delete([pod for pod in pods if pod["metadata"]["uid"] not in kept_uids])
-        new = (lifecycle.new_pod(workload, revision) for _ in range(wanted - len(kept)))
-        return kept + [self._store.create(PODS, pod) for pod in new]
+        pods = sorted(pods, key=_deletion_order)
+        self._delete(pods[wanted:])
+        new = (lifecycle.new_pod(workload) for _ in range(wanted - len(pods)))
+        return pods[:wanted] + [self._store.create(PODS, pod) for pod in new]
 
     def _delete(self, pods: list[Object]) -> None:
         for pod in pods:
@@ -131,19 +123,12 @@ class Controllers:
                 continue
             if (pod.get("status") or {}).get("phase", "Pending") == "Pending":
                 pod = self._store.update(PODS, lifecycle.started(pod, now))
-                self._due[uid] = now + timedelta(seconds=self._readiness_delay(pod))
+                self._due[uid] = now + timedelta(seconds=self._ready_after)
             if uid in self._due and self._due[uid] <= now:
                 del self._due[uid]
                 self._store.update(PODS, lifecycle.ready(pod, now))
         known = {pod["metadata"]["uid"] for pod in pods}
         self._due = {uid: due for uid, due in self._due.items() if uid in known}
-
-    def _readiness_delay(self, pod: Object) -> float:
-        containers = pod["spec"].get("containers") or ()
-        probes = [each["readinessProbe"] for each in containers if each.get("readinessProbe")]
-        if not probes:
-            return self._ready_after
-        return float(max(probe.get("initialDelaySeconds", 0) for probe in probes))
 
     def _count(self) -> tuple[Counter[str], Counter[str]]:
         """Returns the number of pods and of ready pods by the uid of their owner."""
@@ -155,10 +140,10 @@ class Controllers:
         return total, serving
 
 
-def _with_status(kind: Collection, workload: Object, pods: int, serving: int) -> Object:
+def _with_status(workload: Object, pods: int, serving: int) -> Object:
     counts = {
         "replicas": pods,
-        "updatedReplicas": pods if REVISION_LABELS[kind] else 0,
+        "updatedReplicas": pods,
         "readyReplicas": serving,
         "availableReplicas": serving,
     }
@@ -174,11 +159,6 @@ def _conditions(deployment: Object, serving: int, now: datetime) -> list[Object]
     why = {"reason": f"MinimumReplicas{'Available' if is_available else 'Unavailable'}"}
     status = deployment.get("status") or {}
     return lifecycle.with_conditions(status, now, Available=(str(is_available), why))
-
-
-def _has_revision(pod: Object, revision: tuple[str, str] | None) -> bool:
-    labels = pod["metadata"].get("labels") or {}
-    return revision is None or labels.get(revision[0]) == revision[1]
 
 
 def _deletion_order(pod: Object) -> tuple[bool, bool, str, str]:
@@ -224,12 +204,8 @@ class FreeCapacity:
             best = max(fitting, key=lambda name: self._free[name].get("cpu", 0))
             _take(self._free[best], requested)
             return best, ""
-        cordoned = self._nodes - len(self._free)
-        if cordoned:
-            reasons["node(s) were unschedulable"] = cordoned
         texts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-        why = f"0/{self._nodes} nodes are available"
-        return "", f"{why}: {texts}." if texts else f"{why}."
+        return "", f"0/{self._nodes} nodes are available: {texts or 'node(s) were unschedulable'}."
 
 
 def is_schedulable(node: Object) -> bool:

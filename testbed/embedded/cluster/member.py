@@ -40,9 +40,7 @@ class Member(ControlPlane):
         super().__init__(folder, name, now=now)
         load.join(self.store)
         self.load.join(self.store)
-        self.metrics = MetricsApis(
-            self.store, self.load, self.now, invalid_values=lambda: self.faults.metric_values
-        )
+        self.metrics = MetricsApis(self.store, self.load, self.now)
         self.controllers = Controllers(self.store, now, ready_after=ready_after)
         self._hpa_sync_seconds = hpa_sync_seconds
         self._running: list[asyncio.Task[None]] = []
@@ -91,20 +89,12 @@ class Member(ControlPlane):
             self.store.update(NODES, node)
 
     def _node(self, name: str) -> dict[str, object]:
-        now = timestamp(self.now())
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-        ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+        now, allocatable = timestamp(self.now()), dict(NODE_ALLOCATABLE)
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": now}
         return {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {
-                "name": name,
-                "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"},
-            },
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
             "spec": {},
-            "status": {
-                "capacity": dict(NODE_ALLOCATABLE),
-                "allocatable": dict(NODE_ALLOCATABLE),
-                "conditions": [ready],
-            },
+            "status": {"capacity": allocatable, "allocatable": allocatable, "conditions": [ready]},
         }

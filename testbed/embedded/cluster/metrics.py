@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from aiohttp import web
 
@@ -20,9 +20,6 @@ VERSIONS = {METRICS: "v1beta1", CUSTOM: "v1beta2", EXTERNAL: "v1beta1"}
 REQUESTS = "http_requests_per_second"
 WINDOW_SECONDS = 1
 
-# Returns the kind of invalid value to report; see `Faults.metric_values`.
-InvalidValues = Callable[[], Literal["nan", "negative"] | None]
-
 
 class MetricsApis:
     """Routes the paths of the three groups.
@@ -35,14 +32,11 @@ class MetricsApis:
         store: Store,
         load: Load,
         now: Callable[[], datetime],
-        *,
-        invalid_values: InvalidValues = lambda: None,
     ) -> None:
         self.external: dict[str, list[tuple[Mapping[str, str], int]]] = {}
         self._store = store
         self._load = load
         self._now = now
-        self._invalid_values = invalid_values
 
     def handler(self, path: str) -> Handler | None:
         """Returns the handler of a path of the three groups, or None."""
@@ -72,14 +66,10 @@ class MetricsApis:
                 return {**head, "resources": self._resources(group)}
             case "metrics.k8s.io", [_, "nodes"]:
                 return _list(METRICS, "NodeMetricsList", self._nodes(selector))
-            case "metrics.k8s.io", [_, "nodes", name]:
-                return _one(self._nodes(Selector()), "NodeMetrics", "nodes", name)
             case "metrics.k8s.io", [_, "pods"]:
-                return _list(METRICS, "PodMetricsList", self._pods("", selector))
+                return _list(METRICS, "PodMetricsList", self.pods("", selector))
             case "metrics.k8s.io", [_, "namespaces", namespace, "pods"]:
-                return _list(METRICS, "PodMetricsList", self._pods(namespace, selector))
-            case "metrics.k8s.io", [_, "namespaces", namespace, "pods", name]:
-                return _one(self._pods(namespace, Selector()), "PodMetrics", "pods", name)
+                return _list(METRICS, "PodMetricsList", self.pods(namespace, selector))
             case "custom.metrics.k8s.io", [_, "namespaces", namespace, "pods", name, metric]:
                 if metric == REQUESTS:
                     return _list(CUSTOM, "MetricValueList", self._requests(namespace, name, selector))
@@ -96,13 +86,10 @@ class MetricsApis:
 
     # -- metrics.k8s.io --------------------------------------------------------------------------------
 
-    def of_pods(self, namespace: str) -> list[Object]:
+    def pods(self, namespace: str, selector: Selector | None = None) -> list[Object]:
         """Returns the PodMetrics of a namespace."""
-        return self._pods(namespace, Selector())
-
-    def _pods(self, namespace: str, selector: Selector) -> list[Object]:
         found = []
-        for pod in self._running(namespace, selector):
+        for pod in self._running(namespace, selector or Selector()):
             usages = self._load.usage(pod).items()
             containers = [{"name": name, "usage": self._usage(usage)} for name, usage in usages]
             found.append(self._item(pod, containers=containers))
@@ -138,11 +125,6 @@ class MetricsApis:
         return {"cpu": self._value(usage.cpu, "m"), "memory": self._value(usage.memory // 1024, "Ki")}
 
     def _value(self, value: int, suffix: str) -> str:
-        match self._invalid_values():
-            case "nan":
-                return "NaN"
-            case "negative":
-                return f"-{max(1, value)}{suffix}"
         return f"{value}{suffix}"
 
     # -- custom and external metrics -------------------------------------------------------------------
@@ -185,10 +167,3 @@ def _resource(name: str, kind: str, namespaced: bool) -> Object:
 
 def _list(group: str, kind: str, items: list[Object]) -> Object:
     return {"kind": kind, "apiVersion": f"{group}/{VERSIONS[group]}", "metadata": {}, "items": items}
-
-
-def _one(items: list[Object], kind: str, resource: str, name: str) -> Object:
-    for item in items:
-        if item["metadata"]["name"] == name:
-            return {"kind": kind, "apiVersion": f"{METRICS}/{VERSIONS[METRICS]}", **item}
-    raise statuses.not_found(METRICS, resource, name)

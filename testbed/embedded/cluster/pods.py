@@ -1,22 +1,16 @@
 """The life of a pod: created, bound to a node, started, ready. Each step returns a new pod."""
 
-import hashlib
 from datetime import datetime
-from typing import Any
-
-import msgspec
 
 from testbed.embedded.api.types import Object
 
 PODS = ("", "pods")
 
 
-def new_pod(owner: Object, revision: tuple[str, str] | None) -> Object:
-    """Returns an unstored pod of the owner's template, labelled with the template's revision."""
+def new_pod(owner: Object) -> Object:
+    """Returns an unstored pod of the owner's template."""
     template, metadata = owner["spec"]["template"], owner["metadata"]
     given = template.get("metadata") or {}
-    labels = dict(given.get("labels") or {}) | (dict([revision]) if revision else {})
-    prefix = f"{metadata['name']}-{revision[1]}-" if revision else f"{metadata['name']}-"
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -29,9 +23,9 @@ def new_pod(owner: Object, revision: tuple[str, str] | None) -> Object:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": prefix,
+            "generateName": f"{metadata['name']}-",
             "namespace": metadata["namespace"],
-            "labels": labels,
+            "labels": given.get("labels") or {},
             **({"annotations": given["annotations"]} if given.get("annotations") else {}),
             "ownerReferences": [reference],
         },
@@ -72,9 +66,7 @@ def started(pod: Object, now: datetime) -> Object:
         status,
         now,
         PodScheduled=("True", {}),
-        Initialized=("True", {}),
         Ready=("False", waiting),
-        ContainersReady=("False", waiting),
     )
     return {**pod, "status": status}
 
@@ -83,7 +75,7 @@ def ready(pod: Object, now: datetime) -> Object:
     """Returns the pod with ready containers."""
     status = dict(pod["status"])
     status["containerStatuses"] = [{**each, "ready": True} for each in status.get("containerStatuses", ())]
-    status["conditions"] = with_conditions(status, now, Ready=("True", {}), ContainersReady=("True", {}))
+    status["conditions"] = with_conditions(status, now, Ready=("True", {}))
     return {**pod, "status": status}
 
 
@@ -99,11 +91,6 @@ def owner_of(pod: Object) -> tuple[str, str]:
         if reference.get("controller"):
             return reference["name"], reference["uid"]
     return "", ""
-
-
-def revision_of(template: Any) -> str:
-    """Returns a short hash of a template."""
-    return hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()[:10]
 
 
 def timestamp(moment: datetime) -> str:

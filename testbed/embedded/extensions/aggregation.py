@@ -19,14 +19,13 @@ from testbed.embedded.extensions.outgoing import SERVICES, Outgoing, Unreachable
 from testbed.embedded.objects.kinds import API_SERVICES
 from testbed.embedded.storage.store import Change, Store
 
-OPENAPI: Final = "/openapi/v3"
 # kube-aggregator also gives up after 5 s, but it checks every 30 s.
 CHECK_SECONDS, EVERY_SECONDS = 5.0, 1.0
 CHECKER = User("system:kube-aggregator", ("system:masters",))
 _NOT_FORWARDED: Final = frozenset(
     {
-        *("host", "connection", "keep-alive", "transfer-encoding"),
-        *("authorization", "impersonate-user", "impersonate-group", "impersonate-uid"),
+        *("host", "connection", "keep-alive", "transfer-encoding", "content-length"),
+        "authorization",
     }
 )
 
@@ -40,7 +39,7 @@ class Aggregator:
 
     def handler(self, path: str) -> Handler | None:
         """Returns the proxy for the group and version of the path, or None."""
-        parts = path.removeprefix(OPENAPI).split("/")
+        parts = path.split("/")
         if len(parts) < 4 or parts[1] != "apis":
             return None
         service = self._store.find(API_SERVICES, "", f"{parts[3]}.{parts[2]}")
@@ -49,41 +48,19 @@ class Aggregator:
     async def _proxy(self, service: Object, request: web.Request, user: User) -> web.StreamResponse:
         if available(service).get("status") != "True":
             return _unavailable("service unavailable")
-        response: web.StreamResponse | None = None
         try:
-            base = self._outgoing.resolve(service["spec"]["service"])
-            headers = {**_forwarded(request.headers), **_forwarded_for(request, base)}
-            data = request.content if request.can_read_body else None
-            call = self._outgoing.aggregated(
-                service, base + request.raw_path, user, request.method, headers, data
-            )
+            url = self._outgoing.resolve(service["spec"]["service"]) + request.raw_path
+            headers, data = _forwarded(request.headers), await request.read()
+            call = self._outgoing.aggregated(service, url, user, request.method, headers, data)
             async with call as answer:
-                response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
-                await response.prepare(request)
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
-                await response.write_eof()
-                return response
+                body, headers = await answer.read(), _forwarded(answer.headers)
+                return web.Response(body=body, status=answer.status, headers=headers)
         except (aiohttp.ClientError, OSError, ValueError, Unreachable) as error:
-            if response is None:
-                return _unavailable(f"error trying to reach service: {go_words(error)}")
-            if request.transport is not None:  # the status is sent, so only an abort reports the error
-                request.transport.abort()
-            return response
+            return _unavailable(f"error trying to reach service: {go_words(error)}")
 
 
 def _forwarded(headers: Mapping[str, str]) -> CIMultiDict[str]:
     return CIMultiDict((k, v) for k, v in headers.items() if k.lower() not in _NOT_FORWARDED)
-
-
-def _forwarded_for(request: web.Request, base: str) -> dict[str, str]:
-    scheme, _, host = base.partition("://")
-    return {
-        "X-Forwarded-For": request.remote or "",
-        "X-Forwarded-Uri": request.rel_url.raw_path,
-        "X-Forwarded-Host": host,
-        "X-Forwarded-Proto": scheme,
-    }
 
 
 def _unavailable(text: str) -> web.Response:

@@ -22,7 +22,7 @@ CONNECT_SECONDS = 5.0
 
 
 class Unreachable(Exception):
-    """A server gave no usable answer; the message is worded as Go's."""
+    """A server gave no usable answer; the message is worded as Go's, which the doctor reads."""
 
 
 class Outgoing:
@@ -77,7 +77,7 @@ class Outgoing:
             URL(url, encoded=True),
             headers=_with_user(headers or {}, user),
             data=data,
-            ssl=self._pki.front_proxy(ca_bundle(spec), verify=not spec.get("insecureSkipTLSVerify")),
+            ssl=self._pki.front_proxy(ca_bundle(spec)),
             server_hostname=server_name(spec["service"]),
             allow_redirects=False,
         )
@@ -87,8 +87,6 @@ def _with_user(headers: Mapping[str, str], user: User) -> CIMultiDict[str]:
     """k8s.io/client-go, transport.SetAuthProxyHeaders."""
     found = CIMultiDict((k, v) for k, v in headers.items() if not k.lower().startswith("x-remote-"))
     found["X-Remote-User"] = user.name
-    if user.uid:
-        found["X-Remote-Uid"] = user.uid
     for group in user.groups:
         found.add("X-Remote-Group", group)
     for key, values in user.extra.items():

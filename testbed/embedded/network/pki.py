@@ -63,9 +63,9 @@ class Pki:
             context.load_cert_chain(*self.user(name, *groups))
         return context
 
-    def front_proxy(self, ca_pem: str, *, verify: bool = True) -> ssl.SSLContext:
+    def front_proxy(self, ca_pem: str) -> ssl.SSLContext:
         """Returns a client context with the front proxy's certificate."""
-        return client_context(ca_pem, verify, self._front_proxy)
+        return client_context(ca_pem, self._front_proxy)
 
     def _saved(self, leaf: IssuedCertificate, name: str) -> tuple[Path, Path]:
         leaf.save(self.folder, cert_name=f"{name}.crt", key_name=f"{name}.key")
@@ -73,16 +73,12 @@ class Pki:
 
 
 @lru_cache(maxsize=64)
-def client_context(
-    ca_pem: str, verify: bool = True, certificate: tuple[Path, Path] | None = None
-) -> ssl.SSLContext:
+def client_context(ca_pem: str, certificate: tuple[Path, Path] | None = None) -> ssl.SSLContext:
     """Returns a client context that trusts the CA, or the system's CAs if `ca_pem` is "".
 
     Raises ValueError or SSLError for a CA that cannot be read.
     """
     context = ssl.create_default_context(cadata=ca_pem or None)
-    if not verify:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate is not None:
         context.load_cert_chain(*certificate)
     return context

@@ -3,14 +3,13 @@
 Callers keep the objects that they pass in, and receive copies.
 """
 
-import builtins
 import random
 import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Final, Literal, cast
 
 import msgspec
 
@@ -23,8 +22,9 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 # (namespace, name); the namespace is "" for cluster-scoped objects.
 Key = tuple[str, str]
 
+Place = tuple[Collection, str, str]
+
 NAMESPACES: Final = ("", "namespaces")
-_DEPLOYMENTS: Final = ("apps", "deployments")
 # Kubernetes counts generations of all custom kinds and of some built-in kinds.
 _COUNTED: Final = frozenset({("", "pods"), ("apiextensions.k8s.io", "customresourcedefinitions")})
 _UNCOUNTED_GROUPS: Final = frozenset(
@@ -32,7 +32,6 @@ _UNCOUNTED_GROUPS: Final = frozenset(
 )
 # k8s.io/apiserver, storage/names: no vowels, and no 0, 1 and 3.
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
-_LONGEST_PREFIX: Final = 58
 _DELETION: Final = ("deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -60,12 +59,16 @@ class Change:
         return cast(str, self.object["metadata"]["name"])
 
 
-class History:
-    """Keeps the newest `size` changes and notifies listeners."""
+class Store:
+    """All objects of one API server. `now` is the clock of creation and deletion times."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, now: Callable[[], datetime], *, history: int = 4096) -> None:
+        self.version = 1
+        self._now = now
+        self._objects: dict[Collection, dict[Key, Object]] = {}
+        # The newest changes, as many as `history`.
         self._changes: deque[Change] = deque()
-        self._size = size
+        self._size = history
         self._compacted = 0  # the newest version whose change is no longer kept
         self._listeners: dict[object, Callable[[Change], None]] = {}
         self._pending: deque[Change] = deque()
@@ -90,12 +93,7 @@ class History:
             raise statuses.expired(f"too old resource version: {version} ({self._compacted})")
         return [change for change in self._changes if change.version > version]
 
-    def compact(self, version: int) -> None:
-        """Remove all changes up to a version."""
-        self._changes.clear()
-        self._compacted = version
-
-    def add(self, change: Change) -> None:
+    def _add(self, change: Change) -> None:
         """Keep a change and notify the listeners."""
         self._changes.append(change)
         if len(self._changes) > self._size:
@@ -112,18 +110,6 @@ class History:
         finally:
             self._notifying = False
 
-
-class Store:
-    """All objects of one API server. `now` is the clock of creation and deletion times."""
-
-    def __init__(self, now: Callable[[], datetime], *, history: int = 4096) -> None:
-        self.version = 1
-        self._now = now
-        self._objects: dict[Collection, dict[Key, Object]] = {}
-        self._history = History(history)
-        self.subscribe = self._history.subscribe
-        self.since = self._history.since
-
     def get(self, collection: Collection, namespace: str, name: str) -> Object:
         """Returns the object. Raises StatusError NotFound."""
         return _copy(self._require(collection, namespace, name))
@@ -135,17 +121,7 @@ class Store:
 
     def list(self, collection: Collection, namespace: str = "") -> list[Object]:
         """Returns the objects of a collection, or of one namespace of it, in etcd's order."""
-        return self.at(collection, self.version, namespace)
-
-    def at(self, collection: Collection, version: int, namespace: str = "") -> builtins.list[Object]:
-        """Returns the list at a version. Raises StatusError Expired if its history is not kept."""
-        objects = dict(self._objects.get(collection, {}))
-        for change in reversed(self.since(version)) if version < self.version else ():
-            if change.collection == collection:
-                key = (change.namespace, change.name)
-                objects.pop(key, None)
-                if change.old is not None:
-                    objects[key] = change.old
+        objects = self._objects.get(collection, {})
         found = sorted(objects.items(), key=lambda item: "/".join(item[0]))
         return [_copy(obj) for key, obj in found if namespace in ("", key[0])]
 
@@ -229,15 +205,17 @@ class Store:
             self._write(collection, "DELETED", _copy(old), old, dry_run=False)
 
     def free_name(self, collection: Collection, namespace: str, prefix: str) -> str:
-        """Returns an unused name with the prefix. If eight attempts fail, returns the prefix."""
-        taken = self._objects.get(collection, {})
-        names = (prefix[:_LONGEST_PREFIX] + "".join(random.choices(_SUFFIX, k=5)) for _ in range(8))
-        return next((name for name in names if (namespace, name) not in taken), prefix)
+        """Returns an unused name with the prefix."""
+        while True:
+            name = prefix + "".join(random.choices(_SUFFIX, k=5))
+            if (namespace, name) not in self._objects.get(collection, {}):
+                return name
 
     def compact(self) -> None:
         """Forget the history, as etcd's compaction does."""
         self.version += 1
-        self._history.compact(self.version)
+        self._changes.clear()
+        self._compacted = self.version
 
     def _require(self, collection: Collection, namespace: str, name: str) -> Object:
         found = self._objects.get(collection, {}).get((namespace, name))
@@ -258,7 +236,7 @@ class Store:
             del self._objects[collection][key]
         else:
             self._objects[collection][key] = obj
-        self._history.add(Change(collection, kind, obj, old, self.version))
+        self._add(Change(collection, kind, obj, old, self.version))
         return _copy(obj)
 
     def _time(self) -> str:
@@ -268,19 +246,12 @@ class Store:
 def count_generation(collection: Collection, obj: Object, old: Object) -> None:
     """Increment the generation if anything but metadata and status changed."""
     if _has_generation(collection) and "generation" in old["metadata"]:
-        changed = _desired_state(collection, obj) != _desired_state(collection, old)
+        changed = any(obj.get(key) != old.get(key) for key in {*obj, *old} - {"metadata", "status"})
         obj["metadata"]["generation"] = old["metadata"]["generation"] + changed
 
 
 def _has_generation(collection: Collection) -> bool:
     return collection in _COUNTED or collection[0] not in _UNCOUNTED_GROUPS
-
-
-def _desired_state(collection: Collection, obj: Object) -> dict[str, Any]:
-    desired = {key: value for key, value in obj.items() if key not in ("metadata", "status")}
-    if collection == _DEPLOYMENTS:  # the generation of a Deployment also counts annotation changes
-        desired["annotations"] = obj["metadata"].get("annotations")
-    return desired
 
 
 def _has_finalizers(collection: Collection, obj: Object) -> bool:
@@ -292,3 +263,55 @@ def _has_finalizers(collection: Collection, obj: Object) -> bool:
 def _copy(obj: Object) -> Object:
     """Copies JSON data in a tenth of the time of `copy.deepcopy`."""
     return cast(Object, msgspec.json.decode(msgspec.json.encode(obj)))
+
+
+class GarbageCollector:
+    """Cascading deletion: objects of a deleted namespace and of a deleted owner are deleted.
+
+    A namespace stays Terminating until it is empty. Owned objects are always deleted in the background.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._alive: set[str] = set()
+        # The objects of an owner by its uid, and those of a namespace by its name.
+        self._dependents: dict[str, set[Place]] = {}
+        store.subscribe(self._changed)
+
+    def _changed(self, change: Change) -> None:
+        place = (change.collection, change.namespace, change.name)
+        uid = change.object["metadata"]["uid"]
+        for owner in _owners(change.old):
+            self._dependents.get(owner, set()).discard(place)
+        if change.type != "DELETED":
+            self._alive.add(uid)
+            for owner in _owners(change.object):
+                self._dependents.setdefault(owner, set()).add(place)
+        else:
+            self._alive.discard(uid)
+            self._delete(uid)
+        if change.collection == NAMESPACES and "deletionTimestamp" in change.object["metadata"]:
+            self._delete(change.name)
+            self._finalize(change.name)
+        elif change.type == "DELETED" and change.namespace:
+            self._finalize(change.namespace)
+
+    def _delete(self, owner: str) -> None:
+        for collection, namespace, name in sorted(self._dependents.get(owner, ())):
+            obj = self._store.find(collection, namespace, name)
+            if obj is not None and (owner == namespace or self._alive.isdisjoint(_owners(obj))):
+                self._store.delete(collection, namespace, name)
+
+    def _finalize(self, name: str) -> None:
+        """Remove the finalizer of a Terminating namespace that is empty."""
+        namespace = self._store.find(NAMESPACES, "", name)
+        deleted = namespace is not None and "deletionTimestamp" in namespace["metadata"]
+        if namespace and deleted and not self._dependents.get(name) and namespace["spec"].get("finalizers"):
+            self._store.update(NAMESPACES, {**namespace, "spec": {"finalizers": []}})
+
+
+def _owners(obj: Object | None) -> set[str]:
+    """Returns the uids of an object's owners and its namespace."""
+    metadata = (obj or {}).get("metadata") or {}
+    owners = {reference.get("uid", "") for reference in metadata.get("ownerReferences") or ()}
+    return owners | ({metadata["namespace"]} if metadata.get("namespace") else set())

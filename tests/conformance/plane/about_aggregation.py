@@ -11,7 +11,6 @@ from tests.conformance.plane.registry import check
 from tests.conformance.plane.servers import LocalServer, Received, local_server
 from tests.conformance.plane.talk import Answer, Object, Talk
 from tests.conformance.plane.things import core
-from tests.conformance.plane.users import robot
 
 GROUP = "aggregated.conformance.test"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
@@ -154,53 +153,6 @@ def note_received(talk: Talk, server: LocalServer, part: str) -> list[Received]:
         )
     server.received.clear()
     return received
-
-
-@check()
-async def who_asks(talk: Talk) -> None:
-    """The server gets the front proxy's certificate and the user in headers, and no credentials."""
-    server = await registered(talk)
-    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
-    token = await robot(talk, rules=[{"apiGroups": [GROUP], "resources": ["*"], "verbs": ["*"]}])
-    spoofed = {"X-Remote-User": "somebody", "X-Remote-Group": "system:masters", "X-Custom": "kept"}
-    await talk.ask("GET", path, headers=spoofed)
-    await talk.ask(
-        "GET", f"{path}/one", token=token, user="<robot>", headers={"X-Remote-Extra-Some": "thing"}
-    )
-    received = note_received(talk, server, "things")
-
-    assert [one.peer for one in received] == ["front-proxy-client", "front-proxy-client"]
-    assert [one.request.headers.getall("X-Remote-User") for one in received] == [
-        ["system:admin"],
-        [f"system:serviceaccount:{talk.namespace}:robot"],
-    ]
-    assert received[0].request.headers.getall("X-Remote-Group") == ["system:masters", "system:authenticated"]
-    assert all("Authorization" not in one.request.headers for one in received)
-    assert all("X-Remote-Extra-Some" not in one.request.headers for one in received)
-
-
-@check()
-async def what_is_passed_on(talk: Talk) -> None:
-    """Path, query and body reach the server unchanged; status, headers and body reach the client."""
-    server = await registered(talk)
-    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things"
-    await talk.ask("GET", f"{path}/b%20c?labelSelector=a%20in%20(b)&x=%2B+")
-    await talk.ask("POST", f"{path}?dryRun=All", {"some": "body"})
-    tea = await talk.ask("GET", f"{path}/teapot")
-    note_received(talk, server, "things")
-
-    assert (tea.status, tea.json, tea.headers["Warning"]) == (418, "short and stout", '299 - "hot"')
-
-
-@check()
-async def streams(talk: Talk) -> None:
-    """The lines of an aggregated watch arrive one by one."""
-    await registered(talk)
-    path = f"/apis/{GROUP}/v1/namespaces/{talk.namespace}/things/slowly?watch=true"
-    async with talk.watching(path) as watch:
-        events = await watch.events(1)
-
-    assert events[0]["object"]["metadata"]["name"] == "first"
 
 
 @check()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Object, Talk
-from tests.conformance.plane.things import configmaps, core
-from tests.conformance.plane.users import robot, token_of
+from tests.conformance.plane.things import configmaps
+from tests.conformance.plane.users import robot
 
 REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 
@@ -38,50 +38,7 @@ async def service_accounts(talk: Talk) -> None:
     assert discovery.status == 200
 
 
-@check()
-async def token_reviews(talk: Talk) -> None:
-    """A review names the user of a token; the review of an unknown token is also 201."""
-    space = await talk.begin()
-    await talk.make(core("serviceaccounts", space), {"metadata": {"name": "robot"}})
-    token = await token_of(talk, "robot")
-    talk.names.literal(token, "<token>")
-    review: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
-    good = await talk.ask(
-        "POST", REVIEWS, {**review, "spec": {"token": token}}, show=("kind", "spec", "status")
-    )
-    bad = await talk.ask("POST", REVIEWS, {**review, "spec": {"token": "nonsense"}}, show=_without_words)
-    empty = await talk.ask("POST", REVIEWS, {**review, "spec": {}})
-    refused = await talk.ask("POST", REVIEWS, {**review, "spec": {"token": token}}, user="limited")
-
-    assert good.json["status"]["authenticated"] is True
-    assert good.json["status"]["user"]["username"] == f"system:serviceaccount:{space}:robot"
-    assert good.json["status"]["user"]["groups"] == [
-        "system:serviceaccounts",
-        f"system:serviceaccounts:{space}",
-        "system:authenticated",
-    ]
-    assert (bad.status, "authenticated" in bad.json["status"]) == (201, False)
-    assert (empty.status, refused.status) == (400, 403)
-
-
 def _without_words(review: Object) -> Object:
     """Replaces the error, whose text comes from the library that parses the token."""
     status = {key: value if key != "error" else "<why>" for key, value in review["status"].items()}
     return {"kind": review["kind"], "spec": review["spec"], "status": status}
-
-
-@check()
-async def speaking_for_others(talk: Talk) -> None:
-    """A superuser may impersonate, as `kubectl --as` does; other users may not."""
-    space = await talk.begin()
-    somebody = {"Impersonate-User": "somebody"}
-    limited = await talk.ask("GET", configmaps(space), headers=somebody)
-    grouped = await talk.ask(
-        "GET", configmaps(space), headers={**somebody, "Impersonate-Group": "system:masters"}, show=("kind",)
-    )
-    refused = await talk.quietly("GET", configmaps(space), headers=somebody, user="limited")
-    # Kubernetes 1.36 names the finer impersonation rights in the message, so it is not compared.
-    talk.note({"as limited": refused.status, "reason": refused.json["reason"]})
-
-    assert 'User "somebody" cannot list resource "configmaps"' in limited.json["message"]
-    assert (grouped.status, refused.status) == (200, 403)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import Talk
-from tests.conformance.plane.things import configmap, configmaps, deployment, deployments, widget
+from tests.conformance.plane.things import configmap, configmaps, deployments, widget
 from tests.conformance.plane.under_test import LIMITED
-from tests.conformance.plane.users import RBAC, grant, until_allowed
+from tests.conformance.plane.users import RBAC, until_allowed
 
 USER = {"kind": "User", "name": LIMITED}
 
@@ -38,46 +38,6 @@ async def refusals(talk: Talk) -> None:
         answer = await talk.ask(method, path, body, user="limited", content_type=content_type)
 
         assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
-
-
-@check()
-async def cluster_roles(talk: Talk) -> None:
-    """The rights of a ClusterRole hold in all namespaces, and end with the binding."""
-    space = await talk.begin()
-    await talk.make(configmaps(space), configmap("one"), keep=True)
-    await talk.make(deployments(space), deployment("web"), keep=True)
-    rules = [
-        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
-        {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "update"]},
-        {"nonResourceURLs": ["/nowhere/*"], "verbs": ["get"]},
-    ]
-    name = await grant(talk, "reader", rules, USER)
-    await until_allowed(talk, {"user": LIMITED}, rules[0])
-    statuses = [
-        (await talk.ask(method, path, body, user="limited", show=())).status
-        for method, path, body in (
-            ("GET", configmaps(space, "one"), None),
-            ("GET", configmaps(space, "none"), None),
-            ("GET", configmaps(space), None),
-            ("DELETE", configmaps(space, "one"), None),
-            ("GET", deployments(space, "web"), None),
-            ("GET", deployments(space, "web") + "/scale", None),
-            (
-                "PUT",
-                deployments(space, "web") + "/scale",
-                {"metadata": {"name": "web"}, "spec": {"replicas": 1}},
-            ),
-            ("GET", deployments(space, "web") + "/status", None),
-            ("GET", "/nowhere/deep", None),
-            ("GET", "/nowhere", None),
-        )
-    ]
-    await talk.quietly("DELETE", f"{RBAC}/clusterrolebindings/{name}")
-    await until_allowed(talk, {"user": LIMITED}, rules[0], allowed=False)
-    after = await talk.ask("GET", configmaps(space, "one"), user="limited")
-
-    assert statuses == [200, 404, 403, 403, 403, 200, 200, 403, 404, 403]
-    assert after.status == 403
 
 
 @check()

@@ -42,40 +42,6 @@ async def items_say_what_they_are(talk: Talk) -> None:
 
 
 @check()
-async def pages(talk: Talk) -> None:
-    """Pages have the number of remaining items and one version; the last page has no token."""
-    path = await five(talk)
-    found, query, versions = [], "limit=2", set()
-    while True:
-        page = (await talk.get(f"{path}?{query}", show=names_of)).json
-        found += [item["metadata"]["name"] for item in page["items"]]
-        versions.add(page["metadata"]["resourceVersion"])
-        if not page["metadata"].get("continue"):
-            break
-        token = quote(page["metadata"]["continue"])
-        talk.names.literal(token, "<continue>")
-        query = f"limit=2&continue={token}"
-
-    assert found == ["c0", "c1", "c2", "c3", "c4"]
-    assert len(versions) == 1
-
-
-@check()
-async def pages_show_one_moment(talk: Talk) -> None:
-    """Later pages show the version of the first page, without writes in between."""
-    path = await five(talk)
-    first = (await talk.get(f"{path}?limit=2", show=names_of)).json
-    await talk.ask("DELETE", f"{path}/c3")
-    await talk.ask("POST", path, configmap("c5"), show=())
-    token = quote(first["metadata"]["continue"])
-    talk.names.literal(token, "<continue>")
-    second = (await talk.get(f"{path}?continue={token}", show=names_of)).json
-
-    assert [item["metadata"]["name"] for item in second["items"]] == ["c2", "c3", "c4"]
-    assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
-
-
-@check()
 async def selected_by_labels(talk: Talk) -> None:
     """Every form of a label selector."""
     path = await five(talk)

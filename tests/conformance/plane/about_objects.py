@@ -55,20 +55,6 @@ async def replaced_with_an_old_version(talk: Talk) -> None:
 
 
 @check()
-async def replaced_without_a_version(talk: Talk) -> None:
-    """A ConfigMap may be replaced without a version, a custom resource may not."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    await talk.ask("POST", configmaps(space), configmap("one", a="1"))
-    blind = await talk.ask("PUT", configmaps(space, "one"), configmap("one", a="2"))
-    await talk.ask("POST", widgets(space), widget("one", name="a"))
-    refused = await talk.ask("PUT", widgets(space, "one"), widget("one", name="b"))
-
-    assert (blind.status, blind.json["data"]) == (200, {"a": "2"})
-    assert (refused.status, refused.json["reason"]) == (422, "Invalid")
-
-
-@check()
 async def replaced_by_itself(talk: Talk) -> None:
     """A PUT without a change keeps the version."""
     await install_widgets(talk)
@@ -81,24 +67,6 @@ async def replaced_by_itself(talk: Talk) -> None:
         same = (await talk.ask("PUT", f"{path}/one", made)).json
 
         assert same["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
-
-
-@check()
-async def replaced_with_another_uid(talk: Talk) -> None:
-    """A PUT with another uid is a Conflict; the server keeps the creation time."""
-    path = configmaps(await talk.begin())
-    made = (await talk.ask("POST", path, configmap("one"))).json
-    other = {**made, "metadata": {**made["metadata"], "uid": NO_UID}}
-    refused = await talk.ask("PUT", f"{path}/one", other)
-    dated = {
-        **made,
-        "metadata": {**made["metadata"], "creationTimestamp": "2020-01-01T00:00:00Z"},
-        "data": {"a": "1"},
-    }
-    kept = await talk.ask("PUT", f"{path}/one", dated)
-
-    assert refused.status == 409
-    assert kept.json["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
 
 
 @check()
@@ -118,29 +86,6 @@ async def namespaces_that_do_not_fit(talk: Talk) -> None:
 
 
 @check()
-async def kinds_that_do_not_fit(talk: Talk) -> None:
-    """apiVersion and kind must match the path; only built-in kinds may omit them."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}}
-    for path, body in (
-        (configmaps(space), secret),
-        (configmaps(space), {**secret, "apiVersion": "v2", "kind": "ConfigMap"}),
-        (widgets(space), {"metadata": {"name": "one"}, "spec": {"name": "a"}}),
-    ):
-        answer = await talk.quietly("POST", path, body)
-        # The message names Go types, so it is not compared.
-        talk.note({"sent": body, "to": path, "code": answer.status, "reason": answer.json["reason"]})
-
-        assert answer.status == 400
-    silent = await talk.ask("POST", configmaps(space), {"metadata": {"name": "one"}, "data": {"a": "b"}})
-    gadget = await talk.ask("POST", widgets(space), {**widget("one", name="a"), "kind": "Gadget"})
-
-    assert (silent.json["apiVersion"], silent.json["kind"]) == ("v1", "ConfigMap")
-    assert gadget.status == 422
-
-
-@check()
 async def namespaces(talk: Talk) -> None:
     """A namespace is Active and has its name as a label."""
     await talk.begin(labels={"own": "label"})
@@ -150,27 +95,3 @@ async def namespaces(talk: Talk) -> None:
     assert read.json["metadata"]["labels"]["kubernetes.io/metadata.name"] == talk.namespace
     assert read.json["status"] == {"phase": "Active"}
     assert again.status == 409
-
-
-@check()
-async def dry_runs_store_nothing(talk: Talk) -> None:
-    """dryRun=All answers like a write, and stores nothing."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    path = configmaps(space)
-    made = await talk.ask("POST", f"{path}?dryRun=All", configmap("one", a="1"))
-    absent = await talk.get(f"{path}/one")
-    stored = (await talk.ask("POST", path, configmap("one", a="1"))).json
-    twice = await talk.ask("POST", f"{path}?dryRun=All", configmap("one"))
-    put = await talk.ask("PUT", f"{path}/one?dryRun=All", {**stored, "data": {"a": "2"}})
-    patched = await talk.patch(f"{path}/one?dryRun=All", {"data": {"a": "3"}})
-    deleted = await talk.ask("DELETE", f"{path}/one?dryRun=All")
-    read = await talk.get(f"{path}/one")
-    custom = await talk.ask("POST", f"{widgets(space)}?dryRun=All", widget("one", name="a"))
-    wrong = await talk.ask("POST", f"{path}?dryRun=Some", configmap("two"))
-
-    assert (made.status, absent.status, twice.status) == (201, 404, 409)
-    assert (put.json["data"], patched.json["data"], deleted.status) == ({"a": "2"}, {"a": "3"}, 200)
-    assert read.json == stored
-    assert (custom.status, custom.json["spec"]["size"]) == (201, 3)
-    assert wrong.status >= 400

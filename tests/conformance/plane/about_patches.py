@@ -50,23 +50,6 @@ async def merged_with_a_version(talk: Talk) -> None:
 
 
 @check()
-async def merged_to_something_invalid(talk: Talk) -> None:
-    """The result of a patch is validated, and the patch cannot change name and namespace."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    await talk.ask("POST", widgets(space), widget("one", name="a"))
-    await talk.ask("POST", configmaps(space), configmap("one", a="1"))
-    size = await talk.patch(widgets(space, "one"), {"spec": {"size": 99}})
-    name = await talk.patch(widgets(space, "one"), {"metadata": {"name": "two"}})
-    kind = await talk.patch(widgets(space, "one"), {"kind": "Gadget"})
-    moved = await talk.patch(configmaps(space, "one"), {"metadata": {"namespace": "elsewhere"}})
-    absent = await talk.patch(configmaps(space, "none"), {"data": {"a": "2"}})
-
-    assert (size.status, name.status, kind.status) == (422, 400, 422)
-    assert (moved.status, absent.status) == (400, 404)
-
-
-@check()
 async def json_patch(talk: Talk) -> None:
     """add, replace, remove, move, copy and test, with escaped paths and list indexes."""
     path = configmaps(await talk.begin())

@@ -67,20 +67,6 @@ async def leases(talk: Talk) -> None:
 
 
 @check()
-async def lease_without_a_version(talk: Talk) -> None:
-    """A Lease cannot be replaced without a version."""
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{await talk.begin()}/leases"
-    await talk.ask("POST", path, lease("a"))
-    blind = await talk.ask("PUT", f"{path}/leader", lease("b"))
-    wrong = lease("c")
-    wrong["metadata"]["name"] = "wrong"
-    wrong["spec"]["leaseDurationSeconds"] = 0
-    zero = await talk.ask("POST", path, wrong)
-
-    assert (blind.status, zero.status) == (422, 422)
-
-
-@check()
 async def events(talk: Talk) -> None:
     """Events are created, counted by patches, and selected by their involved object."""
     space = await talk.begin()
@@ -110,14 +96,3 @@ async def events(talk: Talk) -> None:
         assert [item["metadata"]["name"] for item in found.json["items"]] == expected
     assert (made.status, again.status, absent.status) == (201, 409, 404)
     assert (counted.json["count"], counted.json["lastTimestamp"]) == (2, "2020-01-02T03:05:05Z")
-
-
-@check()
-async def events_that_do_not_fit(talk: Talk) -> None:
-    """An Event is in the namespace of its involved object."""
-    path = core("events", await talk.begin())
-    elsewhere = event("web.1")
-    elsewhere["involvedObject"]["namespace"] = "elsewhere"
-    refused = await talk.ask("POST", path, elsewhere)
-
-    assert refused.status == 422

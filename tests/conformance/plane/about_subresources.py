@@ -55,55 +55,6 @@ async def status_of_a_deployment(talk: Talk) -> None:
 
 
 @check()
-async def status_of_a_custom_object(talk: Talk) -> None:
-    """A create or update drops the status; both paths check the version."""
-    await install_widgets(talk)
-    path = widgets(await talk.begin())
-    made = (await talk.ask("POST", path, {**widget("one", name="a"), "status": {"phase": "Old"}})).json
-    body = {**made, "spec": {"name": "b"}, "status": {"phase": "New"}}
-    body["metadata"] = {**made["metadata"], "labels": {"l": "1"}}
-    through = (await talk.ask("PUT", f"{path}/one/status", body)).json
-    late = await talk.ask("PUT", f"{path}/one/status", body)
-    plain = (await talk.ask("PUT", f"{path}/one", {**through, "status": {"phase": "Old"}})).json
-    wrong = await talk.patch(f"{path}/one/status", {"status": {"phase": "Odd"}})
-    read = await talk.get(f"{path}/one/status")
-
-    assert "status" not in made
-    assert (through["status"], through["spec"]["name"]) == ({"phase": "New"}, "a")
-    assert (late.status, wrong.status) == (409, 422)
-    assert (plain["status"], plain["metadata"]["resourceVersion"]) == (
-        {"phase": "New"},
-        through["metadata"]["resourceVersion"],
-    )
-    assert read.json == plain
-
-
-@check()
-async def generations(talk: Talk) -> None:
-    """Labels and status do not change the generation; annotations do so for Deployments only."""
-    await install_widgets(talk)
-    space = await talk.begin()
-    found = []
-    for path, body, change in (
-        (deployments(space), deployment("one"), {"spec": {"replicas": 3}}),
-        (widgets(space), widget("one", name="a"), {"spec": {"name": "b"}}),
-    ):
-        steps = [await talk.ask("POST", path, body, show=("metadata.generation",))]
-        for patch, sub in (
-            ({"metadata": {"labels": {"l": "1"}}}, ""),
-            ({"metadata": {"annotations": {"a": "1"}}}, ""),
-            (change, ""),
-            (change, ""),
-            ({"status": {"observedGeneration": 1}}, "/status"),
-            ({"metadata": {"generation": 99}}, ""),
-        ):
-            steps.append(await talk.patch(f"{path}/one{sub}", patch, show=("metadata.generation",)))
-        found.append([answer.json["metadata"]["generation"] for answer in steps])
-
-    assert found == [[1, 1, 2, 3, 3, 3, 3], [1, 1, 1, 2, 2, 2, 2]]
-
-
-@check()
 async def scale_of_a_custom_object(talk: Talk) -> None:
     """The CRD's paths define the Scale of a custom resource."""
     await install_widgets(talk)

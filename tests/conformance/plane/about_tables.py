@@ -7,11 +7,7 @@ from typing import Any
 from tests.conformance.plane.registry import check
 from tests.conformance.plane.talk import TABLE, Talk
 from tests.conformance.plane.things import (
-    core,
-    deployment,
-    deployments,
     install_widgets,
-    pod,
     widget,
     widgets,
 )
@@ -56,23 +52,6 @@ async def of_custom_objects(talk: Talk) -> None:
     ]
     assert [row["cells"][:4] for row in answer.json["rows"]] == [["a", 3, "red", None], ["b", 7, None, "Old"]]
     assert one.json["rows"][0]["cells"][3] == "Old"
-
-
-@check()
-async def of_built_in_kinds(talk: Talk) -> None:
-    """The narrow columns of Deployments, pods and namespaces."""
-    space = await talk.begin()
-    await talk.make(deployments(space), deployment("web"), keep=True)
-    await talk.quietly("POST", core("serviceaccounts", space), {"metadata": {"name": "default"}})
-    await talk.make(core("pods", space), pod("one"))
-    for path in (
-        deployments(space),
-        core("pods", space),
-        f"/api/v1/namespaces?fieldSelector=metadata.name%3D{space}",
-    ):
-        answer = await talk.get(path, accept=TABLE, show=_narrow)
-
-        assert answer.json["kind"] == "Table"
 
 
 def _narrow(table: Any) -> Any:

@@ -13,7 +13,6 @@ from tests.conformance.plane.under_test import PlaneUnderTest
 
 # The modules with checks; the transcripts of each are in a file of its name.
 SUBJECTS = (
-    "discovery",
     "objects",
     "refusals",
     "lists",
@@ -22,7 +21,6 @@ SUBJECTS = (
     "strategic",
     "subresources",
     "deletion",
-    "schemas",
     "tables",
     "records",
     "admission",

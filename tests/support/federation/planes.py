@@ -17,10 +17,10 @@ from testbed.embedded.api.types import User
 from testbed.embedded.auth.authentication import Authenticator
 from testbed.embedded.cluster.controllers import Controllers
 from testbed.embedded.cluster.metrics import MetricsApis
-from testbed.embedded.network.faults import Faults
 from testbed.embedded.network.pki import Pki
 from testbed.embedded.storage.store import Collection
 from tests.support.memory_network import MemoryListener
+from tests.support.plane_faults import Faults
 
 Object = dict[str, Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

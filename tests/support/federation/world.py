@@ -21,9 +21,7 @@ from testbed.embedded.api.types import User
 from testbed.embedded.auth.authentication import Authenticator
 from testbed.embedded.cluster.controllers import NODES, Controllers
 from testbed.embedded.cluster.load import Load
-from testbed.embedded.cluster.metrics import MetricsApis
 from testbed.embedded.cluster.pods import PODS, is_ready
-from testbed.embedded.network.faults import Faults
 from testbed.embedded.network.pki import Pki
 from testbed.embedded.objects.kinds import CRDS, NAMESPACES
 from testbed.embedded.storage.store import Change
@@ -49,6 +47,7 @@ from tests.support.federation.planes import (
     deployment,
 )
 from tests.support.memory_network import MemoryListener
+from tests.support.plane_faults import Faults, MetricsThatLie
 from tests.support.timing import background, virtual_clock
 
 # Kubelets beat every 10 s; this is often enough for bookmarks, which come every minute.
@@ -174,9 +173,7 @@ class Federation:
         member.authenticator.tokens[f"{name}-token"] = User("fedhpa-hub", ("system:masters",))
         member.controllers = Controllers(store, self.date)
         self.load.join(store)
-        member.metrics = MetricsApis(
-            store, self.load, self.date, invalid_values=lambda: member.faults.metric_values
-        )
+        member.metrics = MetricsThatLie(store, self.load, self.date, lambda: member.faults.metric_values)
         member.server.route = member.metrics.handler
         allocatable = {"cpu": cpu, "memory": "256Gi", "pods": "500"}
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}

@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from testbed.embedded.network.faults import Fault, Faults
 from testbed.embedded.network.listener import Listener
 from testbed.embedded.network.pki import Pki
+from tests.support.plane_faults import Fault, Faults
 
 BODY = {"kind": "PodMetricsList", "items": [{"name": f"pod-{number}"} for number in range(20)]}
 

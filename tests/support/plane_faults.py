@@ -3,16 +3,23 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from testbed.embedded.api.server import error_response
 from testbed.embedded.api.types import StatusError
+from testbed.embedded.cluster.load import Load
+from testbed.embedded.cluster.metrics import MetricsApis
+from testbed.embedded.controlplane import ControlPlane
 from testbed.embedded.network.pki import Pki
+from testbed.embedded.storage.store import Store
 
+Lie = Literal["nan", "negative"]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -69,7 +76,7 @@ class Faults:
         application.on_response_prepare.append(self._prepare)
 
     @property
-    def metric_values(self) -> Literal["nan", "negative"] | None:
+    def metric_values(self) -> Lie | None:
         """The invalid values that the metrics APIs report, if any."""
         return "nan" if Fault.NAN in self._paths else "negative" if Fault.NEGATIVE in self._paths else None
 
@@ -175,3 +182,35 @@ def _abort(request: web.Request) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     return web.Response(status=503)
+
+
+class MetricsThatLie(MetricsApis):
+    """The metrics APIs of a member, with the invalid values of its faults."""
+
+    def __init__(
+        self, store: Store, load: Load, now: Callable[[], datetime], lie: Callable[[], Lie | None]
+    ) -> None:
+        super().__init__(store, load, now)
+        self._lie = lie
+
+    def _value(self, value: int, suffix: str) -> str:
+        match self._lie():
+            case "nan":
+                return "NaN"
+            case "negative":
+                return f"-{max(1, value)}{suffix}"
+        return super()._value(value, suffix)
+
+
+_OF: Final[WeakKeyDictionary[ControlPlane, Faults]] = WeakKeyDictionary()
+
+
+def may_fail(*planes: ControlPlane) -> None:
+    """Prepares planes that have not started for `faults_of`."""
+    for plane in planes:
+        _OF[plane] = Faults(plane.apiserver.app, plane.listener, plane.pki)
+
+
+def faults_of(plane: ControlPlane) -> Faults:
+    """Returns the faults of a plane that `may_fail` has prepared."""
+    return _OF[plane]

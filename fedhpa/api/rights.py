@@ -1,0 +1,334 @@
+"""Names of an installation, and the RBAC rights of its processes on the hub and of the hub in a member.
+
+Roles and rules stand in charts/fedhpa/files/rights.yaml, which the Helm chart renders too. `rights.yaml`
+beside this module is a link to it, and the file itself in a wheel. The functions render it for one set of
+switches. No Namespace is among the manifests, because deleting them would delete all that is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+NAMESPACE: Final = "fedhpa-system"
+# Where Karmada keeps the credentials of its clusters.
+CLUSTER_NAMESPACE: Final = "karmada-cluster"
+# The accounts of the processes on the hub, and of the hub's token on a member.
+CONTROLLER, ADAPTER, WEBHOOK = "fedhpa-controller", "fedhpa-metrics-adapter", "fedhpa-webhook"
+MEMBER: Final = "fedhpa-hub"
+# The ServiceAccounts of the processes, by component.
+ACCOUNTS: Final = {"controller": CONTROLLER, "metrics-adapter": ADAPTER, "webhook": WEBHOOK}
+
+# ClusterRoles that others look for.
+CONTROLLER_ROLE, ADAPTER_ROLE, WEBHOOK_ROLE = "fedhpa:controller", "fedhpa:metrics-adapter", "fedhpa:webhook"
+READER_ROLE: Final = "fedhpa:aggregated-metrics-reader"
+
+# The label of every object of this project.
+PART_OF, PROJECT = "app.kubernetes.io/part-of", "fedhpa"
+
+# With --manage-certificates: the objects that get the controller's CA.
+WEBHOOK_CONFIGURATION: Final = "fedhpa-webhook"
+API_SERVICES: Final = (
+    "v1beta1.custom.metrics.k8s.io",
+    "v1beta1.external.metrics.k8s.io",
+    "v1beta1.metrics.k8s.io",
+    "v1beta2.custom.metrics.k8s.io",
+)
+
+Propagation = Literal["karmada", "direct"]
+MetricsVia = Literal["members", "hub"]
+# The API server of a role. `host` has the pods and their Secrets; it is the hub itself, or Karmada's host.
+Plane = Literal["hub", "host"]
+Manifest = dict[str, Any]
+Subject = Mapping[str, str]
+# Names of Secrets by namespace. No names mean all Secrets of the namespace.
+Secrets = Mapping[str, Collection[str]]
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_HUB: Final[tuple[Plane, ...]] = ("hub",)
+
+
+@dataclass(frozen=True)
+class ScaleTarget:
+    """Kinds of workloads that may be scaled: an API group and plurals."""
+
+    group: str
+    resources: tuple[str, ...]
+
+
+APPS: Final = ScaleTarget("apps", ("deployments", "replicasets", "statefulsets"))
+
+
+@dataclass(frozen=True)
+class Switches:
+    """The settings that decide which rules are rendered. `external_hub`: the pods run in another cluster."""
+
+    propagation: Propagation = "karmada"
+    metrics_via: MetricsVia = "members"
+    certificates: bool = False
+    external_hub: bool = False
+    cross_object_warnings: bool = True
+    aggregate_to_default_roles: bool = False
+    distributed: bool = False
+    scale_targets: tuple[ScaleTarget, ...] = (APPS,)
+
+    def allow(self, when: Mapping[str, str | bool]) -> bool:
+        """True if every switch of a condition has the value that the condition names."""
+        named: dict[str, str | bool] = {
+            "propagation": self.propagation,
+            "metricsVia": self.metrics_via,
+            "certificates": self.certificates,
+            "externalHub": self.external_hub,
+            "crossObjectWarnings": self.cross_object_warnings,
+            "aggregateToDefaultRoles": self.aggregate_to_default_roles,
+            "distributed": self.distributed,
+        }
+        return all(named[name] == value for name, value in when.items())
+
+
+class _ScaleTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    subresource: str
+    onlyGroup: str = ""
+
+
+class _Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A rule in the API's spelling. With `scaleTargets` it is repeated for each scale target."""
+
+    verbs: list[str]
+    apiGroups: list[str] = []
+    resources: list[str] = []
+    resourceNames: list[str] = []
+    nonResourceURLs: list[str] = []
+    scaleTargets: _ScaleTargets | None = None
+    when: dict[str, str | bool] = {}
+
+    def written(self, switches: Switches, names: Collection[str] = ()) -> list[Manifest]:
+        """Returns the rule as manifests have it: none, one, or one for each scale target."""
+        if not switches.allow(self.when):
+            return []
+        if wanted := self.scaleTargets:
+            return [
+                {
+                    "apiGroups": [target.group],
+                    "resources": [f"{resource}{wanted.subresource}" for resource in target.resources],
+                    "verbs": list(self.verbs),
+                }
+                for target in switches.scale_targets
+                if wanted.onlyGroup in ("", target.group)
+            ]
+        rule: Manifest = msgspec.to_builtins(self)
+        rule.pop("when", None)
+        return [rule | {"resourceNames": sorted(names)} if names else rule]
+
+
+class _Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A role of ours with its binding, or the binding of a role of Kubernetes. The file explains them."""
+
+    name: str
+    component: str
+    accounts: list[str] = []
+    rules: list[_Rule] = []
+    granted: str = ""
+    namespace: str = ""
+    namespaceOf: Literal["", "release", "leases", "secrets"] = ""
+    aggregateTo: list[str] = []
+    when: dict[str, str | bool] = {}
+
+
+class _Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The lists of the file."""
+
+    hub: list[_Role]
+    host: list[_Role]
+    member: list[_Role]
+    memberOfAdapter: list[_Role]
+    secretOfMember: list[_Role]
+
+
+@cache
+def _rights() -> _Rights:
+    import yaml  # few commands need it
+
+    text = Path(__file__).with_name("rights.yaml").read_text(encoding="utf-8")
+    # The reader in C takes a tenth of the time. The file is ours, so it has no traps.
+    reader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return msgspec.convert(yaml.load(text, reader), _Rights)  # noqa: S506
+
+
+def service_account(namespace: str, name: str) -> dict[str, str]:
+    """Returns the RBAC subject of a service account."""
+    return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+
+
+def user(name: str) -> dict[str, str]:
+    """Returns the RBAC subject of a user, such as the one of a kubeconfig."""
+    return {"apiGroup": _GROUP, "kind": "User", "name": name}
+
+
+def hub_rights(
+    namespace: str = NAMESPACE,
+    *,
+    lease_namespace: str = "",
+    propagation: Propagation = "karmada",
+    metrics_via: MetricsVia = "members",
+    secrets: Secrets | None = None,
+    switches: Switches | None = None,
+    planes: Collection[Plane] = ("hub", "host"),
+    components: Collection[str] = tuple(ACCOUNTS),
+) -> list[Manifest]:
+    """Returns the ServiceAccounts of the processes and their rights.
+
+    `lease_namespace` has the controller's Leases, by default `namespace`. `secrets` are the credentials of
+    Clusters that may be read besides those that `fedhpa join` has made. `switches` replaces `propagation` and
+    `metrics_via`. `planes` are the API servers whose roles are wanted; `components` are the file's.
+    """
+    found = switches or Switches(propagation, metrics_via)
+    places = {"release": namespace, "leases": lease_namespace or namespace}
+    manifests = [account(namespace, ACCOUNTS[one]) for one in components if one in ACCOUNTS]
+    for one in components:
+        subject = service_account(namespace, ACCOUNTS.get(one, ""))
+        manifests += _of_component(one, found, subject, places, secrets, planes)
+    return manifests
+
+
+def controller_rights(
+    subject: Subject,
+    *,
+    lease_namespace: str = NAMESPACE,
+    propagation: Propagation = "karmada",
+    metrics_via: MetricsVia = "members",
+    secrets: Secrets | None = None,
+) -> list[Manifest]:
+    """Returns the roles and bindings of the controller on the hub, for the values of its flags."""
+    switches = Switches(propagation, metrics_via)
+    return _of_component("controller", switches, subject, {"leases": lease_namespace}, secrets)
+
+
+def adapter_rights(subject: Subject, *, secrets: Secrets | None = None) -> list[Manifest]:
+    """Returns the roles and bindings of the metrics adapter on the hub, and the role of its readers."""
+    return _of_component("metrics-adapter", Switches(), subject, secrets=secrets)
+
+
+def webhook_rights(subject: Subject, *, propagation: Propagation = "karmada") -> list[Manifest]:
+    """Returns the role and the binding of a webhook that reads the hub for its warnings.
+
+    Verdicts need no rights.
+    """
+    return _of_component("webhook", Switches(propagation), subject)
+
+
+def member_rights(
+    namespace: str = NAMESPACE,
+    *,
+    propagation: Propagation = "direct",
+    switches: Switches | None = None,
+) -> list[Manifest]:
+    """Returns the ServiceAccount whose token is given to the hub, and its rights in a member.
+
+    With `direct` the controller writes scales there. `switches` replaces `propagation`.
+    """
+    found = switches or Switches(propagation)
+    subjects = {MEMBER: service_account(namespace, MEMBER)}
+    return [
+        account(namespace, MEMBER),
+        *_rendered(_rights().member, found, subjects, {"release": namespace}),
+    ]
+
+
+def member_metrics_rights() -> list[Manifest]:
+    """Returns the ClusterRole of a token with which only the metrics adapter reads a member."""
+    return list(_rendered(_rights().memberOfAdapter, Switches(), {}))
+
+
+def member_secret_rights(
+    cluster: str, secret: str, namespace: str, controller: Subject, adapter: Subject
+) -> list[Manifest]:
+    """Returns the Roles by which controller and adapter read one Secret, and the controller renews it."""
+    subjects = {CONTROLLER: controller, ADAPTER: adapter}
+    manifests: list[Manifest] = []
+    for role in _rights().secretOfMember:
+        own = msgspec.structs.replace(role, name=f"{role.name}:{cluster}")
+        manifests += _of_role(own, Switches(), subjects, namespace, [secret])
+    return manifests
+
+
+def account(namespace: str, name: str) -> Manifest:
+    """Returns a ServiceAccount."""
+    metadata = {"name": name, "namespace": namespace, "labels": labels(name)}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def labels(component: str) -> dict[str, str]:
+    """Returns the labels of an object of a process."""
+    return {
+        "app.kubernetes.io/name": PROJECT,
+        "app.kubernetes.io/component": component.removeprefix("fedhpa-"),
+        PART_OF: PROJECT,
+    }
+
+
+def _of_component(
+    component: str,
+    switches: Switches,
+    subject: Subject,
+    places: Mapping[str, str] | None = None,
+    secrets: Secrets | None = None,
+    planes: Collection[Plane] = _HUB,
+) -> list[Manifest]:
+    """Returns the roles of a process, bound to the subject."""
+    rights, subjects = _rights(), {ACCOUNTS.get(component, ""): subject}
+    every = [*(rights.hub if "hub" in planes else ()), *(rights.host if "host" in planes else ())]
+    own = [role for role in every if role.component == component]
+    return list(_rendered(own, switches, subjects, places, secrets))
+
+
+def _rendered(
+    roles: Iterable[_Role],
+    switches: Switches,
+    subjects: Mapping[str, Subject],
+    places: Mapping[str, str] | None = None,
+    secrets: Secrets | None = None,
+) -> Iterator[Manifest]:
+    """Yields each role with its binding. `subjects` stand for accounts, `places` for uses of namespaces."""
+    for role in roles:
+        if not switches.allow(role.when):
+            continue
+        if role.namespaceOf == "secrets":
+            for namespace, names in sorted((secrets or {}).items()):
+                yield from _of_role(role, switches, subjects, namespace, names)
+        else:
+            namespace = (places or {})[role.namespaceOf] if role.namespaceOf else role.namespace
+            yield from _of_role(role, switches, subjects, namespace)
+
+
+def _of_role(
+    role: _Role,
+    switches: Switches,
+    subjects: Mapping[str, Subject],
+    namespace: str,
+    names: Collection[str] = (),
+) -> Iterator[Manifest]:
+    """Yields the role and its binding in a namespace. `names` are Secrets to which its rules are narrowed."""
+    kind = "Role" if namespace else "ClusterRole"
+    if not role.granted:
+        rules = [one for rule in role.rules for one in rule.written(switches, names)]
+        manifest = _manifest(kind, role, namespace, rules=rules)
+        for default in role.aggregateTo:
+            manifest["metadata"]["labels"][f"{_GROUP}/aggregate-to-{default}"] = "true"
+        yield manifest
+    if role.accounts:
+        reference = {"apiGroup": _GROUP, "kind": kind, "name": role.granted or role.name}
+        bound = [dict(subjects[name]) for name in role.accounts]
+        yield _manifest(f"{kind}Binding", role, namespace, roleRef=reference, subjects=bound)
+
+
+def _manifest(kind: str, role: _Role, namespace: str, **body: Any) -> Manifest:
+    metadata: Manifest = {"name": role.name, "labels": labels(role.component)}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": f"{_GROUP}/v1", "kind": kind, "metadata": metadata, **body}
