@@ -47,7 +47,8 @@ bench: venv ## Runs the benchmarks against their budget.
 	@$(BIN)/python -m benchmarks
 
 crds: venv ## Writes the CRDs of the chart.
-	@$(BIN)/fedhpa crds > charts/fedhpa/files/crds/autoscaling.karmada.io.yaml
+	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)), end='')" > charts/fedhpa/files/crds/autoscaling.karmada.io.yaml
+	@$(BIN)/fedhpa crds --records > charts/fedhpa/files/crds/fedhpa.io.yaml
 	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
 
 docs: venv ## Writes the generated part of docs/reference, and the values of the chart.

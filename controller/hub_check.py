@@ -47,7 +47,6 @@ FIRST_PATHS: Final = (
     "spec.federatedHPAAssignment",
     "status.observedGeneration",
     "status.clusters",
-    "status.decision",
     "status.summary",
 )
 # With these, all fields of specification and status that Karmada's CRD lacks.
@@ -59,7 +58,6 @@ OUR_PATHS: Final = (
     "spec.federatedMinReplicas",
     "spec.scaleAssist",
     "spec.scalingToZero",
-    "status.assignedFor",
 )
 
 
@@ -128,12 +126,12 @@ class HubCheck:
         """The reason to write nothing for the object read as `raw`, if another controller acts on it.
 
         Our own status writes may overwrite the managed fields, so the evidence stays valid for
-        ACTIVE_SECONDS. The status that we write then names the finding, which a new leader continues from.
+        ACTIVE_SECONDS. A new leader that finds it in the status waits for as long.
         """
         written = written_by_karmada(raw)
         if key not in self._known:
             self._known.add(key)
-            written = max(filter(None, (written, _found_before(raw))), default=None)
+            written = now if _found_before(raw) else written
         if written is not None and 0 <= now - written < ACTIVE_SECONDS:
             self._contended[key] = max(written, self._contended.get(key, written))
         last = self._contended.get(key)
@@ -219,22 +217,14 @@ def is_foreign(definition: Mapping[str, Any]) -> bool:
     return bool(pruned_paths(definition, FIRST_PATHS))
 
 
-def _found_before(raw: Mapping[str, Any]) -> float | None:
-    """The time (POSIX seconds) of the stored decision, if another controller blocked it."""
+def _found_before(raw: Mapping[str, Any]) -> bool:
+    """True if another controller blocked the object by its stored conditions."""
     status = raw.get("status")
-    if not isinstance(status, Mapping):
-        return None
-    conditions = status.get("conditions")
-    blocked = any(
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    return any(
         isinstance(condition, Mapping) and condition.get("reason") == ANOTHER_CONTROLLER
         for condition in (conditions if isinstance(conditions, list) else ())
     )
-    decision = status.get("decision")
-    time = decision.get("time") if isinstance(decision, Mapping) else None
-    try:
-        return parse_time(time) if blocked and isinstance(time, str) else None
-    except InvalidObject:
-        return None
 
 
 def written_by_karmada(raw: Mapping[str, Any]) -> float | None:

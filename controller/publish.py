@@ -1,4 +1,4 @@
-"""Publishing a decision on the object itself: its status, its record and its events."""
+"""Publishing a decision on the object itself: its status and its events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, cast
 from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.record_annotation import RECORD_ANNOTATION
-from fedhpa.decision import Event, with_record
+from fedhpa.decision import Event
 from fedhpa.kube import NOT_FOUND, ApiClient, EventRecorder, InvolvedObject, Resource, update_with_retry
 
 FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "federatedhpas", namespaced=True, scale=False)
@@ -22,14 +22,11 @@ async def write_status(
     raw: Mapping[str, Any],
     status: Mapping[str, Any],
     deadline: float,
-    *,
-    unless_newer: bool = False,
 ) -> Mapping[str, Any] | None:
     """Write the status of the object read as `raw`; return the object as stored, None if nothing was written.
 
     A change of the spec in between does not matter, because only this controller writes the status. Nothing
-    is written if the object was deleted and created again or, with `unless_newer`, if its status has a newer
-    decision. Raises ApiError if the hub refuses.
+    is written if the object was deleted and created again. Raises ApiError if the hub refuses.
     """
     metadata = raw["metadata"]
     uid = metadata.get("uid")
@@ -38,8 +35,6 @@ async def write_status(
     def mutate(current: dict[str, Any]) -> dict[str, Any] | None:
         nonlocal writes
         writes = current["metadata"].get("uid") == uid
-        if unless_newer and _decided_at(with_record(current).get("status")) > _decided_at(status):
-            writes = False
         return {**current, "status": dict(status)} if writes else None
 
     path = resource.path(metadata["namespace"], metadata["name"])
@@ -83,13 +78,6 @@ async def write_record(
         if metadata.get("uid") != uid:
             return None
     return None
-
-
-def _decided_at(status: Any) -> str:
-    """The time of a status' decision, as text that orders by time; "" without one."""
-    decision = status.get("decision") if isinstance(status, Mapping) else None
-    time = decision.get("time") if isinstance(decision, Mapping) else None
-    return time if isinstance(time, str) else ""
 
 
 def record_events(

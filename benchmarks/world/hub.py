@@ -24,6 +24,7 @@ LEASES: Final = "leases"
 KINDS: Final = (
     Kind(FEDERATED, FEDERATED_HPAS, "FederatedHPA"),
     Kind(FEDERATED, "cronfederatedhpas", "CronFederatedHPA"),
+    Kind("fedhpa.io/v1alpha1", "scalingrecords", "ScalingRecord"),
     Kind(CLUSTERS, "clusters", "Cluster", namespaced=False),
     Kind(CRDS, "customresourcedefinitions", "CustomResourceDefinition", namespaced=False),
     Kind(

@@ -13,7 +13,7 @@ import structlog
 
 from controller.distributed.finalizer import has_finalizer, set_finalizer
 from fedhpa.api.errors import FedHPAError
-from fedhpa.decision import Blocked
+from fedhpa.decision import Blocked, MemoryState
 from fedhpa.kube import ApiClient, Key
 
 log = structlog.get_logger(__name__)
@@ -29,14 +29,18 @@ MAX_NAMED: Final = 8
 class Removal(Protocol):
     """Removes what mode Distributed wrote for a FederatedHPA."""
 
-    async def remove(self, key: Key, raw: Mapping[str, Any], *, overdue: bool) -> dict[str, str]:
+    async def remove(
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
+    ) -> dict[str, str]:
         """Remove it. Returns the reason by cluster where something may remain.
 
-        With `overdue` no cluster is waited for.
+        `state` names the clusters that may have our HPA. With `overdue` no cluster is waited for.
         """
 
-    def report_unregistered(self, key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Report clusters that were unregistered with our HPA in them; the new `status` has them no more."""
+    def report_unregistered(
+        self, key: Key, raw: Mapping[str, Any], before: MemoryState, after: MemoryState
+    ) -> None:
+        """Report clusters that were unregistered with our HPA in them; `after` has them no more."""
 
 
 class ModeChanges:
@@ -57,7 +61,7 @@ class ModeChanges:
         """Drop what is known of a deleted object."""
         self._since.pop(key, None)
 
-    async def delete(self, key: Key, raw: Mapping[str, Any], now: float) -> None:
+    async def delete(self, key: Key, raw: Mapping[str, Any], state: MemoryState, now: float) -> None:
         """Remove the member HPAs of an object that is being deleted, then its finalizer.
 
         Until all are gone, or their clusters past the lost time-out, the finalizer stays. Raises FedHPAError
@@ -67,13 +71,15 @@ class ModeChanges:
             return
         since = datetime.fromisoformat(raw["metadata"]["deletionTimestamp"]).timestamp()
         overdue = now - since >= self._lost_seconds(raw)
-        left = await self._removal.remove(key, raw, overdue=overdue)
+        left = await self._removal.remove(key, raw, state, overdue=overdue)
         if left:
             log.info("deletion waits for members", namespace=key[0], name=key[1], clusters=left)
             return
         await set_finalizer(self._hub, raw, self._deadline, wanted=False)
 
-    async def blocked(self, key: Key, raw: Mapping[str, Any], now: float, *, found: bool) -> Blocked | None:
+    async def blocked(
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, now: float, *, found: bool
+    ) -> Blocked | None:
         """Returns why an object of another mode than Distributed must not be scaled yet; None if it may be.
 
         `found` is True if members have our HPAs of its name. An object with the finalizer had them. An absent
@@ -88,7 +94,7 @@ class ModeChanges:
         if not self._writes:
             return Blocked(REMOVING, "the member HPAs are removed once --pause ends", condition=ASSIGNED)
         overdue = now - self._since.setdefault(key, now) >= self._lost_seconds(raw)
-        left = await self._removal.remove(key, raw, overdue=overdue)
+        left = await self._removal.remove(key, raw, state, overdue=overdue)
         if not left:
             return None
         named = "; ".join(f"{name}: {reason}" for name, reason in sorted(left.items())[:MAX_NAMED])
@@ -96,9 +102,11 @@ class ModeChanges:
         message = f"nothing is scaled until the member HPAs of mode Distributed are removed: {named}{more}"
         return Blocked(REMOVING, message, condition=ASSIGNED)
 
-    def report_unregistered(self, key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Report clusters that were unregistered with our HPA in them; the new `status` has them no more."""
-        self._removal.report_unregistered(key, raw, status)
+    def report_unregistered(
+        self, key: Key, raw: Mapping[str, Any], before: MemoryState, after: MemoryState
+    ) -> None:
+        """Report clusters that were unregistered with our HPA in them; `after` has them no more."""
+        self._removal.report_unregistered(key, raw, before, after)
 
     def leaves(self, raw: Mapping[str, Any]) -> bool:
         """True if the object left mode Distributed and still has the finalizer."""

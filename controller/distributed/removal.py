@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import structlog
 
+from controller.distributed.finalizer import has_finalizer
 from controller.distributed.hpa_reader import is_ours, read_hpas
 from controller.distributed.hpa_writes import NotOwned
 from controller.distributed.member_writer import NOT_REGISTERED
 from controller.distributed.writer import REQUESTS, HpaWriter
 from controller.publish import FEDERATED_HPAS, record_events
 from fedhpa.api.errors import FedHPAError
-from fedhpa.decision import LOST, Event, Failure, with_record
+from fedhpa.decision import LOST, Event, Failure, MemoryState
 from fedhpa.kube import EventRecorder, Key, contain
 from fedhpa.members import HpaCache, Member
 
@@ -45,12 +46,16 @@ class HpaRemoval:
         self._events = events
         self._deadline = deadline
 
-    async def remove(self, key: Key, raw: Mapping[str, Any], *, overdue: bool) -> dict[str, str]:
+    async def remove(
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
+    ) -> dict[str, str]:
         """Remove our HPAs of this name from all members. Returns the reason by cluster where one may remain.
 
-        A cluster that is Lost in the status is given up, and if `overdue` each cluster: an event names it.
+        A cluster that is Lost is given up, and if `overdue` each cluster: an event names it.
         """
-        assigned = clusters_with_bounds(raw)
+        assigned = clusters_with_hpas(state)
+        if not state.clusters and has_finalizer(raw):
+            assigned = set(self._members())  # the record was lost, so each may have one
         readings = await read_hpas(self._hpas, self._members(), self._members(), key)
         left = dict.fromkeys(assigned - readings.keys(), NOT_REGISTERED)
         left |= {
@@ -61,18 +66,19 @@ class HpaRemoval:
         }
         left |= await self._deleted(key, [name for name, reading in readings.items() if is_ours(reading)])
         # An unregistered cluster can never answer, so its HPA is given up at once.
-        given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(raw))
+        given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(state))
         for name in sorted(given_up):
             self._report(key, raw, name, left[name])
         return {name: reason for name, reason in left.items() if name not in given_up}
 
-    def report_unregistered(self, key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+    def report_unregistered(
+        self, key: Key, raw: Mapping[str, Any], before: MemoryState, after: MemoryState
+    ) -> None:
         """Report clusters whose Cluster was deleted, so that nobody can remove our HPA there.
 
-        They have bounds in the status of `raw`, and are not in the new `status` any more.
+        `before` may have our HPA in them, and they are not in `after` any more.
         """
-        kept = {str(entry["name"]) for entry in _clusters({**raw, "status": status})}
-        for name in sorted(clusters_with_bounds(raw) - self._members().keys() - kept):
+        for name in sorted(clusters_with_hpas(before) - self._members().keys() - after.clusters.keys()):
             self._report(key, raw, name, NOT_REGISTERED)
 
     async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:
@@ -117,17 +123,10 @@ class HpaRemoval:
         record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", LEFT, message)])
 
 
-def clusters_with_bounds(raw: Mapping[str, Any]) -> set[str]:
-    """Returns the clusters that the status of a FederatedHPA gives a maximum."""
-    return {str(entry["name"]) for entry in _clusters(raw) if entry.get("maxReplicas")}
+def clusters_with_hpas(state: MemoryState) -> set[str]:
+    """Returns the clusters that may have an HPA of ours."""
+    return {name for name, one in state.clusters.items() if one.may_have_hpa}
 
 
-def _lost(raw: Mapping[str, Any]) -> set[str]:
-    return {str(entry["name"]) for entry in _clusters(raw) if entry.get("state") == LOST}
-
-
-def _clusters(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    status = with_record(raw).get("status")
-    clusters = status.get("clusters") if isinstance(status, Mapping) else None
-    entries = clusters if isinstance(clusters, list) else []
-    return [entry for entry in entries if isinstance(entry, Mapping) and entry.get("name")]
+def _lost(state: MemoryState) -> set[str]:
+    return {name for name, one in state.clusters.items() if one.state == LOST}

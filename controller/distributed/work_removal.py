@@ -11,6 +11,7 @@ from controller.distributed.removal import HpaRemoval
 from controller.distributed.template import Bound, release
 from controller.distributed.works import WorkWriter
 from fedhpa.api.errors import FedHPAError
+from fedhpa.decision import MemoryState
 from fedhpa.kube import ApiClient, Key, contain, get_scale
 from fedhpa.members import Member
 
@@ -43,12 +44,14 @@ class WorkRemoval:
         self._member_deadline = member_deadline
         self._hub_deadline = hub_deadline
 
-    async def remove(self, key: Key, raw: Mapping[str, Any], *, overdue: bool) -> dict[str, str]:
+    async def remove(
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
+    ) -> dict[str, str]:
         """Remove Works and HPAs, then the hold of the workload, as `Removal.remove`.
 
         The HPAs go first, so that nothing changes the replicas that the template gets.
         """
-        left = await self._removal.remove(key, raw, overdue=overdue)
+        left = await self._removal.remove(key, raw, state, overdue=overdue)
         try:
             await self._works.discard(key)
             if left:
@@ -61,9 +64,11 @@ class WorkRemoval:
             return {**left, HUB: str(error)}
         return left
 
-    def report_unregistered(self, key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> None:
+    def report_unregistered(
+        self, key: Key, raw: Mapping[str, Any], before: MemoryState, after: MemoryState
+    ) -> None:
         """Report clusters that were unregistered, as `Removal.report_unregistered`."""
-        self._removal.report_unregistered(key, raw, status)
+        self._removal.report_unregistered(key, raw, before, after)
 
     async def _running(self, clusters: Iterable[str], path: str) -> dict[str, int]:
         """The replicas of the workload in the clusters that answer."""

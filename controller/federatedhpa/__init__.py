@@ -6,8 +6,9 @@ A reconcile builds one snapshot of the hub and the members (`snapshot`), calls t
 """
 
 from controller.federatedhpa.member_caches import MemberCaches
-from controller.federatedhpa.one_shot import one_shot_reader, settings_for
+from controller.federatedhpa.one_shot import one_shot_reader, read_recording, settings_for
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
+from controller.federatedhpa.recording import stored_of
 from controller.federatedhpa.snapshot import SnapshotBuilder
 
 __all__ = [
@@ -15,5 +16,7 @@ __all__ = [
     "MemberCaches",
     "SnapshotBuilder",
     "one_shot_reader",
+    "read_recording",
     "settings_for",
+    "stored_of",
 ]

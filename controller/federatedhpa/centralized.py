@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
 import structlog
 
 from controller.federatedhpa.memory import ObjectMemory
@@ -20,7 +21,16 @@ from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError
-from fedhpa.decision import ClusterScale, Decision, Snapshot, TemplateScale, decide, history_after_scale
+from fedhpa.decision import (
+    ClusterMemory,
+    ClusterScale,
+    Decision,
+    MemoryState,
+    Snapshot,
+    TemplateScale,
+    decide,
+    history_after_scale,
+)
 from fedhpa.kube import ApiClient, Key, reason_of
 
 log = structlog.get_logger(__name__)
@@ -44,7 +54,8 @@ class CentralizedDecisions:
     ) -> tuple[Decision, bool] | None:
         """Decide at `now` and write the scale. Returns the decision and True if a scale was written.
 
-        None asks for a new decision: someone else's write came first, or `may_write` is False.
+        None asks for a new decision: someone else's write came first, or `may_write` is False. Raises
+        Conflict if another process wrote the record.
         """
         snapshot, rules = observed.snapshot, self._settings.decision
         memory.count_unreported_scale(snapshot, now)
@@ -53,6 +64,9 @@ class CentralizedDecisions:
         if written and not may_write():
             return None
         if written:
+            await memory.recording.write_before_first_scale(
+                decision, _state_before(memory, snapshot, decision)
+            )
             error = await self._try_to_write(key, memory, observed, decision)
             if error is not None:
                 after = self._after_failed_write(key, memory, snapshot, error, now)
@@ -119,6 +133,23 @@ class CentralizedDecisions:
             await write_assignment(observed.members, decision.assignment, self._settings.member_deadline)
         else:
             await write_scale(self._hub, observed.path, template, replicas, HUB_DEADLINE_SECONDS)
+
+
+def _state_before(memory: ObjectMemory, snapshot: Snapshot, decision: Decision) -> MemoryState:
+    """The memory from before a scale, with the recommendation that asks for it."""
+    target, old = snapshot.target, memory.history
+    return MemoryState(
+        size=target.replicas if isinstance(target, TemplateScale) else decision.current_replicas,
+        history=msgspec.structs.replace(
+            decision.history, scale_ups=old.scale_ups, scale_downs=old.scale_downs
+        ),
+        absences=decision.memory.absences,
+        clusters={
+            cluster.name: ClusterMemory(replicas=cluster.scale.spec_replicas)
+            for cluster in snapshot.clusters
+            if isinstance(cluster.scale, ClusterScale)
+        },
+    )
 
 
 def _expect(memory: ObjectMemory, snapshot: Snapshot, current: int) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from controller.federatedhpa.memory import ObjectMemory
-from fedhpa.decision import History
+from fedhpa.decision import Absence, History
 from fedhpa.kube import Key
 
 log = structlog.get_logger(__name__)
@@ -66,10 +66,12 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
         tuple(_moved(event, seconds) for event in known.scale_ups),
         tuple(_moved(event, seconds) for event in known.scale_downs),
     )
-    memory.absences = {name: _all_moved(clock, seconds) for name, clock in memory.absences.items()}
+    absences = {name: _clock_moved(clock, seconds) for name, clock in memory.state.absences.items()}
+    memory.state = msgspec.structs.replace(memory.state, absences=absences)
     memory.refused = {name: at + seconds for name, at in memory.refused.items()}
     memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
     memory.status_written_at += seconds
+    memory.recording.at += seconds
 
 
 def _moved(entry: S, seconds: float) -> S:
@@ -77,12 +79,6 @@ def _moved(entry: S, seconds: float) -> S:
     return msgspec.structs.replace(entry, time=timed.time + seconds)
 
 
-def _all_moved(clock: S, seconds: float) -> S:
-    """The struct with each of its numbers moved, all of which are times."""
-    times = {name: getattr(clock, name) for name in clock.__struct_fields__}
-    moved = {
-        name: value + seconds
-        for name, value in times.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
-    return msgspec.structs.replace(clock, **moved)
+def _clock_moved(clock: Absence, seconds: float) -> Absence:
+    back = None if clock.back is None else clock.back + seconds
+    return Absence(clock.since + seconds, back, clock.answered)

@@ -44,7 +44,7 @@ async def cluster_snapshots(
     return tuple(
         msgspec.structs.replace(
             reading.snapshot,
-            absence=memory.absences.get(name),
+            absence=memory.state.absences.get(name),
             last_replicas=_last_known(memory, shares, name, reading),
             cluster=known_cluster(members[name].cluster) if name in members else None,
             available_replicas=available.get(name),

@@ -13,11 +13,12 @@ from controller.distributed.passes import BoundsWriter
 from controller.distributed.template import hold
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.observation import Observation
+from controller.federatedhpa.recording import expecting_hpas
 from controller.federatedhpa.scale_writes import NotWritten, write_assignment
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
-from fedhpa.api.errors import FedHPAError
+from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.decision import Assignment, Decision, decide
 from fedhpa.kube import ApiClient, Key
 
@@ -46,7 +47,8 @@ class DistributedDecisions:
     ) -> tuple[Decision, bool] | None:
         """Decide at `now`, and write member HPAs. Returns the decision and True if anything was written.
 
-        None asks for a new decision, because `may_write` is False.
+        None asks for a new decision, because `may_write` is False. Raises Conflict if another process wrote
+        the record.
         """
         snapshot, rules = observed.snapshot, self._settings.decision
         decision = decide(snapshot, memory.history, now, rules)
@@ -55,6 +57,12 @@ class DistributedDecisions:
         if written and not may_write():
             return None
         if written:
+            problem = await self._record_intent(memory, decision)
+            if problem:
+                decision = decide(snapshot, memory.history, now, rules, write_error=problem)
+                memory.note_decision(snapshot, decision)
+                memory.note_pass(decision)
+                return decision, False
             scale = partial(self._scale, observed)
             result = await self._bounds.write(
                 key,
@@ -80,6 +88,26 @@ class DistributedDecisions:
             await self._hold(observed, uid)
         except FedHPAError as error:
             log.warning("resource binding not updated", namespace=key[0], name=key[1], error=str(error))
+
+    async def _record_intent(self, memory: ObjectMemory, decision: Decision) -> str:
+        """Record which clusters are about to hold our HPA. Returns why that failed, "" if it did not.
+
+        Raises Conflict if another process wrote the record.
+        """
+        recording = memory.recording
+        new = {
+            write.cluster
+            for write in decision.hpa_writes
+            if write.after is not None and not recording.may_have_hpa(write.cluster)
+        }
+        if new:
+            try:
+                await recording.write(expecting_hpas(memory.state, new), decision)
+            except Conflict:
+                raise
+            except FedHPAError as error:
+                return recording.obstacle or str(error)
+        return ""
 
     async def _hold(self, observed: Observation, uid: str) -> None:
         """Keep Karmada's hands off the workload. Raises FedHPAError. Without Karmada it does nothing."""

@@ -1,8 +1,7 @@
 """The controller's memory of an object between two reconciles, and its restoration after a restart.
 
-A restarted controller restores all of it from the object's status: the history from `status.decision`, the
-clusters' shares and when each was last seen from `status.clusters`. Where the hub drops these fields, the
-record annotation has them.
+A restarted controller restores it from the object's ScalingRecord. What a record need not repeat, it takes
+from the status: the present shares, and until when the controller before surely worked.
 """
 
 from __future__ import annotations
@@ -12,58 +11,62 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from controller.federatedhpa.cluster_reader import ClusterReading
+from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.status import STILL_SECONDS
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
-    Absence,
+    NO_MEMORY,
     Assignment,
     ClusterScale,
     Decision,
     Failure,
     History,
-    Rebalance,
+    MemoryState,
+    RawStatus,
     Recommendation,
     Snapshot,
-    StoredStatus,
+    Step,
     history_after_scale,
-    read_status,
-    with_record,
+    last_answer,
+    stored_status,
 )
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
 REFUSED_SECONDS: Final = 60.0
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass
 class ObjectMemory:
     """The memory of one FederatedHPA; times are POSIX seconds.
 
+    `state` is what the last decision left, and `recording` how much of it is stored.
     `target` is the workload's URL path, `last_replicas` each cluster's last known share.
-    `selectors` are the workload's pod selectors by cluster, `absences` the clocks of lost clusters.
+    `selectors` are the workload's pod selectors by cluster.
     `without_workload` names the clusters whose last answer was that they have no such workload.
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
-    `size` is the size of the last decision, None on a fresh start. `rebalance` is the last one asked for.
+    `size` is the size of the last decision, None on a fresh start. `published` is the last status that was
+    written, and as the hub stored it.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
     `judged` is the generation that the gate judged last, and why that one must not run.
 
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
-    `last_pass` is when the bounds were last computed, and `last_triggers` are what asked for a pass then.
+    `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
+    `last_steps` and `last_reason` are its steps and the reason that they gave.
     `drift` are the changed fields of each cluster's HPA, with what they were computed from.
     """
 
     uid: str
+    recording: Recording
+    state: MemoryState = NO_MEMORY
     target: str = ""
     history: History = field(default_factory=History)
-    absences: dict[str, Absence] = field(default_factory=dict)
     last_replicas: dict[str, int] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
     without_workload: set[str] = field(default_factory=set)
@@ -71,7 +74,7 @@ class ObjectMemory:
     refused: dict[str, float] = field(default_factory=dict)
     implausible_since: dict[str, float] = field(default_factory=dict)
     size: int | None = None
-    rebalance: Rebalance | None = None
+    published: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
     ambiguity_basis: object = None
@@ -79,35 +82,23 @@ class ObjectMemory:
     status: Mapping[str, Any] | None = None
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
+    last_steps: tuple[Step, ...] = ()
+    last_reason: str = ""
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
     judged: tuple[object, str] = (None, "")
 
-    @classmethod
-    def restore(cls, raw: Mapping[str, Any], now: float) -> ObjectMemory:
-        """Returns the memory that the object's status holds; an empty one if the status cannot be read."""
-        metadata = raw["metadata"]
-        memory = cls(uid=str(metadata.get("uid", "")))
-        try:
-            status = read_status(with_record(raw).get("status"))
-            memory.history = status.decision.history()
-            memory._restore_from(status)
-            memory.history = _prolonged(memory.history, memory.status_written_at, now)
-        except InvalidObject as error:
-            # Another program wrote into the status: the present size becomes the first recommendation.
-            log.warning(
-                "memory lost",
-                namespace=metadata.get("namespace"),
-                name=metadata.get("name"),
-                error=str(error),
-            )
-        return memory
-
-    def _restore_from(self, status: StoredStatus) -> None:
-        self.status_written_at = status.decision.time() or self.status_written_at
-        self.reported_size = self.size = status.size
-        self.last_replicas = status.shares()
-        self.absences = status.absence_clocks()
-        self.rebalance = status.decision.rebalance
+    def restore(self, raw: Mapping[str, Any], now: float) -> None:
+        """Take over what the record holds, with what the status of the object shows since."""
+        state = self.recording.stored
+        shares, seen = _shown(raw.get("status"))
+        if state is not None:
+            at = max(self.recording.at, seen)
+            self.status_written_at = at
+            self.state, self.history = state, _prolonged(state.history, at, now)
+            self.reported_size = self.size = state.size
+            # In mode Distributed the members change the shares, and the record need not follow.
+            shares = {**state.shares, **shares} if state.assigned_for else {**shares, **state.shares}
+        self.last_replicas = shares
 
     def refuses(self, cluster: str, now: float) -> bool:
         """True if the cluster refused a write within the last minute: other clusters take its share."""
@@ -176,8 +167,7 @@ class ObjectMemory:
             if isinstance(cluster.scale, ClusterScale):
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
         self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
-        self.absences = dict(decision.absences)
-        self.rebalance = decision.rebalance
+        self.state = decision.memory
         self.implausible_since = {
             name: min(self.implausible_since.get(name, decision.now), decision.now)
             for name in decision.implausible
@@ -193,13 +183,14 @@ class ObjectMemory:
         """Keep the result of a decision of mode Distributed, which the next pass needs."""
         self.status = decision.status
         self.last_triggers = decision.triggers
+        self.last_steps, self.last_reason = decision.steps, decision.reason
         if decision.plan is not None:
             self.last_pass = decision.now
 
     def leave_distributed(self) -> None:
         """Forget the sizes of mode Distributed, so that the change of the mode changes no replicas."""
         self.size = self.reported_size = self.status = self.last_pass = None
-        self.last_triggers = frozenset()
+        self.last_triggers, self.last_steps, self.last_reason = frozenset(), (), ""
         self.drift.clear()
 
     def note_write(self, assignment: Sequence[Assignment]) -> None:
@@ -207,11 +198,22 @@ class ObjectMemory:
         self.last_replicas |= {share.cluster: share.replicas for share in assignment}
 
 
+def _shown(status: Any) -> tuple[dict[str, int], float]:
+    """Returns the shares of a status, and when a cluster answered last; -inf if that is not known."""
+    try:
+        raw = convert_json(status if isinstance(status, Mapping) else {}, RawStatus)
+    except InvalidObject:
+        return {}, float("-inf")  # another program wrote the status
+    seen = last_answer(raw)
+    return dict(stored_status(raw).shares), float("-inf") if seen is None else seen
+
+
 def _prolonged(history: History, written_at: float, now: float) -> History:
     """Returns the history with its last recommendation repeated at the latest time it surely held.
 
-    While nothing but times changes, the status is up to STILL_SECONDS old. The recommendations made since
-    then are lost but were the same. Without them the stabilization window would end too early.
+    While nothing but times changes, the status is up to STILL_SECONDS old. The recommendations made since the
+    record was written are lost but were the same, or it would have been written again. Without them the
+    stabilization window would end too early.
     """
     known = history.recommendations
     if not known or written_at == float("-inf"):

@@ -19,11 +19,13 @@ from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.failures import INVALID_OBJECT
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.recording import Recording, stored_of
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.hub_check import HubCheck
 from controller.members import HUB_SECONDS, members_once
 from controller.publish import FEDERATED_HPAS
+from controller.scaling_records import RecordFile
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.gate import refusal
 from fedhpa.decision import (
@@ -31,10 +33,9 @@ from fedhpa.decision import (
     Decision,
     History,
     Snapshot,
-    StoredDecision,
+    StoredRecord,
     decide,
     encode_scenario,
-    with_record,
 )
 from fedhpa.kube import ApiClient, Clock, Key
 from fedhpa.members import MemberRegistry, SharedLists
@@ -81,11 +82,13 @@ class OneShotReader:
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
         """Read the decision input of the object `raw`. Raises InvalidObject if the object cannot be read."""
-        raw, metadata = with_record(raw), raw["metadata"]
+        metadata = raw["metadata"]
         key = (str(metadata["namespace"]), str(metadata["name"]))
         now = self._clock.wall()
         objects = {**await self._others(key), key: raw}
-        memories = {other: ObjectMemory.restore(one, now) for other, one in objects.items()}
+        memories = {other: self._memory(one) for other, one in objects.items()}
+        memories[key].recording = await read_recording(self._hub, raw)
+        memories[key].restore(raw, now)
         # The others' selectors are known only after their workloads were read.
         slots = asyncio.Semaphore(MAX_CONCURRENT)
         async with asyncio.TaskGroup() as group:
@@ -106,6 +109,9 @@ class OneShotReader:
             or self._hub_check.other_controller(key, raw, now),
         )
         return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)
+
+    def _memory(self, raw: Mapping[str, Any]) -> ObjectMemory:
+        return ObjectMemory(str(raw["metadata"].get("uid", "")), Recording(_file(self._hub, raw)))
 
     async def _others(self, key: Key) -> dict[Key, Mapping[str, Any]]:
         path = FEDERATED_HPAS.path(key[0])
@@ -132,15 +138,30 @@ class OneShotReader:
                 await self._snapshots.build(key, raw, memories, now)
 
 
-def settings_for(raw: Mapping[str, Any], propagation: str = "", metrics_via: str = "") -> Settings:
-    """The settings of the object's last decision, as its status or its record stores them.
+async def read_recording(hub: ApiClient, raw: Mapping[str, Any]) -> Recording:
+    """The recording of the object `raw`. Raises ConfigError if it cannot be read."""
+    try:
+        found = await Recording.open(_file(hub, raw), writes=False)
+    except ApiError as error:
+        raise ConfigError(f"cannot read {_file(hub, raw)}: {error}") from error
+    if found.obstacle:
+        raise ConfigError(found.obstacle)
+    return found
+
+
+def _file(hub: ApiClient, raw: Mapping[str, Any]) -> RecordFile:
+    return RecordFile(hub, FEDERATED_HPAS, raw["metadata"], HUB_SECONDS)
+
+
+async def settings_for(
+    hub: ApiClient, raw: Mapping[str, Any], propagation: str = "", metrics_via: str = ""
+) -> Settings:
+    """The settings of the object's last recorded decision.
 
     `propagation` overrides the stored one. `metrics_via` is not stored. Raises ConfigError for an unknown
     propagation.
     """
-    status = with_record(raw).get("status")
-    fields = status.get("decision") if isinstance(status, Mapping) else None
-    stored = StoredDecision(fields if isinstance(fields, Mapping) else {})
+    stored = stored_of((await read_recording(hub, raw)).file) or StoredRecord()
     chosen = propagation or stored.propagation or KARMADA
     if chosen not in (KARMADA, DIRECT):
         raise ConfigError(f"--propagation={chosen}: expected {KARMADA} or {DIRECT}")

@@ -1,9 +1,9 @@
-"""Publishes decisions on their objects: events at once, the status when it is due."""
+"""Publishes decisions on their objects: events at once, the memory before the status, each when it is due."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -11,14 +11,14 @@ import structlog
 
 from controller.federatedhpa.health import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.records import StatusRecords
+from controller.federatedhpa.recording import Recording, Windows
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
-from controller.federatedhpa.status import QUIET_SECONDS, Unstored, Windows, worth_writing
+from controller.federatedhpa.status import QUIET_SECONDS, worth_writing
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
-from controller.publish import FEDERATED_HPAS, record_events
-from fedhpa.api.errors import FedHPAError
-from fedhpa.decision import Decision, History, Snapshot
+from controller.publish import FEDERATED_HPAS, record_events, write_status
+from fedhpa.api.errors import Conflict, FedHPAError
+from fedhpa.decision import Decision, Snapshot
 from fedhpa.kube import ApiClient, EventRecorder, Key, contain
 
 log = structlog.get_logger(__name__)
@@ -28,32 +28,38 @@ FLUSH_SECONDS: Final = 2.0
 FLUSH_CONCURRENCY: Final = 16
 
 
-class StatusPublisher:
-    """Writes statuses and events, and completes objects by what the hub dropped of their statuses."""
+class Publisher:
+    """Writes ScalingRecords, statuses and events."""
 
     def __init__(self, hub: ApiClient, events: EventRecorder, health: HealthLog, settings: Settings) -> None:
+        self._hub = hub
         self._events = events
         self._health = health
         self._settings = settings
-        self._records = StatusRecords(hub)
-        self._unstored: dict[Key, Unstored] = {}
-        # The objects and statuses that a former leader's successor would want to know.
-        self._unwritten: dict[Key, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
+        # The last error of objects whose record could not be written.
+        self._unrecorded: dict[Key, FedHPAError] = {}
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a deleted object."""
-        self._unstored.pop(key, None)
-        self._unwritten.pop(key, None)
-        self._records.forget(key)
+        self._unrecorded.pop(key, None)
 
-    def begin(self, key: Key, history: History) -> None:
-        """Begin with an object whose status has this history."""
-        self._unstored[key] = Unstored.of(history)
-        self._unwritten.pop(key, None)
+    async def record(self, key: Key, memory: ObjectMemory, decision: Decision, snapshot: Snapshot) -> None:
+        """Store what a restart must know, if it is due. Raises Conflict; the recording keeps other refusals.
 
-    def complete(self, key: Key, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The object with its whole status, also where the hub drops fields."""
-        return self._records.complete(key, raw)
+        Nothing is remembered of a decision that another controller acts on.
+        """
+        windows = Windows.of(snapshot.hpa.spec, self._settings.decision.downscale_stabilization)
+        due = memory.recording.is_due(decision, windows)
+        if not due or self._settings.paused or _is_contended(snapshot):
+            return
+        try:
+            await memory.recording.write(decision.memory, decision)
+        except Conflict:
+            raise
+        except FedHPAError as error:
+            self._unrecorded[key] = error
+        else:
+            self._unrecorded.pop(key, None)
 
     async def publish(
         self,
@@ -65,63 +71,57 @@ class StatusPublisher:
     ) -> bool:
         """Record the events, and write the status if it is due. Returns False if the hub did not store it."""
         record_events(self._events, FEDERATED_HPAS, raw, decision.events)
-        unstored = self._unstored.setdefault(key, Unstored())
-        unstored.note(decision.history)
-        windows = Windows.of(snapshot.hpa.spec, self._settings.decision.downscale_stabilization)
         # The other controller also writes the status. At most one write a minute keeps the two from racing.
-        blocked = snapshot.blocked
-        contended = blocked is not None and blocked.reason == ANOTHER_CONTROLLER
-        due = not contended or abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
-        if not due or not worth_writing(
-            raw.get("status"),
-            decision.status,
-            memory.status_written_at,
-            decision.now,
-            would_be_forgotten=unstored.matters(decision.history, windows),
+        waited = abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
+        stored = _whole(raw.get("status"), memory)
+        failure = self._unrecorded.get(key)
+        if failure is not None:
+            self._health.status_failed(key, failure)
+        if (_is_contended(snapshot) and not waited) or not worth_writing(
+            stored, decision.status, memory.status_written_at, decision.now
         ):
-            # The state of mode Distributed is part of the status.
-            if (decision.distributed or unstored.differs(decision.history)) and not contended:
-                self._unwritten[key] = (raw, decision.status)
-            return True
+            return failure is None
         try:
-            await self._records.write(key, raw, decision.status, HUB_DEADLINE_SECONDS)
+            written = await write_status(
+                self._hub, FEDERATED_HPAS, raw, decision.status, HUB_DEADLINE_SECONDS
+            )
         except FedHPAError as error:
             self._health.status_failed(key, error)
-            self._unwritten[key] = (raw, decision.status)
             return False
-        self._health.status_stored(key)
-        self._unwritten.pop(key, None)
-        self._unstored[key] = Unstored.of(decision.history)
+        if written is not None:
+            memory.published = decision.status, written.get("status") or {}
+        if failure is None:
+            self._health.status_stored(key)
         memory.status_written_at = decision.now
         log.debug("status written", namespace=key[0], name=key[1])
-        return True
+        return failure is None
 
-    async def flush(self) -> None:
-        """Write the statuses with recommendations that no status has, so that the next leader knows them.
+    async def flush(self, recordings: Iterable[tuple[Key, Recording]]) -> None:
+        """Store what the next leader would want to know, within FLUSH_SECONDS.
 
-        Takes at most FLUSH_SECONDS. A status that another process wrote in the meantime stays.
+        A record that another process wrote in the meantime stays.
         """
-        left, self._unwritten = self._unwritten, {}
+        left = [(key, recording) for key, recording in recordings if recording.is_behind()]
         if not left or self._settings.paused:
             return
         slots = asyncio.Semaphore(FLUSH_CONCURRENCY)
 
-        async def write(key: Key, raw: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+        async def write(recording: Recording) -> bool:
             async with slots:
-                await self._records.write(key, raw, status, FLUSH_SECONDS, unless_newer=True)
+                await recording.flush()
             return True
 
         tasks = [
             asyncio.create_task(
                 contain(
-                    "flush-status",
-                    partial(write, (ns, name), raw, status),
+                    "flush-record",
+                    partial(write, recording),
                     lambda _: False,
-                    namespace=ns,
+                    namespace=namespace,
                     name=name,
                 )
             )
-            for (ns, name), (raw, status) in left.items()
+            for (namespace, name), recording in left
         ]
         try:
             await asyncio.wait(tasks, timeout=FLUSH_SECONDS)
@@ -129,4 +129,16 @@ class StatusPublisher:
             for task in tasks:
                 task.cancel()
         written = sum(task.done() and not task.cancelled() and task.result() for task in tasks)
-        log.info("last statuses written", written=written, of=len(tasks))
+        log.info("last records written", written=written, of=len(tasks))
+
+
+def _is_contended(snapshot: Snapshot) -> bool:
+    return snapshot.blocked is not None and snapshot.blocked.reason == ANOTHER_CONTROLLER
+
+
+def _whole(stored: Any, memory: ObjectMemory) -> Any:
+    """Returns the stored status with the fields that the hub dropped of our last write."""
+    if memory.published is None:
+        return stored
+    wanted, kept = memory.published
+    return wanted if stored == kept else stored

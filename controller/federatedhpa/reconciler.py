@@ -15,7 +15,7 @@ import structlog
 
 from controller.distributed.finalizer import is_deleted
 from controller.distributed.member_writer import MemberHpaWriter
-from controller.distributed.mode_changes import DISTRIBUTED, ModeChanges, Removal
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, Removal
 from controller.distributed.passes import BoundsWriter
 from controller.distributed.removal import HpaRemoval
 from controller.distributed.work_removal import WorkRemoval
@@ -28,19 +28,25 @@ from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.failures import INVALID_OBJECT, FailureReports
 from controller.federatedhpa.health import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.publication import StatusPublisher
+from controller.federatedhpa.observation import Observation
+from controller.federatedhpa.publication import Publisher
+from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.unsupported import NOT_BUILT
 from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
+from controller.publish import FEDERATED_HPAS, record_events
+from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
-from fedhpa.api.errors import InvalidObject
+from fedhpa.api.errors import Conflict, InvalidObject
 from fedhpa.api.gate import refusal
-from fedhpa.decision import Blocked, Decision, Snapshot
-from fedhpa.kube import ApiClient, EventRecorder, Key, reason_of
+from fedhpa.decision import NO_RECORD, Blocked, Decision, Event, Snapshot
+from fedhpa.kube import ApiClient, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
 
+# Reasons of Ready for which an object has no record yet.
+NEVER_RECORDED: Final = frozenset((NO_RECORD, INVALID_OBJECT))
 # Reasons for which this controller must not scale an object.
 NOT_OURS: Final = frozenset((NOT_BUILT, ANOTHER_CONTROLLER))
 
@@ -70,7 +76,7 @@ class FederatedHPAReconciler:
         self._times = SteppedClock(wall, clock)
         self._health = HealthLog(metrics, clock)
         self._failures = FailureReports(hub, events, metrics, self._health, wall, writes=not settings.paused)
-        self._publisher = StatusPublisher(hub, events, self._health, settings)
+        self._publisher = Publisher(hub, events, self._health, settings)
         writer, removal = self._writers()
         bounds = BoundsWriter(
             hub,
@@ -138,8 +144,8 @@ class FederatedHPAReconciler:
         object shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
         """
         began = self._clock()
-        raw = self._publisher.complete(key, raw)
-        memory = self._memory(key, raw)
+        memory = await self._memory(key, raw)
+        first = not memory.reconciled
         if is_deleted(raw):
             await self._delete(key, raw, memory)
             return False
@@ -161,38 +167,78 @@ class FederatedHPAReconciler:
         now = self._times.now(key, memory)
         observed = replace(observed, snapshot=self._with_conflicts(key, raw, observed.snapshot, now, blocked))
         may_write = partial(self._knows_neighbours, key, known)
-        if observed.snapshot.hpa.spec.mode == DISTRIBUTED:
-            outcome = await self._distributed.decide_and_write(key, raw, memory, observed, now, may_write)
-        else:
-            outcome = await self._centralized.decide_and_write(key, memory, observed, now, may_write)
+        try:
+            if observed.snapshot.hpa.spec.mode == DISTRIBUTED:
+                outcome = await self._distributed.decide_and_write(key, raw, memory, observed, now, may_write)
+            else:
+                outcome = await self._centralized.decide_and_write(key, memory, observed, now, may_write)
+        except Conflict as error:
+            return self._begin_anew(key, error, first=first)
         if outcome is None:
             return True
         (decision, written), snapshot = outcome, observed.snapshot
         if memory.status is not None:
             memory.status = decision.status
         if decision.plan is not None and not snapshot.hpa.spec.dry_run:
-            self._modes.report_unregistered(key, latest, decision.status)
+            self._modes.report_unregistered(key, raw, observed.snapshot.memory, decision.memory)
+        self._show(key, memory, decision, snapshot, written=written, late=late, seconds=self._clock() - began)
+        try:
+            await self._publisher.record(key, memory, decision, snapshot)
+        except Conflict as error:
+            return self._begin_anew(key, error, first=first)
+        await self._publish(key, raw, memory, decision, observed, blocked)
+        return False
+
+    def _begin_anew(self, key: Key, error: Conflict, *, first: bool) -> bool:
+        """Drop the memory after another process wrote the record. Returns True for a quick retry.
+
+        A conflict in the first reconcile may come again at once, so that one waits for the next period.
+        """
+        log.warning("record written by another process", namespace=key[0], name=key[1], error=str(error))
+        self._memories.pop(key, None)
+        return not first
+
+    def _show(
+        self,
+        key: Key,
+        memory: ObjectMemory,
+        decision: Decision,
+        snapshot: Snapshot,
+        *,
+        written: bool,
+        late: float,
+        seconds: float,
+    ) -> None:
+        """Show a decision in series and log."""
         if self._memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
-            self._metrics.record_decision(*key, decision, written=written, seconds=self._clock() - began)
-            self._metrics.set_conflicts(
-                *key, dry_run=snapshot.hpa.spec.dry_run, competitors=len(snapshot.competitors)
-            )
-            bounds = snapshot.hpa.spec.min_replicas, snapshot.hpa.spec.max_replicas
-            self._metrics.set_bounds(*key, *bounds, late=late)
+            spec = snapshot.hpa.spec
+            self._metrics.record_decision(*key, decision, written=written, seconds=seconds)
+            self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=len(snapshot.competitors))
+            self._metrics.set_bounds(*key, spec.min_replicas, spec.max_replicas, late=late)
         _log(key, decision, written)
         self._failures.clear(key)
+
+    async def _publish(
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        memory: ObjectMemory,
+        decision: Decision,
+        observed: Observation,
+        blocked: Blocked | None,
+    ) -> None:
+        """Write events and status, and read what the next reconcile uses, so that no write waits for it."""
+        snapshot = observed.snapshot
         stored = self._settings.paused or await self._publisher.publish(key, raw, memory, decision, snapshot)
         if blocked is None and self._modes.leaves(raw) and stored and not self._settings.paused:
             await self._modes.finish(key, raw)
         if self._memories.get(key) is memory:
             self._health.decided(key, decision, observed.hub_problem)
             self._show_success(key, decision, snapshot, stored=stored)
-        # The results are used by the next reconcile, so that no write waits for them.
         competitors = await self._autoscalers.find(raw, self._hub, observed.clients(self._hub))
         if self._memories.get(key) is memory:
             self._competitors[key] = competitors
         await self._hub_check.refresh()
-        return False
 
     async def _delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory) -> None:
         """Remove the member HPAs of an object that is being deleted. It scales no workload any more."""
@@ -200,16 +246,19 @@ class FederatedHPAReconciler:
         memory.selectors = {}
         self._snapshots.forget(key)
         self._metrics.unwatch_success(*key)
-        await self._modes.delete(key, raw, self._times.now(key, memory))
+        await self._modes.delete(key, raw, memory.state, self._times.now(key, memory))
 
     async def _leave_distributed(
         self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float
     ) -> Blocked | None:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
         found = self._autoscalers.has_ours(key, self._snapshots.members())
-        blocked = await self._modes.blocked(key, raw, now, found=found)
+        blocked = await self._modes.blocked(key, raw, memory.state, now, found=found)
         if self._modes.leaves(raw):
             memory.leave_distributed()
+        problem = memory.recording.problem
+        if problem and (raw.get("spec") or {}).get("mode") == DISTRIBUTED:
+            return blocked or Blocked(NO_RECORD, problem, condition=ASSIGNED)
         return blocked
 
     def _with_conflicts(
@@ -226,6 +275,7 @@ class FederatedHPAReconciler:
             competitors=self._competitors.get(key, ()),
             hub_findings=self._hub_check.findings,
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
+            record_problem=self._memories[key].recording.obstacle,
         )
 
     def _knows_neighbours(self, key: Key, known: Iterable[Key]) -> bool:
@@ -245,22 +295,21 @@ class FederatedHPAReconciler:
         metadata = {"namespace": key[0], "name": key[1], "uid": uid}
         self._failures.record(key, {"metadata": metadata}, INVALID_OBJECT, message)
 
-    def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
-        memory = self._memories.get(key)
-        if memory is None or memory.uid != raw["metadata"].get("uid", ""):
-            memory = self._memories[key] = self._restored(key, raw)
-            self._publisher.begin(key, memory.history)
-            self._times.forget(key)
-            self._metrics.watch_success(*key)
+    async def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
+        """The memory of an object, read from its record before its first reconcile. Raises ApiError."""
+        memory, uid = self._memories.get(key), str(raw["metadata"].get("uid", ""))
+        if memory is not None and memory.uid == uid:
+            return memory
+        file = RecordFile(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
+        recording = await Recording.open(file, writes=not self._settings.paused)
+        memory = self._memories[key] = ObjectMemory(uid, recording)
+        memory.restore(raw, self._wall())
+        if lost := _lost(recording, raw):
+            log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
+            record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "MemoryLost", lost)])
+        self._times.forget(key)
+        self._metrics.watch_success(*key)
         return memory
-
-    def _restored(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
-        try:
-            return ObjectMemory.restore(raw, self._wall())
-        except Exception as error:
-            # A status that cannot be read is a fresh start: the present size is the first recommendation.
-            reason_of("restore-memory", error, namespace=key[0], name=key[1])
-            return ObjectMemory(uid=str(raw["metadata"].get("uid", "")))
 
     def _show_success(self, key: Key, decision: Decision, snapshot: Snapshot, *, stored: bool) -> None:
         """Show for how long the object was not reconciled, unless it is not for this controller to scale."""
@@ -272,8 +321,8 @@ class FederatedHPAReconciler:
             self._metrics.watch_success(*key)
 
     async def flush(self) -> None:
-        """Write the statuses that the next leader would want to know, within FLUSH_SECONDS."""
-        await self._publisher.flush()
+        """Store what the next leader would want to know, within FLUSH_SECONDS."""
+        await self._publisher.flush([(key, memory.recording) for key, memory in self._memories.items()])
 
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
@@ -287,6 +336,22 @@ def _check(memory: ObjectMemory, raw: Mapping[str, Any]) -> None:
         memory.judged = generation, refusal(raw)
     if memory.judged[1]:
         raise InvalidObject(memory.judged[1])
+
+
+def _lost(recording: Recording, raw: Mapping[str, Any]) -> str:
+    """Why a fresh start is one although the object was scaled before; "" if it is none."""
+    if recording.lost:
+        return f"{recording.lost}; the history begins anew"
+    status = raw.get("status")
+    if recording.stored is not None or recording.obstacle or not isinstance(status, Mapping):
+        return ""
+    conditions = status.get("conditions")
+    # Only a status of ours has the condition Ready.
+    ours = any(
+        isinstance(one, Mapping) and one.get("type") == "Ready" and one.get("reason") not in NEVER_RECORDED
+        for one in (conditions if isinstance(conditions, list) else ())
+    )
+    return f"{recording.file} is gone; the history begins anew" if ours else ""
 
 
 def _log(key: Key, decision: Decision, written: bool) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.distributed.mode_changes import DISTRIBUTED
-from controller.distributed.removal import clusters_with_bounds
+from controller.distributed.removal import clusters_with_hpas
 from controller.distributed.template import Bound
 from controller.federatedhpa.candidates import (
     Candidates,
@@ -47,6 +47,7 @@ from fedhpa.api.wire import Scale
 from fedhpa.decision import (
     Blocked,
     Failure,
+    MemoryState,
     ScalingMetric,
     ScalingObject,
     Snapshot,
@@ -135,22 +136,23 @@ class SnapshotBuilder:
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
         self._note_target(key, spec, scales=unsupported is None)
         if unsupported is not None:
-            return self._blocked(hpa, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
+            return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
             candidates = await self._candidates(spec, workload)
             template = await self._template(workload)
         except NoBinding as error:
-            return self._blocked(hpa, Blocked("FailedGetBinding", str(error), event="FailedGetBindings"))
+            no_binding = Blocked("FailedGetBinding", str(error), event="FailedGetBindings")
+            return self._blocked(hpa, memory, no_binding)
         except TargetUnreadable as error:
-            unreadable = self._blocked(hpa, Blocked("FailedGetScaleTargetRef", str(error)))
+            unreadable = self._blocked(hpa, memory, Blocked("FailedGetScaleTargetRef", str(error)))
             return replace(unreadable, hub_problem=hub_problem(error.__cause__))
         except (ApiError, InvalidObject) as error:
-            return replace(self._without_scale(hpa, str(error)), hub_problem=hub_problem(error))
+            return replace(self._without_scale(hpa, memory, str(error)), hub_problem=hub_problem(error))
         distributed = hpa.spec.mode == DISTRIBUTED
         if distributed and self._settings.propagation != DIRECT:
             if candidates.bound is None:
-                return self._blocked(hpa, Blocked(NOT_BUILT, NO_BINDINGS, condition="ScalingActive"))
+                return self._blocked(hpa, memory, Blocked(NOT_BUILT, NO_BINDINGS, condition="ScalingActive"))
             hpa = self._decode({**raw, "spec": with_assignment(dict(spec), candidates.placement)})
         needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(self.period(raw), late))
         fleet = await self._read(workload, candidates, needs)
@@ -175,11 +177,11 @@ class SnapshotBuilder:
             self._caches.nodes,
             direct=template is None or distributed,
             reads_nodes=self._reads_nodes,
-            remembers_full=distributed and _remembers_full(raw),
+            remembers_full=distributed and memory.state.remembers_full,
         )
         hpas: Mapping[str, HpaReading] = {}
         if distributed:
-            hpas = await self._member_hpas(key, raw, expected)
+            hpas = await self._member_hpas(key, memory.state, expected)
             clusters = with_member_hpas(clusters, hpas, memory, raw)
         snapshot = Snapshot(
             hpa=hpa,
@@ -193,9 +195,11 @@ class SnapshotBuilder:
             decided_size=memory.decided_size(expected),
             blocked=blocked,
             propagation=self._settings.propagation,
-            rebalance=memory.rebalance,
+            memory=memory.state,
             last_pass=memory.last_pass,
             last_triggers=memory.last_triggers,
+            last_steps=memory.last_steps,
+            last_reason=memory.last_reason,
         )
         left = {name: found for name, found in hpas.items() if name not in expected and is_ours(found)}
         return Observation(
@@ -224,11 +228,11 @@ class SnapshotBuilder:
             raise
 
     async def _member_hpas(
-        self, key: Key, raw: Mapping[str, Any], expected: Mapping[str, ClusterReading]
+        self, key: Key, state: MemoryState, expected: Mapping[str, ClusterReading]
     ) -> dict[str, HpaReading]:
         """The HPAs of the candidates, and of other clusters that have or had one of ours."""
         members, cache = self._members(), self._caches.hpas
-        assigned = clusters_with_bounds(raw)
+        assigned = clusters_with_hpas(state)
         others = [
             name
             for name, member in members.items()
@@ -366,12 +370,14 @@ class SnapshotBuilder:
             return None
         return Blocked("FailedGetScale", await self._search.missing_in_members(workload, tuple(readings)))
 
-    def _blocked(self, hpa: ScalingObject, blocked: Blocked) -> Observation:
-        found = self._without_scale(hpa, blocked.message)
-        return replace(found, snapshot=msgspec.structs.replace(found.snapshot, blocked=blocked))
+    def _blocked(self, hpa: ScalingObject, memory: ObjectMemory, blocked: Blocked) -> Observation:
+        return self._without_scale(hpa, memory, blocked.message, blocked)
 
-    def _without_scale(self, hpa: ScalingObject, reason: str) -> Observation:
-        return Observation(Snapshot(hpa=hpa, target=Failure(reason), propagation=self._settings.propagation))
+    def _without_scale(
+        self, hpa: ScalingObject, memory: ObjectMemory, reason: str, blocked: Blocked | None = None
+    ) -> Observation:
+        found = Snapshot(hpa=hpa, target=Failure(reason), blocked=blocked, memory=memory.state)
+        return Observation(msgspec.structs.replace(found, propagation=self._settings.propagation))
 
 
 def _selectors(readings: Mapping[str, ClusterReading]) -> dict[str, Selector]:
@@ -388,10 +394,3 @@ def _metrics_read(hpa: ScalingObject) -> Sequence[ScalingMetric]:
     if not hpa.spec.assignment.scaling_to_zero:
         return ()
     return [metric for metric in hpa.spec.metrics if metric.metric_type.scales_from_zero]
-
-
-def _remembers_full(raw: Mapping[str, Any]) -> bool:
-    """True if the status remembers a full cluster."""
-    clusters = (raw.get("status") or {}).get("clusters")
-    entries = clusters if isinstance(clusters, list) else []
-    return any(isinstance(entry, Mapping) and entry.get("cap") for entry in entries)

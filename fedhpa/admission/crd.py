@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from fedhpa.admission.defaults import default_metrics, default_scaling_rules
-from fedhpa.api import cluster, cronfederatedhpa, federatedhpa
+from fedhpa.api import cluster, cronfederatedhpa, federatedhpa, scaling_record
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
@@ -156,8 +156,12 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
 
 def render(definitions: tuple[Definition, ...]) -> str:
     """Returns the CRDs as a YAML stream. `fedhpa crds` prints it, and the chart contains it."""
-    documents = [custom_resource_definition(definition) for definition in definitions]
-    return print_yaml(documents)
+    return print_yaml([custom_resource_definition(definition) for definition in definitions])
+
+
+def render_records() -> str:
+    """Returns the CRD of ScalingRecords as YAML."""
+    return print_yaml([scaling_record.custom_resource_definition()])
 
 
 def _root_schema(model: type[TypedObject]) -> Schema:

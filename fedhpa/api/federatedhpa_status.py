@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -11,7 +11,6 @@ from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,
     ApiModel,
-    Bool,
     Crd,
     Int32,
     Int64,
@@ -22,33 +21,8 @@ from fedhpa.api.model import (
 )
 
 
-class ReportedCondition(ApiModel):
-    """A condition of a member HPA."""
-
-    type: LongText = Field("", description="Type of the condition.")
-    status: LongText = Field("", description="True, False or Unknown.")
-    reason: LongText = Field("", description="Reason of the condition.")
-
-
-class FullCluster(ApiModel):
-    """The remembered size of a cluster whose nodes were full."""
-
-    replicas: Int32 | None = Field(None, description="Replicas that the nodes could run.")
-    since: Time | None = Field(None, description="When pods became pending.")
-    until: Time | None = Field(None, description="When the size is forgotten; absent while pods are pending.")
-    minutes: Int32 | None = Field(None, description="How long the size is remembered: 1, 2, 4, ... 30.")
-    room_seen: Int32 | None = Field(None, description="Passes in which the cluster reported room.")
-    ended_early: Bool | None = Field(None, description="True once room ended the memory early.")
-
-
-class ClusterAtZero(ApiModel):
-    """A cluster whose scale was set to 0."""
-
-    since: Time | None = Field(None, description="When its scale was set to 0.")
-
-
 class ClusterStatus(ApiModel):
-    """One cluster at the last decision. The fields from `given` on are for mode Distributed only."""
+    """One cluster at the last decision."""
 
     required: ClassVar[tuple[str, ...]] = ("name",)
 
@@ -62,51 +36,14 @@ class ClusterStatus(ApiModel):
     desired_replicas: Int32 | None = Field(None, description="Replicas that the cluster should have.")
     ready_replicas: Int32 | None = Field(None, description="Pods that were ready.")
     min_replicas: Int32 | None = Field(
-        None, description="Mode Distributed: the cluster's share of minReplicas, without help and hold."
+        None, description="Mode Distributed: minReplicas of the cluster's HPA."
     )
     max_replicas: Int32 | None = Field(
-        None, description="Mode Distributed: the cluster's share of maxReplicas."
+        None, description="Mode Distributed: maxReplicas of the cluster's HPA."
     )
     last_scale_time: Time | None = Field(None, description="When the cluster's replicas changed last.")
     last_seen: Time | None = Field(None, description="When the cluster answered last.")
     message: Message = Field("", description="Error of the cluster, if there is one.")
-    given: Int32 | None = Field(
-        None, description="Replicas by which minReplicas of its HPA is higher, to help other clusters."
-    )
-    given_share: Int32 | None = Field(None, description="The part of `given` for the present deficit.")
-    given_since: Time | None = Field(None, description="When the help began.")
-    ready_since: Time | None = Field(None, description="Since when all pods of the help have been ready.")
-    deficit_before: Int32 | None = Field(
-        None, description="Replicas that the cluster lacked when others began to help."
-    )
-    ineffective_since: Time | None = Field(
-        None, description="When the help of others turned out to change nothing."
-    )
-    held: Int32 | None = Field(
-        None, description="minReplicas of its HPA until clusters of lower priority have scaled down."
-    )
-    held_since: Time | None = Field(None, description="Since when the hold has kept replicas.")
-    lower_replicas: Int32 | None = Field(
-        None, description="Replicas of the lower priorities at their last change."
-    )
-    cap: FullCluster | None = Field(None, description="The size at which its nodes were full.")
-    zero: ClusterAtZero | None = Field(None, description="Set while the cluster runs no replica.")
-    at_min_since: Time | None = Field(None, description="Since when its replicas could go to 0.")
-    lost: Bool | None = Field(None, description="True if its share went to other clusters.")
-    over_since: Time | None = Field(None, description="When it came back after it was lost.")
-    away: Bool | None = Field(
-        None, description="True if it is lost, but keeps its share after a short return."
-    )
-    starting: Bool | None = Field(None, description="True until its first replicas run.")
-    spare: Bool | None = Field(None, description="True if it has an HPA only because the others are full.")
-    idle_since: Time | None = Field(None, description="Since when such a cluster has not been needed.")
-    conditions: Annotated[tuple[ReportedCondition, ...], Crd({"maxItems": 4, **ATOMIC})] = Field(
-        (), description="Conditions of the cluster's HPA, without messages."
-    )
-    current_metrics: Annotated[
-        tuple[Annotated[dict[str, Any], Crd({"x-kubernetes-preserve-unknown-fields": True})], ...],
-        Crd({"maxItems": 4, **ATOMIC}),
-    ] = Field((), description="status.currentMetrics of the cluster's HPA.")
 
 
 class Summary(ApiModel):
@@ -123,7 +60,7 @@ class Summary(ApiModel):
 
 
 class FederatedHPAStatus(ApiModel):
-    """The last decision and what it was based on."""
+    """The last decision and what it was based on. `fedhpa explain` shows more."""
 
     go_package: ClassVar[str] = "v2"
     go_name: ClassVar[str] = "HorizontalPodAutoscalerStatus"
@@ -157,15 +94,6 @@ class FederatedHPAStatus(ApiModel):
             }
         ),
     ] = Field((), description="The clusters at the last decision.")
-    assigned_for: LongText = Field(
-        "",
-        description="Mode Distributed: hash of what minReplicas was divided for, and maxReplicas.",
-    )
     summary: Summary | None = Field(
         None, description="Texts for the columns of `kubectl get`, as old as the status."
-    )
-    decision: Annotated[dict[str, Any], Crd({"x-kubernetes-preserve-unknown-fields": True})] | None = Field(
-        None,
-        description="Record of the last decision, and the history that the controller needs after a restart. "
-        "`fedhpa explain` renders it.",
     )

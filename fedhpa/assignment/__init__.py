@@ -9,16 +9,25 @@ from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, pl
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
 from fedhpa.assignment.rebalance import RebalanceStep, ended, rebalance_step
 from fedhpa.assignment.shares import Bounds, MemberState
-from fedhpa.assignment.state import ClusterState, States, read_state, release_step, written_state
+from fedhpa.assignment.state import (
+    NO_STATE,
+    ClusterState,
+    Count,
+    Seconds,
+    States,
+    release_step,
+)
 from fedhpa.assignment.writes import Outcome, Result, Write
 
 __all__ = [
     "BY_CAPACITY",
     "DUPLICATED",
     "LOAD_WEIGHTED",
+    "NO_STATE",
     "Bounds",
     "ClusterHeadroom",
     "ClusterState",
+    "Count",
     "MemberState",
     "Observed",
     "Outcome",
@@ -29,6 +38,7 @@ __all__ = [
     "RebalanceStep",
     "Result",
     "Rules",
+    "Seconds",
     "States",
     "WorstLoss",
     "Write",
@@ -40,12 +50,10 @@ __all__ = [
     "limits",
     "pinned_need",
     "plan",
-    "read_state",
     "rebalance_step",
     "release_step",
     "size_of_each",
     "split",
     "usage_load",
     "worst_loss",
-    "written_state",
 ]

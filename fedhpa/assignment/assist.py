@@ -7,8 +7,10 @@ of all clusters. Source: docs/explanation/distributed.md; reasons: docs/decision
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from fedhpa.assignment.division import divider
 from fedhpa.assignment.policies import AGGREGATED, DUPLICATED, Policy

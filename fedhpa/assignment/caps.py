@@ -7,8 +7,10 @@ a memory the cluster would get its share back at once. Source: docs/explanation/
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from fedhpa.assignment.shares import MemberState
 from fedhpa.assignment.state import MAX_CAP_MINUTES, NO_STATE, Cap, States

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from fedhpa.assignment.assist import Assistance, assist
 from fedhpa.assignment.fleet import Fleet
 from fedhpa.assignment.hold import hold
@@ -90,7 +92,7 @@ def bounds_of(member: MemberState, state: ClusterState) -> Bounds | None:
 
 def without_help(state: ClusterState) -> ClusterState:
     """Returns the state of a cluster that neither helps nor is held."""
-    return replace(
+    return structs.replace(
         state,
         given=0,
         given_since=None,

@@ -7,9 +7,11 @@ the higher priorities to what they run. Source: docs/explanation/distributed.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
+
+from msgspec.structs import replace
 
 from fedhpa.assignment.policies import PRIORITIZED, Policy
 from fedhpa.assignment.shares import MemberState

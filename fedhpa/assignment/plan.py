@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from fedhpa.assignment.division import divider
 from fedhpa.assignment.fleet import read_fleet
 from fedhpa.assignment.floors import bounds_of, floors
@@ -75,7 +77,9 @@ class Plan:
             elif outcome.result is Result.UNKNOWN:
                 maxima[cluster] = max(maxima.get(cluster, 0), after)
         return {
-            cluster: state if cluster in self.lost else replace(state, maximum=maxima.get(cluster, 0) or None)
+            cluster: state
+            if cluster in self.lost
+            else structs.replace(state, maximum=maxima.get(cluster, 0) or None)
             for cluster, state in self.states.items()
         }
 

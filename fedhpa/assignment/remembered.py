@@ -6,7 +6,8 @@ Source: docs/explanation/distributed.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fedhpa.assignment.fleet import RETURNED_SECONDS, Fleet
 from fedhpa.assignment.floors import without_help

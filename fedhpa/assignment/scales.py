@@ -6,7 +6,8 @@ The HPA of a cluster without replicas rests, so it starts nothing. Source: docs/
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fedhpa.assignment.initial import starting_replicas
 from fedhpa.assignment.observed import Rules

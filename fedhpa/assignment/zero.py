@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from fedhpa.assignment.apportion import in_order
 from fedhpa.assignment.policies import AGGREGATED, DUPLICATED, DYNAMIC_WEIGHTED, PRIORITIZED, Policy

@@ -15,6 +15,9 @@ def crds(
             help="Also print the Cluster CRD, for a hub without Karmada. Do not apply it to a Karmada hub.",
         ),
     ] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="Print the ScalingRecord CRD alone, for a Karmada hub.")
+    ] = False,
 ) -> None:
     """Print the CustomResourceDefinitions of fedhpa as YAML.
 
@@ -22,10 +25,13 @@ def crds(
     """
     from fedhpa.admission import crd
 
+    if records:
+        typer.echo(crd.render_records(), nl=False)
+        return
     definitions: tuple[crd.Definition, ...] = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)
     if with_clusters:
         definitions += (crd.CLUSTER,)
-    typer.echo(crd.render(definitions), nl=False)
+    typer.echo(crd.render(definitions) + crd.render_records(), nl=False)
 
 
 def register(app: typer.Typer) -> None:

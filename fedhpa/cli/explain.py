@@ -1,7 +1,6 @@
-"""`fedhpa explain` explains a FederatedHPA or a CronFederatedHPA from its status.
+"""`fedhpa explain` explains a FederatedHPA from its ScalingRecord, or a CronFederatedHPA from its status.
 
-The right to get the object is enough, except where the hub's CRD drops the decision and the record annotation
-does not have all of it.
+The right to get both is enough.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
+from fedhpa.api.json import convert_json
 from fedhpa.cli.hub import (
     find_object,
     hub_client,
@@ -24,18 +24,19 @@ from fedhpa.cli.hub import (
     parse_target,
     read_object,
 )
-from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Namespace, Propagation
+from fedhpa.cli.options import Context, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
+    from fedhpa.decision import StoredRecord
     from fedhpa.kube import ApiClient, Clock
+
+T = TypeVar("T")
 
 NO_CONTROLLER: Final = "check that a controller runs and leads: kubectl get leases -A"
 # The controller writes a status in which nothing but times moves every ten minutes.
 STILL_SECONDS: Final = 600
 DEFAULT_PERIOD_SECONDS: Final = 15
-# The condition by which the controller says so: type, status and reason.
 CRON_KIND: Final = "CronFederatedHPA"
-FIELDS_PRUNED: Final = ("HubCompatible", "False", "FieldsPruned")
 
 
 class ExplainFormat(StrEnum):
@@ -61,8 +62,6 @@ def explain(
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
-    propagation: Propagation = "",
-    metrics_via: MetricsVia = "",
     output: Annotated[
         ExplainFormat, typer.Option("-o", "--output", help="Output format.")
     ] = ExplainFormat.TEXT,
@@ -75,23 +74,19 @@ def explain(
 ) -> None:
     """Explain why a FederatedHPA has its current replicas, or what the rules of a CronFederatedHPA do.
 
-    Where the hub's CRD drops status.decision, the record annotation has the decision. If the record is
-    shortened or absent, the command decides anew with your rights and writes nothing.
-    --propagation and --metrics-via are for that decision only.
+    The decision is that in the ScalingRecord of the FederatedHPA. A later one that changed nothing is not
+    recorded.
     """
+    where = (namespace, kubeconfig, context)
     if names_cron(target):
-        _explain_cron(parse_cron_target(target), namespace, kubeconfig, context, output, watch=watch)
+        _explain_cron(parse_cron_target(target), *where, output, watch=watch)
         return
     name = parse_target(target)
     if watch:
-
-        def show(found: Mapping[str, Any]) -> bool:
-            return _show(stored_explanation(found, time.time()), output)
-
-        asyncio.run(_watch(name, namespace, kubeconfig, context, output, show))
+        kind = "FederatedHPA"
+        asyncio.run(_watch(name, *where, output, kind, explanation_of, _show, explained_parts))
         raise typer.Exit(1)
-    flags = (propagation, metrics_via)
-    if not _show(asyncio.run(_explanation(name, namespace, kubeconfig, context, flags)), output):
+    if not _show(asyncio.run(_explanation(name, *where)), output):
         raise typer.Exit(1)
 
 
@@ -99,14 +94,15 @@ def _explain_cron(
     name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat, *, watch: bool
 ) -> None:
     """Prints what the rules of a CronFederatedHPA do."""
+
+    async def explained(_: ApiClient, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        return raw
+
     if watch:
         from fedhpa.cli.cron.explain import explanation
 
-        def show(found: Mapping[str, Any]) -> bool:
-            return _show_cron(found, output)
-
         where = (name, namespace, kubeconfig, context)
-        asyncio.run(_watch(*where, output, show, kind=CRON_KIND, state=explanation))
+        asyncio.run(_watch(*where, output, CRON_KIND, explained, _show_cron, explanation))
         raise typer.Exit(1)
 
     async def read() -> dict[str, Any]:
@@ -138,85 +134,56 @@ def _show_cron(raw: Mapping[str, Any], output: ExplainFormat) -> bool:
 
 
 class Explanation(NamedTuple):
-    """A status with the decision to explain; an empty one if there is no decision. `note` is for stderr."""
+    """A recorded decision, None if there is none, and the object's status. `note` is for stderr."""
 
     where: str
+    record: StoredRecord | None
     status: Mapping[str, Any]
     note: str = ""
-    is_fresh: bool = False
 
 
 def _show(explanation: Explanation, output: ExplainFormat) -> bool:
     """Prints the explanation. Returns False if there is no decision, which stderr then says."""
     if explanation.note:
         typer.echo(f"fedhpa: {explanation.note}", err=True)
-    if not explanation.status:
+    if explanation.record is None:
         return False
-    now = None if explanation.is_fresh else time.time()
-    typer.echo(render(explanation.status, explanation.where, output, now), nl=False)
+    typer.echo(render(explanation, output, time.time()), nl=False)
     return True
 
 
-def stored_explanation(raw: Mapping[str, Any], now: float) -> Explanation:
-    """Returns the stored decision of a FederatedHPA, with a warning if it is too old at `now`.
+async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock | None = None) -> Explanation:
+    """Returns the last recorded decision of a FederatedHPA, with a warning if no controller seems to run.
 
-    Where the hub's CRD drops the decision, that of the record annotation counts, if it has all details.
+    Raises ConfigError if it cannot be read.
     """
-    from fedhpa.decision import is_shortened, with_record
-
-    status, metadata = with_record(raw).get("status") or {}, raw["metadata"]
-    where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    if status.get("decision") and not is_shortened(status["decision"]):
-        return Explanation(where, status, _late(status, raw.get("spec") or {}, now))
-    if _drops_decisions(status):
-        note = f"the hub's CRD drops status.decision of {where}: explain it without --watch"
-    else:
-        note = f"{where} has no decision yet: {NO_CONTROLLER}"
-    return Explanation(where, {}, note)
-
-
-async def explanation_of(
-    hub: ApiClient, raw: Mapping[str, Any], flags: tuple[str, str] = ("", ""), clock: Clock | None = None
-) -> Explanation:
-    """Returns the stored decision of a FederatedHPA, or a new one where the hub's CRD drops it.
-
-    `flags` are --propagation and --metrics-via.
-    """
+    from controller.federatedhpa import read_recording, stored_of
     from fedhpa.kube import SYSTEM
 
-    clock = clock or SYSTEM
-    stored = stored_explanation(raw, clock.wall())
-    if stored.status or not _drops_decisions(raw.get("status") or {}):
-        return stored
-    from controller.federatedhpa import one_shot_reader, settings_for
-
-    async with one_shot_reader(hub, settings_for(raw, *flags), clock=clock) as reader:
-        decision = (await reader.read(raw)).decide()
-    note = (
-        f"the hub's CRD drops status.decision of {stored.where}, so this decision was made now by this "
-        "command, which writes nothing; 'fedhpa crds | kubectl apply -f -' lets the hub keep decisions"
-    )
-    return Explanation(stored.where, decision.status, note, is_fresh=True)
+    recording = await read_recording(hub, raw)
+    metadata, status = raw["metadata"], raw.get("status") or {}
+    where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+    record = stored_of(recording.file)
+    if record is None:
+        note = recording.lost or f"{where} has no decision yet: {NO_CONTROLLER}"
+    elif not record.decision:
+        note = f"the last decision of {where} was too large to be recorded"
+    else:
+        return Explanation(where, record, status, _late(raw, (clock or SYSTEM).wall()))
+    return Explanation(where, None, status, note)
 
 
-def _drops_decisions(status: Mapping[str, Any]) -> bool:
-    """True if the controller has found that the hub's CRD lacks our fields."""
-    conditions = status.get("conditions")
-    known = [one for one in (conditions if isinstance(conditions, list) else ()) if isinstance(one, Mapping)]
-    return any(tuple(map(one.get, ("type", "status", "reason"))) == FIELDS_PRUNED for one in known)
+def _late(raw: Mapping[str, Any], now: float) -> str:
+    """Returns a warning if the status is older than a running controller leaves it, else ""."""
+    from fedhpa.decision import RawStatus, last_answer
 
-
-def _late(status: Mapping[str, Any], spec: Mapping[str, Any], now: float) -> str:
-    """Returns a warning if the stored decision is older than a running controller leaves it, else ""."""
-    from fedhpa.decision import StoredDecision
-
-    decided = StoredDecision(status["decision"]).time()
-    period = spec.get("syncPeriodSeconds")
+    seen = last_answer(convert_json(raw.get("status") or {}, RawStatus))
+    period = (raw.get("spec") or {}).get("syncPeriodSeconds")
     expected = STILL_SECONDS + 4 * (period if isinstance(period, int) else DEFAULT_PERIOD_SECONDS)
-    if decided is None or now - decided <= expected:
+    if seen is None or now - seen <= expected:
         return ""
     return (
-        f"warning: this decision is {age(now - decided)} old, and a running controller renews it within "
+        f"warning: the status is {age(now - seen)} old, and a running controller renews it within "
         f"{age(expected)}: check that one runs and leads: kubectl get leases -A"
     )
 
@@ -229,27 +196,38 @@ def age(seconds: float) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
-def render(status: Mapping[str, Any], where: str, output: ExplainFormat, now: float | None = None) -> str:
-    """Returns the decision of a status as JSON or YAML, or as text with its age and the conditions.
+def render(found: Explanation, output: ExplainFormat, now: float) -> str:
+    """Returns a recorded decision as JSON or YAML, or as text with its age and the object's conditions."""
+    from fedhpa.decision import RawStatus, stored_status, to_text
 
-    `now` is None for a decision that was made just now.
-    """
-    from fedhpa.decision import read_status, to_text
-
+    assert found.record is not None, "the caller checked it"
+    fields = found.record.decision
     if output is ExplainFormat.JSON:
-        return json.dumps(status["decision"], indent=2) + "\n"
+        return json.dumps(fields, indent=2) + "\n"
     if output is ExplainFormat.YAML:
         from fedhpa.api.yaml import print_yaml
 
-        return print_yaml([status["decision"]], sort_keys=False)
-    decision = read_status(status).last_decision()
-    assert decision is not None, "the caller checked status.decision"
-    conditions = [
+        return print_yaml([fields], sort_keys=False)
+    conditions = stored_status(convert_json(found.status, RawStatus)).conditions
+    decision = found.record.last_decision(conditions)
+    assert decision is not None, "the caller checked the decision"
+    lines = [
         f"  {condition.type}={condition.status} {condition.reason}: {condition.message}\n"
-        for condition in decision.conditions
+        for condition in conditions
     ]
-    decided = f"decided {age(0.0 if now is None else now - decision.now)} ago\n"
-    return to_text(decision, where) + decided + "conditions:\n" + "".join(conditions)
+    # A later decision that changes nothing is not recorded.
+    decided = f"recorded {age(now - decision.now)} ago\n"
+    return to_text(decision, found.where) + decided + "conditions:\n" + "".join(lines)
+
+
+def explained_parts(found: Explanation) -> object:
+    """Returns the parts that a person follows, without times."""
+    fields = {} if found.record is None else found.record.decision
+    conditions = [
+        (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))
+        for one in found.status.get("conditions") or ()
+    ]
+    return {key: value for key, value in fields.items() if key != "time"}, conditions
 
 
 async def _watch(
@@ -258,25 +236,25 @@ async def _watch(
     kubeconfig: str,
     context: str,
     output: ExplainFormat,
-    explain_object: Callable[[Mapping[str, Any]], bool],
-    *,
-    kind: str = "FederatedHPA",
-    state: Callable[[Mapping[str, Any]], object] | None = None,
+    kind: str,
+    explained: Callable[[ApiClient, Mapping[str, Any]], Awaitable[T]],
+    show: Callable[[T, ExplainFormat], bool],
+    state: Callable[[T], object],
 ) -> None:
     """Prints the explanation whenever it changes; returns when the object was deleted.
 
-    `explain_object` prints one explanation, and returns False if there is none yet.
+    `explained` returns what `show` prints of an object; `show` returns False if there is nothing yet.
     """
     from fedhpa.cli.follow import follow
 
     between = "\n" if output is ExplainFormat.TEXT else ""
     shown = False
 
-    def show(found: Mapping[str, Any]) -> None:
+    def show_next(found: T) -> None:
         nonlocal shown
         if shown:
             typer.echo(between, nl=False)
-        shown = explain_object(found) or shown
+        shown = show(found, output) or shown
         sys.stdout.flush()
 
     def warn(text: str) -> None:
@@ -284,22 +262,20 @@ async def _watch(
 
     async with hub_client(kubeconfig, context) as (hub, default):
         chosen = namespace or default
-        found: Mapping[str, Any] | None = await read_object(
+        first: Mapping[str, Any] | None = await read_object(
             hub, chosen, name, named=bool(namespace), kind=kind
         )
 
-        async def read() -> Mapping[str, Any] | None:
-            nonlocal found
-            known, found = found, None
-            return known or await find_object(hub, chosen, name, kind)
+        async def read() -> T | None:
+            nonlocal first
+            raw, first = first or await find_object(hub, chosen, name, kind), None
+            return None if raw is None else await explained(hub, raw)
 
-        await follow(read, show, warn, state=state)
+        await follow(read, show_next, warn, state=state)
     warn(f"{chosen}/{name} was deleted")
 
 
-async def _explanation(
-    name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
-) -> Explanation:
+async def _explanation(name: str, namespace: str, kubeconfig: str, context: str) -> Explanation:
     async with hub_client(kubeconfig, context) as (hub, default):
         raw = await read_object(hub, namespace or default, name, named=bool(namespace))
-        return await explanation_of(hub, raw, flags)
+        return await explanation_of(hub, raw)

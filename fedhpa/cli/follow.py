@@ -7,33 +7,29 @@ away for a while ends nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from fedhpa.api.errors import ConfigError
 
 SECONDS: Final = 1.0
 
-Read = Callable[[], Awaitable[Mapping[str, Any] | None]]
-# These change although nothing was decided anew.
-_TIMES: Final = ("time", "history")
+T = TypeVar("T")
 
 
 async def follow(
-    read: Read,
-    show: Callable[[Mapping[str, Any]], None],
+    read: Callable[[], Awaitable[T | None]],
+    show: Callable[[T], None],
     warn: Callable[[str], None],
     *,
-    state: Callable[[Mapping[str, Any]], object] | None = None,
+    state: Callable[[T], object],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Show the object whenever its state changed, until it is deleted.
 
     `read` returns the object, None if it does not exist; `warn` gets each new problem. `state` returns the
-    part that a person follows; without it, that is the decision with the conditions. Raises ConfigError if
-    the first read fails.
+    part that a person follows. Raises ConfigError if the first read fails.
     """
-    state = state or _state
     shown: object = None
     warned = ""
     first = True
@@ -56,14 +52,3 @@ async def follow(
                 shown = present
         first = False
         await sleep(SECONDS)
-
-
-def _state(found: Mapping[str, Any]) -> object:
-    """The parts of the status that a person follows, without times."""
-    status = found.get("status") or {}
-    decision = {key: value for key, value in (status.get("decision") or {}).items() if key not in _TIMES}
-    conditions = [
-        (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))
-        for one in status.get("conditions") or ()
-    ]
-    return decision, conditions

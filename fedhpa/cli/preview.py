@@ -153,7 +153,7 @@ async def preview_of(
         return found._replace(note=NOT_SIMULATED)
     stored = await find_object(hub, namespace, name)
     after = _applied(changed, stored)
-    settings = settings_for(stored or after, propagation, metrics_via)
+    settings = await settings_for(hub, stored or after, propagation, metrics_via)
     async with one_shot_reader(hub, settings, clock=clock) as reader:
         try:
             now = None if stored is None else await reader.read(stored)

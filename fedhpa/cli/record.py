@@ -74,5 +74,6 @@ async def _gather(
 
     async with hub_client(kubeconfig, context) as (hub, default):
         raw = await read_object(hub, namespace or default, name, named=bool(namespace))
-        async with one_shot_reader(hub, settings_for(raw, *flags), clock=SYSTEM) as reader:
+        settings = await settings_for(hub, raw, *flags)
+        async with one_shot_reader(hub, settings, clock=SYSTEM) as reader:
             return (await reader.read(raw)).scenario()

@@ -4,13 +4,13 @@
 `fedhpa replay` all render that one value. Other packages import from here.
 """
 
-from fedhpa.decision.absence import Absence
+from fedhpa.decision.absence import ANSWERED_STATES, LOST, Absence
 from fedhpa.decision.decide import decide
 from fedhpa.decision.explanation import to_text
 from fedhpa.decision.history import History, Recommendation, ScaleEvent
+from fedhpa.decision.memory import NO_MEMORY, ClusterMemory, MemoryState, Rebalance
+from fedhpa.decision.messages import NO_RECORD
 from fedhpa.decision.model import (
-    ANSWERED_STATES,
-    LOST,
     Assignment,
     ClusterShare,
     Coverage,
@@ -22,12 +22,11 @@ from fedhpa.decision.model import (
     Step,
 )
 from fedhpa.decision.normalize import history_after_scale
-from fedhpa.decision.record.annotation import is_shortened, record_text, with_record
 from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.decision import to_json, to_line
-from fedhpa.decision.record.rebalance import Rebalance
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
-from fedhpa.decision.record.status import StoredDecision, StoredStatus, read_status
+from fedhpa.decision.record.status import RawStatus, StoredStatus, last_answer, stored_status
+from fedhpa.decision.record.stored import StoredRecord, UnknownVersion, decode_stored, encode_stored
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     Blocked,
@@ -54,9 +53,12 @@ from fedhpa.decision.whereabouts import (
 __all__ = [
     "ANSWERED_STATES",
     "LOST",
+    "NO_MEMORY",
+    "NO_RECORD",
     "Absence",
     "Assignment",
     "Blocked",
+    "ClusterMemory",
     "ClusterScale",
     "ClusterShare",
     "ClusterSnapshot",
@@ -67,9 +69,11 @@ __all__ = [
     "Failure",
     "Finding",
     "History",
+    "MemoryState",
     "MetricResult",
     "PlacementSpec",
     "PodCounts",
+    "RawStatus",
     "Rebalance",
     "Recommendation",
     "ScaleEvent",
@@ -81,27 +85,28 @@ __all__ = [
     "Snapshot",
     "StatusCondition",
     "Step",
-    "StoredDecision",
+    "StoredRecord",
     "StoredStatus",
     "TemplateScale",
+    "UnknownVersion",
     "compact_decision",
     "decide",
     "decode_object",
     "decode_scenario",
+    "decode_stored",
     "encode_scenario",
+    "encode_stored",
     "forbidden_in_member",
     "forbidden_on_hub",
     "history_after_scale",
-    "is_shortened",
+    "last_answer",
     "missing_in_members",
     "missing_on_hub",
     "no_candidates",
-    "read_status",
-    "record_text",
     "scenario_name",
+    "stored_status",
     "targets",
     "to_json",
     "to_line",
     "to_text",
-    "with_record",
 ]

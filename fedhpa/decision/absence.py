@@ -1,6 +1,6 @@
-"""The clock of partialMetrics: how long a cluster has been without usable data.
+"""The state of a cluster, and the clock of partialMetrics: how long it has been without usable data.
 
-It starts at the first loss and runs only while the cluster is missing. Answers for less than half of
+The clock starts at the first loss and runs only while the cluster is missing. Answers for less than half of
 `lostAfterSeconds` stop it and do not reset it.
 """
 
@@ -10,21 +10,32 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.assignment import Seconds
+
+# status.clusters[].state. Clusters in the first three states answered.
+ANSWERED: Final = "Answered"
+METRICS_MISSING: Final = "MetricsMissing"
+METRICS_LOST: Final = "MetricsLost"
+MISSING: Final = "Missing"
+LOST: Final = "Lost"
+ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
+LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
+
 # With a smaller part, a cluster that is missing most of the time would be expected for ever. With the whole
 # time, one failure an hour would give up a healthy cluster.
 STEADY_SHARE: Final = 0.5
 
 
-class Absence(msgspec.Struct, frozen=True):
+class Absence(msgspec.Struct, frozen=True, omit_defaults=True):
     """The clock of one cluster.
 
     `since` is the first loss and `back` the time when data came again, None while the cluster is missing;
     both are POSIX seconds. `answered` is how many seconds the cluster answered between them.
     """
 
-    since: float
-    back: float | None = None
-    answered: float = 0.0
+    since: Seconds
+    back: Seconds | None = None
+    answered: Seconds = 0.0
 
     def elapsed(self, now: float) -> float:
         """Returns for how many seconds the cluster has been missing. A time in the future counts as now."""

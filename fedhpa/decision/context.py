@@ -36,6 +36,7 @@ class Context:
         self.snapshot = snapshot
         self.spec = snapshot.hpa.spec
         self.stored = snapshot.hpa.status
+        self.memory = snapshot.memory
         self.history = history_at(history, now)
         self.now = now
         self.settings = settings
@@ -56,7 +57,7 @@ class Context:
         self.metrics: tuple[MetricResult, ...] = ()
         self.policy_in_force = False
         self.failover: Failover | None = None
-        self.rebalance = snapshot.rebalance
+        self.rebalance = snapshot.memory.rebalance
 
     @property
     def wakes_on_metrics(self) -> bool:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Final
 
-from fedhpa.decision.absence import Absence, follow
+from fedhpa.decision.absence import ANSWERED, LOST_STATES, METRICS_MISSING, Absence, follow
 from fedhpa.decision.builder import WARNING, DecisionBuilder, api_time
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.messages import METRICS_COMPLETE, NO_CLUSTER
-from fedhpa.decision.model import ANSWERED, LOST_STATES, METRICS_MISSING, Coverage, Event
+from fedhpa.decision.model import Coverage, Event
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
 from fedhpa.decision.spec.federatedhpa import FALLBACK, HOLD, PROCEED, ScalingSpec
 
@@ -91,7 +91,7 @@ def absence_clocks(
     `unreported` are clusters that are missing for a moment only: their clocks neither start nor end.
     """
     if not snapshot.clusters:
-        return snapshot.hpa.status.decision.absences
+        return snapshot.memory.absences
     usable = set(coverage.answered) - set(coverage.missing)
     found = {
         cluster.name: cluster.absence

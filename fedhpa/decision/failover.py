@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from fedhpa.assignment import DUPLICATED
+from fedhpa.decision.absence import LOST
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.model import LOST
 from fedhpa.decision.snapshot import Snapshot
 
 # As --unhealthy-zone-threshold of Kubernetes: above it, the hub may be the one that is cut off.
@@ -39,7 +39,7 @@ def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover 
     if not shares:
         return None
     lost = sum(shares.values())
-    states = {cluster.name: cluster.state for cluster in snapshot.hpa.status.clusters}
+    states = snapshot.memory.states
     is_new = any(states.get(name) != LOST for name in shares)
     reason = too_many_lost(shares, known)
     if reason:

@@ -105,6 +105,10 @@ class FleetView:
         part = sum(cluster.scale.spec_replicas for cluster in clusters)
         return part / self._whole if part and self._whole else 1.0
 
+    def answers(self, cluster: str) -> bool:
+        """True if the cluster answered."""
+        return cluster in self._answered_names
+
     def known_share(self, cluster: ClusterSnapshot) -> int | None:
         """Returns the cluster's spec.replicas, the last known if it is missing, None if unknown."""
         if cluster.name in self._answered_names and isinstance(cluster.scale, ClusterScale):

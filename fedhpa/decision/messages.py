@@ -21,6 +21,9 @@ HUB_COMPATIBLE: Final = "HubCompatible"
 REBALANCED: Final = "Rebalanced"
 SURVIVES_CLUSTER_LOSS: Final = "SurvivesClusterLoss"
 
+# The reason of Ready while the ScalingRecord cannot be read or written.
+NO_RECORD: Final = "NoRecord"
+
 GOT_SCALE: Final = "the HPA controller was able to get the target's current scale"
 READY_FOR_NEW_SCALE: Final = "recommended size matches current size"
 HIGHER_RECOMMENDED: Final = (

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
-from fedhpa.assignment import Plan, Write
+from fedhpa.api.times import format_time
+from fedhpa.assignment import Bounds, ClusterState, Plan, Write
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
-from fedhpa.decision.record.rebalance import Rebalance
+from fedhpa.decision.memory import NO_MEMORY, MemoryState, Rebalance
 
 JSON = object
-
-# status.clusters[].state. Clusters in the first three states answered.
-ANSWERED: Final = "Answered"
-METRICS_MISSING: Final = "MetricsMissing"
-METRICS_LOST: Final = "MetricsLost"
-MISSING: Final = "Missing"
-LOST: Final = "Lost"
-ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
-LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
 
 
 class StatusCondition(msgspec.Struct, frozen=True):
@@ -146,6 +137,22 @@ class MemberBounds(msgspec.Struct, frozen=True):
     is_foreign: bool = False
 
 
+def member_bounds(cluster: str, bounds: Bounds | None, state: ClusterState, now: float) -> MemberBounds:
+    """Returns the bounds of one cluster with what its state says about them."""
+    cap = state.cap if state.cap is not None and state.cap.holds(now) else None
+    return MemberBounds(
+        cluster=cluster,
+        min_replicas=0 if bounds is None else bounds.minimum,
+        max_replicas=0 if bounds is None else bounds.maximum,
+        assist=state.given,
+        held=state.held,
+        capped_at=None if cap is None else cap.replicas,
+        capped_until=None if cap is None or cap.until is None else format_time(cap.until),
+        is_lost=state.lost,
+        is_at_zero=state.zero_since is not None,
+    )
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The actions to take, and why. `error` is None if a decision could be made.
 
@@ -188,6 +195,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: tuple[float, float] | None = None
     settings: Mapping[str, JSON] = {}
     rebalance: Rebalance | None = None
+    memory: MemoryState = NO_MEMORY
     distributed: bool = False
     bounds: tuple[MemberBounds, ...] = ()
     plan: Plan | None = None

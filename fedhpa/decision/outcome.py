@@ -168,7 +168,7 @@ def without_status(
     split: str = "",
 ) -> Decision:
     """Returns a decision that lacks only its status. Sets the conditions that all decisions have."""
-    states = {cluster.name: cluster.state for cluster in context.stored.clusters}
+    states = context.memory.states
     allowed = tolerances(context)
     _report_competitors(context)
     _report_hub(context)

@@ -17,11 +17,11 @@ from fedhpa.api.times import format_time
 from fedhpa.assignment import DUPLICATED, ended, rebalance_step, release_step
 from fedhpa.decision.context import Context
 from fedhpa.decision.history import Recommendation
+from fedhpa.decision.memory import Rebalance
 from fedhpa.decision.messages import REBALANCED
 from fedhpa.decision.metrics.highest import tolerances
 from fedhpa.decision.model import Assignment
 from fedhpa.decision.placement import PlacementPlan
-from fedhpa.decision.record.rebalance import Rebalance
 from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
 
 # Pods that never become ready must not keep the size for ever.
@@ -86,7 +86,7 @@ def rebalance(context: Context, plan: PlacementPlan, current: int, desired: int)
         if context.builder.found(REBALANCED) is not None:
             context.builder.condition(REBALANCED, True, "NotAsked", "no annotation asks for a rebalance")
         return None
-    if context.spec.dry_run or report_refusal(context):
+    if context.spec.dry_run or report_refusal(context) or context.snapshot.record_problem:
         return None
     if state is None or state.requested != value:
         _begin(context, value, current, desired)

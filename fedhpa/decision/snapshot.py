@@ -9,7 +9,8 @@ import msgspec
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.decision.absence import Absence
-from fedhpa.decision.record.rebalance import Rebalance
+from fedhpa.decision.memory import NO_MEMORY, MemoryState
+from fedhpa.decision.model import Step
 from fedhpa.decision.spec.federatedhpa import ScalingObject
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
 
@@ -113,10 +114,12 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
     `propagation` is the controller's flag, "" if it is to be inferred from `target`.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
-    start; only policy Duplicated reads it. `rebalance` is the last one that an annotation asked for.
+    start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
+    `record_problem` says why the memory cannot be stored; "" if it can.
 
     Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
-    start. `last_triggers` are what asked for a pass then.
+    start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is
+    the reason that they gave.
     """
 
     hpa: ScalingObject
@@ -130,6 +133,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hub_findings: tuple[Finding, ...] = ()
     decided_size: int | None = None
     propagation: str = ""
-    rebalance: Rebalance | None = None
+    memory: MemoryState = NO_MEMORY
+    record_problem: str = ""
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
+    last_steps: tuple[Step, ...] = ()
+    last_reason: str = ""

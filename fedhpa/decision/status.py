@@ -1,4 +1,4 @@
-"""The FederatedHPA status that a decision writes.
+"""The FederatedHPA status that a decision writes, and the memory that it leaves.
 
 Source: Kubernetes HPA 1.36, reconcile 4.12 (which fields stay if nothing was computed);
 docs/reference/decision-record.md.
@@ -11,21 +11,21 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.api.times import parse_time
-from fedhpa.decision.builder import api_time, condition_json, shortened
-from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.messages import READY
-from fedhpa.decision.model import (
+from fedhpa.assignment import NO_STATE
+from fedhpa.decision.absence import (
     ANSWERED,
+    ANSWERED_STATES,
     LOST,
     METRICS_LOST,
     METRICS_MISSING,
     MISSING,
-    Decision,
-    StatusCondition,
 )
-from fedhpa.decision.record.compact import compact_decision
-from fedhpa.decision.record.status import StoredCluster
+from fedhpa.decision.builder import api_time, condition_json, shortened
+from fedhpa.decision.fleet import FleetView
+from fedhpa.decision.history import bounded_history
+from fedhpa.decision.memory import ClusterMemory, MemoryState
+from fedhpa.decision.messages import READY
+from fedhpa.decision.model import Decision, StatusCondition
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
 from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
 from fedhpa.decision.summary import ready_condition, sentence, summary
@@ -37,16 +37,19 @@ _MAX_REASON: Final = 512
 
 
 def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool) -> Decision:
-    """Returns the decision with its status. Without the target's scale the stored metrics stay."""
+    """Returns the decision with its status and memory. Without the target's scale the stored metrics stay."""
     stored = snapshot.hpa.status
     if have_scale:
         values: Sequence[Mapping[str, JSON]] | None = [metric.status for metric in decision.metrics] or None
     else:
         values = stored.current_metrics
-    entries = cluster_entries(decision, snapshot, fleet)
+    memory = memory_of(decision, snapshot, fleet, have_scale=have_scale)
+    entries = cluster_entries(decision, snapshot, fleet, memory)
     if _keeps_assignment(snapshot):
-        entries = _with_assignment(entries, snapshot)
-    return msgspec.structs.replace(decision, status=status_of(decision, snapshot, entries, values))
+        entries = entries or [_kept(name, one) for name, one in memory.clusters.items()]
+        entries = [{**entry, **bounds_entry(memory, str(entry["name"]))} for entry in entries]
+    status = status_of(decision, snapshot, entries, values)
+    return msgspec.structs.replace(decision, status=status, memory=memory)
 
 
 def status_of(
@@ -67,15 +70,58 @@ def status_of(
     status["currentReplicas"] = decision.current_replicas
     status["desiredReplicas"] = decision.desired_replicas
     status["currentMetrics"] = values
-    conditions = (*decision.conditions, _ready(decision, snapshot))
+    conditions = (_ready(decision, snapshot), *decision.conditions)
     status["conditions"] = [condition_json(condition) for condition in conditions]
     status["summary"] = summary(decision, snapshot.hpa.spec, values)
     status["clusters"] = entries
-    # Without a pass the assignment of mode Distributed stays.
-    if _keeps_assignment(snapshot) and stored.assigned_for:
-        status["assignedFor"] = stored.assigned_for
-    status["decision"] = compact_decision(decision)
     return status
+
+
+def memory_of(
+    decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool = True
+) -> MemoryState:
+    """Returns what the next decision needs of this one."""
+    before = snapshot.memory
+    size = decision.desired_replicas if decision.writes else decision.current_replicas
+    shares = {share.cluster: share.replicas for share in decision.assignment}
+    keeps = _keeps_assignment(snapshot)
+    clusters = {
+        cluster.name: _remembered(
+            decision, cluster, before.clusters.get(cluster.name), shares.get(cluster.name), fleet, keeps=keeps
+        )
+        for cluster in snapshot.clusters
+    }
+    return MemoryState(
+        size=size if have_scale else before.size,
+        history=bounded_history(decision.history),
+        absences=dict(decision.absences),
+        rebalance=decision.rebalance,
+        clusters=clusters or before.clusters,
+        assigned_for=before.assigned_for if keeps else "",
+    )
+
+
+def _remembered(
+    decision: Decision,
+    cluster: ClusterSnapshot,
+    before: ClusterMemory | None,
+    share: int | None,
+    fleet: FleetView,
+    *,
+    keeps: bool,
+) -> ClusterMemory:
+    before = before or ClusterMemory(state=MISSING)
+    known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
+    scaled = decision.writes and share is not None and share != fleet.known_replicas(cluster)
+    answers = fleet.answers(cluster.name)
+    return ClusterMemory(
+        replicas=share if share is not None and decision.writes else known,
+        state=_state(decision, cluster, answers=answers),
+        seen=None if answers else _last_seen(decision.now, cluster, before),
+        scaled=decision.now // 1 if scaled else before.scaled,
+        assignment=before.assignment if keeps else NO_STATE,
+        holds_hpa=before.holds_hpa and keeps,
+    )
 
 
 def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
@@ -87,35 +133,34 @@ def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
         snapshot.hpa.generation,
         message=sentence(decision),
         failed=decision.error is not None,
+        record_problem=snapshot.record_problem,
         dry_run=snapshot.hpa.spec.dry_run,
     )
 
 
-def cluster_entries(decision: Decision, snapshot: Snapshot, fleet: FleetView) -> Sequence[Mapping[str, JSON]]:
-    """Returns status.clusters, without the assignment of mode Distributed."""
+def cluster_entries(
+    decision: Decision, snapshot: Snapshot, fleet: FleetView, memory: MemoryState
+) -> list[Mapping[str, JSON]]:
+    """Returns status.clusters, without the bounds of mode Distributed."""
     views = {view.name: view for view in fleet.answered}
-    stored = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
     shares = {share.cluster: share for share in decision.assignment}
     entries: list[Mapping[str, JSON]] = []
     for cluster in snapshot.clusters:
-        view = views.get(cluster.name)
-        before = stored.get(cluster.name)
-        entry: dict[str, JSON] = {"name": cluster.name, "state": _state(decision, cluster, view)}
-        known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
-        if known is not None:
-            entry["currentReplicas"] = known
+        view, known = views.get(cluster.name), memory.clusters[cluster.name]
+        entry: dict[str, JSON] = {"name": cluster.name, "state": known.state}
+        present = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
+        if present is not None:
+            entry["currentReplicas"] = present
         share = shares.get(cluster.name)
         if share is not None:
             entry["desiredReplicas"] = share.replicas
         if view is not None:
             entry["readyReplicas"] = view.ready_pods
-        scaled = decision.writes and share is not None and share.replicas != fleet.known_replicas(cluster)
-        scale_time = api_time(decision.now) if scaled else before and before.last_scale_time
-        if scale_time:
-            entry["lastScaleTime"] = scale_time
-        seen = _last_seen(decision.now, cluster, before, answers=view is not None)
-        if seen:
-            entry["lastSeen"] = seen
+        if known.scaled is not None:
+            entry["lastScaleTime"] = api_time(known.scaled)
+        seen = known.seen if view is None else decision.now
+        if seen is not None:
+            entry["lastSeen"] = api_time(seen)
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
             entry["message"] = shortened(message, _MAX_REASON)
@@ -128,48 +173,37 @@ def _keeps_assignment(snapshot: Snapshot) -> bool:
     return snapshot.hpa.spec.mode == DISTRIBUTED or snapshot.blocked is not None
 
 
-def _with_assignment(entries: Sequence[Mapping[str, JSON]], snapshot: Snapshot) -> list[Mapping[str, JSON]]:
-    """Returns the entries of a decision without a pass: the stored assignment stays."""
-    stored = {cluster.name: cluster for cluster in snapshot.hpa.status.clusters}
-    if not entries:
-        return [_kept(cluster) for cluster in stored.values()]
-    return [
-        {**entry, **stored[name].assignment} if (name := str(entry["name"])) in stored else entry
-        for entry in entries
-    ]
+def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
+    """Returns the bounds of a cluster's HPA as status.clusters has them."""
+    bounds = memory.assignment(cluster).bounds
+    return {} if bounds is None else {"minReplicas": bounds.minimum, "maxReplicas": bounds.maximum}
 
 
-def _kept(cluster: StoredCluster) -> Mapping[str, JSON]:
-    """Returns a stored entry for a status of a decision that read no cluster."""
+def _kept(name: str, known: ClusterMemory) -> Mapping[str, JSON]:
+    """Returns the entry of a known cluster for a status of a decision that read no cluster."""
     fields = {
-        "name": cluster.name,
-        "state": cluster.state or None,
-        "currentReplicas": cluster.current_replicas,
-        "lastScaleTime": cluster.last_scale_time,
-        "lastSeen": cluster.last_seen,
-        **cluster.assignment,
+        "name": name,
+        "state": known.state or None,
+        "currentReplicas": known.replicas,
+        "lastScaleTime": None if known.scaled is None else api_time(known.scaled),
+        "lastSeen": None if known.seen is None else api_time(known.seen),
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _last_seen(
-    now: float, cluster: ClusterSnapshot, before: StoredCluster | None, *, answers: bool
-) -> str | None:
-    if answers:
-        return api_time(now)
-    if before is None or before.last_seen is None:
+def _last_seen(now: float, cluster: ClusterSnapshot, before: ClusterMemory) -> float | None:
+    """Returns when a cluster that does not answer was seen last; None if it never was."""
+    if before.seen is None and before.state not in ANSWERED_STATES:
         return None
     if cluster.absence is None or cluster.absence.back is not None:
-        return api_time(now)  # it answered at the last reconcile
-    # The stored time is that of the last status write, and a quiet object is rarely written. The cluster
-    # was seen until the loss began, or at least until the stored time if it answered in between.
-    seen = parse_time(before.last_seen)
-    return before.last_seen if seen and seen > cluster.absence.since else api_time(cluster.absence.since)
+        return now // 1  # it answered at the last reconcile
+    # It was seen until the loss began, or later if it answered in between.
+    return max(before.seen or 0.0, cluster.absence.since)
 
 
-def _state(decision: Decision, cluster: ClusterSnapshot, view: ClusterView | None) -> str:
+def _state(decision: Decision, cluster: ClusterSnapshot, *, answers: bool) -> str:
     if cluster.name in decision.coverage.lost:
-        return LOST if view is None else METRICS_LOST
-    if view is None:
+        return METRICS_LOST if answers else LOST
+    if not answers:
         return MISSING
     return METRICS_MISSING if cluster.name in decision.coverage.missing else ANSWERED

@@ -16,6 +16,7 @@ from fedhpa.decision.messages import (
     ASSIGNED,
     HUB_COMPATIBLE,
     METRICS_COMPLETE,
+    NO_RECORD,
     READY,
     SCALING_ACTIVE,
     SOLE_OWNER,
@@ -39,7 +40,7 @@ WORST_FIRST: Final = (
 
 # As many as `kubectl get hpa` shows.
 _MAX_TARGETS: Final = 2
-# status.decision keeps as much of a reason, so `fedhpa explain` shows the same text.
+# A ScalingRecord keeps as much of a reason, so `fedhpa explain` shows the same text.
 _MAX_REASON: Final = 256
 # The CRD allows no longer text in a column.
 _MAX_COLUMN: Final = 512
@@ -119,17 +120,21 @@ def ready_condition(
     *,
     message: str,
     failed: bool = False,
+    record_problem: str = "",
     dry_run: bool = False,
 ) -> StatusCondition:
     """Returns the condition Ready: False with the worst of the `others` that is False, else True.
 
     `before` is Ready as stored, and its transition time stays while the status does. `message` is for a Ready
-    that takes none from the others. `failed` makes Ready False also if no other condition shows the failure.
+    that takes none from the others. `failed` makes Ready False also if no other condition shows the failure,
+    and so does a `record_problem`.
     """
     found = {condition.type: condition for condition in others if condition.status == "False"}
     worst = next((found[kind] for kind in WORST_FIRST if kind in found), None)
     if worst is not None:
         status, reason, message = "False", worst.reason, worst.message
+    elif record_problem:
+        status, reason, message = "False", NO_RECORD, record_problem
     elif failed:
         status, reason = "False", "NoDecision"
     else:

@@ -160,7 +160,8 @@ class Run:
             except subprocess.TimeoutExpired:
                 child.kill()
                 codes[name] = child.wait()
-            del self._children[name]
+            # Another thread may stop the same program: a step that was cancelled goes on in its thread.
+            self._children.pop(name, None)
             (self.folder / "pids" / name).unlink(missing_ok=True)
         return codes
 

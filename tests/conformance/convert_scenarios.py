@@ -22,17 +22,21 @@ from typing import Any, Final
 import yaml
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import convert_json
 from fedhpa.cli.replay import answer
-from fedhpa.decision import StoredStatus
-from fedhpa.decision.record.memory import decode_memory, encode_memory, without_memory
+from fedhpa.decision import RawStatus
+from fedhpa.decision.record.memory import encode_memory
+from fedhpa.decision.record.old_status import memory_of
 
 Scenario = dict[str, Any]
 
 FOLDER: Final = Path(__file__).parent / "data" / "scenarios"
 USUAL: Final = FOLDER / "usual.yaml"
 FILES: Final = sorted(file for file in FOLDER.glob("*.yaml") if file != USUAL)
-# The fields of a decision that hold the memory itself.
-PLACES: Final = ("record",)
+# The fields of a decision that the new form of the memory changes.
+PLACES: Final[tuple[str, ...]] = ()
+# The fields of a status that hold it in old scenarios.
+PLACES_OF_MEMORY: Final = ("decision", "clusters", "assignedFor")
 # Each worker of the tests reads all files before its first test.
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -44,15 +48,13 @@ def converted(scenario: Scenario) -> Scenario:
     """
     hpa = scenario["federatedHPA"]
     status = hpa.get("status") or {}
-    record = encode_memory(status)
-    record.pop("history", None)  # a replay never read the history of a status
-    if "record" in scenario or not record:
+    if "record" in scenario or not any(name in status for name in PLACES_OF_MEMORY):
         return scenario
     try:
-        decode_memory(record, StoredStatus())
+        record = encode_memory(memory_of(convert_json(status, RawStatus)))
     except InvalidObject:
         return scenario
-    rest = without_memory(status)
+    rest = {name: value for name, value in status.items() if name not in PLACES_OF_MEMORY}
     others = {key: value for key, value in hpa.items() if key != "status"}
     return {**scenario, "federatedHPA": {**others, **({"status": rest} if rest else {})}, "record": record}
 

@@ -78,7 +78,7 @@ async def test_the_binding_tells_copies_from_parts(placement: Any, expected: int
         async with w.controller(propagation=KARMADA):
             await eventually(lambda: w.status().get("desiredReplicas"))
 
-        assert w.status()["decision"]["metrics"][0]["proposal"] == expected
+        assert w.record()["decision"]["metrics"][0]["proposal"] == expected
 
 
 async def test_the_binding_knows_the_share_of_a_member_that_never_answered() -> None:

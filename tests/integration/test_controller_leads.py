@@ -262,7 +262,7 @@ async def test_window_survives_a_restart() -> None:
             await eventually(lambda: w.condition("AbleToScale")[1] == "ScaleDownStabilized")
             await w.reconciles(controller)
 
-        recommended = [entry["replicas"] for entry in w.status()["decision"]["history"]["recommendations"]]
+        recommended = [entry["replicas"] for entry in w.record()["state"]["history"]["recommendations"]]
         assert recommended[0] == 8
         assert w.replicas == {"m1": 4, "m2": 4}
 

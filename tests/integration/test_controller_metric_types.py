@@ -327,8 +327,9 @@ async def test_member_that_has_no_series_is_not_missed() -> None:
         serve_external(w.members["m2"])
         w.scale(metrics=[by_external(averageValue="10")])
         async with w.controller():
-            await eventually(lambda: sum(w.replicas.values()) == 3)
+            await eventually(lambda: w.status().get("desiredReplicas") == 3)
 
+        assert sum(w.replicas.values()) == 3
         assert w.condition("MetricsComplete")[0] == "True"
 
 

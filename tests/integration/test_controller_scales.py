@@ -88,9 +88,9 @@ async def test_status_tells_what_was_done_and_why() -> None:
             "propagation": "direct",
         }
         assert clusters == [("m1", "Answered", 2, 4), ("m2", "Answered", 2, 4)]
-        assert status["decision"]["reason"] == reason
-        assert status["decision"]["rescale"] is True
-        assert [entry["change"] for entry in status["decision"]["history"]["scaleUps"]] == [4]
+        assert w.record()["decision"]["reason"] == reason
+        assert w.record()["decision"]["rescale"] is True
+        assert [entry["change"] for entry in w.record()["state"]["history"]["scaleUps"]] == [4]
         assert w.events("SuccessfulRescale") == [f"New size: 8; reason: {reason}; m1 2 -> 4, m2 2 -> 4"]
 
 
@@ -158,7 +158,7 @@ async def test_dry_run_shows_and_does_not_write() -> None:
         ]
         assert w.replicas == {"m1": 2, "m2": 2}
         assert [member.writes for member in w.members.values()] == [[], []]
-        assert w.status()["decision"]["rescale"] is False
+        assert w.record()["decision"]["rescale"] is False
 
 
 async def test_pause_writes_nothing_anywhere() -> None:

@@ -99,7 +99,7 @@ async def test_a_schema_that_drops_our_fields_is_told() -> None:
             shown = finding(controller, "FieldsPruned")
 
     assert "spec.dryRun" in w.condition("HubCompatible")[2]
-    assert "status.decision" in w.condition("HubCompatible")[2]
+    assert "status.clusters" in w.condition("HubCompatible")[2]
     assert shown == 1
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.federation import Controller, Federation, Seen, federation, until
+from tests.support.recordings import recorded
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -81,7 +82,7 @@ async def settled(f: Federation) -> None:
 
 
 def recommended(f: Federation) -> list[int]:
-    return [entry["replicas"] for entry in f.status()["decision"]["history"]["recommendations"]]
+    return [entry["replicas"] for entry in recorded(f.hub.server)["history"]["recommendations"]]
 
 
 async def test_killed_between_decision_and_write(tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ async def test_killed_between_decision_and_write(tmp_path: Path) -> None:
         assert f.total == 6
         assert sorted(rescale.replicas for rescale in f.rescales) == [3, 3]
         assert f.condition("ScalingLimited")[:2] == ("True", "ScaleUpLimit")
-        assert [e["change"] for e in f.status()["decision"]["history"]["scaleUps"]] == [2]
+        assert [e["change"] for e in recorded(f.hub.server)["history"]["scaleUps"]] == [2]
         assert recommended(f)[-1] == 18
 
 

@@ -65,8 +65,9 @@ async def test_unannotated_usage_counts_where_names_are_unique() -> None:
         serve_usage(w, 100, "m1", annotated=False)
         w.scale()
         async with w.controller(metrics_via=HUB):
-            await eventually(lambda: w.replicas == {"m1": 4})
+            await eventually(lambda: w.status())
 
+        assert w.replicas == {"m1": 4}
         assert complete(w)
 
 

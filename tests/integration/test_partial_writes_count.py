@@ -53,7 +53,7 @@ async def test_part_that_was_written_is_shown_and_survives_a_restart() -> None:
             await w.reconciles(second, 20)
 
         assert "; written all the same: m1: " in w.events("FailedRescale")[0]
-        assert w.status()["decision"]["history"]["scaleUps"]
+        assert w.record()["state"]["history"]["scaleUps"]
         assert first > 10
         assert total(w) <= 14
 

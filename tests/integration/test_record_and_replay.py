@@ -35,10 +35,11 @@ async def recorded(w: ControllerWorld, name: str = "web", metrics_via: str = "")
     """The scenario of an autoscaler, read by a one-shot reader."""
     raw = w.hub.find(HPAS, name, NAMESPACE)
     assert raw is not None
-    settings = settings_for(raw, metrics_via=metrics_via)
-    async with ApiClient(w.hub.config()) as hub, one_shot_reader(hub, settings, clock=w.clock) as reader:
-        found = await reader.read(raw)
-        return found.scenario()
+    async with ApiClient(w.hub.config()) as hub:
+        settings = await settings_for(hub, raw, metrics_via=metrics_via)
+        async with one_shot_reader(hub, settings, clock=w.clock) as reader:
+            found = await reader.read(raw)
+            return found.scenario()
 
 
 def replayed(scenario: Object) -> Object:
@@ -50,8 +51,8 @@ def replayed(scenario: Object) -> Object:
 
 
 def told(w: ControllerWorld, name: str = "web") -> Object:
-    """The last decision in the status."""
-    found: Object = w.status(name)["decision"]
+    """The last recorded decision."""
+    found: Object = w.record(f"federatedhpa.{name}")["decision"]
     return found
 
 
@@ -69,7 +70,7 @@ def filled(value: Any) -> Any:
 async def settled(w: ControllerWorld, **settings: Any) -> None:
     """Run a controller until nothing changes, then stop it."""
     async with w.controller(sync_period=2.0, **settings) as controller:
-        await eventually(lambda: w.status().get("decision"))
+        await eventually(lambda: w.status())
         await w.reconciles(controller, 3)
         await asyncio.sleep(61)  # what stays is written once a minute
 

@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedhpa.decision.record.status import ASSIGNMENT_FIELDS
 from tests.support.distributed_scenarios import (
     assigned,
     bounds,
@@ -75,6 +74,19 @@ HPA_STATUS = st.fixed_dictionaries(
         ),
     },
 )
+# Those that an old status has.
+ASSIGNMENT_FIELDS = (
+    "minReplicas",
+    "maxReplicas",
+    "given",
+    "givenSince",
+    "held",
+    "lowerReplicas",
+    "cap",
+    "zero",
+    "lost",
+    "overSince",
+)
 STATE_FIELDS = (*ASSIGNMENT_FIELDS, "state", "message", "currentReplicas", "desiredReplicas")
 STORED_CLUSTER = st.fixed_dictionaries(
     {"name": st.sampled_from("abc")}, optional=dict.fromkeys(STATE_FIELDS, ANYTHING)
@@ -133,7 +145,7 @@ def test_a_repeated_pass_over_its_own_record_writes_nothing(raw: dict[str, Any])
 
     assert second["writes"] == []
     assert bounds(second) == shares
-    assert second["status"]["assignedFor"] == first["status"]["assignedFor"]
+    assert second["record"]["assignedFor"] == first["record"]["assignedFor"]
 
 
 @given(fleets())

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.scenarios import CPU, cluster, decided, external, scenario
+from tests.support.scenarios import CPU, cluster, decided, external, remembered, scenario
 
 QUEUE = {
     "type": "External",
@@ -101,13 +101,15 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
         "desiredReplicas": sum(shares.values()),
         "conditions": [{"type": "ScaledToZero", "status": draw(st.sampled_from(("True", "False")))}],
     }
-    found["record"] = {
-        "clusters": {
-            name: {"state": "Lost" if name in lost else "Answered", "currentReplicas": share}
-            for name, share in shares.items()
-        },
-        "absences": {name: {"since": LOST} for name in lost},
-    }
+    found["record"] = remembered(
+        {
+            "clusters": {
+                name: {"state": "Lost" if name in lost else "Answered", "currentReplicas": share}
+                for name, share in shares.items()
+            },
+            "absences": {name: {"since": LOST} for name in lost},
+        }
+    )
     return found
 
 
@@ -128,7 +130,7 @@ def test_the_split_is_the_difference_between_shares(given_scenario: dict[str, An
     """The event about a new size names each cluster whose share changes, with both numbers."""
     decision = decided(given_scenario)
 
-    before = {name: entry["currentReplicas"] for name, entry in given_scenario["record"]["clusters"].items()}
+    before = {name: entry.get("replicas", 0) for name, entry in given_scenario["record"]["clusters"].items()}
     changed = [
         f"{share.cluster} {before[share.cluster]} -> {share.replicas}"
         for share in decision.assignment

@@ -10,11 +10,13 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedhpa.api.times import parse_time
+from fedhpa.assignment import ClusterState
 from fedhpa.cli.replay import answer
-from fedhpa.decision.record.memory import CLUSTER_FIELDS
 from tests.support.scenarios import CPU, NOW, cluster, external, scenario
 
 Path = tuple[str | int, ...]
+START: Final = parse_time(NOW)
 
 OTHERS: Final[list[Any]] = [
     {"type": "External", "external": {"metric": {"name": "queue"}, "target": {"value": "10"}}},
@@ -62,26 +64,24 @@ def recorded() -> dict[str, Any]:
     found = scenario([cluster("m1", [80], hpa={}), cluster("m2", [10], error="down")])
     del found["history"]
     found["federatedHPA"]["spec"]["mode"] = "Distributed"
+    names = {*ClusterState.__struct_encode_fields__}
+    assignment: dict[str, Any] = {name: START if name.endswith("Since") else 1 for name in names}
+    assignment |= dict.fromkeys(("lost", "away", "starting", "spare"), True)
+    cap = {"replicas": 1, "since": START, "until": START, "minutes": 1, "roomSeen": 1, "endedEarly": True}
+    away = {"replicas": 1, "state": "Missing", "seen": START, "scaled": START, "holdsHpa": True}
     record: dict[str, Any] = {
-        "currentReplicas": 2,
-        "desiredReplicas": 3,
-        "rescale": True,
-        "moved": False,
-        "absences": {"m2": {"since": NOW, "back": NOW, "answeredSeconds": 5}},
-        "rebalance": {"requested": NOW, "since": NOW, "size": 2, "ended": "Rebalanced"},
-        "history": whole()["history"],
+        "size": 3,
+        "absences": {"m2": {"since": START, "back": START, "answered": 5}},
+        "rebalance": {"requested": NOW, "since": START, "size": 2, "ended": "Rebalanced"},
+        "history": {
+            "recommendations": [{"time": START, "replicas": 2}],
+            "scaleUps": [{"time": START, "change": 2}],
+            "scaleDowns": [{"time": START, "change": 2}],
+        },
+        "clusters": {"m1": {"state": "Answered"}, "m2": {**away, "assignment": {**assignment, "cap": cap}}},
         "assignedFor": "0123456789abcdef/10",
     }
-    state: dict[str, Any] = {
-        name: NOW if name.endswith(("Since", "Time", "Seen")) else 1 for name in CLUSTER_FIELDS
-    }
-    state |= dict.fromkeys(("lost", "away", "starting", "spare"), True)
-    state |= {
-        "state": "Missing",
-        "cap": {"replicas": 1, "since": NOW, "until": NOW, "minutes": 1, "roomSeen": 1, "endedEarly": True},
-        "zero": {"since": NOW},
-    }
-    return found | {"record": {**record, "clusters": {"m1": {"state": "Answered"}, "m2": state}}}
+    return found | {"record": record}
 
 
 def places(value: Any, path: Path = ()) -> Iterator[Path]:

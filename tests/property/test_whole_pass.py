@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from fedhpa.assignment import (
     Bounds,
@@ -134,7 +135,7 @@ class Fleet:
         )
         if self.sound:
             return state
-        return replace(
+        return structs.replace(
             state,
             given=chance.choice((0, 0, 2)),
             given_since=NOW - chance.randrange(900),

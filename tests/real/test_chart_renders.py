@@ -14,6 +14,7 @@ import yaml
 
 from controller import flags as controller_flags
 from fedhpa.admission import crd
+from fedhpa.api import scaling_record
 from fedhpa.serving.flags import parse_flags
 from metrics_adapter import settings as adapter_settings
 from metrics_adapter.registration import Registration, api_services
@@ -440,18 +441,29 @@ def test_certificates_have_the_host_that_the_hub_calls(helm: Path, values: dict[
 def test_crds_stay_and_are_those_of_the_models(helm: Path) -> None:
     """The CRDs are the generated ones, and Helm never deletes them."""
     manifests = render(helm)
-    for definition in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER):
-        expected = crd.custom_resource_definition(definition)
+    kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
+    expectations = [crd.custom_resource_definition(definition) for definition in kinds]
+    for expected in (*expectations, scaling_record.custom_resource_definition()):
         found = manifests["CustomResourceDefinition", expected["metadata"]["name"]]
 
         assert found["spec"] == expected["spec"]
         assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 
-@pytest.mark.parametrize("values", [{"propagation": "karmada"}, HOST, {"crds": {"install": False}}], ids=str)
-def test_crds_of_others_are_left_alone(helm: Path, values: dict[str, Any]) -> None:
-    """A Karmada hub has its own CRDs, and the host cluster of an external hub needs none."""
-    assert not [kind for kind, _ in render(helm, values) if kind == "CustomResourceDefinition"]
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"propagation": "karmada"}, ["scalingrecords.fedhpa.io"]),
+        ({"crds": {"install": False}}, ["scalingrecords.fedhpa.io"]),
+        (HOST, []),
+    ],
+    ids=str,
+)
+def test_crds_of_others_are_left_alone(helm: Path, values: dict[str, Any], expected: list[str]) -> None:
+    """A Karmada hub has CRDs of its own, but no ScalingRecord. The host of an external hub needs none."""
+    found = [name for kind, name in render(helm, values) if kind == "CustomResourceDefinition"]
+
+    assert found == expected
 
 
 def test_alerts_and_dashboard_are_the_tested_files(helm: Path) -> None:

@@ -47,7 +47,7 @@ async def test_crds_say_nothing_the_server_warns_about(plane: Plane) -> None:
     """The server accepts the schemas as structural: it sets no NonStructuralSchema condition."""
     async with plane.hub.api() as api:
         listed = await api.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
-    ours = [crd for crd in listed["items"] if crd["spec"]["group"].endswith("karmada.io")]
+    ours = [crd for crd in listed["items"] if crd["spec"]["group"].endswith(("karmada.io", "fedhpa.io"))]
     conditions = {
         crd["metadata"]["name"]: {c["type"]: c["status"] for c in crd["status"]["conditions"]} for crd in ours
     }
@@ -56,6 +56,7 @@ async def test_crds_say_nothing_the_server_warns_about(plane: Plane) -> None:
         "federatedhpas.autoscaling.karmada.io": {"NamesAccepted": "True", "Established": "True"},
         "cronfederatedhpas.autoscaling.karmada.io": {"NamesAccepted": "True", "Established": "True"},
         "clusters.cluster.karmada.io": {"NamesAccepted": "True", "Established": "True"},
+        "scalingrecords.fedhpa.io": {"NamesAccepted": "True", "Established": "True"},
     }
 
 

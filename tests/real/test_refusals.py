@@ -126,7 +126,7 @@ async def test_running_objects_go_on_without_the_webhook(plane: Plane, processes
         "desiredReplicas": 2,
         "currentMetrics": None,
         "clusters": [{"name": "member1", "state": "Answered", "currentReplicas": 2}],
-        "decision": {"version": 1, "reason": "kept as it is"},
+        "summary": {"reason": "kept as it is"},
     }
     async with plane.hub.api() as api:
         await api.apply_all([federated_hpa("goes-on", "default", low=1, high=3)])
@@ -139,7 +139,7 @@ async def test_running_objects_go_on_without_the_webhook(plane: Plane, processes
             await api.delete(path)
 
     assert written["status"]["clusters"] == status["clusters"]
-    assert written["status"]["decision"]["reason"] == "kept as it is"
+    assert written["status"]["summary"]["reason"] == "kept as it is"
 
 
 async def _is_created(plane: Plane, manifest: dict[str, Any]) -> bool:

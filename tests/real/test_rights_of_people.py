@@ -35,6 +35,7 @@ def roles(without: str = "") -> list[Manifest]:
     for role in found:
         for rule in role["rules"]:
             rule["verbs"] = [verb for verb in rule["verbs"] if verb != without]
+        role["rules"] = [rule for rule in role["rules"] if rule["verbs"]]
     return found
 
 

@@ -45,9 +45,12 @@ def granted(user: str, *rules: tuple[str, list[str], list[str]]) -> list[dict[st
     ]
 
 
+RECORDS = ("fedhpa.io", ["scalingrecords"], ["get"])
+
+
 async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path: Path) -> None:
-    """explain needs the permission to get the object. record, replay and preview need clusters and their
-    Secrets. /decisions needs a token whose user may get the object.
+    """explain needs the permission to get the object and its record. record, replay and preview need clusters
+    and their Secrets. /decisions needs a token whose user may get the object.
     """
     await run_everywhere(plane, NAME, SPACE, replicas=2)
     await set_usage_everywhere(plane, NAME, SPACE, "450m")
@@ -57,10 +60,11 @@ async def test_why_it_has_its_size(plane: Plane, processes: Processes, tmp_path:
     async with plane.hub.api() as hub:
         await hub.apply_all(
             [
-                *granted(VIEWER, (*kind, ["get"])),
+                *granted(VIEWER, (*kind, ["get"]), RECORDS),
                 *granted(
                     READER,
                     (*kind, ["get", "list"]),
+                    RECORDS,
                     ("cluster.karmada.io", ["clusters"], ["list", "watch"]),
                     ("", ["secrets"], ["list", "watch"]),
                 ),

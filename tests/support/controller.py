@@ -34,6 +34,7 @@ from tests.support.timing import background, virtual_clock
 DEPLOYMENTS: Collection = ("apps/v1", "deployments")
 USAGE: Collection = ("metrics.k8s.io/v1beta1", "pods")
 HPAS: Collection = ("autoscaling.karmada.io/v1alpha1", "federatedhpas")
+RECORDS: Collection = ("fedhpa.io/v1alpha1", "scalingrecords")
 EVENTS: Collection = ("v1", "events")
 LEASES: Collection = ("coordination.k8s.io/v1", "leases")
 BINDINGS: Collection = ("work.karmada.io/v1alpha2", "resourcebindings")
@@ -272,6 +273,16 @@ class ControllerWorld:
     def status(self, name: str = "web") -> Object:
         """The autoscaler's status; empty before the first one."""
         return (self.hub.find(HPAS, name, NAMESPACE) or {}).get("status") or {}
+
+    def record(self, name: str = "federatedhpa.web") -> Object:
+        """The content of a ScalingRecord; empty without one."""
+        return (self.hub.find(RECORDS, name, NAMESPACE) or {}).get("status") or {}
+
+    def put_record(self, content: Object, name: str = "federatedhpa.web", **metadata: Any) -> None:
+        """Write the content of a ScalingRecord, as another process would."""
+        found = self.hub.find(RECORDS, name, NAMESPACE)
+        assert found is not None
+        self.hub.put(RECORDS, {**found, "metadata": {**found["metadata"], **metadata}, "status": content})
 
     def condition(self, kind: str, name: str = "web") -> tuple[str, str, str]:
         """(status, reason, message) of a condition."""

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from fedhpa.decision import Decision, decide, decode_scenario, to_json
-from fedhpa.decision.record.memory import without_memory
+from fedhpa.decision import Decision, RawStatus, decide, decode_scenario, to_json
+from fedhpa.decision.record.memory import encode_memory
+from fedhpa.decision.record.old_status import memory_of
 
 NOW = "2026-03-11T13:23:17Z"
 
@@ -94,9 +95,16 @@ def answered(given: dict[str, Any]) -> dict[str, Any]:
     return encoded
 
 
+def remembered(fields: dict[str, Any]) -> dict[str, Any]:
+    """Returns the record of these fields, which have the names and times of an old status."""
+    clusters = [{"name": name, **entry} for name, entry in fields.get("clusters", {}).items()]
+    status = RawStatus(decision=fields, clusters=clusters, assignedFor=fields.get("assignedFor"))
+    return encode_memory(memory_of(status))
+
+
 def carry_on(given: dict[str, Any], answer: dict[str, Any]) -> None:
     """Gives the scenario what a decision leaves to the next one: its record, and the rest of its status."""
-    given["federatedHPA"]["status"] = without_memory(answer["status"])
+    given["federatedHPA"]["status"] = answer["status"]
     given["record"] = answer["record"]
     given.pop("history", None)
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import decode_scenario, encode_scenario
-from tests.support.scenarios import answered, cluster, external, scenario
+from tests.support.scenarios import answered, cluster, external, remembered, scenario
 
 STEEP = {"scaleUpLimitFactor": 1000}
 AWAY: dict[str, Any] = {"ready": False, "error": "unreachable", "scale": {"error": "unreachable"}}
@@ -77,7 +77,7 @@ def test_the_record_knows_the_share_of_a_missing_cluster(decision: dict[str, Any
         target={"replicas": 90, "scheduling": "Divided"},
     )
     stored = {"state": "Missing", "currentReplicas": 8, "desiredReplicas": 2}
-    given["record"] = {"clusters": {"m2": stored}, **decision}
+    given["record"] = remembered({"clusters": {"m2": stored}, **decision})
     given["federatedHPA"]["spec"] |= {"partialMetrics": {"policy": "Proceed"}}
 
     assert answered(given)["desiredReplicas"] == expected
@@ -88,7 +88,7 @@ def test_lost_clusters_count_with_a_template() -> None:
     given = scenario(
         [cluster("m1", [100] * 5), away("m2", lastReplicas=5)], target={"replicas": 10}, controller=STEEP
     )
-    given["record"] = {"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}}
+    given["record"] = remembered({"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}})
 
     answer = answered(given)
 
@@ -143,7 +143,7 @@ def test_direct_propagation_counts_the_expected_clusters() -> None:
     """A lost cluster has no share of the size, so nobody speaks for it."""
     given = scenario([cluster("m1", [100] * 5), away("m2", lastReplicas=5)], target=None, controller=STEEP)
     assert answered(given)["desiredReplicas"] == 20
-    given["record"] = {"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}}
+    given["record"] = remembered({"absences": {"m2": {"since": "2026-03-11T13:00:00Z"}}})
     assert answered(given)["currentReplicas"] == 5
     assert answered(given)["desiredReplicas"] == 10
 

@@ -147,14 +147,17 @@ def test_every_input_line_gets_one_output_line() -> None:
     assert found[5]["next"] == ["2104-02-29T00:00:00+00:00"]
 
 
-def test_crds_prints_the_charts_file() -> None:
-    """With --with-clusters the Cluster CRD follows."""
+def test_crds_prints_the_charts_files() -> None:
+    """With --with-clusters the Cluster CRD is among them. A Karmada hub needs that of the records alone."""
     crds = Path(__file__).parents[2] / "charts" / "fedhpa" / "files" / "crds"
-    plain, with_clusters = fedhpa("crds"), fedhpa("crds", "--with-clusters")
+    autoscaling, clusters, records = (
+        (crds / f"{group}.yaml").read_text()
+        for group in ("autoscaling.karmada.io", "cluster.karmada.io", "fedhpa.io")
+    )
 
-    autoscaling = (crds / "autoscaling.karmada.io.yaml").read_text()
-    assert plain.stdout == autoscaling
-    assert with_clusters.stdout == autoscaling + (crds / "cluster.karmada.io.yaml").read_text()
+    assert fedhpa("crds").stdout == autoscaling + records
+    assert fedhpa("crds", "--with-clusters").stdout == autoscaling + clusters + records
+    assert fedhpa("crds", "--records").stdout == records
 
 
 def test_webhook_config_registers_three_webhooks(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from fedhpa.api.wire import Scale, ScaleSpec
 from fedhpa.decision import (
     Absence,
     Assignment,
+    ClusterMemory,
     ClusterScale,
     ClusterSnapshot,
     ControllerSettings,
     Decision,
     Failure,
     History,
+    MemoryState,
     Recommendation,
     ScaleEvent,
     Snapshot,
@@ -29,6 +31,7 @@ from fedhpa.decision import (
 )
 from fedhpa.scaling.records import PodRecord
 from fedhpa.scaling.requests import PodRequests
+from tests.support.recordings import recording
 
 NOW = 1_800_000_000.0
 HPA: dict[str, Any] = {
@@ -49,36 +52,41 @@ def away(name: str) -> ClusterSnapshot:
 def reconcile(memory: ObjectMemory, now: float, *clusters: ClusterSnapshot) -> Decision:
     """Decide on these clusters, and keep the result."""
     known = tuple(
-        msgspec.structs.replace(cluster, absence=memory.absences.get(cluster.name)) for cluster in clusters
+        msgspec.structs.replace(cluster, absence=memory.state.absences.get(cluster.name))
+        for cluster in clusters
     )
-    snapshot = Snapshot(hpa=decode_object(HPA), clusters=known)
+    snapshot = Snapshot(hpa=decode_object(HPA), clusters=known, memory=memory.state)
     decision = decide(snapshot, memory.history, now, ControllerSettings())
     memory.note_decision(snapshot, decision)
     return decision
 
 
-def restored(now: float = NOW, **status: Any) -> ObjectMemory:
-    return ObjectMemory.restore({**HPA, "status": status}, now)
+def restored(
+    state: MemoryState | None = None, now: float = NOW, at: float = NOW, **status: Any
+) -> ObjectMemory:
+    memory = ObjectMemory("u1", recording(state, at))
+    memory.restore({**HPA, "status": status}, now)
+    return memory
 
 
 def test_loss_counts_from_the_first() -> None:
     """The clock of a lost cluster starts at the first reconcile without it; an answer is noted."""
-    memory = ObjectMemory("u1")
+    memory = ObjectMemory("u1", recording())
     reconcile(memory, NOW, answering("m1", 2), answering("m2", 3))
-    before = dict(memory.absences)
+    before = dict(memory.state.absences)
     reconcile(memory, NOW + 10, answering("m1", 2), away("m2"))
     reconcile(memory, NOW + 20, answering("m1", 2), away("m2"))
-    away_since = dict(memory.absences)
+    away_since = dict(memory.state.absences)
     reconcile(memory, NOW + 30, answering("m1", 2), answering("m2", 3))
 
     assert before == {}
     assert away_since == {"m2": Absence(NOW + 10)}
-    assert memory.absences == {"m2": Absence(NOW + 10, NOW + 30)}
+    assert memory.state.absences == {"m2": Absence(NOW + 10, NOW + 30)}
 
 
 def test_share_outlives_the_answer() -> None:
     """The last share is kept while a cluster is missing, and dropped once it is no candidate."""
-    memory = ObjectMemory("u1")
+    memory = ObjectMemory("u1", recording())
     reconcile(memory, NOW, answering("m1", 2), answering("m2", 3))
     reconcile(memory, NOW + 10, answering("m1", 4), away("m2"))
     kept = dict(memory.last_replicas)
@@ -90,96 +98,70 @@ def test_share_outlives_the_answer() -> None:
 
 def test_hub_in_the_way_teaches_nothing() -> None:
     """A reconcile without any cluster changes nothing."""
-    memory = ObjectMemory("u1")
+    memory = ObjectMemory("u1", recording())
     reconcile(memory, NOW, answering("m1", 2))
     reconcile(memory, NOW + 10)
 
     assert memory.last_replicas == {"m1": 2}
-    assert memory.absences == {}
+    assert memory.state.absences == {}
 
 
 def test_what_was_written_is_known() -> None:
     """A written share is known at once."""
-    memory = ObjectMemory("u1", last_replicas={"m1": 2, "m2": 3})
+    memory = ObjectMemory("u1", recording(), last_replicas={"m1": 2, "m2": 3})
     memory.note_write([Assignment("m1", 6)])
 
     assert memory.last_replicas == {"m1": 6, "m2": 3}
 
 
-def test_status_restores_history_and_clusters() -> None:
-    """History, shares and the times of losses are restored from the status."""
-    history = {
-        "recommendations": [{"time": "2027-01-15T08:00:00Z", "replicas": 7}],
-        "scaleUps": [{"time": "2027-01-15T07:59:00Z", "change": 2}],
-    }
-    memory = restored(
-        decision={"version": 1, "history": history},
-        clusters=[
-            {"name": "m1", "state": "Answered", "currentReplicas": 4, "lastSeen": "2027-01-15T08:00:00Z"},
-            {"name": "m2", "state": "Missing", "currentReplicas": 3, "lastSeen": "2027-01-15T07:58:00Z"},
-            {"name": "m3", "state": "MetricsMissing", "lastSeen": "2027-01-15T08:00:00Z"},
-            {"name": "m4", "state": "Lost"},
-        ],
+def test_the_record_restores_history_and_clusters() -> None:
+    """History, shares and the clocks of losses are restored."""
+    state = MemoryState(
+        history=History((Recommendation(NOW, 7),), (ScaleEvent(NOW - 60, 2),)),
+        absences={"m2": Absence(NOW - 240, NOW - 30)},
+        clusters={"m1": ClusterMemory(replicas=4), "m2": ClusterMemory(replicas=3), "m4": ClusterMemory()},
     )
+    memory = restored(state)
 
-    assert memory.history == History((Recommendation(NOW, 7),), (ScaleEvent(NOW - 60, 2),))
+    assert memory.history == state.history
     assert memory.last_replicas == {"m1": 4, "m2": 3}
-    assert memory.absences == {"m2": Absence(NOW - 120)}
-
-
-def test_status_restores_the_clocks_of_losses() -> None:
-    """The stored clock of a loss outweighs lastSeen."""
-    began, back = "2027-01-15T07:56:00Z", "2027-01-15T07:59:30Z"
-    memory = restored(
-        decision={"version": 1, "absences": {"m1": {"since": began}, "m2": {"since": began, "back": back}}},
-        clusters=[
-            {"name": "m1", "state": "Missing", "lastSeen": "2027-01-15T07:58:00Z"},
-            {"name": "m2", "state": "Answered", "lastSeen": "2027-01-15T08:00:00Z"},
-        ],
-    )
-
-    assert memory.absences == {"m1": Absence(NOW - 240), "m2": Absence(NOW - 240, NOW - 30)}
-
-
-def test_last_write_outlives_a_restart() -> None:
-    """A new leader does not rewrite the status of every object."""
-    memory = restored(decision={"version": 1, "time": "2027-01-15T08:00:00Z"})
-
+    assert memory.state.absences == state.absences
     assert memory.status_written_at == NOW
 
 
-@pytest.mark.parametrize(("rescale", "share"), [(True, 6), (False, 4)])
-def test_share_is_what_was_written_last(rescale: bool, share: int) -> None:
-    """After a rescale desiredReplicas is the share; after a dry run currentReplicas is."""
-    memory = restored(
-        decision={"version": 1, "rescale": rescale},
-        clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 4, "desiredReplicas": 6}],
-    )
+@pytest.mark.parametrize(("assigned_for", "share"), [("", 4), ("hash/10", 6)])
+def test_members_that_scale_themselves_have_newer_shares_in_the_status(assigned_for: str, share: int) -> None:
+    """In mode Distributed the record follows their sizes late. Otherwise it has what was written last."""
+    state = MemoryState(clusters={"m1": ClusterMemory(replicas=4)}, assigned_for=assigned_for)
+    memory = restored(state, clusters=[{"name": "m1", "currentReplicas": 6}])
 
     assert memory.last_replicas == {"m1": share}
+
+
+def test_without_a_record_the_status_has_the_shares() -> None:
+    """All else begins anew."""
+    memory = restored(currentReplicas=6, clusters=[{"name": "m1", "currentReplicas": 6}])
+
+    assert memory.last_replicas == {"m1": 6}
+    assert (memory.history, memory.size) == (History(), None)
 
 
 @pytest.mark.parametrize(
     "status",
     [
         "fine",
-        {"decision": "scale"},
-        {"decision": {"version": 1, "history": {"recommendations": [{"time": "noon", "replicas": 3}]}}},
-        {"decision": {"version": 1, "history": {"scaleUps": [{"time": "2027-01-15T08:00:00Z"}]}}},
-        {"decision": {"version": 1, "time": "noon"}},
-        {"decision": {"version": 1, "absences": ["m2"]}},
-        {"decision": {"version": 1, "absences": {"m2": {"since": "noon"}}}},
         {"clusters": {"m1": 3}},
         {"clusters": [{"name": "m1", "currentReplicas": "three"}]},
-        {"clusters": [{"name": "m1", "state": "Missing", "lastSeen": "noon"}]},
+        {"clusters": [{"name": "m1", "state": "Answered", "lastSeen": "noon"}]},
+        {"clusters": ["m1", {"name": 5}]},
     ],
 )
-def test_spoiled_status_is_a_fresh_start(status: Any) -> None:
-    """A status that another program spoiled gives an empty memory, and no error."""
-    memory = ObjectMemory.restore({**HPA, "status": status}, NOW)
+def test_a_spoiled_status_shows_nothing(status: Any) -> None:
+    """A status that another program spoiled raises no error."""
+    memory = ObjectMemory("u1", recording(MemoryState(size=3), NOW))
+    memory.restore({**HPA, "status": status}, NOW)
 
-    assert memory.history == History()
-    assert memory.absences == {}
+    assert (memory.last_replicas, memory.size) == ({}, 3)
 
 
 @pytest.mark.parametrize(
@@ -195,42 +177,31 @@ def test_last_recommendation_held_until_the_status_would_have_been_written_again
     later: float, expected: list[tuple[float, int]]
 ) -> None:
     """The status may be ten minutes old: the last recommendation counts as repeated until then."""
-    recommendations = [
-        {"time": format_time(NOW - 100), "replicas": 9},
-        {"time": format_time(NOW), "replicas": 4},
-    ]
-    decision = {"version": 1, "time": format_time(NOW), "history": {"recommendations": recommendations}}
+    state = MemoryState(history=History((Recommendation(NOW - 100, 9), Recommendation(NOW, 4))))
 
-    found = restored(NOW + later, decision=decision).history.recommendations
+    found = restored(state, NOW + later).history.recommendations
 
     assert found is not None
     assert [(entry.time, entry.replicas) for entry in found] == expected
 
 
-@pytest.mark.parametrize(
-    ("rescale", "sizes", "ups", "downs"),
-    [
-        (False, (2, 3), [], []),
-        (False, (3, 4), [2], []),
-        (False, (1, 3), [], [1]),
-        (True, (4, 4), [], []),
-        (True, (4, 6), [2], []),
-    ],
-)
-def test_what_was_scaled_since_the_last_status_counts_once(
-    rescale: bool, sizes: tuple[int, int], ups: list[int], downs: list[int]
+def test_a_status_shows_until_when_the_process_before_worked() -> None:
+    """It is written every ten minutes, the record only when a later decision would differ."""
+    state = MemoryState(history=History((Recommendation(NOW, 4),)))
+    seen = {"name": "m1", "state": "Answered", "lastSeen": format_time(NOW + 3000)}
+
+    found = restored(state, NOW + 7200, clusters=[seen]).history.recommendations
+
+    assert found == (Recommendation(NOW, 4), Recommendation(NOW + 3600, 4))
+
+
+@pytest.mark.parametrize(("sizes", "ups", "downs"), [((2, 3), [], []), ((3, 4), [2], []), ((1, 3), [], [1])])
+def test_what_was_scaled_since_the_last_record_counts_once(
+    sizes: tuple[int, int], ups: list[int], downs: list[int]
 ) -> None:
-    """If a leader scaled and stopped before its status write, the next leader counts that scale."""
-    clusters = [
-        {"name": "m1", "state": "Answered", "currentReplicas": 2, "desiredReplicas": 4},
-        {"name": "m2", "state": "Answered", "currentReplicas": 3, "desiredReplicas": 4},
-    ]
-    memory = restored(
-        currentReplicas=5,
-        desiredReplicas=8,
-        clusters=clusters,
-        decision={"version": 1, "time": format_time(NOW), "rescale": rescale},
-    )
+    """If a leader scaled and stopped before it wrote the record, the next leader counts that scale."""
+    clusters = {"m1": ClusterMemory(replicas=2), "m2": ClusterMemory(replicas=3)}
+    memory = restored(MemoryState(size=5, clusters=clusters))
     hpa = decode_object({**HPA, "spec": {**HPA["spec"], "behavior": {}}})
     seen = Snapshot(hpa=hpa, clusters=(answering("m1", sizes[0]), answering("m2", sizes[1])))
     memory.count_unreported_scale(seen, NOW + 10)
@@ -240,9 +211,9 @@ def test_what_was_scaled_since_the_last_status_counts_once(
     assert memory.history.scale_downs == tuple(ScaleEvent(NOW + 10, change) for change in downs)
 
 
-def test_template_that_was_scaled_since_the_last_status_counts() -> None:
+def test_template_that_was_scaled_since_the_last_record_counts() -> None:
     """A template that was scaled counts; one that cannot be read is compared later."""
-    memory = restored(currentReplicas=5, decision={"version": 1, "time": format_time(NOW)})
+    memory = restored(MemoryState(size=5))
     hpa = decode_object({**HPA, "spec": {**HPA["spec"], "behavior": {}}})
     seen = Snapshot(hpa=hpa, clusters=(answering("m1", 5),), target=Failure("out of order"))
     memory.count_unreported_scale(seen, NOW + 10)
@@ -255,7 +226,7 @@ def test_template_that_was_scaled_since_the_last_status_counts() -> None:
 
 def test_word_of_a_cluster_that_went_away_counts() -> None:
     """A cluster without the workload stays so until it answers with one."""
-    memory = ObjectMemory("u1")
+    memory = ObjectMemory("u1", recording())
     absent = ClusterReading(away("m1"), absent=True)
     gone, back = ClusterReading(away("m1")), ClusterReading(answering("m1", 1), scale=Scale())
     states = []
@@ -268,7 +239,7 @@ def test_word_of_a_cluster_that_went_away_counts() -> None:
 
 def test_other_target_is_another_workload() -> None:
     """A new target drops the shares; the first target after a restart keeps them."""
-    memory = ObjectMemory("u1", last_replicas={"m1": 3})
+    memory = ObjectMemory("u1", recording(), last_replicas={"m1": 3})
     memory.set_target("/deployments/web")
     first = dict(memory.last_replicas)
     memory.set_target("/deployments/api")
@@ -278,7 +249,7 @@ def test_other_target_is_another_workload() -> None:
 
 def test_a_doubt_is_counted_without_a_break() -> None:
     """The time of implausible answers starts anew after a plausible one."""
-    memory = ObjectMemory("u1")
+    memory = ObjectMemory("u1", recording())
     empty = ClusterSnapshot(name="m2", scale=ClusterScale(3, 3, "app=web"))
     reconcile(memory, NOW, answering("m1", 2), empty)
     reconcile(memory, NOW + 20, answering("m1", 2), empty)
@@ -298,20 +269,20 @@ def reading(name: str, replicas: int) -> ClusterReading:
 
 
 def test_the_decided_size_survives_a_restart() -> None:
-    """It is that of the status; copies that all have another number show what a former leader wrote last."""
-    memory = restored(currentReplicas=3, desiredReplicas=5, decision={"rescale": True})
+    """It is that of the record; copies that all have another number show what a former leader wrote last."""
+    memory = restored(MemoryState(size=5))
     three, five, ten = reading("m1", 3), reading("m2", 5), reading("m3", 10)
 
     assert memory.decided_size({"m1": three, "m3": ten}) == 5
     assert memory.decided_size({"m3": ten}) == 10
-    assert ObjectMemory("u1").decided_size({"m2": five}) is None
+    assert ObjectMemory("u1", recording()).decided_size({"m2": five}) is None
     memory.reported_size = None
     assert memory.decided_size({"m3": ten}) == 5
 
 
 def test_replicas_that_were_failed_over_are_not_failed_over_again() -> None:
     """Also while the status that was read is the one before the failover."""
-    memory = ObjectMemory("u1", last_replicas={"m1": 4, "m2": 4})
+    memory = ObjectMemory("u1", recording(), last_replicas={"m1": 4, "m2": 4})
     snapshot = Snapshot(hpa=decode_object(HPA), clusters=(answering("m1", 4), away("m2")))
     decision = decide(snapshot, History(), NOW, ControllerSettings())
     memory.note_decision(snapshot, msgspec.structs.replace(decision, failed_over=frozenset(("m2",))))

@@ -1,13 +1,14 @@
-"""status.decision holds enough to explain the decision later."""
+"""The record holds enough to explain the decision later."""
 
 import json
+from typing import Any
 
 import pytest
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.explain import ExplainFormat, render
+from fedhpa.cli.explain import ExplainFormat, Explanation, render
 from fedhpa.cli.hub import parse_target
-from fedhpa.decision import Decision, decide, decode_scenario, read_status, to_text
+from fedhpa.decision import Decision, decide, decode_scenario, decode_stored, encode_stored, to_text
 
 SCENARIO = {
     "name": "two clusters, one away",
@@ -67,16 +68,22 @@ def decided() -> Decision:
     return decide(scenario.snapshot, scenario.history, scenario.now, scenario.settings)
 
 
-def through_json(status: object) -> dict[str, object]:
-    """A status as the API server gives it back."""
-    loaded: dict[str, object] = json.loads(json.dumps(status))
+def through_json(decision: Decision) -> dict[str, Any]:
+    """The content of the record as the API server gives it back."""
+    loaded: dict[str, Any] = json.loads(json.dumps(encode_stored(decision.memory, decision)))
     return loaded
 
 
-def test_explanation_survives_the_status() -> None:
+def explained(content: dict[str, Any], decision: Decision) -> str:
+    """The text of `fedhpa explain`."""
+    found = Explanation("shop/web", decode_stored(content), decision.status)
+    return render(found, ExplainFormat.TEXT, decision.now)
+
+
+def test_explanation_survives_the_record() -> None:
     """The stored decision and the decision itself have the same explanation, without events."""
     decision = decided()
-    stored = read_status(through_json(decision.status)).last_decision()
+    stored = decode_stored(through_json(decision)).last_decision(decision.conditions)
     assert stored is not None
 
     expected = [line for line in to_text(decision).splitlines() if "event:" not in line]
@@ -89,21 +96,23 @@ def test_fields_of_a_newer_release_are_skipped() -> None:
 
     def extended(value: object, *, keys: bool = False) -> object:
         if isinstance(value, dict):
-            maps = ("missing", "clusters", "absences", "current", "target")
+            maps = ("missing", "clusters", "absences", "current", "target", "lost")
             found = {name: extended(inner, keys=name in maps) for name, inner in value.items()}
             return found if keys else {**found, "addedLater": {"nested": [1]}}
         return [extended(inner) for inner in value] if isinstance(value, list) else value
 
-    stored = through_json(decided().status)
-    newer = through_json(extended(stored))
+    decision = decided()
+    stored = through_json(decision)
+    newer: Any = extended(stored)
 
-    assert render(newer, "shop/web", ExplainFormat.TEXT) == render(stored, "shop/web", ExplainFormat.TEXT)
-    assert read_status(newer).decision.history() == read_status(stored).decision.history()
+    assert explained(newer, decision) == explained(stored, decision)
+    assert decode_stored(newer).state == decode_stored(stored).state == decision.memory
 
 
 def test_explanation_says_what_matters() -> None:
     """Sizes, usage, the missing cluster with its reason and the conditions are in the text."""
-    text = render(through_json(decided().status), "shop/web", ExplainFormat.TEXT)
+    decision = decided()
+    text = explained(through_json(decision), decision)
 
     for part in (
         "2 -> ",
@@ -114,20 +123,31 @@ def test_explanation_says_what_matters() -> None:
         assert part in text
 
 
-def test_no_decision_yet() -> None:
-    """An object that was never reconciled has no decision."""
-    assert read_status(None).last_decision() is None
-    assert read_status({"currentReplicas": 1}).last_decision() is None
+def test_a_decision_may_be_left_out() -> None:
+    """A record without one explains nothing."""
+    assert decode_stored({"version": 1}).last_decision() is None
 
 
 @pytest.mark.parametrize(
-    ("decision", "message"),
-    [({"version": 99}, "version 99"), ({"version": 1, "time": 5}, "time"), ({"version": 1}, "missing")],
+    ("content", "message"),
+    [
+        ({"version": 99}, "version 99"),
+        ({}, "no readable version"),
+        ({"version": 1, "state": {"size": -1}}, "size"),
+        ({"version": 1, "state": []}, "state"),
+        ({"version": 1, "decision": 5}, "decision"),
+    ],
 )
-def test_unreadable_decision_is_named(decision: dict[str, object], message: str) -> None:
-    """The error names what is wrong with a decision of another version or with foreign fields."""
+def test_an_unreadable_record_is_named(content: dict[str, Any], message: str) -> None:
+    """The error names what is wrong with a record of another version or with foreign fields."""
     with pytest.raises(InvalidObject, match=message):
-        read_status({"decision": decision}).last_decision()
+        decode_stored(content)
+
+
+def test_an_unreadable_decision_is_named() -> None:
+    """The memory beside it is read all the same."""
+    with pytest.raises(InvalidObject, match="time"):
+        decode_stored({"version": 1, "decision": {"time": 5}}).last_decision()
 
 
 @pytest.mark.parametrize("text", ["fhpa/web", "FederatedHPA/web", "federatedhpas/web", "web"])

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from fedhpa.decision import Absence, decide, decode_scenario
-from tests.support.scenarios import answered, cluster, condition, external, scenario
+from tests.support.scenarios import answered, cluster, condition, external, remembered, scenario
 
 AWAY: dict[str, Any] = {
     "name": "member2",
@@ -195,7 +195,9 @@ def test_the_record_knows_how_long_a_cluster_is_away(
 ) -> None:
     """A cluster missing for lostAfterSeconds is no longer expected, and an event says so."""
     given = scenario([cluster("member1", [10] * 3), AWAY], target={"replicas": 6}, spec=spec)
-    given["record"] = {"clusters": {"member2": {"state": state, "lastSeen": f"2026-03-11T{seen}"}}}
+    given["record"] = remembered(
+        {"clusters": {"member2": {"state": state, "lastSeen": f"2026-03-11T{seen}"}}}
+    )
 
     answer = answered(given)
 
@@ -213,7 +215,9 @@ def test_a_missing_cluster_is_told_of_once(state: str | None, told: bool) -> Non
     """The event names the cluster and the reason. It is not repeated once the record has it."""
     given = scenario([cluster("member1", [50] * 3), AWAY], target={"replicas": 6})
     if state is not None:
-        given["record"] = {"clusters": {"member2": {"state": state, "lastSeen": "2026-03-11T13:23:00Z"}}}
+        given["record"] = remembered(
+            {"clusters": {"member2": {"state": state, "lastSeen": "2026-03-11T13:23:00Z"}}}
+        )
 
     events = [event for event in answered(given)["events"] if event["reason"] == "ClusterMissing"]
 
@@ -409,7 +413,7 @@ def test_the_condition_says_who_is_missing_why_and_since_when() -> None:
     """The loss is counted from now, or from the time that the record holds."""
     away: dict[str, Any] = {"ready": False, "error": "unreachable", "scale": {"error": "unreachable"}}
     given = scenario([cluster("m1", [50]), cluster("m2", [50]) | away, cluster("m3", [50]) | away])
-    given["record"] = {"absences": {"m2": {"since": "2026-03-11T13:20:00.5Z"}}}
+    given["record"] = remembered({"absences": {"m2": {"since": "2026-03-11T13:20:00.5Z"}}})
 
     message = condition(answered(given), "MetricsComplete")[2]
 

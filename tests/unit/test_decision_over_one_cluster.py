@@ -252,7 +252,7 @@ def test_an_unreadable_selector_is_quoted() -> None:
 
 
 def test_conditions_keep_their_place_and_time() -> None:
-    """A condition keeps its transition time until its status changes."""
+    """A condition keeps its transition time until its status changes. Ready comes first."""
     given = scenario([cluster("member1", [50, 50])])
     stored = [
         {
@@ -267,7 +267,7 @@ def test_conditions_keep_their_place_and_time() -> None:
     answer = answered(with_status(given, {"conditions": stored}))
 
     times = {c["type"]: c["lastTransitionTime"] for c in answer["status"]["conditions"]}
-    assert list(times)[:2] == ["ScalingActive", "AbleToScale"]
+    assert list(times)[:3] == ["Ready", "ScalingActive", "AbleToScale"]
     assert times["ScalingActive"] == "2026-01-01T00:00:00Z"
     assert times["AbleToScale"] == "2026-03-11T13:23:17Z"
 

@@ -1,4 +1,4 @@
-"""A decision is rendered as JSON, as text, and as a compact status that survives a restart."""
+"""A decision is rendered as JSON, as text, and as a record that survives a restart."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from fedhpa.decision import (
     History,
     Recommendation,
     ScaleEvent,
-    read_status,
+    decode_stored,
+    encode_stored,
     to_text,
 )
-from fedhpa.decision.record.history import bounded_history, decode_history, encode_history
+from fedhpa.decision.history import bounded_history
+from fedhpa.decision.record.history import decode_history, encode_history
 from tests.support.scenarios import answered, cluster, decided, scenario
 
 KEYS = [
@@ -114,23 +116,15 @@ def test_text_of_a_held_size_names_what_holds_it() -> None:
     assert "older recommendations must leave the stabilization window" in to_text(decided(given))
 
 
-def test_the_status_carries_the_history_over_a_restart() -> None:
-    """status.decision carries the history that later decisions need."""
+def test_the_record_carries_the_history_over_a_restart() -> None:
+    """It has what later decisions need."""
     decision = decided(scenario([cluster("member1", [80, 80])], spec={"behavior": {}}))
-    stored = msgspec.json.decode(msgspec.json.encode(decision.status))
+    stored = msgspec.json.decode(msgspec.json.encode(encode_stored(decision.memory, decision)))
 
-    restored = read_status(stored).decision.history()
+    restored = decode_stored(stored).state.history
 
     assert restored == decision.history
     assert restored.scale_ups == (ScaleEvent(decision.now, 2),)
-
-
-def test_another_version_is_a_fresh_start() -> None:
-    """A decision of another version is a fresh start."""
-    other = {"version": 99, "history": {"recommendations": []}}
-
-    assert read_status({"decision": other}).decision.history() == History()
-    assert read_status(None).decision.history() == History()
 
 
 def test_history_that_cannot_be_read_is_named() -> None:
@@ -180,4 +174,5 @@ def test_text_says_at_which_usage_it_would_move(behavior: dict[str, Any], told: 
     decision = decided(scenario([cluster("member1", [50, 50])], spec=behavior))
 
     assert told in to_text(decision)
-    assert told in to_text(read_status(decision.status).last_decision() or decision)
+    stored = decode_stored(encode_stored(decision.memory, decision)).last_decision()
+    assert told in to_text(stored or decision)

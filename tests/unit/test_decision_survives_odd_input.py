@@ -145,8 +145,7 @@ def shares(answer: dict[str, Any]) -> list[int]:
     ("stored", "record"),
     [
         ({"currentReplicas": 3, "desiredReplicas": 3}, {}),
-        ({"currentReplicas": 2, "desiredReplicas": 3}, {"rescale": True}),
-        ({"currentReplicas": 3, "desiredReplicas": 5}, {"rescale": False}),  # a dry run
+        ({"currentReplicas": 2, "desiredReplicas": 3}, {"size": 3}),
     ],
 )
 def test_a_cluster_scaled_by_hand_is_brought_back(stored: dict[str, Any], record: dict[str, Any]) -> None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.cron.explain import explanation
+from fedhpa.cli.explain import Explanation, explained_parts
 from fedhpa.cli.follow import SECONDS, follow
-from tests.support.scenarios import answered, cluster, scenario
+from fedhpa.decision import decode_stored, encode_stored
+from tests.support.scenarios import cluster, decided, scenario
 
 
-def at(milli: int, **changes: Any) -> dict[str, Any]:
-    """The object after a decision on two pods with this usage."""
-    return {"status": answered(scenario([cluster("m1", [milli, milli])], **changes))["status"]}
+def at(milli: int, **changes: Any) -> Explanation:
+    """The explanation after a decision on two pods with this usage."""
+    decision = decided(scenario([cluster("m1", [milli, milli])], **changes))
+    return Explanation("shop/web", decode_stored(encode_stored(decision.memory, decision)), decision.status)
 
 
-async def followed(answers: list[Any], **more: Any) -> tuple[list[str], list[str], list[float]]:
+async def followed(
+    answers: list[Any], state: Callable[[Any], object] = explained_parts
+) -> tuple[list[str], list[str], list[float]]:
     """The shown reasons, the warnings and the pauses while the hub gave these answers."""
     left = iter(answers)
     shown: list[str] = []
@@ -34,10 +40,10 @@ async def followed(answers: list[Any], **more: Any) -> tuple[list[str], list[str
         slept.append(seconds)
 
     def show(found: Any) -> None:
-        summary = (found.get("status") or {}).get("summary") or {"targets": "no status"}
-        shown.append(summary["targets"])
+        status = found.status if isinstance(found, Explanation) else found["status"]
+        shown.append((status.get("summary") or {"targets": "no status"})["targets"])
 
-    await follow(read, show, warned.append, sleep=sleep, **more)
+    await follow(read, show, warned.append, sleep=sleep, state=state)
     return shown, warned, slept
 
 
@@ -45,7 +51,9 @@ async def test_a_decision_is_shown_once_and_again_when_it_changes() -> None:
     """Equal decisions and new times print nothing; another usage or a new status does."""
     later = at(50, now="2026-03-11T13:23:32Z")
 
-    shown, _, slept = await followed([{}, at(50), at(50), later, at(80), at(80), None])
+    shown, _, slept = await followed(
+        [Explanation("shop/web", None, {}), at(50), at(50), later, at(80), at(80), None]
+    )
 
     assert shown == ["no status", "cpu: 50%/50%", "cpu: 80%/50%"]
     assert slept == [SECONDS] * 6

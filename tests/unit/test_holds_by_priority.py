@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedhpa.assignment.hold import hold
 from fedhpa.assignment.policies import PRIORITIZED, STATIC_WEIGHTED
 from fedhpa.assignment.shares import MemberState
-from fedhpa.assignment.state import ClusterState, States, written_state
+from fedhpa.assignment.state import ClusterState, States
 from tests.support.distributed import NOW
 
 
@@ -77,7 +77,7 @@ def test_a_hold_that_keeps_nothing_does_not_end() -> None:
 
     assert seen[:50] == [10] * 50
     assert seen[50:55] == [8, 6, 4, 2, 0]
-    assert written_state(states["high"])["lowerReplicas"] == 4
+    assert states["high"].lower_replicas == 4
 
 
 def test_a_hold_that_keeps_nothing_is_no_news() -> None:

@@ -8,14 +8,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.decision import Decision, decide, decode_scenario
-from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, replayed, scenario
+from fedhpa.decision import Decision, Step, decide, decode_scenario
+from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, scenario
 
 
-def reconciled(raw: dict[str, Any], seconds: float, triggers: frozenset[str]) -> Decision:
-    """Decide so many seconds after a pass that these triggers asked for."""
+def reconciled(
+    raw: dict[str, Any], seconds: float, triggers: frozenset[str], steps: tuple[Step, ...] = ()
+) -> Decision:
+    """Decide so many seconds after a pass that these triggers asked for and that took these steps."""
     found = decode_scenario(json.dumps(raw).encode())
-    snapshot = msgspec.structs.replace(found.snapshot, last_pass=found.now - seconds, last_triggers=triggers)
+    snapshot = msgspec.structs.replace(
+        found.snapshot, last_pass=found.now - seconds, last_triggers=triggers, last_steps=steps
+    )
     return decide(snapshot, found.history, found.now, found.settings)
 
 
@@ -40,18 +44,16 @@ def known(raw: dict[str, Any]) -> frozenset[str]:
 def test_between_two_passes_nothing_is_written() -> None:
     """The pinned cluster was known in the pass before. The bounds are reported as they are.
 
-    The steps are those of the pass before. Only the status has them.
+    The steps are those of the pass before, which the process remembers.
     """
     raw = pinned()
-    del raw["record"]
-    raw["federatedHPA"]["status"] = replayed(first())["status"]
 
-    decision = reconciled(raw, 15, known(raw))
+    decision = reconciled(raw, 15, known(raw), (Step("initial", 0, 12, "divided"),))
 
     assert decision.plan is None
     assert (decision.rescale, decision.writes, decision.hpa_writes) == (False, False, ())
     assert [(share.min_replicas, share.max_replicas) for share in decision.bounds] == [(1, 6), (1, 6)]
-    assert decision.steps
+    assert [step.step for step in decision.steps] == ["initial"]
     assert decision.events == ()
 
 

@@ -61,7 +61,7 @@ def test_all_names_are_our_own(part: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_no_right_is_wider_than_needed(part: str) -> None:
-    """No verb or group is a wildcard, nothing is deleted, and no Secret is read."""
+    """No verb or group is a wildcard, nothing but our own records is deleted, and no Secret is read."""
     found = granted(printed(part))
 
     assert not {right for right in found if "*" in (right[1], right[3])}
@@ -69,7 +69,8 @@ def test_no_right_is_wider_than_needed(part: str) -> None:
         {"custom.metrics.k8s.io", "external.metrics.k8s.io"} if part == "member" else set()
     )
     assert not {right for right in found if right[2] == "secrets"}
-    assert {right[3] for right in found} <= {"get", "list", "watch", "create", "update", "patch"}
+    assert {right[2] for right in found if right[3] == "delete"} <= {"scalingrecords"}
+    assert {right[3] for right in found} - {"delete"} <= {"get", "list", "watch", "create", "update", "patch"}
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -255,7 +256,9 @@ def test_the_default_roles_of_kubernetes_get_our_kinds_on_demand() -> None:
 
     assert [one["metadata"]["labels"].get(label) for one in added] == ["true", None]
     assert {right[3] for right in granted(added[:1])} == {"get", "list", "watch"}
-    assert {right[2] for right in granted(added)} == {"federatedhpas", "cronfederatedhpas"}
+    ours = {"federatedhpas", "cronfederatedhpas", "scalingrecords"}
+    assert {right[2] for right in granted(added)} == ours
+    assert {right[3] for right in granted(added) if right[2] == "scalingrecords"} == {"get"}
     assert "fedhpa:view" not in str(printed("hub"))
 
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from fedhpa.api.times import format_time, parse_time
-from fedhpa.decision import Decision, read_status, record_text, to_json, to_text
-from fedhpa.decision.record.rebalance import Rebalance
+from fedhpa.decision import Decision, Rebalance, decide, decode_scenario, to_json, to_text
+from fedhpa.decision.record.memory import decode_memory
 from tests.support.scenarios import NOW, answered, carry_on, cluster, condition, decided, pod, scenario
 
 ANNOTATION = "autoscaling.karmada.io/rebalance"
@@ -272,39 +272,24 @@ def test_a_dry_run_moves_nothing() -> None:
     assert loop.shares == (8, 2)
 
 
-def test_hubs_that_drop_fields_keep_the_timestamp() -> None:
-    """The record annotation has the rebalance, also where it is shortened."""
-    loop = Loop(5, 5)
-    loop.run()
-    loop.run()
-    status = loop.answer["status"]
-    assert status["decision"]["rebalance"]["ended"] == "Rebalanced"
-    status["decision"]["metrics"] = [{"filler": "x" * 20_000}]
-
-    text = record_text("u", status)
-
-    assert ASKED in text
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        None,
-        {"requested": 5},
-        {"requested": "soon", "since": ASKED, "size": 3},
-        {"requested": ASKED, "since": "soon", "size": 3},
-        {"requested": ASKED, "since": ASKED, "size": -1},
-        {"requested": ASKED, "since": ASKED, "size": True},
-    ],
-)
-def test_a_state_of_another_program_is_ignored(stored: Any) -> None:
-    """A stored state that cannot be read is none."""
-    assert read_status({"decision": {"rebalance": stored}}).decision.rebalance is None
-
-
 def test_the_state_is_read_back() -> None:
     """The state of a rebalance is stored and read without a change."""
     loop = Loop(8, 2)
     loop.run()
 
-    assert read_status(loop.answer["status"]).decision.rebalance == Rebalance(ASKED, START, 10)
+    assert decode_memory(loop.answer["record"]).rebalance == Rebalance(ASKED, START, 10)
+
+
+def test_nothing_begins_or_goes_on_that_cannot_be_recorded() -> None:
+    """A restart would not know of it."""
+    given = asked(scenario([cluster("m1", [50] * 8), cluster("m2", [50] * 2)]))
+    found = decode_scenario(json.dumps(given).encode())
+    problem = "ScalingRecord shop/federatedhpa.web cannot be written"
+    snapshot = msgspec.structs.replace(found.snapshot, record_problem=problem)
+
+    decision = decide(snapshot, found.history, found.now, found.settings)
+
+    assert decision.rebalance is None
+    conditions: Any = decision.status["conditions"]
+    ready = next(one for one in conditions if one["type"] == "Ready")
+    assert (ready["status"], ready["reason"], ready["message"]) == ("False", "NoRecord", problem)

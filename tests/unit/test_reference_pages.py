@@ -11,8 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from fedhpa.assignment import ClusterState
+from fedhpa.assignment.state import Cap
 from fedhpa.cli.main import run
-from fedhpa.decision.record import memory, wire
+from fedhpa.decision import Absence, ClusterMemory, MemoryState, Rebalance
+from fedhpa.decision.record import wire
 from fedhpa.decision.record.history import RawScenarioHistory
 from fedhpa.decision.record.settings import RawController
 from testbed.reference import chart, pages
@@ -131,9 +134,12 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
         wire.RawScenarioCluster,
         wire.RawScale,
         RawScenarioHistory,
-        memory.RawMemory,
-        memory.RawAbsence,
-        memory.RawRebalance,
+        MemoryState,
+        ClusterMemory,
+        Absence,
+        Rebalance,
+        ClusterState,
+        Cap,
         wire.RawBlocked,
     ],
 )

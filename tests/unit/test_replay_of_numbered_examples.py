@@ -16,6 +16,7 @@ from tests.support.distributed_scenarios import (
     replayed,
     scenario,
 )
+from tests.support.scenarios import remembered
 
 LONG_AGO = "2026-03-11T13:00:00Z"
 
@@ -75,7 +76,7 @@ def a_pass(policy: str, most: int, *all_members: Member) -> dict[str, Any]:
     least = sum(member.least for member in all_members)
     obj = federated(least, most, policy, wishes(members))
     clusters = [one_cluster(name, member) for name, member in members.items()]
-    divided_for = replayed(scenario(obj, *clusters))["status"]["assignedFor"].partition("/")[0]
+    divided_for = replayed(scenario(obj, *clusters))["record"]["assignedFor"].partition("/")[0]
     entries: dict[str, dict[str, Any]] = {}
     for name, member in members.items():
         entry: dict[str, Any] = {"minReplicas": member.least, "maxReplicas": member.maximum}
@@ -85,7 +86,7 @@ def a_pass(policy: str, most: int, *all_members: Member) -> dict[str, Any]:
         entries[name] = entry | ({"lost": True} if member.gone == "back" else {})
     total = sum(member.maximum for member in all_members)
     record = {"assignedFor": f"{divided_for}/{total}", "clusters": entries}
-    return replayed(scenario(obj, *clusters) | {"record": record})
+    return replayed(scenario(obj, *clusters) | {"record": remembered(record)})
 
 
 @pytest.mark.parametrize(

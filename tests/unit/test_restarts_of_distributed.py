@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from fedhpa.decision import read_status, record_text, to_text, with_record
+from fedhpa.decision import decode_stored, encode_stored, to_text
 from tests.support.distributed_scenarios import (
     assigned,
     bounds,
@@ -22,7 +24,6 @@ from tests.support.distributed_scenarios import (
 )
 from tests.support.scenarios import carry_on
 
-UID = "5f0c2f6e-93a6-4b39-a1f4-7c1e1b1f3c55"
 BY_PRIORITY = preferences("priority", {"a": 2, "b": 1})
 
 
@@ -69,65 +70,45 @@ STATES: dict[str, tuple[Callable[[], dict[str, Any]], str, str]] = {
     "hold": (holding, "a", "held"),
     "cap": (capped, "a", "cap"),
     "lost": (lost, "b", "lost"),
-    "zero": (at_zero, "a", "zero"),
+    "zero": (at_zero, "a", "zeroSince"),
 }
 
 
-def entry(status: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(each for each in status["clusters"] if each["name"] == name)
-    return found
-
-
-def from_annotation(raw: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
-    """The scenario on a hub that drops the added fields of the last decision's status."""
-    found = copy.deepcopy(raw)
-    del found["record"]
-    obj = found["federatedHPA"]
-    obj["metadata"] |= {"uid": UID}
-    text = record_text(UID, status)
-    obj["metadata"]["annotations"] = {"autoscaling.karmada.io/fedhpa-record": text}
-    obj["status"] = {name: status[name] for name in ("currentReplicas", "desiredReplicas")}
-    found["federatedHPA"] = dict(with_record(obj))
+def assignment(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    """The part of the record about one cluster."""
+    found: dict[str, Any] = answer["record"]["clusters"][name]["assignment"]
     return found
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_restart_in_the_middle_of_a_state_goes_on(state: str) -> None:
-    """The pass after a restart is the one without a restart, also from the record annotation."""
+    """The record that the API server gives back is the memory of the decision."""
     make, name, field = STATES[state]
-    raw = make()
-    answer = replayed(raw)
-    assert field in entry(answer["status"], name)
+    decision = decided(make())
+    stored = json.loads(json.dumps(encode_stored(decision.memory, decision)))
 
-    after = assigned(raw)
-    after["federatedHPA"]["metadata"]["uid"] = UID
-    going_on, annotated = replayed(after), replayed(from_annotation(after, answer["status"]))
-
-    for key in ("assignment", "writes", "steps", "desiredReplicas"):
-        assert annotated[key] == going_on[key]
-    for each in going_on["status"]["clusters"]:
-        assert entry(annotated["status"], each["name"]) == each
-    assert annotated["status"]["assignedFor"] == going_on["status"]["assignedFor"]
+    assert decode_stored(stored).state == decision.memory
+    assert stored["state"]["clusters"][name]["assignment"][field]
 
 
-@pytest.mark.parametrize("count", [100, 400])
-def test_a_record_of_many_clusters_keeps_the_help(count: int) -> None:
-    """It has no room for all clusters. Bounds are read from the members again, help is not."""
+@pytest.mark.parametrize(("count", "most"), [(300, 48), (1_000, 160)])
+def test_the_memory_of_many_clusters_is_small(count: int, most: int) -> None:
+    """All clusters help and were full. Together with the explanation of 300, it stays below 64 KiB."""
     names = [f"member-{index:04}" for index in range(count)]
-    last = names[-1]
-    first = scenario(federated(count, 3 * count), *(cluster(name, 2) for name in names))
-    raw, status = assigned(first), replayed(first)["status"]
-    raw["federatedHPA"]["metadata"]["uid"] = UID
-    help_of_last = {"given": 2, "givenShare": 2, "givenSince": raw["now"], "readySince": raw["now"]}
-    raw["record"]["clusters"][last] |= help_of_last
-    entry(status, last).update(help_of_last)
-    raw["clusters"][-1]["hpa"]["spec"]["minReplicas"] += 2
+    decision = decided(scenario(federated(count, 3 * count), *(cluster(name, 2) for name in names)))
+    known = decision.memory.clusters
+    full = {
+        name: msgspec.structs.replace(one, assignment=msgspec.structs.replace(one.assignment, given=2))
+        for name, one in known.items()
+    }
+    memory = msgspec.structs.replace(decision.memory, clusters=full)
 
-    going_on, annotated = replayed(raw), replayed(from_annotation(raw, status))
+    content = encode_stored(memory, decision)
 
-    assert entry(going_on["status"], last)["given"] == 2
-    assert annotated["assignment"] == going_on["assignment"]
-    assert annotated["writes"] == going_on["writes"] == []
+    assert len(msgspec.json.encode(memory)) <= most * 1024
+    assert ("decision" in content) is (count == 300)
+    assert count > 300 or len(msgspec.json.encode(content)) <= 64 * 1024
+    assert decode_stored(content).state == memory
 
 
 @pytest.mark.parametrize("state", STATES)
@@ -159,10 +140,10 @@ def test_a_second_controller_decides_the_same(state: str) -> None:
         ("cap", 45, 50, ("cap",)),
     ],
 )
-def test_a_state_ends_and_leaves_the_status(
+def test_a_state_ends_and_leaves_the_record(
     state: str, passes: int, usage: int, gone: tuple[str, ...]
 ) -> None:
-    """Help, a hold and a remembered full cluster end in a quiet fleet. The status forgets them.
+    """Help, a hold and a remembered full cluster end in a quiet fleet. The record forgets them.
 
     The held cluster has too little load for what it runs.
     """
@@ -173,7 +154,7 @@ def test_a_state_ends_and_leaves_the_status(
 
     final = replayed(raw)
 
-    assert not set(gone) & set(entry(final["status"], name))
+    assert not set(gone) & set(assignment(final, name))
     shares = {each["cluster"]: each for each in final["assignment"]}
     assert (shares[name]["assist"], shares[name]["held"], shares[name]["cappedUntil"]) == (0, 0, None)
     assert final["writes"] == []
@@ -181,27 +162,27 @@ def test_a_state_ends_and_leaves_the_status(
 
 def test_a_cluster_that_is_back_is_no_longer_lost() -> None:
     raw = assigned(lost())
-    assert raw["record"]["clusters"]["b"]["lost"] is True
+    assert raw["record"]["clusters"]["b"]["assignment"]["lost"] is True
     for each in raw["clusters"]:
         each.pop("error", None)
     for _ in range(6):
         raw = assigned(raw)
 
-    final = entry(replayed(raw)["status"], "b")
+    final = assignment(replayed(raw), "b")
 
     assert "lost" not in final
-    assert final["maxReplicas"] >= 1
+    assert final["maximum"] >= 1
 
 
 def test_a_cap_that_is_over_is_not_shown() -> None:
-    """The status keeps the memory for its doubling, but it limits nothing any more."""
+    """The record keeps the memory for its doubling, but it limits nothing any more."""
     raw = capped()
     for _ in range(3):
         raw = assigned(raw)
 
     answer = replayed(raw)
 
-    assert "cap" in entry(answer["status"], "a")
+    assert "cap" in assignment(answer, "a")
     assert next(each for each in answer["assignment"] if each["cluster"] == "a")["cappedUntil"] is None
 
 
@@ -219,9 +200,9 @@ def test_a_cap_that_is_over_is_not_shown() -> None:
     ],
 )
 def test_the_explanation_names_the_state(state: str, expected: str) -> None:
-    """`fedhpa replay -o text` shows it from the members, `fedhpa explain` from the status alone."""
+    """`fedhpa replay -o text` shows it from the members, `fedhpa explain` from the record alone."""
     decision = decided(STATES[state][0]())
-    stored = read_status(decision.status).last_decision()
+    stored = decode_stored(encode_stored(decision.memory, decision)).last_decision()
 
     assert expected in to_text(decision)
     assert stored is not None
@@ -232,7 +213,7 @@ def test_the_explanation_names_the_state(state: str, expected: str) -> None:
 def test_the_shares_of_a_stored_decision_are_those_of_the_decision() -> None:
     for make, _, _ in STATES.values():
         decision = decided(make())
-        stored = read_status(decision.status).last_decision()
+        stored = decode_stored(encode_stored(decision.memory, decision)).last_decision()
 
         assert stored is not None
         assert [(each.cluster, each.min_replicas, each.max_replicas) for each in stored.bounds] == [

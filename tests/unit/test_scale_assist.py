@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from fedhpa.assignment.assist import Assistance
 from fedhpa.assignment.policies import (
@@ -286,4 +286,4 @@ def test_a_clock_that_was_ahead_is_no_obstacle() -> None:
     found = assisted([lacking(4), helper("a", 20)], states=states, now=NOW + 1800)
 
     assert given(found, "a") == (4,)
-    assert replace(found.states["short"], deficit_before=None) == ClusterState()
+    assert structs.replace(found.states["short"], deficit_before=None) == ClusterState()

@@ -10,8 +10,7 @@ import pytest
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import Scenario, TemplateScale, decide, decode_scenario, encode_scenario, to_json
-from fedhpa.decision.record.memory import STATUS_FIELDS
-from tests.support.scenarios import NOW, answered, cluster, external, pod, scenario
+from tests.support.scenarios import answered, cluster, external, pod, scenario
 
 QPS = {
     "type": "Pods",
@@ -119,44 +118,22 @@ def test_what_is_written_is_read_back(name: str) -> None:
     assert to_json(both[0]) == to_json(both[1])
 
 
-def stored(status: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A scenario whose object has a status, and what is written of it."""
+def test_the_memory_of_an_old_status_is_written_as_a_record() -> None:
+    """The record has the history, too. The status stays, because a decision reads more of it."""
     given = scenario([cluster("m1", [50]), AWAY], history={"recommendations": []})
-    given["federatedHPA"]["status"] = status
+    given["federatedHPA"]["status"] = {
+        "desiredReplicas": 7,
+        "clusters": [{"name": "m2", "state": "Missing", "lastSeen": "2026-03-11T13:23:00Z"}],
+    }
     first = read(given)
-    return given, encode_scenario(
-        given["federatedHPA"], first.snapshot, first.history, first.now, first.settings
-    )
 
+    written = encode_scenario(given["federatedHPA"], first.snapshot, first.history, first.now, first.settings)
 
-def test_the_memory_of_a_status_is_written_as_a_record() -> None:
-    """The record has the history, too. The status keeps what a decision reads beside it."""
-    remembered = answered(scenario([cluster("m1", [50]), AWAY]))["status"]
-    given, written = stored(remembered | {"desiredReplicas": 7})
-
-    assert written["record"]["absences"] == {"m2": {"since": NOW}}
-    assert list(written["record"]["clusters"]) == ["m1", "m2"]
-    assert written["record"]["history"] == {"recommendations": [], "scaleUps": [], "scaleDowns": []}
+    seen = first.now - 17
+    assert written["record"]["absences"] == {"m2": {"since": seen}}
+    assert written["record"]["clusters"] == {"m2": {"state": "Missing", "seen": seen}}
+    assert written["record"]["history"] == {"recommendations": []}
     assert "history" not in written
-    assert written["federatedHPA"]["status"]["desiredReplicas"] == 7
-    assert set(written["federatedHPA"]["status"]).isdisjoint(STATUS_FIELDS)
-    assert answered(written | {"name": "test"}) == answered(given)
-
-
-@pytest.mark.parametrize(
-    "status",
-    [
-        {"clusters": [{"name": "m2", "maxReplicas": "many"}]},
-        {"decision": {"absences": {"m2": {"since": "2026-03-11T13:00:00Z", "byAnotherRelease": 1}}}},
-        {"decision": {"rebalance": {"requested": "soon"}}},
-    ],
-)
-def test_a_memory_that_a_record_may_not_have_stays_in_the_status(status: dict[str, Any]) -> None:
-    """Another program wrote it. The recording still gives the decision of the controller."""
-    given, written = stored(status)
-
-    assert "record" not in written
-    assert written["federatedHPA"]["status"] == status
     assert answered(written | {"name": "test"}) == answered(given)
 
 

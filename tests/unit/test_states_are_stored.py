@@ -1,15 +1,11 @@
-"""The hub keeps every field of the state of mode Distributed that the status has."""
+"""The record keeps every field of the state of mode Distributed."""
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
-from fedhpa.admission import crd
-from fedhpa.admission.crd import FEDERATED_HPA
-from fedhpa.assignment.state import Cap, ClusterState, read_state, written_state
-from fedhpa.decision.record.status import ASSIGNMENT_FIELDS
+from fedhpa.assignment.state import Cap, ClusterState
 from tests.support.distributed import NOW
-from tests.support.karmada_crds import pruned
 
 FULL = ClusterState(
     minimum=1,
@@ -37,23 +33,25 @@ FULL = ClusterState(
 
 def test_the_example_sets_every_field() -> None:
     """A new field needs a value above, so that the other tests see it."""
-    unset = [
-        field.name for field in dataclasses.fields(ClusterState) if getattr(FULL, field.name) == field.default
-    ]
+    default = ClusterState()
 
-    assert unset == []
+    assert [name for name in FULL.__struct_fields__ if getattr(FULL, name) == getattr(default, name)] == []
 
 
-def test_a_hub_stores_every_field() -> None:
-    """The schema of status.clusters has all fields of an entry, and of the objects in it."""
-    version = crd.custom_resource_definition(FEDERATED_HPA)["spec"]["versions"][0]
-    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
-    entry = written_state(FULL)
-
-    assert pruned(entry, status["properties"]["clusters"]["items"]) == entry
-    assert read_state(entry, NOW) == FULL
+def test_every_field_is_stored() -> None:
+    """JSON keeps them, and leaves out what is not set."""
+    assert msgspec.json.decode(msgspec.json.encode(FULL), type=ClusterState) == FULL
+    assert msgspec.json.encode(ClusterState()) == b"{}"
 
 
-def test_a_decision_reads_every_field() -> None:
-    """The entries that a decision reads have them, too."""
-    assert written_state(FULL).keys() <= set(ASSIGNMENT_FIELDS)
+def test_times_from_a_leader_whose_clock_was_ahead_count_as_now() -> None:
+    """A remembered full cluster ends after its own minutes at the latest."""
+    earlier = FULL.at(NOW - 100)
+
+    assert (earlier.given_since, earlier.zero_since) == (NOW - 100, NOW - 100)
+    assert earlier.cap == Cap(
+        replicas=8, since=NOW - 100, until=NOW, minutes=4, room_seen=1, ended_early=True
+    )
+    assert FULL.at(NOW) is FULL
+    endless = ClusterState(cap=Cap(replicas=8, since=NOW, until=NOW + 9999, minutes=2))
+    assert endless.at(NOW).cap == Cap(replicas=8, since=NOW, until=NOW + 120, minutes=2)

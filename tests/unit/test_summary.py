@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from controller.federatedhpa.status import QUIET_SECONDS, worth_writing
-from fedhpa.cli.explain import ExplainFormat, render
-from fedhpa.decision import decode_object, targets
-from tests.support.scenarios import CPU, answered, cluster, external, scenario
+from fedhpa.cli.explain import ExplainFormat, Explanation, render
+from fedhpa.decision import decode_object, decode_stored, encode_stored, targets
+from tests.support.scenarios import CPU, answered, cluster, decided, external, scenario
 
 METRIC = {"name": "queue"}
 POD = {"kind": "Service", "name": "web"}
@@ -178,7 +178,7 @@ def test_explain_describe_and_the_column_say_the_same(
     status = answer["status"]
     conditions = {one["type"]: one for one in status["conditions"]}
     found = conditions["Ready"]
-    told = render(status, "shop/web", ExplainFormat.TEXT)
+    told = explained(given)
 
     assert told.startswith(f"shop/web: {first_line}")
     assert told.splitlines()[0].endswith(f"; reason: {status['summary']['reason']}")
@@ -262,3 +262,10 @@ def test_a_condition_of_cpu_shows_what_scaled() -> None:
 
     (event,) = (one for one in answer["events"] if one["reason"] == "SuccessfulRescale")
     assert event["message"] == f"New size: 4; reason: {answer['status']['summary']['reason']}"
+
+
+def explained(given: dict[str, Any]) -> str:
+    """The output of `fedhpa explain` after the decision."""
+    decision = decided(given)
+    stored = decode_stored(encode_stored(decision.memory, decision))
+    return render(Explanation("shop/web", stored, decision.status), ExplainFormat.TEXT, decision.now)

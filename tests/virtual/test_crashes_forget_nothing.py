@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -31,7 +30,7 @@ async def peak_at_the_end_of_the_window(w: ControllerWorld, *, crash: bool) -> N
         w.load(LOW)
         await asyncio.sleep(2 * PERIOD)
         if crash:
-            w.hub.refused["PUT", "/status"] = 503
+            w.hub.refused["PUT", "/federatedhpa.web/status"] = 503
     w.hub.refused.clear()
 
 
@@ -61,24 +60,19 @@ async def let_the_load_fall_twice(w: ControllerWorld) -> None:
 
 
 async def test_leader_that_stops_leaves_its_newest_recommendation() -> None:
-    """A stop writes what changed since the last status, although that was less than a minute ago."""
+    """A stop writes what changed since the last record."""
     async with world(m1=4, m2=4) as w:
         async with w.controller(sync_period=PERIOD):
             await let_the_load_fall_twice(w)
-        recommended = w.status()["decision"]["history"]["recommendations"]
-
-        assert recommended[-1]["replicas"] == 3
+        assert w.record()["state"]["history"]["recommendations"][-1]["replicas"] == 3
 
 
-async def test_stop_does_not_overwrite_the_next_leaders_status() -> None:
-    """A leader that ends late keeps the status that the next leader wrote."""
+async def test_stop_does_not_overwrite_the_next_leaders_record() -> None:
+    """A leader that ends late keeps the record that the next leader wrote."""
     async with world(m1=4, m2=4) as w:
         async with w.controller(sync_period=PERIOD):
             await let_the_load_fall_twice(w)
-            stored: dict[str, Any] = w.status()
-            decision = {**stored["decision"], "time": "2030-01-01T00:00:00Z"}
-            newer = {**w.hub.find(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), "web", "shop")}  # type: ignore[dict-item]
-            newer["status"] = {**stored, "decision": decision}
-            w.hub.put(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), newer)
+            newer = {**w.record(), "time": 1.0}
+            w.put_record(newer)
 
-        assert w.status()["decision"]["time"] == "2030-01-01T00:00:00Z"
+        assert w.record() == newer

@@ -188,7 +188,7 @@ async def test_a_leader_that_dies_before_its_status_is_followed_without_a_write(
         d.f.demand(6 * PER_POD)
 
         async def refuse(seen: Seen) -> None:
-            if seen.method == "PUT" and seen.path.endswith("/status"):
+            if seen.method == "PUT" and seen.path.endswith("/web/status"):
                 raise web.HTTPServiceUnavailable
 
         async def nothing(_: Seen) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.world.network import Cable
 from controller.federatedhpa.one_shot import one_shot_reader, settings_for
-from fedhpa.cli.explain import ExplainFormat, render
+from fedhpa.cli.explain import ExplainFormat, explanation_of, render
 from fedhpa.cli.preview import preview_of, to_text
 from fedhpa.cli.replay import answer
 from fedhpa.kube.client import ApiClient
@@ -55,8 +55,10 @@ async def test_a_recording_has_the_member_hpas_and_repeats_the_decision(tmp_path
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
         await running(d)
         began = d.f.now()
-        async with hub_of(d) as hub, one_shot_reader(hub, settings_for(stored(d)), clock=d.f.clock) as reader:
-            scenario = (await reader.read(stored(d))).scenario()
+        async with hub_of(d) as hub:
+            settings = await settings_for(hub, stored(d))
+            async with one_shot_reader(hub, settings, clock=d.f.clock) as reader:
+                scenario = (await reader.read(stored(d))).scenario()
         line, readable = answer(json.dumps(scenario).encode())
         decision = json.loads(line)
 
@@ -75,11 +77,13 @@ async def test_a_recording_has_the_member_hpas_and_repeats_the_decision(tmp_path
         assert d.writes(began) == []
 
 
-async def test_the_status_alone_explains_the_bounds(tmp_path: Path) -> None:
+async def test_the_record_explains_the_bounds(tmp_path: Path) -> None:
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
         await running(d)
+        async with hub_of(d) as hub:
+            found = await explanation_of(hub, stored(d))
 
-        text = render(d.f.status(), "shop/web", ExplainFormat.TEXT, d.f.clock.wall())
+        text = render(found, ExplainFormat.TEXT, d.f.clock.wall())
 
     assert "6 replicas run, the members scale on their own" in text
     for name, (least, most) in ((name, found or (0, 0)) for name, found in d.bounds.items()):

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 ADDED = "addedLater"
 # The values of these fields have names of clusters, metrics or fields as keys.
-MAPS = ("missing", "clusters", "absences", "values", "baseline", "applied", "current", "target")
+MAPS = ("missing", "clusters", "absences", "lost", "values", "baseline", "applied", "current", "target")
 
 
 def extended(value: Any, *, keys: bool = False) -> Any:
@@ -47,12 +47,13 @@ def extend(w: ControllerWorld, collection: Any = HPAS, name: str = "web") -> Non
 
 
 async def test_the_peak_within_the_window_is_remembered() -> None:
-    """The older controller knows the peak of 16 pods. It leaves the spec alone. Its next write drops unknown
-    fields of the status.
+    """The older controller knows the peak of 16 pods. It leaves the spec alone. Its next writes drop unknown
+    fields of status and record.
     """
     async with world(m1=10, m2=10) as w:
         await peak_at_the_end_of_the_window(w, crash=False)
         extend(w)
+        w.put_record(extended(w.record()))
         spec = stored(w)["spec"]
         async with w.controller(sync_period=PERIOD):
             await asyncio.sleep(60)
@@ -63,31 +64,30 @@ async def test_the_peak_within_the_window_is_remembered() -> None:
         assert sum(w.replicas.values()) == 5
         assert spec[ADDED] == {"nested": [1]}
         assert stored(w)["spec"] == spec
-        assert ADDED not in str(w.status())
+        assert ADDED not in str(w.status()) + str(w.record())
 
 
-async def test_a_record_of_another_version_is_a_fresh_start() -> None:
-    """A decision of a form that this release cannot read is a fresh start: the present size counts as
-    recommended, so it holds for a whole window.
-    """
+async def test_a_record_of_another_version_is_left_alone() -> None:
+    """It cannot be read, so the present size counts as recommended, for a whole window. Ready says so."""
     async with world(m1=10, m2=10) as w:
         w.load(HIGH)
         w.scale(behavior=BEHAVIOR)
         async with w.controller(sync_period=PERIOD):
             await asyncio.sleep(WINDOW)
-        found = stored(w)
-        w.hub.put(
-            HPAS, {**found, "status": {**found["status"], "decision": {"version": 2, "form": "another"}}}
-        )
+        newer = {"version": 2, "form": "another"}
+        w.put_record(newer)
         w.load(LOW)
         async with w.controller(sync_period=PERIOD):
             await asyncio.sleep(WINDOW - 2 * PERIOD)
             within = sum(w.replicas.values())
             await asyncio.sleep(4 * PERIOD)
+            ready = w.condition("Ready")
 
         assert within == 20
         assert sum(w.replicas.values()) == 5
-        assert w.status()["decision"]["version"] == 1
+        assert w.record() == newer
+        assert ready[:2] == ("False", "NoRecord")
+        assert "version 2" in ready[2]
 
 
 async def test_an_open_window_closes_and_no_fire_is_repeated() -> None:

@@ -7,17 +7,16 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.api.errors import InvalidObject
 from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, Write, plan
+from fedhpa.decision.absence import LOST
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.conditions import report_assignment, report_members
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
-from fedhpa.decision.model import LOST, Decision, MemberBounds
+from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
 from fedhpa.decision.outlook import report_outlook
 from fedhpa.decision.rebalance import report_refusal
-from fedhpa.decision.record.status import member_bounds
 
 # The bounds are computed in this interval, and at once when something asks for it.
 PERIOD_SECONDS: Final = 60
@@ -36,7 +35,7 @@ def decide_bounds(
     view = BoundsView(context)
     due = _is_due(context, view)
     made = plan(view.rules, view.observed, view.previous, context.now) if due else None
-    states, assigned_for = view.states, context.stored.assigned_for
+    states, assigned_for = view.states, context.memory.assigned_for
     writes: tuple[Write, ...] = ()
     repairs: Mapping[str, tuple[str, ...]] = {}
     if not context.spec.dry_run:
@@ -61,7 +60,7 @@ def decide_bounds(
     report_outlook(context, view.headroom(), copies=view.policy == DUPLICATED)
     _report_changes(context, view, made, writes, outcomes, states, reason)
     _report_repairs(context, view, repairs, writes)
-    newly = {cluster.name for cluster in context.stored.clusters if cluster.state != LOST}
+    newly = {name for name, state in context.memory.states.items() if state != LOST}
     if view.failover_held and newly.intersection(context.coverage.lost):
         context.builder.warn("FailoverHeld", view.failover_held)
     decision = msgspec.structs.replace(
@@ -165,15 +164,9 @@ def _steps(context: Context, made: Plan | None, current: int, *, changes: bool) 
 
 
 def _kept_steps(context: Context) -> str:
-    """Adds the steps of the last pass, as stored: between two passes they are still the reason."""
-    try:
-        last = context.stored.last_decision()
-    except InvalidObject:
-        last = None
-    if last is None:
-        return ""
-    context.builder.steps.extend(last.steps)
-    return last.reason
+    """Adds the steps of the last pass: between two passes they are still the reason."""
+    context.builder.steps.extend(context.snapshot.last_steps)
+    return context.snapshot.last_reason
 
 
 def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The input of a pass over the bounds of member HPAs, from the snapshot and the stored status."""
+"""The input of a pass over the bounds of member HPAs, from the snapshot and its memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from fedhpa.assignment import (
     assigned_for,
     cluster_headroom,
     pinned_need,
-    read_state,
     usage_load,
 )
 from fedhpa.decision.context import Context
@@ -75,13 +74,13 @@ class BoundsView:
             for cluster in snapshot.clusters
             if isinstance(cluster.hpa, MemberHpa) and cluster.name in self._views
         }
-        states = {cluster.name: cluster.assignment for cluster in context.stored.clusters}
         self.states: Mapping[str, ClusterState] = {
-            cluster.name: read_state(states.get(cluster.name), context.now) for cluster in snapshot.clusters
+            cluster.name: context.memory.assignment(cluster.name).at(context.now)
+            for cluster in snapshot.clusters
         }
         self.previous = Previous(
             states=self.states,
-            assigned_for=context.stored.assigned_for,
+            assigned_for=context.memory.assigned_for,
             lost=frozenset(name for name, state in self.states.items() if state.lost),
         )
         replicas = {cluster.name: context.fleet.known_replicas(cluster) for cluster in snapshot.clusters}

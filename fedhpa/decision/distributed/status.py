@@ -1,6 +1,5 @@
-"""The FederatedHPA status of mode Distributed.
+"""The FederatedHPA status of mode Distributed, and the memory that the next pass needs.
 
-It has what the next pass needs, so a restarted controller goes on from the status and the members alone.
 Source: docs/reference/decision-record.md.
 """
 
@@ -14,25 +13,18 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import format_milli, parse_milli
-from fedhpa.assignment import ClusterState, written_state
+from fedhpa.assignment import ClusterState
 from fedhpa.decision.builder import api_time
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.fleet import BoundsView, time_of
 from fedhpa.decision.metrics.evaluate import status_entry
 from fedhpa.decision.model import Decision
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.decision.status import cluster_entries, status_of
+from fedhpa.decision.status import bounds_entry, cluster_entries, memory_of, status_of
 
 JSON = object
 
 MAX_REPLICAS: Final = 2**31 - 1
-# A member may send anything. The CRD allows so many entries, and texts of so many characters.
-_MAX_CONDITIONS: Final = 4
-_MAX_METRICS: Final = 4
-_MAX_TEXT: Final = 512
-# Bytes of the conditions and metrics of one HPA, and of all. etcd stores no object above 1.5 MiB.
-_MAX_SHOWN: Final = 4096
-_MAX_ALL_SHOWN: Final = 256 * 1024
 # A member's clock may be ahead of the hub's by so many seconds.
 _CLOCK_SKEW: Final = 60
 
@@ -44,33 +36,35 @@ def with_bounds(
     states: Mapping[str, ClusterState],
     assigned_for: str,
 ) -> Decision:
-    """Returns the decision with its status: assignment, HPA and state of each cluster."""
+    """Returns the decision with its status and memory: assignment, HPA and state of each cluster."""
     values = tuple(_mean(metric, index, view) for index, metric in enumerate(context.spec.metrics))
-    known = cluster_entries(decision, context.snapshot, context.fleet)
-    most = min(_MAX_SHOWN, _MAX_ALL_SHOWN // max(len(known), 1))
+    known = memory_of(decision, context.snapshot, context.fleet)
+    reachable = {one.state.cluster for one in view.observed if one.state.reachable}
+    clusters = {
+        name: msgspec.structs.replace(
+            one, assignment=states[name], holds_hpa=one.holds_hpa and name not in reachable
+        )
+        for name, one in known.clusters.items()
+        if name in states
+    }
+    memory = msgspec.structs.replace(known, clusters=clusters, assigned_for=assigned_for)
     entries = [
         {
             **entry,
-            **_hpa(view.hpas.get(str(entry["name"])), context.now, most),
-            **written_state(states[str(entry["name"])]),
+            **bounds_entry(memory, str(entry["name"])),
+            **_hpa(view.hpas.get(str(entry["name"])), context.now),
         }
-        for entry in known
+        for entry in cluster_entries(decision, context.snapshot, context.fleet, memory)
     ]
     status = dict(status_of(decision, context.snapshot, entries, values if any(values) else None))
-    if assigned_for:
-        status["assignedFor"] = assigned_for
     scaled = [time for entry in entries if isinstance(time := entry.get("lastScaleTime"), str)]
     if scaled:
         status["lastScaleTime"] = max(scaled)
-    return msgspec.structs.replace(decision, status=status)
+    return msgspec.structs.replace(decision, status=status, memory=memory)
 
 
-def _hpa(hpa: MemberHpa | None, now: float, most: int) -> dict[str, JSON]:
-    """Returns what a status entry shows of a member HPA, at most `most` bytes of conditions and metrics.
-
-    A part that is too large, or that the hub's CRD would refuse, is left out: the hub would refuse the whole
-    status.
-    """
+def _hpa(hpa: MemberHpa | None, now: float) -> dict[str, JSON]:
+    """Returns what a status entry shows of a member HPA."""
     if hpa is None:
         return {}
     wanted, scaled = whole_number(hpa.status.get("desiredReplicas")), time_of(hpa.status.get("lastScaleTime"))
@@ -79,31 +73,7 @@ def _hpa(hpa: MemberHpa | None, now: float, most: int) -> dict[str, JSON]:
         entry["desiredReplicas"] = wanted
     if scaled is not None and scaled <= now + _CLOCK_SKEW:
         entry["lastScaleTime"] = api_time(scaled)
-    conditions = [
-        {key: text for key in ("type", "status", "reason") if _fits(text := one.get(key))}
-        for one in _objects(hpa.status.get("conditions"), _MAX_CONDITIONS)
-    ]
-    for name, values in (
-        ("conditions", [one for one in conditions if one]),
-        ("currentMetrics", _objects(hpa.status.get("currentMetrics"), _MAX_METRICS)),
-    ):
-        shown = []
-        for value in values:
-            size = len(msgspec.json.encode(value))
-            if size <= most:
-                shown.append(value)
-                most -= size
-        if shown:
-            entry[name] = shown
     return entry
-
-
-def _fits(text: JSON) -> bool:
-    return isinstance(text, str) and len(text) <= _MAX_TEXT
-
-
-def _objects(values: JSON, most: int) -> list[dict[str, JSON]]:
-    return [one for one in values[:most] if isinstance(one, dict)] if isinstance(values, list) else []
 
 
 def whole_number(value: JSON) -> int | None:

@@ -1,6 +1,6 @@
-"""status.decision: the compact form of a decision, with the history that a restart needs.
+"""The compact form of a decision: what `fedhpa explain` shows, in the ScalingRecord beside the memory.
 
-The form has a version and a bounded size, whatever was decided. Times are RFC 3339.
+The form has a bounded size, whatever was decided. Times are RFC 3339.
 """
 
 from __future__ import annotations
@@ -14,22 +14,27 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import format_time, parse_time
-from fedhpa.decision.absence import Absence
-from fedhpa.decision.model import ClusterShare, Decision, MetricResult, PodCounts
-from fedhpa.decision.record.history import bounded_history, encode_history
-from fedhpa.decision.record.rebalance import encode_rebalance
+from fedhpa.decision.absence import ANSWERED_STATES, LOST_STATES
+from fedhpa.decision.memory import ClusterMemory, MemoryState
+from fedhpa.decision.model import (
+    ClusterShare,
+    Coverage,
+    Decision,
+    MemberBounds,
+    MetricResult,
+    PodCounts,
+    StatusCondition,
+    Step,
+    member_bounds,
+)
 
 JSON = object
-
-VERSION: Final = 1
 
 _MAX_TEXT: Final = 256
 _MAX_CLUSTERS: Final = 32
 _MAX_METRICS: Final = 64
-# Only so many metrics are shown by cluster and pod: 64 would make the status too large.
+# Only so many metrics are shown by cluster and pod: 64 would make the record too large.
 _MAX_DETAILED: Final = 8
-# A thousand years: another program may have written anything.
-_MAX_SECONDS: Final = 3.2e10
 
 
 class CompactCoverage(msgspec.Struct):
@@ -38,6 +43,7 @@ class CompactCoverage(msgspec.Struct):
     expected: int = 0
     answered: int = 0
     missing: dict[str, str] = {}
+    lost: dict[str, str] = {}
     policy: str = ""
     applied: bool = False
 
@@ -68,7 +74,7 @@ class CompactStep(msgspec.Struct, rename={"before": "from", "after": "to"}):
 
 
 class CompactDecision(msgspec.Struct):
-    """status.decision, as far as `fedhpa explain` shows it."""
+    """A decision as far as `fedhpa explain` shows it."""
 
     time: str
     currentReplicas: int
@@ -85,7 +91,7 @@ class CompactDecision(msgspec.Struct):
 
 
 def compact_decision(decision: Decision) -> Mapping[str, JSON]:
-    """Returns the decision as status.decision has it: bounded in size, whatever was decided."""
+    """Returns the decision in its compact form."""
     missing = list(decision.coverage.missing.items())
     coverage: dict[str, JSON] = {
         "expected": len(decision.coverage.expected),
@@ -96,8 +102,10 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
     }
     if len(missing) > _MAX_CLUSTERS:
         coverage["moreMissing"] = len(missing) - _MAX_CLUSTERS
+    if decision.coverage.lost:
+        lost = list(decision.coverage.lost.items())[:_MAX_CLUSTERS]
+        coverage["lost"] = {cluster: _short(reason) for cluster, reason in lost}
     return {
-        "version": VERSION,
         "time": format_time(decision.now),
         "currentReplicas": decision.current_replicas,
         "desiredReplicas": decision.desired_replicas,
@@ -117,54 +125,88 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
         ],
         **({"propagation": decision.propagation} if decision.propagation else {}),
         **({"controller": decision.settings} if decision.settings else {}),
-        **({"absences": encode_absences(decision.absences)} if decision.absences else {}),
-        **({"rebalance": encode_rebalance(decision.rebalance)} if decision.rebalance else {}),
         **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
-        "history": encode_history(bounded_history(decision.history)),
     }
 
 
-def decode_compact(fields: Mapping[str, JSON]) -> CompactDecision:
-    """Returns the decision of status.decision. Raises InvalidObject for another version or a bad field."""
-    version = fields.get("version")
-    if version != VERSION:
-        raise InvalidObject(f"status.decision is of version {version}, not {VERSION}")
+def decode_compact(
+    fields: JSON, state: MemoryState, conditions: tuple[StatusCondition, ...] = ()
+) -> Decision:
+    """Returns the decision that left `state`, without its status, events and shares.
+
+    Raises InvalidObject if it cannot be read.
+    """
     try:
-        return convert_json(fields, CompactDecision)
+        compact = convert_json(fields, CompactDecision)
     except InvalidJson as error:
-        raise InvalidObject(f"status.decision cannot be read: {error}") from error
+        raise InvalidObject(f"the decision cannot be read: {error}") from error
+    now = parse_time(compact.time) or 0.0
+    return Decision(
+        now=now,
+        current_replicas=compact.currentReplicas,
+        desired_replicas=compact.desiredReplicas,
+        rescale=compact.rescale,
+        reason=compact.reason,
+        error=compact.error,
+        coverage=_coverage(compact.coverage, state),
+        metrics=tuple(_metric(metric) for metric in compact.metrics),
+        steps=tuple(Step(step.step, step.before, step.after, step.reason) for step in compact.steps),
+        conditions=conditions,
+        events=(),
+        status={},
+        history=state.history,
+        assignment=(),
+        moves=compact.moved,
+        absences=state.absences,
+        rebalance=state.rebalance,
+        memory=state,
+        tolerance=compact.tolerance,
+        distributed=compact.distributed,
+        bounds=tuple(_bounds(name, one, now) for name, one in sorted(state.clusters.items()))
+        if compact.distributed
+        else (),
+    )
 
 
-def encode_absences(absences: Mapping[str, Absence]) -> Mapping[str, JSON]:
-    """Returns the clocks of lost clusters as JSON, by cluster."""
-    return {
-        cluster: {"since": format_time(absence.since)}
-        | ({} if absence.back is None else {"back": format_time(absence.back)})
-        | ({"answeredSeconds": absence.answered} if absence.answered else {})
-        for cluster, absence in absences.items()
-    }
+def _bounds(name: str, known: ClusterMemory, now: float) -> MemberBounds:
+    state = known.assignment
+    bounds = member_bounds(name, None if state.lost else state.bounds, state, now)
+    return msgspec.structs.replace(
+        bounds, current=known.replicas, is_missing=known.state not in ANSWERED_STATES
+    )
 
 
-def decode_absences(raw: JSON) -> dict[str, Absence]:
-    """Returns the clocks of lost clusters, by cluster. Unreadable ones are left out."""
-    found: dict[str, Absence] = {}
-    for cluster, entry in raw.items() if isinstance(raw, Mapping) else ():
-        fields = entry if isinstance(entry, Mapping) else {}
-        since = _time_or_none(fields.get("since"))
-        if since is not None:
-            found[str(cluster)] = Absence(
-                since, _time_or_none(fields.get("back")), _seconds(fields.get("answeredSeconds"))
-            )
-    return found
+def _coverage(compact: CompactCoverage, state: MemoryState) -> Coverage:
+    states = state.states.items()
+    return Coverage(
+        expected=tuple(name for name, one in states if one not in LOST_STATES),
+        answered=tuple(name for name, one in states if one in ANSWERED_STATES and one not in LOST_STATES),
+        missing=compact.missing,
+        policy=compact.policy,
+        applied=compact.applied,
+        lost={name: compact.lost.get(name, "") for name, one in states if one in LOST_STATES},
+    )
 
 
-def _seconds(value: JSON) -> float:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MAX_SECONDS
-    return float(value) if known else 0.0  # type: ignore[arg-type]  # a number
+def _metric(compact: CompactMetric) -> MetricResult:
+    return MetricResult(
+        index=compact.index,
+        type=compact.type,
+        name=compact.name,
+        current=compact.current,
+        target=compact.target,
+        usage_ratio=compact.usageRatio,
+        proposal=compact.proposal,
+        error=compact.error,
+        pods=compact.pods,
+        clusters=compact.clusters,
+        status={},
+        missing=compact.missing,
+    )
 
 
 def metric_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Returns the fields that a metric has in a decision and in status.decision, in the record's order."""
+    """Returns the fields that a metric has in a decision and in its compact form."""
     ratio = metric.usage_ratio
     return {
         "index": metric.index,
@@ -195,13 +237,6 @@ def _compact_metric(metric: MetricResult, *, detailed: bool) -> Mapping[str, JSO
         missing = list(metric.missing.items())[:_MAX_CLUSTERS]
         entry["missing"] = {cluster: _short(reason) for cluster, reason in missing}
     return entry
-
-
-def _time_or_none(value: JSON) -> float | None:
-    try:
-        return parse_time(value) if isinstance(value, str) else None
-    except InvalidObject:
-        return None
 
 
 def _short(text: str) -> str:

@@ -55,7 +55,7 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
         ],
         "status": decision.status,
         "history": encode_history(decision.history),
-        "record": encode_memory(decision.status),
+        "record": encode_memory(decision.memory),
         **(_bounds(decision) if decision.distributed else {"assignment": _shares(decision)}),
     }
 

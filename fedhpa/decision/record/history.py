@@ -1,9 +1,8 @@
-"""The history of an autoscaler as JSON: in scenarios, in decisions and in status.decision."""
+"""The history of an autoscaler as JSON: in scenarios and in decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import msgspec
 
@@ -14,8 +13,6 @@ from fedhpa.decision.history import History, Recommendation, ScaleEvent
 from fedhpa.decision.record.fields import path_first, required_time
 
 JSON = object
-
-_MAX_ENTRIES: Final = 120
 
 
 class RawRecommendation(msgspec.Struct):
@@ -93,20 +90,6 @@ def decode_history(raw: RawHistory | JSON) -> History:
     )
 
 
-def bounded_history(history: History) -> History:
-    """Returns the entries that can change a later decision: at most 120 of each kind.
-
-    A recommendation counts only if every later one is lower, or every later one is higher. If too many
-    remain, the newest are kept. Scale events above the limit are added to the oldest one that is kept: it
-    then counts for longer, so the rate limit gets no looser.
-    """
-    return History(
-        None if history.recommendations is None else _extremes(history.recommendations),
-        _merged(history.scale_ups),
-        _merged(history.scale_downs),
-    )
-
-
 def _encode_events(events: Sequence[ScaleEvent]) -> list[Mapping[str, JSON]]:
     return [{"time": format_time(event.time), "change": event.change} for event in events]
 
@@ -116,24 +99,3 @@ def _decode_events(path: str, events: Sequence[RawScaleEvent] | None) -> tuple[S
         ScaleEvent(required_time(f"{path}[{index}].time", event.time), event.change)
         for index, event in enumerate(events or ())
     )
-
-
-def _extremes(entries: Sequence[Recommendation]) -> tuple[Recommendation, ...]:
-    kept: list[Recommendation] = []
-    highest: int | None = None
-    lowest: int | None = None
-    for entry in sorted(entries, key=lambda entry: entry.time, reverse=True):
-        if highest is None or lowest is None or entry.replicas > highest or entry.replicas < lowest:
-            kept.append(entry)
-            highest = entry.replicas if highest is None else max(highest, entry.replicas)
-            lowest = entry.replicas if lowest is None else min(lowest, entry.replicas)
-    return tuple(reversed(kept[:_MAX_ENTRIES]))
-
-
-def _merged(events: Sequence[ScaleEvent]) -> tuple[ScaleEvent, ...]:
-    if len(events) <= _MAX_ENTRIES:
-        return tuple(events)
-    ordered = sorted(events, key=lambda event: event.time)
-    cut = len(ordered) - _MAX_ENTRIES
-    oldest = ScaleEvent(ordered[cut].time, sum(event.change for event in ordered[: cut + 1]))
-    return (oldest, *ordered[cut + 1 :])

@@ -16,13 +16,15 @@ from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.times import format_time
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.history import History
+from fedhpa.decision.memory import MemoryState
 from fedhpa.decision.record.clusters import decode_cluster, encode_cluster
 from fedhpa.decision.record.fields import path_first, read_each, required_time
-from fedhpa.decision.record.history import decode_history, encode_history
+from fedhpa.decision.record.history import decode_history
 from fedhpa.decision.record.kubernetes import encode_sample
-from fedhpa.decision.record.memory import decode_memory, encode_memory, without_memory
+from fedhpa.decision.record.memory import decode_memory, encode_memory
+from fedhpa.decision.record.old_status import memory_of
 from fedhpa.decision.record.settings import RawController, decode_settings, encode_settings
-from fedhpa.decision.record.status import StoredStatus
+from fedhpa.decision.record.status import RawStatus
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
@@ -58,13 +60,13 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidObject(f"not a JSON object: {error}") from error
     now = required_time("now", decoded.now)
-    hpa, history = _object_and_history(decoded)
+    hpa, memory = scaling_object(decoded.federated_hpa, "federatedHPA"), _memory(decoded)
     return Scenario(
         name=decoded.name,
         now=now,
         now_text=decoded.now,
-        snapshot=_snapshot(decoded, hpa),
-        history=history,
+        snapshot=_snapshot(decoded, hpa, memory),
+        history=memory.history,
         settings=decode_settings(decoded.controller or RawController()),
     )
 
@@ -108,19 +110,7 @@ def encode_scenario(
         scenario["contestedBy"] = list(snapshot.competitors)
     if snapshot.blocked is not None:
         scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
-    return _with_memory(scenario, snapshot.hpa.status, history)
-
-
-def _with_memory(scenario: dict[str, Any], stored: StoredStatus, history: History) -> dict[str, Any]:
-    hpa, encoded = scenario["federatedHPA"], encode_history(history)
-    status = hpa.get("status") or {}
-    record = {**encode_memory(status), "history": encoded}
-    try:
-        decode_memory(record, stored)
-    except InvalidObject:
-        # Another program wrote the status, and a replay reads of it what the controller reads.
-        return {**scenario, "history": encoded}
-    return {**scenario, "federatedHPA": {**hpa, "status": without_memory(status)}, "record": record}
+    return {**scenario, "record": encode_memory(msgspec.structs.replace(snapshot.memory, history=history))}
 
 
 def scenario_name(raw: bytes | msgspec.Raw) -> str | None:
@@ -149,16 +139,18 @@ def _without_nulls(value: JSON) -> JSON:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _object_and_history(raw: RawScenario) -> tuple[ScalingObject, History]:
-    """Returns the FederatedHPA with its memory, and the history. The scenario's own history comes first."""
-    hpa, history = scaling_object(raw.federated_hpa, "federatedHPA"), decode_history(raw.history)
+def _memory(raw: RawScenario) -> MemoryState:
+    """Returns the memory. The scenario's own history comes first."""
     if raw.record is None:
-        return hpa, history
-    status, recorded = decode_memory(raw.record, hpa.status)
-    return msgspec.structs.replace(hpa, status=status), recorded if raw.history is None else history
+        memory = memory_of(raw.federated_hpa.status or RawStatus())
+    else:
+        memory = decode_memory(_without_nulls(raw.record))
+    if raw.history is None:
+        return memory
+    return msgspec.structs.replace(memory, history=decode_history(raw.history))
 
 
-def _snapshot(raw: RawScenario, hpa: ScalingObject) -> Snapshot:
+def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snapshot:
     hub = raw.hub_metrics or RawHubMetrics()
     clusters = raw.clusters or ()
     names: set[str] = set()
@@ -166,13 +158,16 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject) -> Snapshot:
         if cluster.name in names:
             raise InvalidObject(f"clusters[{index}].name: {cluster.name!r} is there twice")
         names.add(cluster.name)
-    absences = hpa.status.absence_clocks("federatedHPA.status")
-    shares = hpa.status.shares()
+    shares = {**hpa.status.shares, **memory.shares}
     return Snapshot(
         hpa=hpa,
         clusters=tuple(
             decode_cluster(
-                cluster, f"clusters[{index}]", hpa, absences.get(cluster.name), shares.get(cluster.name)
+                cluster,
+                f"clusters[{index}]",
+                hpa,
+                memory.absences.get(cluster.name),
+                shares.get(cluster.name),
             )
             for index, cluster in enumerate(clusters)
         ),
@@ -181,8 +176,8 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject) -> Snapshot:
         hub_external_metrics=read_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
         ambiguous_with=tuple(raw.ambiguous_with or ()),
         competitors=tuple(raw.competitors or ()),
-        decided_size=hpa.status.size,
-        rebalance=hpa.status.decision.rebalance,
+        decided_size=hpa.status.current_replicas if memory.size is None else memory.size,
+        memory=memory,
         blocked=_blocked(raw),
     )
 

@@ -1,4 +1,4 @@
-"""The controller's settings as JSON: in scenarios, where they are checked, and in status.decision."""
+"""The controller's settings as JSON: in scenarios, where they are checked, and in a ScalingRecord."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from benchmarks.world.network import Cable, MemoryNetwork
 from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
+from fedhpa.api import scaling_record
 from fedhpa.kube.credentials import Credentials, StaticCredentials
 from testbed.embedded.api.server import ApiServer, new_namespace
 from testbed.embedded.api.types import User
@@ -265,6 +266,7 @@ async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> Asy
     made = Federation(folder, tls=tls)
     for definition in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
         made.hub.server.store.create(CRDS, custom_resource_definition(definition))
+    made.hub.server.store.create(CRDS, scaling_record.custom_resource_definition())
     for name, count in replicas.items():
         made.add(name, count)
     async with made.running():

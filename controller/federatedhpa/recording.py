@@ -1,0 +1,231 @@
+"""The part of an object's memory that its ScalingRecord has, and the changes that are worth a write.
+
+A record is written when a later decision would be another one after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+
+from controller.scaling_records import RecordFile
+from fedhpa.api.errors import Conflict, FedHPAError, InvalidObject
+from fedhpa.decision import (
+    ClusterMemory,
+    Decision,
+    History,
+    MemoryState,
+    ScaleEvent,
+    ScalingSpec,
+    StoredRecord,
+    UnknownVersion,
+    decode_stored,
+    encode_stored,
+)
+
+log = structlog.get_logger(__name__)
+
+# A lower recommendation waits for so long.
+QUIET_SECONDS: Final = 60.0
+# The record of an object of mode Distributed follows the members' sizes this often.
+SIZES_SECONDS: Final = 600.0
+
+
+class Windows(NamedTuple):
+    """The stabilization windows of an object in seconds."""
+
+    up: float
+    down: float
+
+    @classmethod
+    def of(cls, spec: ScalingSpec, default_down: float) -> Windows:
+        """The windows that a spec sets; `default_down` is the controller's."""
+        if spec.behavior is None:
+            return cls(0.0, default_down)
+        down = spec.behavior.scale_down.stabilization_seconds
+        return cls(spec.behavior.scale_up.stabilization_seconds or 0, default_down if down is None else down)
+
+
+@dataclass
+class Unstored:
+    """The history of an object that its record does not have yet.
+
+    A restart knows the stored history and takes the `last` stored recommendation as repeated until then
+    (controller.federatedhpa.memory). It would forget the recommendations since then that are higher or lower
+    than `last`, and scale events other than `events`.
+    """
+
+    last: int | None = None
+    highest: int | None = None
+    lowest: int | None = None
+    events: tuple[tuple[ScaleEvent, ...], tuple[ScaleEvent, ...]] = ((), ())
+
+    @classmethod
+    def of(cls, stored: History) -> Unstored:
+        """The state after a record with this history was written or read."""
+        return cls(last=_newest(stored), events=(stored.scale_ups, stored.scale_downs))
+
+    def note(self, history: History) -> None:
+        """Count the newest recommendation of a history that is not stored yet."""
+        newest = _newest(history)
+        if newest is not None:
+            self.highest = newest if self.highest is None else max(self.highest, newest)
+            self.lowest = newest if self.lowest is None else min(self.lowest, newest)
+
+    def differs(self, history: History) -> bool:
+        """True if a restart would take another size than the newest as the last recommendation."""
+        return self.last != _newest(history)
+
+    def matters(self, history: History, windows: Windows, waited: float) -> bool:
+        """True if a later decision would differ after a restart, `waited` seconds after the record."""
+        if self.events != (history.scale_ups, history.scale_downs):
+            return True
+        if self.last is None or self.highest is None or self.lowest is None:
+            return False
+        if (windows.down > 0 and self.highest > self.last) or (windows.up > 0 and self.lowest < self.last):
+            return True
+        # Repeated for longer than it held, the last one would hold the size for longer, too.
+        return waited >= QUIET_SECONDS and any(windows) and self.differs(history)
+
+
+@dataclass
+class Recording:
+    """The record of one object: its `file`, and the state that it holds, None on a fresh start.
+
+    `at` is when it was written, in POSIX seconds. `problem` says why this process must not write it. `failed`
+    is True if its decision has an error.
+    """
+
+    file: RecordFile
+    stored: MemoryState | None = None
+    at: float = float("-inf")
+    problem: str = ""
+    lost: str = ""
+    failed: bool = False
+    unstored: Unstored = field(default_factory=Unstored)
+    _latest: tuple[MemoryState, Decision] | None = None
+
+    @classmethod
+    async def open(cls, file: RecordFile, *, writes: bool) -> Recording:
+        """The recording of a record that was just read. Raises ApiError.
+
+        `lost` says why a stored state could not be read, "" if there is none or it was read.
+        """
+        await file.read(writes=writes)
+        found = cls(file)
+        if file.content is None:
+            return found
+        try:
+            record = decode_stored(file.content)
+        except UnknownVersion as error:
+            found.problem = f"{file} was written by another release: {error}"
+        except InvalidObject as error:
+            found.lost = f"{file}: {error}"
+        else:
+            found.stored, found.at = record.state, record.time
+            found.failed = bool(record.decision.get("error"))
+            found.unstored = Unstored.of(record.state.history)
+        return found
+
+    @property
+    def obstacle(self) -> str:
+        """Why the memory cannot be stored now; "" if it can, as far as known."""
+        return self.problem or self.file.problem
+
+    def may_have_hpa(self, cluster: str) -> bool:
+        """True if the record says that the cluster may have our HPA."""
+        known = None if self.stored is None else self.stored.clusters.get(cluster)
+        return known is not None and known.may_have_hpa
+
+    def is_due(self, decision: Decision, windows: Windows) -> bool:
+        """True if the memory that a decision left must be stored now."""
+        self.unstored.note(decision.history)
+        self._latest = decision.memory, decision
+        waited = abs(decision.now - self.at)
+        if self.stored is None or self.unstored.matters(decision.history, windows, waited):
+            return True
+        # `fedhpa explain` must not show a failure that is over.
+        if self.failed is not (decision.error is not None):
+            return True
+        if _essence(self.stored) != _essence(decision.memory):
+            return True
+        late = waited >= SIZES_SECONDS
+        return late and decision.distributed and self.stored.shares != decision.memory.shares
+
+    def is_behind(self) -> bool:
+        """True if the next process would want to know more than the record has."""
+        if self._latest is None:
+            return False
+        state, decision = self._latest
+        if self.stored is None or self.unstored.differs(decision.history):
+            return True
+        return decision.distributed and self.stored.shares != state.shares
+
+    async def write(self, state: MemoryState, decision: Decision) -> None:
+        """Store a state that `decision` left. Raises as `RecordFile.write`."""
+        if self.problem:
+            return
+        await self.file.write(encode_stored(state, decision))
+        self.stored, self.at, self.failed = state, decision.now, decision.error is not None
+        self.unstored = Unstored.of(state.history)
+
+    async def write_before_first_scale(self, decision: Decision, before: MemoryState) -> None:
+        """Store the state from before the first scale of an object that has no record yet. Raises Conflict.
+
+        Without it the next process would not know that a scale was made, if this one dies before the record
+        of the scale. An object is scaled all the same if the hub refuses the record.
+        """
+        if self.stored is not None or self.obstacle:
+            return
+        try:
+            await self.write(before, decision)
+        except Conflict:
+            raise
+        except FedHPAError as error:
+            log.debug("record not written before the first scale", error=str(error))
+
+    async def flush(self) -> None:
+        """Store the latest state. Raises as `write`."""
+        if self._latest is not None:
+            await self.write(*self._latest)
+
+
+def expecting_hpas(state: MemoryState, clusters: set[str]) -> MemoryState:
+    """Returns the state with clusters that are about to hold our HPA."""
+    known = {name: state.clusters.get(name, ClusterMemory()) for name in clusters}
+    about = {name: msgspec.structs.replace(one, holds_hpa=True) for name, one in known.items()}
+    return msgspec.structs.replace(state, clusters={**state.clusters, **about})
+
+
+def _essence(state: MemoryState) -> Mapping[str, Any]:
+    """The parts of a state that are stored at once. The history has its own rules."""
+    distributed = bool(state.assigned_for)
+    return {
+        "absences": state.absences,
+        "rebalance": state.rebalance,
+        "assigned_for": state.assigned_for,
+        # In mode Distributed the members change their sizes all the time.
+        "size": None if distributed else state.size,
+        "clusters": {
+            name: (one.state, one.assignment, one.holds_hpa, None if distributed else one.replicas)
+            for name, one in state.clusters.items()
+        },
+    }
+
+
+def _newest(history: History) -> int | None:
+    if not history.recommendations:
+        return None
+    return max(history.recommendations, key=lambda entry: entry.time).replicas
+
+
+def stored_of(file: RecordFile) -> StoredRecord | None:
+    """Returns the content of a record that was read; None without one, or if it cannot be read."""
+    try:
+        return None if file.content is None else decode_stored(file.content)
+    except InvalidObject:
+        return None

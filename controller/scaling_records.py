@@ -1,0 +1,169 @@
+"""Reads and writes ScalingRecords: one GET at an object's first reconcile, then writes with a version.
+
+The process remembers the version that it read or wrote last. A write that another process came before raises
+Conflict, and nothing is overwritten: the object's memory is then read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.scaling_record import (
+    API_VERSION,
+    GROUP,
+    KIND,
+    PLURAL,
+    belongs_to,
+    new_record,
+    record_name,
+)
+from fedhpa.kube import NOT_FOUND, ApiClient, Resource
+
+SCALING_RECORDS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
+FORBIDDEN: Final = 403
+
+log = structlog.get_logger(__name__)
+
+
+class NotRecorded(FedHPAError):
+    """A record could not be written, for a reason that a person has to remove."""
+
+
+class RecordFile:
+    """The record of the object with this `metadata`, as this process knows it.
+
+    `content` is what was read or written last, None without a record. `problem` says why it cannot be read or
+    written; "" if it can.
+    """
+
+    def __init__(
+        self, hub: ApiClient, resource: Resource, metadata: Mapping[str, Any], deadline: float
+    ) -> None:
+        self._hub = hub
+        self._resource = resource
+        self._owner = metadata
+        self._deadline = deadline
+        self._namespace = str(metadata["namespace"])
+        self._name = record_name(resource.kind, str(metadata["name"]))
+        self._version = ""
+        # The metadata of a record of an earlier object of this name, until it is deleted.
+        self._earlier: Mapping[str, Any] | None = None
+        self.content: Mapping[str, Any] | None = None
+        self.problem = ""
+
+    def __str__(self) -> str:
+        return f"{KIND} {self._namespace}/{self._name}"
+
+    @property
+    def _path(self) -> str:
+        return SCALING_RECORDS.path(self._namespace, self._name)
+
+    async def read(self, *, writes: bool = True) -> None:
+        """Read the content. Raises ApiError if the hub does not answer.
+
+        A record of an earlier object of this name is deleted, unless the process may not write. Without the
+        right to read it, the record has a problem.
+        """
+        try:
+            found = await self._hub.get_json(self._path, deadline=self._deadline)
+        except ApiError as error:
+            if error.status == FORBIDDEN:
+                self.problem = f"{self} cannot be read: {error}"
+            elif error.status != NOT_FOUND:
+                raise
+            return
+        metadata = found["metadata"]
+        if not belongs_to(found, str(self._owner.get("uid", ""))):
+            if writes:
+                self._earlier = metadata
+                await self._delete_earlier_at_first()
+            return
+        status = found.get("status")
+        self._version = str(metadata.get("resourceVersion", ""))
+        self.content = status if isinstance(status, Mapping) and status else None
+
+    async def write(self, content: Mapping[str, Any]) -> None:
+        """Store the content, in a new record if there is none.
+
+        Raises Conflict if another process wrote it, NotRecorded if the hub refuses, and ApiError if it does
+        not answer. `problem` tells of both failures until a write succeeds.
+        """
+        try:
+            await self._delete_earlier()
+            try:
+                await self._put(content)
+            except ApiError as error:
+                if error.status != NOT_FOUND or not self._version:
+                    raise
+                # Somebody deleted the record. What this process knows is all that is left of it.
+                log.warning("scaling record was deleted", record=str(self))
+                self._version = ""
+                await self._put(content)
+        except Conflict:
+            raise
+        except ApiError as error:
+            self.problem = f"{self} cannot be written: {_remedy(error)}"
+            if error.status < 400 or error.status >= 500:
+                raise
+            raise NotRecorded(self.problem) from error
+        self.content, self.problem = content, ""
+
+    async def _put(self, content: Mapping[str, Any]) -> None:
+        if not self._version:
+            created = await self._hub.post(
+                SCALING_RECORDS.path(self._namespace),
+                new_record(self._name, self._resource.api_version, self._resource.kind, self._owner),
+                deadline=self._deadline,
+            )
+            self._version = _version_of(created.json())
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                "resourceVersion": self._version,
+            },
+            "status": content,
+        }
+        stored = await self._hub.put(f"{self._path}/status", body, deadline=self._deadline)
+        self._version = _version_of(stored.json())
+
+    async def _delete_earlier_at_first(self) -> None:
+        """Delete the record of an earlier object. A refusal is a problem, and each write tries it again."""
+        try:
+            await self._delete_earlier()
+        except Conflict:
+            log.debug("earlier scaling record changed", record=str(self))
+        except ApiError as error:
+            if error.status < 400 or error.status >= 500:
+                raise
+            self.problem = f"{self} of an earlier object cannot be deleted: {_remedy(error)}"
+
+    async def _delete_earlier(self) -> None:
+        if self._earlier is None:
+            return
+        only = {name: self._earlier.get(name, "") for name in ("uid", "resourceVersion")}
+        try:
+            await self._hub.delete(self._path, only=only, deadline=self._deadline)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        self._earlier = None
+
+
+def _version_of(stored: Mapping[str, Any]) -> str:
+    return str(stored["metadata"].get("resourceVersion", ""))
+
+
+def _remedy(error: ApiError) -> str:
+    if error.status == NOT_FOUND:
+        return f"the hub has no kind {KIND}: apply 'fedhpa crds --records' there"
+    if error.status == FORBIDDEN:
+        needed = f"get, create and delete on {PLURAL}.{GROUP}, and update on its status"
+        return f"{error} (the controller needs {needed}: see `fedhpa rbac`)"
+    return str(error)

@@ -1,0 +1,127 @@
+"""The memory of old scenarios, which hold it in `federatedHPA.status`. Only `fedhpa replay` reads it there.
+
+A part that cannot be read is absent: another program may have written the status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, convert_json
+from fedhpa.api.times import parse_time
+from fedhpa.assignment import NO_STATE, ClusterState
+from fedhpa.decision.absence import ANSWERED_STATES, Absence
+from fedhpa.decision.memory import ClusterMemory, MemoryState, Rebalance
+from fedhpa.decision.record.status import RawStatus, cluster_entries, number
+
+JSON = object
+
+_COUNTS: Final = ("given", "givenShare", "deficitBefore", "held", "lowerReplicas")
+_TIMES: Final = (
+    "givenSince",
+    "readySince",
+    "ineffectiveSince",
+    "heldSince",
+    "atMinSince",
+    "overSince",
+    "idleSince",
+)
+_FLAGS: Final = ("lost", "away", "starting", "spare")
+
+
+def memory_of(status: RawStatus) -> MemoryState:
+    """Returns the memory in a status, without its history, which replays never read there."""
+    decision = status.decision if isinstance(status.decision, Mapping) else {}
+    wrote = decision.get("rescale") is True or decision.get("moved") is True
+    decided = number(decision.get("desiredReplicas" if wrote else "currentReplicas"))
+    size = (status.desiredReplicas if wrote else status.currentReplicas) if decided is None else decided
+    entries = cluster_entries(status)
+    return MemoryState(
+        size=size,
+        absences=_absences(decision.get("absences"), entries),
+        rebalance=_rebalance(decision.get("rebalance")),
+        clusters={name: _cluster(entry, wrote=wrote) for name, entry in entries.items()},
+        assigned_for=status.assignedFor if isinstance(status.assignedFor, str) else "",
+    )
+
+
+def _cluster(entry: Mapping[str, JSON], *, wrote: bool) -> ClusterMemory:
+    # After a write, currentReplicas is the share before it and desiredReplicas the share after it.
+    written = number(entry.get("desiredReplicas")) if wrote else None
+    state = entry.get("state")
+    return ClusterMemory(
+        replicas=number(entry.get("currentReplicas")) if written is None else written,
+        state=state if isinstance(state, str) else "",
+        seen=_time(entry.get("lastSeen")),
+        scaled=_time(entry.get("lastScaleTime")),
+        assignment=_assignment(entry),
+    )
+
+
+def _assignment(entry: Mapping[str, JSON]) -> ClusterState:
+    found: dict[str, JSON] = {name: entry.get(name) for name in (*_COUNTS, *_FLAGS)}
+    found |= {"minimum": entry.get("minReplicas"), "maximum": entry.get("maxReplicas")}
+    found |= {name: _time(entry.get(name)) for name in _TIMES}
+    zero, cap = entry.get("zero"), entry.get("cap")
+    if isinstance(zero, Mapping):
+        found["zeroSince"] = _time(zero.get("since"))
+    if isinstance(cap, Mapping):
+        times = {name: _time(cap.get(name)) for name in ("since", "until")}
+        # An unreadable end would make the memory endless.
+        readable = times["until"] is not None or cap.get("until") is None
+        found["cap"] = _present({**cap, **times}) if readable else None
+    return _readable(found)
+
+
+def _readable(found: Mapping[str, JSON]) -> ClusterState:
+    """Returns the state of the fields that can be read."""
+    kept = _present(found)
+    for name in list(kept):
+        try:
+            convert_json({name: kept[name]}, ClusterState)
+        except InvalidJson:
+            del kept[name]
+    state: ClusterState = convert_json(kept, ClusterState)
+    return NO_STATE if state == NO_STATE else state  # only the default itself is left out of JSON
+
+
+def _absences(raw: JSON, entries: Mapping[str, Mapping[str, JSON]]) -> dict[str, Absence]:
+    """Returns the clocks of lost clusters. One that the decision has no clock for is lost since lastSeen."""
+    found: dict[str, Absence] = {}
+    for cluster, entry in raw.items() if isinstance(raw, Mapping) else ():
+        fields = entry if isinstance(entry, Mapping) else {}
+        since, answered = _time(fields.get("since")), fields.get("answeredSeconds")
+        if since is not None:
+            seconds = float(answered) if isinstance(answered, int | float) and answered >= 0 else 0.0
+            clock = Absence(since, _time(fields.get("back")))
+            # A number that equals the default is left out of JSON only if it is not set.
+            found[str(cluster)] = msgspec.structs.replace(clock, answered=seconds) if seconds else clock
+    for cluster, entry in entries.items():
+        seen = _time(entry.get("lastSeen"))
+        if seen is not None and entry.get("state") not in ANSWERED_STATES:
+            found.setdefault(cluster, Absence(seen))
+    return found
+
+
+def _rebalance(raw: JSON) -> Rebalance | None:
+    if not isinstance(raw, Mapping):
+        return None
+    try:
+        return convert_json({**raw, "since": _time(raw.get("since"))}, Rebalance)
+    except InvalidJson:
+        return None
+
+
+def _present(fields: Mapping[str, JSON]) -> dict[str, JSON]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _time(value: JSON) -> float | None:
+    try:
+        return parse_time(value) if isinstance(value, str) else None
+    except InvalidObject:
+        return None
