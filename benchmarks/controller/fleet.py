@@ -30,6 +30,7 @@ from fedhpa.kube import PAGE_SIZE, SYSTEM, ApiClient, ApiConfig, EventRecorder, 
 from fedhpa.kube.transport import Params
 from fedhpa.members import Access, Cluster, Member, MemberClient, SharedLists
 
+RECORDS: Final = "/apis/fedhpa.io/"
 HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
 # The start of simulated time: 2027-01-15T08:00:00Z.
 EPOCH: Final = 1_800_000_000.0
@@ -94,11 +95,12 @@ class MemberApi(MemberClient):
 
 
 class Hub(ApiClient):
-    """The hub. It stores statuses and counts all writes in `writes`."""
+    """The hub. It stores statuses and records, and counts all writes in `writes`."""
 
     def __init__(self, keys: Iterable[Key], spec: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(ApiConfig(server="http://memory"))
         self.objects = {self.path(key): hpa(key, spec) for key in keys}
+        self.records: dict[str, dict[str, Any]] = {}
         self.writes = 0
         self._watch: asyncio.Queue[bytes] = asyncio.Queue()
 
@@ -121,6 +123,8 @@ class Hub(ApiClient):
             listed = {**head, "metadata": metadata, "items": list(self.objects.values())}
             return Response(200, NO_HEADERS, msgspec.json.encode(listed))
         place = path.removesuffix("/status")
+        if path.startswith(RECORDS):
+            return self._record(method, place, body or b"{}")
         if method == "PATCH" and place in self.objects:
             self.objects[place]["metadata"] |= msgspec.json.decode(body or b"{}")["metadata"]
         if method == "PUT" and place in self.objects:
@@ -129,6 +133,18 @@ class Hub(ApiClient):
         if place not in self.objects:
             raise ApiError(f"{path} not found", status=404)
         return Response(200, NO_HEADERS, msgspec.json.encode(self.objects[place]))
+
+    def _record(self, method: str, place: str, body: bytes) -> Response:
+        if method == "GET" and place not in self.records:
+            raise ApiError(f"{place} not found", status=404)
+        if method != "GET":
+            written = msgspec.json.decode(body)
+            metadata = {**written["metadata"], "resourceVersion": str(self.writes)}
+            place = f"{place}/{metadata['name']}" if method == "POST" else place
+            self.records[place] = {**written, "metadata": metadata}
+        return Response(
+            201 if method == "POST" else 200, NO_HEADERS, msgspec.json.encode(self.records[place])
+        )
 
     async def watch(self, *_: Any, **__: Any) -> AsyncGenerator[bytes, None]:
         """An event for each status that is written."""
