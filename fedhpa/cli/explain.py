@@ -217,7 +217,12 @@ def render(found: Explanation, output: ExplainFormat, now: float) -> str:
     ]
     # A later decision that changes nothing is not recorded.
     decided = f"recorded {age(now - decision.now)} ago\n"
-    return to_text(decision, found.where) + decided + "conditions:\n" + "".join(lines)
+    text = to_text(decision, found.where)
+    # The status is younger: Ready says what was decided last, in the words of the first line.
+    ready = next((one for one in conditions if one.type == "Ready" and one.status == "True"), None)
+    if ready is not None and text.partition("\n")[0] != f"{found.where}: {ready.message}":
+        text = f"{found.where}: {ready.message}\nthe last recorded decision: {to_text(decision)}"
+    return text + decided + "conditions:\n" + "".join(lines)
 
 
 def explained_parts(found: Explanation) -> object:

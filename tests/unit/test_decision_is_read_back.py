@@ -161,3 +161,16 @@ def test_other_targets_are_refused(text: str) -> None:
     """Another kind or an empty name is refused."""
     with pytest.raises(ConfigError, match="expected fhpa/NAME"):
         parse_target(text)
+
+
+def test_the_first_line_is_of_the_last_decision() -> None:
+    """A later decision that changed nothing is not recorded, but the condition Ready has it."""
+    decision = decided()
+    message = "stay at 4 replicas; reason: usage calls for no other size"
+    ready = {"type": "Ready", "status": "True", "message": message}
+    found = Explanation("shop/web", decode_stored(through_json(decision)), {"conditions": [ready]})
+
+    first, second, *_ = render(found, ExplainFormat.TEXT, decision.now).splitlines()
+
+    assert first == f"shop/web: {message}"
+    assert second.startswith("the last recorded decision: scale 2 -> ")
