@@ -97,7 +97,7 @@ class Recording:
     """The record of one object: its `file`, and the state that it holds, None on a fresh start.
 
     `at` is when it was written, in POSIX seconds. `problem` says why this process must not write it. `failed`
-    is True if its decision has an error.
+    is True if its decision has an error. `explained` is what `fedhpa explain` shows of it.
     """
 
     file: RecordFile
@@ -106,6 +106,7 @@ class Recording:
     problem: str = ""
     lost: str = ""
     failed: bool = False
+    explained: tuple[str, ...] = ()
     unstored: Unstored = field(default_factory=Unstored)
     _latest: tuple[MemoryState, Decision] | None = None
 
@@ -153,6 +154,8 @@ class Recording:
             return True
         if _essence(self.stored) != _essence(decision.memory):
             return True
+        if waited >= QUIET_SECONDS and self.explained != _explanation(decision):
+            return True
         late = waited >= SIZES_SECONDS
         return late and decision.distributed and self.stored.shares != decision.memory.shares
 
@@ -171,6 +174,7 @@ class Recording:
             return
         await self.file.write(encode_stored(state, decision))
         self.stored, self.at, self.failed = state, decision.now, decision.error is not None
+        self.explained = _explanation(decision)
         self.unstored = Unstored.of(state.history)
 
     async def write_before_first_scale(self, decision: Decision, before: MemoryState) -> None:
@@ -215,6 +219,12 @@ def _essence(state: MemoryState) -> Mapping[str, Any]:
             for name, one in state.clusters.items()
         },
     }
+
+
+def _explanation(decision: Decision) -> tuple[str, ...]:
+    """The reason up to its details, and the steps that had an effect."""
+    effective = (step.step for step in decision.steps if step.before != step.after)
+    return decision.reason.partition(":")[0], *effective
 
 
 def _newest(history: History) -> int | None:
