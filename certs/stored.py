@@ -1,6 +1,6 @@
 """The stored Secrets and CA bundles: decoded, and as objects to write.
 
-Whatever stands in these objects is decoded: a part that cannot be used counts as missing.
+These objects may hold anything. A part that cannot be used counts as missing.
 """
 
 from __future__ import annotations

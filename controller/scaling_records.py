@@ -36,8 +36,7 @@ class NotRecorded(FedHPAError):
 class RecordFile:
     """The record of the object with this `metadata`, as this process knows it.
 
-    `content` is what was read or written last, None without a record. `problem` says why it cannot be read or
-    written; "" if it can.
+    `problem` says why it cannot be read or written; "" if it can.
     """
 
     def __init__(
@@ -52,7 +51,6 @@ class RecordFile:
         self._version = ""
         # The metadata of a record of an earlier object of this name, until it is deleted.
         self._earlier: Mapping[str, Any] | None = None
-        self.content: Mapping[str, Any] | None = None
         self.problem = ""
 
     def __str__(self) -> str:
@@ -62,8 +60,8 @@ class RecordFile:
     def _path(self) -> str:
         return SCALING_RECORDS.path(self._namespace, self._name)
 
-    async def read(self, *, writes: bool = True) -> None:
-        """Read the content. Raises ApiError if the hub does not answer.
+    async def read(self, *, writes: bool = True) -> Mapping[str, Any] | None:
+        """Return the content, None without a record. Raises ApiError if the hub does not answer.
 
         A record of an earlier object of this name is deleted, unless the process may not write. Without the
         right to read it, the record has a problem.
@@ -75,16 +73,16 @@ class RecordFile:
                 self.problem = f"{self} cannot be read: {error}"
             elif error.status != NOT_FOUND:
                 raise
-            return
+            return None
         metadata = found["metadata"]
         if not belongs_to(found, str(self._owner.get("uid", ""))):
             if writes:
                 self._earlier = metadata
                 await self._delete_earlier_at_first()
-            return
+            return None
         status = found.get("status")
         self._version = str(metadata.get("resourceVersion", ""))
-        self.content = status if isinstance(status, Mapping) and status else None
+        return status if isinstance(status, Mapping) and status else None
 
     async def write(self, content: Mapping[str, Any]) -> None:
         """Store the content, in a new record if there is none.
@@ -99,7 +97,7 @@ class RecordFile:
             except ApiError as error:
                 if error.status != NOT_FOUND or not self._version:
                     raise
-                # Somebody deleted the record. What this process knows is all that is left of it.
+                # Somebody deleted the record, so it is made anew from what this process knows.
                 log.warning("scaling record was deleted", record=str(self))
                 self._version = ""
                 await self._put(content)
@@ -107,10 +105,10 @@ class RecordFile:
             raise
         except ApiError as error:
             self.problem = f"{self} cannot be written: {_remedy(error)}"
-            if error.status < 400 or error.status >= 500:
+            if not _is_refusal(error):
                 raise
             raise NotRecorded(self.problem) from error
-        self.content, self.problem = content, ""
+        self.problem = ""
 
     async def _put(self, content: Mapping[str, Any]) -> None:
         if not self._version:
@@ -140,7 +138,7 @@ class RecordFile:
         except Conflict:
             log.debug("earlier scaling record changed", record=str(self))
         except ApiError as error:
-            if error.status < 400 or error.status >= 500:
+            if not _is_refusal(error):
                 raise
             self.problem = f"{self} of an earlier object cannot be deleted: {_remedy(error)}"
 
@@ -158,6 +156,11 @@ class RecordFile:
 
 def _version_of(stored: Mapping[str, Any]) -> str:
     return str(stored["metadata"].get("resourceVersion", ""))
+
+
+def _is_refusal(error: ApiError) -> bool:
+    """True if the hub answered that it will not do it."""
+    return 400 <= error.status < 500
 
 
 def _remedy(error: ApiError) -> str:

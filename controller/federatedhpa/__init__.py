@@ -8,7 +8,6 @@ A reconcile builds one snapshot of the hub and the members (`snapshot`), calls t
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.one_shot import one_shot_reader, read_recording, settings_for
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
-from controller.federatedhpa.recording import stored_of
 from controller.federatedhpa.snapshot import SnapshotBuilder
 
 __all__ = [
@@ -18,5 +17,4 @@ __all__ = [
     "one_shot_reader",
     "read_recording",
     "settings_for",
-    "stored_of",
 ]

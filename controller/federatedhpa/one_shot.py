@@ -19,7 +19,7 @@ from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.failures import INVALID_OBJECT
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.recording import Recording, stored_of
+from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.hub_check import HubCheck
@@ -161,7 +161,7 @@ async def settings_for(
     `propagation` overrides the stored one. `metrics_via` is not stored. Raises ConfigError for an unknown
     propagation.
     """
-    stored = stored_of((await read_recording(hub, raw)).file) or StoredRecord()
+    stored = (await read_recording(hub, raw)).record or StoredRecord()
     chosen = propagation or stored.propagation or KARMADA
     if chosen not in (KARMADA, DIRECT):
         raise ConfigError(f"--propagation={chosen}: expected {KARMADA} or {DIRECT}")

@@ -36,14 +36,8 @@ class Publisher:
         self._events = events
         self._health = health
         self._settings = settings
-        # The last error of objects whose record could not be written.
-        self._unrecorded: dict[Key, FedHPAError] = {}
 
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        self._unrecorded.pop(key, None)
-
-    async def record(self, key: Key, memory: ObjectMemory, decision: Decision, snapshot: Snapshot) -> None:
+    async def record(self, memory: ObjectMemory, decision: Decision, snapshot: Snapshot) -> None:
         """Store what a restart must know, if it is due. Raises Conflict; the recording keeps other refusals.
 
         Nothing is remembered of a decision that another controller acts on.
@@ -57,9 +51,7 @@ class Publisher:
         except Conflict:
             raise
         except FedHPAError as error:
-            self._unrecorded[key] = error
-        else:
-            self._unrecorded.pop(key, None)
+            log.debug("record not written", record=str(memory.recording.file), error=str(error))
 
     async def publish(
         self,
@@ -74,7 +66,7 @@ class Publisher:
         # The other controller also writes the status. At most one write a minute keeps the two from racing.
         waited = abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
         stored = _whole(raw.get("status"), memory)
-        failure = self._unrecorded.get(key)
+        failure = memory.recording.failure
         if failure is not None:
             self._health.status_failed(key, failure)
         if (_is_contended(snapshot) and not waited) or not worth_writing(

@@ -125,7 +125,6 @@ class FederatedHPAReconciler:
         """Drop the memory of a deleted object."""
         self._competitors.pop(key, None)
         self._hub_check.forget(key)
-        self._publisher.forget(key)
         self._modes.forget(key)
         self._times.forget(key)
         self._failures.clear(key)
@@ -183,7 +182,7 @@ class FederatedHPAReconciler:
             self._modes.report_unregistered(key, raw, observed.snapshot.memory, decision.memory)
         self._show(key, memory, decision, snapshot, written=written, late=late, seconds=self._clock() - began)
         try:
-            await self._publisher.record(key, memory, decision, snapshot)
+            await self._publisher.record(memory, decision, snapshot)
         except Conflict as error:
             return self._begin_anew(key, error, first=first)
         await self._publish(key, raw, memory, decision, observed, blocked)

@@ -96,19 +96,23 @@ class Unstored:
 class Recording:
     """The record of one object: its `file`, and the state that it holds, None on a fresh start.
 
+    `record` is the content as it was read, until the first write; None if there is none or it cannot be read.
     `at` is when it was written, in POSIX seconds. `problem` says why this process must not write it. `failed`
-    is True if its decision has an error. `explained` is what `fedhpa explain` shows of it.
+    is True if its decision has an error. `explained` is what `fedhpa explain` shows of it. `failure` is the
+    error of the last write, None if it succeeded.
     """
 
     file: RecordFile
+    record: StoredRecord | None = None
     stored: MemoryState | None = None
     at: float = float("-inf")
     problem: str = ""
     lost: str = ""
     failed: bool = False
     explained: tuple[str, ...] = ()
+    failure: FedHPAError | None = None
     unstored: Unstored = field(default_factory=Unstored)
-    _latest: tuple[MemoryState, Decision] | None = None
+    _latest: Decision | None = None
 
     @classmethod
     async def open(cls, file: RecordFile, *, writes: bool) -> Recording:
@@ -116,19 +120,19 @@ class Recording:
 
         `lost` says why a stored state could not be read, "" if there is none or it was read.
         """
-        await file.read(writes=writes)
+        content = await file.read(writes=writes)
         found = cls(file)
-        if file.content is None:
+        if content is None:
             return found
         try:
-            record = decode_stored(file.content)
+            record = decode_stored(content)
         except UnknownVersion as error:
             found.problem = f"{file} was written by another release: {error}"
         except InvalidObject as error:
             found.lost = f"{file}: {error}"
         else:
-            found.stored, found.at = record.state, record.time
-            found.failed = bool(record.decision.get("error"))
+            found.record, found.stored, found.at = record, record.state, record.time
+            found._note_explanation(_last_decision(record))
             found.unstored = Unstored.of(record.state.history)
         return found
 
@@ -145,7 +149,7 @@ class Recording:
     def is_due(self, decision: Decision, windows: Windows) -> bool:
         """True if the memory that a decision left must be stored now."""
         self.unstored.note(decision.history)
-        self._latest = decision.memory, decision
+        self._latest = decision
         waited = abs(decision.now - self.at)
         if self.stored is None or self.unstored.matters(decision.history, windows, waited):
             return True
@@ -161,20 +165,25 @@ class Recording:
 
     def is_behind(self) -> bool:
         """True if the next process would want to know more than the record has."""
-        if self._latest is None:
+        decision = self._latest
+        if decision is None:
             return False
-        state, decision = self._latest
         if self.stored is None or self.unstored.differs(decision.history):
             return True
-        return decision.distributed and self.stored.shares != state.shares
+        return decision.distributed and self.stored.shares != decision.memory.shares
 
     async def write(self, state: MemoryState, decision: Decision) -> None:
         """Store a state that `decision` left. Raises as `RecordFile.write`."""
         if self.problem:
             return
-        await self.file.write(encode_stored(state, decision))
-        self.stored, self.at, self.failed = state, decision.now, decision.error is not None
-        self.explained = _explanation(decision)
+        try:
+            await self.file.write(encode_stored(state, decision))
+        except FedHPAError as error:
+            self.failure = error
+            raise
+        self.record = self.failure = None
+        self.stored, self.at = state, decision.now
+        self._note_explanation(decision)
         self.unstored = Unstored.of(state.history)
 
     async def write_before_first_scale(self, decision: Decision, before: MemoryState) -> None:
@@ -195,7 +204,12 @@ class Recording:
     async def flush(self) -> None:
         """Store the latest state. Raises as `write`."""
         if self._latest is not None:
-            await self.write(*self._latest)
+            await self.write(self._latest.memory, self._latest)
+
+    def _note_explanation(self, decision: Decision | None) -> None:
+        """Note what the record explains; None if it has no decision."""
+        if decision is not None:
+            self.failed, self.explained = decision.error is not None, _explanation(decision)
 
 
 def expecting_hpas(state: MemoryState, clusters: set[str]) -> MemoryState:
@@ -233,9 +247,8 @@ def _newest(history: History) -> int | None:
     return max(history.recommendations, key=lambda entry: entry.time).replicas
 
 
-def stored_of(file: RecordFile) -> StoredRecord | None:
-    """Returns the content of a record that was read; None without one, or if it cannot be read."""
+def _last_decision(record: StoredRecord) -> Decision | None:
     try:
-        return None if file.content is None else decode_stored(file.content)
+        return record.last_decision()
     except InvalidObject:
-        return None
+        return None  # the memory beside it is readable

@@ -157,13 +157,13 @@ async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock | 
 
     Raises ConfigError if it cannot be read.
     """
-    from controller.federatedhpa import read_recording, stored_of
+    from controller.federatedhpa import read_recording
     from fedhpa.kube import SYSTEM
 
     recording = await read_recording(hub, raw)
     metadata, status = raw["metadata"], raw.get("status") or {}
     where = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-    record = stored_of(recording.file)
+    record = recording.record
     if record is None:
         note = recording.lost or f"{where} has no decision yet: {NO_CONTROLLER}"
     elif not record.decision:
