@@ -70,9 +70,10 @@ class IssuedCertificate:
     def save(self, directory: Path, *, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
         """Writes both files under the lock of the folder, or none of them and raises ConfigError."""
         with locked(directory):
-            self._write(directory, cert_name, key_name)
+            self.write_unlocked(directory, cert_name, key_name)
 
-    def _write(self, directory: Path, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
+    def write_unlocked(self, directory: Path, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
+        """Writes both files. The caller has the lock of the folder."""
         # The key is renamed first, so a process that watches the certificate file finds the matching key.
         key = File(directory / key_name, self.key_pem, PRIVATE_MODE)
         write_all([key, File(directory / cert_name, self.cert_pem)])
@@ -139,9 +140,10 @@ class CertificateAuthority:
     def save(self, directory: Path) -> None:
         """Writes `ca.key` and `ca.crt` under the lock of the folder, or raises ConfigError."""
         with locked(directory):
-            self._write(directory)
+            self.write_unlocked(directory)
 
-    def _write(self, directory: Path) -> None:
+    def write_unlocked(self, directory: Path) -> None:
+        """Writes `ca.key` and `ca.crt`. The caller has the lock of the folder."""
         # The key comes first, because a CA without its key cannot sign.
         key = File(directory / CA_KEY_FILE, self.key_pem, PRIVATE_MODE)
         write_all([key, File(directory / CA_CERT_FILE, self.bundle_pem)])
@@ -334,7 +336,7 @@ def ensure_authority(
                 f"{directory} has {CA_KEY_FILE} without {CA_CERT_FILE}: restore the one or remove the other"
             )
         authority = CertificateAuthority.create(common_name, now=now)
-        authority._write(directory)
+        authority.write_unlocked(directory)
         return authority
 
 
@@ -355,7 +357,7 @@ def ensure_certificate(
     with locked(directory):
         kept = _is_equivalent(authority, directory, fresh, now)
         if not kept:
-            fresh._write(directory)
+            fresh.write_unlocked(directory)
     return not kept
 
 

@@ -132,7 +132,7 @@ class Recording:
             found.lost = f"{file}: {error}"
         else:
             found.record, found.stored, found.at = record, record.state, record.time
-            found._note_explanation(_last_decision(record))
+            found.note_explanation(_last_decision(record))
             found.unstored = Unstored.of(record.state.history)
         return found
 
@@ -183,7 +183,7 @@ class Recording:
             raise
         self.record = self.failure = None
         self.stored, self.at = state, decision.now
-        self._note_explanation(decision)
+        self.note_explanation(decision)
         self.unstored = Unstored.of(state.history)
 
     async def write_before_first_scale(self, decision: Decision, before: MemoryState) -> None:
@@ -206,7 +206,7 @@ class Recording:
         if self._latest is not None:
             await self.write(self._latest.memory, self._latest)
 
-    def _note_explanation(self, decision: Decision | None) -> None:
+    def note_explanation(self, decision: Decision | None) -> None:
         """Note what the record explains; None if it has no decision."""
         if decision is not None:
             self.failed, self.explained = decision.error is not None, _explanation(decision)

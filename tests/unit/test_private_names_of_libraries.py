@@ -20,7 +20,6 @@ ALLOWED = {
     **dict.fromkeys(
         ("_user", "_cluster", "_load_authentication", "_get_base_path"), "the kubernetes package's loader"
     ),
-    "_write": "of our own class, in its own module",
     "_new_conn": "urllib3's documented way to connect elsewhere",
 }
 
