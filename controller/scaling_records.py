@@ -17,11 +17,12 @@ from fedhpa.api.scaling_record import (
     GROUP,
     KIND,
     PLURAL,
-    belongs_to,
+    has_same_owner,
     new_record,
     record_name,
 )
 from fedhpa.kube import NOT_FOUND, ApiClient, Resource
+from fedhpa.kube.pages import WriteOptions
 
 SCALING_RECORDS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
 FORBIDDEN: Final = 403
@@ -34,27 +35,48 @@ class NotRecorded(FedHPAError):
 
 
 class RecordFile:
-    """The record of the object with this `metadata`, as this process knows it.
+    """One record, as this process knows it. `empty` is the record without content, to create it from.
 
-    `problem` says why it cannot be read or written; "" if it can.
+    `problem` says why it cannot be read or written; "" if it can. `manager` is the field manager of writes.
     """
 
     def __init__(
-        self, hub: ApiClient, resource: Resource, metadata: Mapping[str, Any], deadline: float
+        self, hub: ApiClient, empty: Mapping[str, Any], deadline: float, *, manager: str = ""
     ) -> None:
         self._hub = hub
-        self._resource = resource
-        self._owner = metadata
+        self._empty = empty
         self._deadline = deadline
-        self._namespace = str(metadata["namespace"])
-        self._name = record_name(resource.kind, str(metadata["name"]))
+        self._options: WriteOptions = {"deadline": deadline, "manager": manager}
+        self._namespace = str(empty["metadata"]["namespace"])
+        self._name = str(empty["metadata"]["name"])
         self._version = ""
         # The metadata of a record of an earlier object of this name, until it is deleted.
         self._earlier: Mapping[str, Any] | None = None
         self.problem = ""
 
+    @classmethod
+    def of(
+        cls,
+        hub: ApiClient,
+        resource: Resource,
+        metadata: Mapping[str, Any],
+        deadline: float,
+        *,
+        manager: str = "",
+    ) -> RecordFile:
+        """The record of the object of this kind with this `metadata`."""
+        name = record_name(resource.kind, str(metadata["name"]))
+        return cls(
+            hub, new_record(name, resource.api_version, resource.kind, metadata), deadline, manager=manager
+        )
+
     def __str__(self) -> str:
         return f"{KIND} {self._namespace}/{self._name}"
+
+    @property
+    def name(self) -> str:
+        """The name of the record."""
+        return self._name
 
     @property
     def _path(self) -> str:
@@ -74,14 +96,17 @@ class RecordFile:
             elif error.status != NOT_FOUND:
                 raise
             return None
-        metadata = found["metadata"]
-        if not belongs_to(found, str(self._owner.get("uid", ""))):
+        if not has_same_owner(found, self._empty):
             if writes:
-                self._earlier = metadata
+                self._earlier = found["metadata"]
                 await self._delete_earlier_at_first()
             return None
+        return self.adopt(found)
+
+    def adopt(self, found: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Note the record as somebody just read it, and return its content; None without one."""
         status = found.get("status")
-        self._version = str(metadata.get("resourceVersion", ""))
+        self._version = _version_of(found)
         return status if isinstance(status, Mapping) and status else None
 
     async def write(self, content: Mapping[str, Any]) -> None:
@@ -112,11 +137,8 @@ class RecordFile:
 
     async def _put(self, content: Mapping[str, Any]) -> None:
         if not self._version:
-            created = await self._hub.post(
-                SCALING_RECORDS.path(self._namespace),
-                new_record(self._name, self._resource.api_version, self._resource.kind, self._owner),
-                deadline=self._deadline,
-            )
+            path = SCALING_RECORDS.path(self._namespace)
+            created = await self._hub.post(path, self._empty, **self._options)
             self._version = _version_of(created.json())
         body = {
             "apiVersion": API_VERSION,
@@ -128,8 +150,14 @@ class RecordFile:
             },
             "status": content,
         }
-        stored = await self._hub.put(f"{self._path}/status", body, deadline=self._deadline)
+        stored = await self._hub.put(f"{self._path}/status", body, **self._options)
         self._version = _version_of(stored.json())
+
+    async def delete(self) -> None:
+        """Delete the record if it is still as this process knows it. Raises Conflict and ApiError."""
+        if self._version:
+            await self._delete({"resourceVersion": self._version})
+        self._version = ""
 
     async def _delete_earlier_at_first(self) -> None:
         """Delete the record of an earlier object. A refusal is a problem, and each write tries it again."""
@@ -145,13 +173,15 @@ class RecordFile:
     async def _delete_earlier(self) -> None:
         if self._earlier is None:
             return
-        only = {name: self._earlier.get(name, "") for name in ("uid", "resourceVersion")}
+        await self._delete({name: self._earlier.get(name, "") for name in ("uid", "resourceVersion")})
+        self._earlier = None
+
+    async def _delete(self, only: Mapping[str, str]) -> None:
         try:
             await self._hub.delete(self._path, only=only, deadline=self._deadline)
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
-        self._earlier = None
 
 
 def _version_of(stored: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@
 
 - `objects`: the objects by target.
 - `targets`: the values of a target.
+- `units`: the targets with the windows that are open on them, and `memory` what outlives the process.
 - `wakeups`: the times at which targets are due.
 - `reconciler`: one pass over one target.
 - `status`: the status that people see.
@@ -13,7 +14,14 @@
 
 from controller.cronfederatedhpa.controller import CronController
 from controller.cronfederatedhpa.foreign import is_run_by_karmada
-from controller.cronfederatedhpa.one_shot import Unit, read_target, units_of, values_of
+from controller.cronfederatedhpa.one_shot import (
+    PlannedTarget,
+    Remembered,
+    planned_targets,
+    read_memory,
+    read_target,
+    values_of,
+)
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets
 from controller.cronfederatedhpa.telemetry import CronMetrics
@@ -22,10 +30,12 @@ __all__ = [
     "CronController",
     "CronMetrics",
     "CronReconciler",
+    "PlannedTarget",
+    "Remembered",
     "Targets",
-    "Unit",
     "is_run_by_karmada",
+    "planned_targets",
+    "read_memory",
     "read_target",
-    "units_of",
     "values_of",
 ]

@@ -160,12 +160,13 @@ class CronController:
     def _apply(self, change: Change[Object]) -> None:
         key = change.key
         if change.new is None:
-            touched = self.objects.remove(key)
+            touched = self.objects.remove(key) | self._reconciler.holds(key)
             self._metrics.forget(key)
             self._reconciler.forget_object(key)
         else:
             try:
                 touched = self.objects.put(CronObject.of(key, change.new))
+                touched |= self._reconciler.holds(key) if touched else set()
             except InvalidObject as error:
                 touched = self.objects.remove(key)
                 self._note_unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
@@ -188,6 +189,8 @@ class CronController:
     async def _dispatch(self, group: asyncio.TaskGroup) -> None:
         # Before the whole list is read, a target would be planned without all of its objects.
         await self._listed.wait()
+        for target in await self._reconciler.load(self._owns):
+            self._wakeups.set(target, self._wall())
         while True:
             for target in await self._wakeups.wait():
                 if target in self._running:

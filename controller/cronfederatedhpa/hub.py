@@ -32,8 +32,6 @@ PATHS: Final = (
     *(f"spec.rules[].{field}" for field in RULE_FIELDS),
     "status.observedGeneration",
     "status.conditions",
-    "status.window",
-    "status.executionHistories[].handledUntil",
 )
 
 
@@ -56,7 +54,6 @@ class CronHubCheck:
         self._contested: set[Key] = set()
         self._until = float("-inf")
         self._lock = asyncio.Lock()
-        self._told: dict[Key, list[str]] = {}
         self.finding: Finding | None = None
 
     async def refresh(self) -> None:
@@ -71,23 +68,18 @@ class CronHubCheck:
             await self._read()
             self._until = self._clock() + KEEP_SECONDS
 
-    def news(self, key: Key, rules: Sequence[Rule]) -> list[str]:
-        """Returns what an object's events must still say: the finding, and which rules do not run."""
+    def untold(self, told: list[str], rules: Sequence[Rule]) -> list[str]:
+        """Returns what an object's events must still say: the finding, and which rules do not run.
+
+        `told` is what they say already; it is brought up to date.
+        """
         lines = [f"rule {rule.name} does not run: {rule.problem}" for rule in rules if rule.hash == DROPPED]
         if self.finding is not None:
             lines.insert(0, self.finding.message)
         lines = [line[:MAX_MESSAGE] for line in lines[:MAX_TOLD]]
-        told = self._told.get(key, [])
-        if lines:
-            self._told[key] = lines
-        else:
-            self._told.pop(key, None)
-        return [line for line in lines if line not in told]
-
-    def forget(self, key: Key) -> None:
-        """Drops what is known of a deleted object."""
-        self._told.pop(key, None)
-        self.note_contest(key, contested=False)
+        found = [line for line in lines if line not in told]
+        told[:] = lines
+        return found
 
     def note_contest(self, key: Key, *, contested: bool) -> None:
         """Notes whether another controller runs the rules of an object."""

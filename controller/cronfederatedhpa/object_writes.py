@@ -1,4 +1,4 @@
-"""Writes statuses, records and finalizers, with a resourceVersion, and only while leading."""
+"""Writes statuses and finalizers, with a resourceVersion, and only while leading."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any, Final
 
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget
 from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECONDS
-from controller.publish import write_record
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
-from fedhpa.api.record_annotation import recorded_text
-from fedhpa.cron.execution import drops_fields, record_text
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 
 CRON_FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "cronfederatedhpas", namespaced=True, scale=False)
 # Stands on an object while one of its windows is open, so that a deletion restores the values first.
 FINALIZER: Final = "autoscaling.karmada.io/fedhpa-cron-window"
 TRIES: Final = 5
+# The fields of the status that Karmada's CRD lacks.
+OUR_FIELDS: Final = ("observedGeneration", "conditions")
 
 
 class NotLeading(FedHPAError):
@@ -41,10 +40,7 @@ class ObjectWriter:
             raise NotLeading("the Lease is not held any more")
 
     async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
-        """Merges a patch into the status of an object. Raises ApiError if the hub refuses it.
-
-        If the hub drops fields of the status, the record annotation gets them in a second write.
-        """
+        """Merges a patch into the status of an object. Raises ApiError if the hub refuses it."""
 
         async def write(version: str) -> Mapping[str, Any]:
             before = (self._objects.get(owner.key) or owner).raw.get("status") or {}
@@ -56,27 +52,15 @@ class ObjectWriter:
                 manager=FIELD_MANAGER,
                 deadline=HUB_DEADLINE_SECONDS,
             )
-            return await self._with_record(owner.key, stored, _merged(before, patch))
+            wanted = _merged(before, patch)
+            kept = stored.get("status") or {}
+            self.hub_drops_fields = any(
+                wanted.get(name) is not None and name not in kept for name in OUR_FIELDS
+            )
+            # A status that lacks our fields would be written again and again.
+            return {**stored, "status": wanted} if self.hub_drops_fields else stored
 
         await self._write(owner, write)
-
-    async def _with_record(
-        self, key: Key, stored: Mapping[str, Any], wanted: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
-        """Writes the record of an object if the hub drops fields of the `wanted` status, else removes it."""
-        metadata = stored["metadata"]
-        drops = drops_fields(wanted, stored.get("status") or {})
-        text = record_text(str(metadata.get("uid", "")), wanted) if drops else ""
-        if text != recorded_text(metadata):
-            self.check_lease()
-            found = await write_record(
-                self._hub, CRON_FEDERATED_HPAS, stored, text, HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER
-            )
-            if found is None:
-                raise ApiError(f"{KIND} {key[0]}/{key[1]} was deleted", status=NOT_FOUND)
-            stored = found
-        self.hub_drops_fields = drops
-        return {**stored, "status": wanted} if drops else stored
 
     async def set_finalizer(self, owner: CronObject, *, wanted: bool) -> None:
         """Adds or removes the finalizer of an object. Raises ApiError if the hub refuses it."""

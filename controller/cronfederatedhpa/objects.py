@@ -1,7 +1,7 @@
 """The CronFederatedHPAs of this process, by the target that they scale.
 
-An object belongs to the target of its spec. While it has a window open on another target, it belongs to that
-one too, until the window is closed.
+An object belongs to the target of its spec. The windows that it has open on a former target are in the record
+of that one (controller.cronfederatedhpa.units).
 """
 
 from __future__ import annotations
@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
-from fedhpa.api.decode import decode
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.cron.execution import (
+    RuleState,
     ScheduledObject,
-    WindowRecord,
+    TargetReference,
     dropped_fields,
+    read_cron,
     read_object,
-    read_record,
-    with_record,
     without_dropped,
 )
 from fedhpa.kube import Key
@@ -46,34 +44,23 @@ class TargetKey(NamedTuple):
 class CronObject:
     """One stored CronFederatedHPA, with what a plan needs of it.
 
-    `record` is the record of open windows in its status, and `holds` the target of these windows.
+    `refused` says by index why a rule cannot be read; `cron` has a suspended rule in its place.
     """
 
     key: Key
     raw: Object
     cron: CronFederatedHPA
+    refused: Mapping[int, str]
+    reference: TargetReference
     target: TargetKey
-    record: WindowRecord | None
-    holds: TargetKey | None
 
     @classmethod
     def of(cls, key: Key, raw: Object) -> CronObject:
-        """Returns the object read as `raw`. Raises InvalidObject if it cannot be decoded.
-
-        Where the hub drops fields of the status, the record annotation completes it.
-        """
-        raw = with_record(raw)
-        cron = decode(CronFederatedHPA, raw)
-        record = read_record(cron.status)
-        window = cron.status.window
-        target = _target(key[0], cron.spec.scale_target_ref)
-        holds = None if window is None or record is None else _target(key[0], window.target)
-        return cls(key, raw, cron, target, record, holds)
-
-    @property
-    def targets(self) -> set[TargetKey]:
-        """The targets that the object belongs to."""
-        return {self.target} if self.holds is None else {self.target, self.holds}
+        """Returns the object read as `raw`. Raises InvalidObject if its target cannot be read."""
+        cron, refused = read_cron(raw)
+        named = cron.spec.scale_target_ref
+        reference = TargetReference(named.api_version, named.kind, named.name)
+        return cls(key, raw, cron, refused, reference, target_of(key[0], reference))
 
     @property
     def contested(self) -> bool:
@@ -81,14 +68,9 @@ class CronObject:
         stored = self.cron.status.conditions
         return any(each.type == "SoleOwner" and each.status == "False" for each in stored)
 
-    @property
-    def reference(self) -> CrossVersionObjectReference:
-        """The target as the spec names it."""
-        return self.cron.spec.scale_target_ref
-
     @cached_property
     def _scheduled(self) -> ScheduledObject:
-        return read_object(self.cron)
+        return read_object(self.cron, self.refused)
 
     @cached_property
     def dropped(self) -> dict[str, str]:
@@ -100,9 +82,17 @@ class CronObject:
         """True if a rule of the object opens windows."""
         return any(rule.duration is not None for rule in self.cron.spec.rules)
 
-    def scheduled(self, target: TargetKey, *, drops: bool = False) -> ScheduledObject:
-        """Returns the object as a plan of a target needs it. `drops` is True if the hub drops fields."""
-        found = without_dropped(self._scheduled, self.dropped, drops=drops)
+    def scheduled(
+        self, target: TargetKey, states: Mapping[str, RuleState] | None = None, *, drops: bool = False
+    ) -> ScheduledObject:
+        """Returns the object as a plan of a target needs it, with the `states` of its record if there is one.
+
+        `drops` is True if the hub drops fields.
+        """
+        found = self._scheduled
+        if states is not None:
+            found = msgspec.structs.replace(found, states=dict(states), known=True)
+        found = without_dropped(found, self.dropped, drops=drops)
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 
 
@@ -112,8 +102,6 @@ class ObjectsByTarget:
     def __init__(self) -> None:
         self._objects: dict[Key, CronObject] = {}
         self._keys: dict[TargetKey, set[Key]] = {}
-        # Records of objects that vanished with open windows, until another object of the target has them.
-        self._orphans: dict[TargetKey, WindowRecord] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -139,34 +127,17 @@ class ObjectsByTarget:
         if old is not None and not _replaces(found.raw, old.raw, or_equal=written):
             return set()
         self._objects[found.key] = found
-        before = set() if old is None else old.targets
-        self._move(found.key, before, found.targets)
-        return before | found.targets
-
-    def record_of(self, target: TargetKey) -> tuple[WindowRecord | None, str]:
-        """Returns the record of the windows that are open on a target, and the object that stores it.
-
-        The object is "" if it is gone.
-        """
-        stored, carrier = newest_record(self.of(target), target)
-        orphan = self._orphans.get(target)
-        if orphan is None or (stored is not None and stored.revision >= orphan.revision):
-            return stored, carrier
-        return orphan, ""
-
-    def adopt(self, target: TargetKey) -> None:
-        """Notes that the record of a target is stored, or that no window is open any more."""
-        self._orphans.pop(target, None)
+        before = set() if old is None else {old.target}
+        self._move(found.key, before, {found.target})
+        return before | {found.target}
 
     def remove(self, key: Key) -> set[TargetKey]:
         """Forgets an object. Returns the targets that it belonged to."""
         old = self._objects.pop(key, None)
         if old is None:
             return set()
-        self._move(key, old.targets, set())
-        if old.record is not None and old.holds is not None and old.holds in self._keys:
-            self._orphans[old.holds] = old.record
-        return old.targets
+        self._move(key, {old.target}, set())
+        return {old.target}
 
     def _move(self, key: Key, before: set[TargetKey], after: set[TargetKey]) -> None:
         for target in before - after:
@@ -174,19 +145,12 @@ class ObjectsByTarget:
             keys.discard(key)
             if not keys:
                 del self._keys[target]
-                self._orphans.pop(target, None)
         for target in after - before:
             self._keys.setdefault(target, set()).add(key)
 
 
-def newest_record(objects: list[CronObject], target: TargetKey) -> tuple[WindowRecord | None, str]:
-    """Returns the record of the windows that are open on a target, and the object that stores it."""
-    found = [each for each in objects if each.record is not None and each.holds == target]
-    newest = max(found, key=lambda each: each.record.revision if each.record else 0, default=None)
-    return (None, "") if newest is None else (newest.record, newest.key[1])
-
-
-def _target(namespace: str, reference: CrossVersionObjectReference) -> TargetKey:
+def target_of(namespace: str, reference: TargetReference) -> TargetKey:
+    """Returns the target that a reference in a namespace names."""
     group = reference.api_version.rpartition("/")[0]
     return TargetKey(namespace, group, reference.kind, reference.name)
 

@@ -6,32 +6,59 @@ The controller's own code reads the target, with the permissions of the caller. 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from controller.cronfederatedhpa.objects import CronObject, TargetKey, newest_record
+from controller.cronfederatedhpa.memory import Recorded, States
+from controller.cronfederatedhpa.object_writes import NotLeading
+from controller.cronfederatedhpa.objects import CronObject, TargetKey
 from controller.cronfederatedhpa.targets import Members, Targets, bounds_of, mappers_of_members
+from controller.cronfederatedhpa.units import open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
-from fedhpa.api.errors import ConfigError
+from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND
-from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, ScheduledObject, Target, Values, WindowRecord
+from fedhpa.cron.execution import (
+    MAXIMUM,
+    MINIMUM,
+    REPLICAS,
+    RuleState,
+    ScheduledObject,
+    Target,
+    TargetReference,
+    Values,
+    WindowRecord,
+)
 from fedhpa.kube import ApiClient, Clock
 from fedhpa.serving.flags import parse_flags
 
+T = TypeVar("T")
 Object = Mapping[str, Any]
 
 
-class Unit(NamedTuple):
+class Remembered(NamedTuple):
+    """The records of one object and its target: the state of its rules, None without one, and the windows.
+
+    `notes` say why a record is unknown.
+    """
+
+    states: Mapping[str, RuleState] | None = None
+    record: WindowRecord | None = None
+    notes: tuple[str, ...] = ()
+
+
+class PlannedTarget(NamedTuple):
     """A target, and all CronFederatedHPAs that the controller plans together for it.
 
-    `api_version` is the one that the objects name. `record` has the windows that are open.
+    `api_version` is the one that the objects name. `record` has the windows that are open. `notes` say what
+    is unknown.
     """
 
     target: TargetKey
     api_version: str
     objects: tuple[ScheduledObject, ...]
     record: WindowRecord | None
+    notes: tuple[str, ...] = ()
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -40,26 +67,74 @@ class Unit(NamedTuple):
         return (MINIMUM, MAXIMUM) if fhpa else (REPLICAS,)
 
 
-def units_of(raws: Iterable[Object], names: Iterable[str]) -> list[Unit]:
+async def read_memory(hub: ApiClient, raw: Object) -> Remembered:
+    """Returns what the records have of an object and its target. Raises InvalidObject."""
+    owner = _cron_object(raw)
+    rules = await _rules(hub, owner)
+    windows = await _windows(hub, owner.target, owner.reference)
+    return Remembered(rules.state, windows.state, _unknown(rules, windows))
+
+
+async def planned_targets(
+    hub: ApiClient | None, raws: Iterable[Object], names: Iterable[str]
+) -> list[PlannedTarget]:
     """Returns each target of the named objects, with all objects of the target.
 
-    `raws` are the CronFederatedHPAs of one namespace. Raises InvalidObject if one cannot be decoded.
+    `raws` are the CronFederatedHPAs of one namespace. Without a hub the statuses tell what was executed, and
+    no window is open. Raises InvalidObject if an object cannot be decoded.
     """
-    found = {}
-    for raw in raws:
-        metadata = raw["metadata"]
-        found[metadata["name"]] = CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
-    return [_unit(key, found) for key in dict.fromkeys(found[name].target for name in names)]
+    found = {raw["metadata"]["name"]: _cron_object(raw) for raw in raws}
+    targets = dict.fromkeys(found[name].target for name in names)
+    return [await _planned_target(hub, target, found) for target in targets]
 
 
-def _unit(target: TargetKey, found: Mapping[str, CronObject]) -> Unit:
-    objects = [found[name] for name in sorted(found) if target in found[name].targets]
-    version = next(each.reference.api_version for each in objects if each.target == target)
-    record, _ = newest_record(objects, target)
-    return Unit(target, version, tuple(each.scheduled(target) for each in objects), record)
+async def _planned_target(
+    hub: ApiClient | None, target: TargetKey, found: Mapping[str, CronObject]
+) -> PlannedTarget:
+    here = [found[name] for name in sorted(found) if found[name].target == target]
+    reference = here[0].reference
+    if hub is None:
+        objects = tuple(each.scheduled(target) for each in here)
+        return PlannedTarget(target, reference.api_version, objects, None)
+    windows = await _windows(hub, target, reference)
+    holders = {window.object for window in windows.state.open} if windows.state else set[str]()
+    here += [found[name] for name in sorted(holders & found.keys()) if found[name] not in here]
+    rules = [await _rules(hub, each) for each in here]
+    objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
+    return PlannedTarget(target, reference.api_version, objects, windows.state, _unknown(windows, *rules))
 
 
-async def read_target(hub: ApiClient, unit: Unit, *, clock: Clock) -> Target:
+def _cron_object(raw: Object) -> CronObject:
+    metadata = raw["metadata"]
+    return CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
+
+
+async def _rules(hub: ApiClient, owner: CronObject) -> Recorded[States]:
+    return await _read_record(open_rules(hub, owner.key, owner.cron.metadata.uid, _never_writes))
+
+
+async def _windows(hub: ApiClient, target: TargetKey, reference: TargetReference) -> Recorded[WindowRecord]:
+    return await _read_record(open_unit(hub, target, reference, _never_writes).windows)
+
+
+async def _read_record(memory: Recorded[T]) -> Recorded[T]:
+    try:
+        await memory.read(writes=False)
+    except ApiError as error:
+        memory.lost = f"{memory.file} cannot be read: {error}"
+    return memory
+
+
+def _unknown(*memories: Recorded[Any]) -> tuple[str, ...]:
+    """Returns why records are unknown."""
+    return tuple(each.lost or each.obstacle for each in memories if each.lost or each.obstacle)
+
+
+def _never_writes() -> None:
+    raise NotLeading("a command writes no record")
+
+
+async def read_target(hub: ApiClient, unit: PlannedTarget, *, clock: Clock) -> Target:
     """Returns the present values of a target. Failures are part of the answer.
 
     A workload that the hub does not have is read in the members, as with --propagation=direct.
@@ -78,7 +153,9 @@ async def read_target(hub: ApiClient, unit: Unit, *, clock: Clock) -> Target:
     return there if not there.error else Target({}, f"on the hub: {found.error}; {there.error}")
 
 
-async def _read(hub: ApiClient, unit: Unit, members: Members, clock: Clock, *, direct: bool) -> Target:
+async def _read(
+    hub: ApiClient, unit: PlannedTarget, members: Members, clock: Clock, *, direct: bool
+) -> Target:
     targets = Targets(
         hub,
         members,
@@ -87,10 +164,10 @@ async def _read(hub: ApiClient, unit: Unit, members: Members, clock: Clock, *, d
         member_deadline=MEMBER_DEADLINE_SECONDS,
         clock=clock,
     )
-    return (await targets.read(unit.target, unit.api_version)).target
+    return (await targets.read(unit.target, unit.api_version, {})).target
 
 
-def values_of(raw: Object, unit: Unit) -> Values:
+def values_of(raw: Object, unit: PlannedTarget) -> Values:
     """Returns the values that a manifest of the target has."""
     if REPLICAS not in unit.fields:
         return bounds_of(raw)

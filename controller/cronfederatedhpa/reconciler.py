@@ -1,38 +1,33 @@
 """One pass over one target: read its values, plan, write what should hold, and store the result.
 
 The order of writes keeps the rules right if this process ends between two of them: the finalizer, the record
-of what is about to be written, the effect, and then the statuses, the one with the record first.
+of what is about to be written, the effect, then the records of the target and of its objects, and at last
+the statuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
-from controller.cronfederatedhpa.effects import Effect, Effects, Stored, reference_of
+from controller.cronfederatedhpa.effects import Effect, Effects
 from controller.cronfederatedhpa.hub import CronHubCheck
+from controller.cronfederatedhpa.memory import Recorded, RulesMemory, Unit
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reporter import Reporter
-from controller.cronfederatedhpa.status import (
-    Json,
-    changes,
-    conditions,
-    render_status,
-    render_window,
-    replaced,
-    with_hub,
-)
+from controller.cronfederatedhpa.status import changes, conditions, render_status, with_hub
 from controller.cronfederatedhpa.targets import Targets, unreadable
 from controller.cronfederatedhpa.telemetry import CronMetrics
+from controller.cronfederatedhpa.units import Units, open_rules
 from controller.failure_log import FailureLog, Lines
 from controller.hub_check import FIELDS_PRUNED
+from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import FedHPAError
 from fedhpa.cron.execution import (
     SCALE_FAILED,
-    Failure,
     Note,
     Plan,
     Rule,
@@ -43,9 +38,8 @@ from fedhpa.cron.execution import (
     failing_text,
     plan,
     settle,
-    with_failing,
 )
-from fedhpa.decision import Finding
+from fedhpa.decision import NO_RECORD, Finding
 from fedhpa.kube import (
     ApiClient,
     Backoff,
@@ -63,6 +57,7 @@ MAX_RETRY_SECONDS: Final = 60.0
 BLOCKED_SECONDS: Final = 60.0
 LINES: Final = Lines("status not written", "status still not written", "status is written again")
 
+T = TypeVar("T")
 Gate = Callable[[], Awaitable[None]]
 
 
@@ -89,32 +84,34 @@ class CronReconciler:
         wall: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
+        self._hub = hub
         self._check = check or CronHubCheck(hub, clock=clock)
         self._objects = objects
         self._metrics = metrics
-        self._reporter = Reporter(objects, events, metrics)
+        self._memories: dict[Key, RulesMemory] = {}
+        self._reporter = Reporter(objects, events, metrics, lambda key: self._memory(key).reverts)
         self._paused = paused
         self._writer = ObjectWriter(hub, objects, leads)
+        self._units = Units(hub, self._writer.check_lease)
         self._blocked = blocked
         self._owners = owners
         self._wall = wall
         self._unstored: FailureLog[Key] = FailureLog(LINES, clock, _about)
-        self._effects = Effects(objects, targets, self._writer, self._scheduled, paused=paused, wall=wall)
-        # The failures of each object that are tried again, by rule. Its status may not have all of them.
-        self._failing: dict[Key, dict[str, tuple[Failure, ...]]] = {}
-        self._retries: dict[TargetKey, Backoff] = {}
+        self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall)
 
-    def forget(self, target: TargetKey) -> None:
-        """Drops what is known of a target that no object has any more."""
-        self._effects.forget(target)
-        self._retries.pop(target, None)
+    async def load(self, owns: Callable[[Key], bool]) -> list[TargetKey]:
+        """Read the records of open windows. Returns the targets that have some. Raises ApiError."""
+        return await self._units.load(owns)
+
+    def holds(self, key: Key) -> frozenset[TargetKey]:
+        """Returns the targets on which an object has open windows."""
+        return self._units.held_by(key)
 
     def forget_object(self, key: Key) -> None:
         """Drops what is known of a deleted object."""
-        self._check.forget(key)
-        self._failing.pop(key, None)
+        self._check.note_contest(key, contested=False)
+        self._memories.pop(key, None)
         self._unstored.forget(key)
-        self._reporter.forget(key)
 
     async def remind(self) -> None:
         """Logs again, until cancelled, which statuses could not be written for long."""
@@ -129,10 +126,10 @@ class CronReconciler:
 
         `results` is awaited between the effect and the statuses, so that all effects of a minute come first.
         """
-        objects = self._objects.of(target)
-        if not objects:
-            self.forget(target)
+        unit = await self._open(target)
+        if unit is None:
             return None
+        objects = self._of(unit)
         await self._check.refresh()
         now = self._wall()
         if self._paused:
@@ -142,127 +139,188 @@ class CronReconciler:
             self._check.note_contest(owner.key, contested=finding is not None)
             if finding is not None:
                 return await self._hold(objects, finding, now)
-        if any(owner.target == target and owner.holds not in (None, target) for owner in objects):
-            # One status has one record: the windows on the former target close first.
-            return now + FIRST_RETRY_SECONDS
-        record, carrier = self._objects.record_of(target)
-        if self._effects.is_due(target, now):
-            return await self._apply(target, objects, Stored(record, carrier), results)
-        scheduled = [self._scheduled(owner, target) for owner in objects]
+        for owner in objects:
+            await self._recall(owner)
+        if self._is_due(unit, objects, now):
+            return await self._apply(unit, objects, results)
+        scheduled = [self._scheduled(owner, unit) for owner in objects]
+        record = unit.windows.state
         planned = plan(scheduled, record, unreadable("not read yet").target, now)
         if _concerns_target(planned, record):
-            return await self._apply(target, objects, Stored(record, carrier), results)
+            return await self._apply(unit, objects, results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
-            await self._effects.read_ahead(target, objects, now, planned.wake)
-        return await self._finish(target, objects, Effect(planned, "", {}), carrier, now)
+            await self._effects.read_ahead(unit, now, planned.wake)
+        return await self._finish(unit, objects, Effect(planned, "", {}), now)
 
-    async def _apply(
-        self, target: TargetKey, objects: list[CronObject], stored: Stored, results: Gate
-    ) -> float | None:
+    async def _open(self, target: TargetKey) -> Unit | None:
+        """Returns the unit of a target; None, and nothing is known of it any more, if it has no rules."""
+        objects, unit = self._objects.of(target), self._units.get(target)
+        if unit is None:
+            if not objects:
+                return None
+            unit = self._units.of(target, objects[0].reference)
+        if objects:
+            unit.reference = objects[0].reference
+        await unit.windows.read(writes=not self._paused)
+        self._units.note(unit)
+        if not objects and unit.windows.state is None:
+            self._units.forget(target)
+            return None
+        return unit
+
+    def _of(self, unit: Unit) -> list[CronObject]:
+        """Returns the objects with this target, and those that have windows open on it, by name."""
+        here = {owner.key: owner for owner in self._objects.of(unit.target)}
+        held = ((unit.target.namespace, name) for name in unit.holders)
+        found = here | {key: owner for key in held if (owner := self._objects.get(key)) is not None}
+        return [found[key] for key in sorted(found)]
+
+    def _is_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> bool:
+        """True if a target was read ahead for what is due now, or has to be asked for a lost baseline."""
+        if unit.ahead is not None and now >= unit.ahead.due:
+            return True
+        asks = not unit.asked and unit.windows.state is None and any(one.has_windows for one in objects)
+        unit.asked = True
+        return asks
+
+    async def _recall(self, owner: CronObject) -> None:
+        """Reads the record of an object at its first pass. Raises ApiError if the hub does not answer."""
+        memory = self._memory(owner.key)
+        if memory.rules.known:
+            return
+        await memory.rules.read(writes=not self._paused)
+        lost = memory.rules.lost
+        if memory.rules.state is None and not lost and owner.cron.status.observed_generation is not None:
+            lost = f"{memory.rules.file} is gone"
+        if lost and not self._paused and not memory.rules.obstacle:
+            text = f"{lost}; the rules go on after the newest execution in the status"
+            self._reporter.record(owner.key[0], Note(owner.key[1], "MemoryLost", text))
+
+    def _memory(self, key: Key) -> RulesMemory:
+        owner = self._objects.get(key)
+        uid = "" if owner is None else owner.cron.metadata.uid
+        memory = self._memories.get(key)
+        if memory is None or memory.uid != uid:
+            rules = open_rules(self._hub, key, uid, self._writer.check_lease)
+            memory = self._memories[key] = RulesMemory(uid, rules)
+        return memory
+
+    async def _apply(self, unit: Unit, objects: list[CronObject], results: Gate) -> float | None:
         """Makes the effect of a target, and then stores its result."""
-        effect = await self._effects.make(target, objects, stored)
+        effect = await self._effects.make(unit, objects)
         now = self._wall()
         await results()
-        return await self._finish(target, objects, effect, effect.plan.carrier or stored.carrier, now)
+        return await self._finish(unit, objects, effect, now)
 
     async def _finish(
-        self, target: TargetKey, objects: list[CronObject], effect: Effect, carrier: str, now: float
+        self, unit: Unit, objects: list[CronObject], effect: Effect, now: float
     ) -> float | None:
         """Stores the result of a plan and tells of it. Returns when the target is due next."""
         planned, error = effect.plan, effect.error
         settled = settle(planned, now, error, effect.refusals)
-        unstored = await self._store(target, objects, settled, carrier)
-        if not unstored:
-            self._objects.adopt(target)
+        unstored, failed = await self._store(unit, objects, settled)
         if not self._paused:
-            self._reporter.tell(target, planned, settled, now, unstored, failed=bool(error))
-        if not (error or unstored) and (planned.applied or planned.closed):
+            self._reporter.tell(unit.target, planned, settled, now, unstored, failed=bool(error))
+        if not (error or failed) and (planned.applied or planned.closed):
             # Events that the hub refused may be admitted with the results of this pass.
-            self._retries.pop(target, None)
-        if unstored or error or settled.failed or planned.kept:
-            backoff = self._retries.setdefault(target, Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS))
-            retry = now + backoff.next()
+            unit.retry = None
+        if failed or error or settled.failed or planned.kept:
+            unit.retry = unit.retry or Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
+            retry = now + unit.retry.next()
             return retry if planned.wake is None else min(retry, planned.wake)
-        self._retries.pop(target, None)
+        unit.retry = None
         return self._next(planned.wake, now)
 
     async def _store(
-        self, target: TargetKey, objects: list[CronObject], settled: Settled, carrier: str
-    ) -> frozenset[str]:
-        """Writes the statuses that changed, the one with the record first. Returns the objects not stored."""
+        self, unit: Unit, objects: list[CronObject], settled: Settled
+    ) -> tuple[frozenset[str], bool]:
+        """Writes the records and statuses that changed, that of the target first.
+
+        Returns the objects whose result is not stored, and True if anything has to be written again.
+        """
         if self._paused:
-            return frozenset()
-        now, unstored = self._wall(), set[str]()
-        reference = reference_of(target, objects)
-        for owner in sorted(objects, key=lambda each: each.key[1] != carrier):
-            holds = settled.record is not None and owner.key[1] == carrier
-            window = render_window(settled.record, reference) if holds and settled.record else None
+            return frozenset(), False
+        now, unstored, failed = self._wall(), set[str](), False
+        try:
+            failed = not await _record(unit.windows, settled.record)
+        except NotLeading:
+            raise
+        except FedHPAError as error:
+            for owner in objects:
+                self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
+            return frozenset(owner.key[1] for owner in objects), True
+        finally:
+            self._units.note(unit)
+        for owner in objects:
             try:
-                await self._store_one(target, owner, settled, window, now)
-                await self._release(target, owner, settled.record)
+                failed |= not await self._record_one(unit, owner, settled)
             except NotLeading:
                 raise
             except FedHPAError as error:
                 self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
                 unstored.add(owner.key[1])
+                continue
+            try:
+                await self._show_one(unit, owner, settled, now)
+                await self._release(owner)
+            except NotLeading:
+                raise
+            except FedHPAError as error:
+                self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
+                failed = True
             else:
                 self._unstored.well(owner.key)
-        return frozenset(unstored)
+        return frozenset(unstored), failed or bool(unstored)
 
-    async def _store_one(
-        self,
-        target: TargetKey,
-        owner: CronObject,
-        settled: Settled,
-        window: Json | None,
-        now: float,
-    ) -> None:
-        """Writes the status of one object if it changed."""
+    def _runs(self, unit: Unit, owner: CronObject) -> CronObject | None:
+        """Returns the newest form of an object whose rules run on a target; None if they do not."""
         latest = self._objects.get(owner.key)
+        if latest is None or latest.target != unit.target or latest.cron.metadata.deletion_timestamp:
+            return None
+        return latest
+
+    async def _record_one(self, unit: Unit, owner: CronObject, settled: Settled) -> bool:
+        """Writes the record of one object if it changed. Returns False if the hub refuses it."""
+        if self._runs(unit, owner) is None:
+            return True
+        return await _record(self._memory(owner.key).rules, settled.states[owner.key[1]])
+
+    async def _show_one(self, unit: Unit, owner: CronObject, settled: Settled, now: float) -> None:
+        """Writes the status of one object if it changed."""
+        latest = self._runs(unit, owner)
         if latest is None:
             return
-        stored = latest.raw.get("status") or {}
-        patch: Json = {}
-        if latest.target == target and latest.cron.metadata.deletion_timestamp is None:
-            rules, states = self._scheduled(latest, target).rules, settled.states[owner.key[1]]
-            self._remember_failing(owner.key, states)
-            owners = self._owners(target)
-            status = render_status(latest, rules, states, _failure(rules, states), now, owners)
-            status["conditions"] = with_hub(status["conditions"], self._check.finding, now)
-            for line in self._check.news(owner.key, rules):
-                self._reporter.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
-            patch = changes(stored, status)
-            coming = [state.next_execution for state in states.values() if state.next_execution is not None]
-            self._metrics.set_next_fire(owner.key, min(coming, default=None))
-        if latest.holds in (None, target) and stored.get("window") != window:
-            patch["window"] = replaced(stored.get("window"), window)
+        rules, states = self._scheduled(latest, unit).rules, settled.states[owner.key[1]]
+        finding = _failure(rules, states) or self._unrecorded(unit, latest)
+        status = render_status(latest, rules, states, finding, now, self._owners(unit.target))
+        status["conditions"] = with_hub(status["conditions"], self._check.finding, now)
+        for line in self._check.untold(self._memory(owner.key).told, rules):
+            self._reporter.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
+        patch = changes(latest.raw.get("status") or {}, status)
+        coming = [state.next_execution for state in states.values() if state.next_execution is not None]
+        self._metrics.set_next_fire(owner.key, min(coming, default=None))
         if patch:
             await self._writer.patch_status(latest, patch)
             self._reporter.tell_owners(latest, patch.get("conditions", []))
 
-    def _scheduled(self, owner: CronObject, target: TargetKey) -> ScheduledObject:
+    def _unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
+        """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
+        obstacle = self._memory(owner.key).rules.obstacle
+        if not obstacle and owner.has_windows:
+            obstacle = unit.windows.obstacle
+        return Finding(NO_RECORD, obstacle) if obstacle else None
+
+    def _scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
         drops = self._writer.hub_drops_fields or self._check.finding is not None
-        found = owner.scheduled(target, drops=drops)
-        failing = self._failing.get(owner.key)
-        return found if failing is None else with_failing(found, failing)
+        return owner.scheduled(unit.target, self._memory(owner.key).rules.state, drops=drops)
 
-    def _remember_failing(self, key: Key, states: Mapping[str, RuleState]) -> None:
-        """Keeps the fires of an object that are tried again."""
-        failing = {rule: state.failing for rule, state in states.items() if state.failing}
-        if failing:
-            self._failing[key] = failing
-        else:
-            self._failing.pop(key, None)
-
-    async def _release(self, target: TargetKey, owner: CronObject, record: WindowRecord | None) -> None:
-        """Removes the finalizer of an object that has no open window."""
+    async def _release(self, owner: CronObject) -> None:
+        """Removes the finalizer of an object that has no open window on any target."""
         latest = self._objects.get(owner.key)
         if latest is None or FINALIZER not in latest.cron.metadata.finalizers:
             return
-        holds_here = record is not None and any(each.object == owner.key[1] for each in record.open)
-        holds_elsewhere = latest.holds not in (None, target)
-        if not holds_here and not holds_elsewhere:
+        if not self._units.held_by(owner.key):
             await self._writer.set_finalizer(latest, wanted=False)
 
     async def _free_deleted(self, objects: list[CronObject]) -> None:
@@ -291,6 +349,19 @@ class CronReconciler:
 
 def _about(key: Key) -> dict[str, str]:
     return {"namespace": key[0], "name": key[1]}
+
+
+async def _record(memory: Recorded[T], state: T | None) -> bool:
+    """Stores a state. Returns False if the hub refuses it: then this process alone knows it.
+
+    Raises Conflict if another process stored one, and ApiError if the hub does not answer.
+    """
+    try:
+        await memory.write(state)
+    except NotRecorded:
+        memory.state = state
+        return False
+    return True
 
 
 def _concerns_target(planned: Plan, record: WindowRecord | None) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -25,14 +25,22 @@ HINT: Final = ". It did so before, as a GitOps tool does: let the tool ignore th
 
 
 class Reporter:
-    """Records the results of passes. An object's uid, which its events need, comes from `objects`."""
+    """Records the results of passes. An object's uid, which its events need, comes from `objects`.
 
-    def __init__(self, objects: ObjectsByTarget, events: EventRecorder, metrics: CronMetrics) -> None:
+    `reverts` returns the changes that clients made in the open windows of an object.
+    """
+
+    def __init__(
+        self,
+        objects: ObjectsByTarget,
+        events: EventRecorder,
+        metrics: CronMetrics,
+        reverts: Callable[[Key], list[str]],
+    ) -> None:
         self._objects = objects
         self._events = events
         self._metrics = metrics
-        # The changes that clients made in open windows, by object.
-        self._reverts: dict[Key, list[str]] = {}
+        self._reverts = reverts
 
     def tell(
         self,
@@ -71,18 +79,14 @@ class Reporter:
             if note.reason == OVERRIDDEN and self._is_again((target.namespace, note.object), note.message):
                 self.record(target.namespace, Note(note.object, "RevertedAgain", f"{note.message}{HINT}"))
 
-    def forget(self, key: Key) -> None:
-        """Drops what is known of a deleted object."""
-        self._reverts.pop(key, None)
-
     def _is_again(self, key: Key, message: str) -> bool:
         """True if a field was set to the same value by the same client before."""
         if message.startswith(f"{SOMEBODY} "):
             return False
-        known = self._reverts.get(key, [])
+        known = self._reverts(key)
         if message in known:
             return True
-        self._reverts[key] = [*known, message][-MAX_REVERTS:]
+        known[:] = [*known, message][-MAX_REVERTS:]
         return False
 
     def tell_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The status of a CronFederatedHPA: executions, open windows, conditions and the texts of the columns."""
+"""The status of a CronFederatedHPA: executions, conditions and the texts of the columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.hub_check import FIELDS_PRUNED
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import DROPPED, Rule, RuleState, WindowRecord, write_histories, write_record
+from fedhpa.cron.execution import DROPPED, Rule, RuleState, shortened, write_histories
 from fedhpa.decision import Finding
 
 READY: Final = "Ready"
@@ -34,7 +33,7 @@ def render_status(
     now: float,
     owners: tuple[str, ...] | None = None,
 ) -> Json:
-    """Returns the status of an object without its windows. `finding` says why it is not ready.
+    """Returns the status of an object. `finding` says why it is not ready.
 
     `owners` are the FederatedHPAs that scale the target; None if they are unknown.
     """
@@ -48,22 +47,9 @@ def render_status(
     }
 
 
-def render_window(record: WindowRecord, reference: CrossVersionObjectReference) -> Json:
-    """Returns status.window. `reference` names the target of the windows."""
-    target = {"apiVersion": reference.api_version, "kind": reference.kind, "name": reference.name}
-    return write_record(record, target)
-
-
 def changes(stored: Mapping[str, Any], status: Json) -> Json:
     """Returns the parts of a status that differ from the stored one, as a merge patch."""
     return {name: value for name, value in status.items() if stored.get(name) != value}
-
-
-def replaced(stored: Mapping[str, Any] | None, new: Json | None) -> Json | None:
-    """Returns the part of a merge patch that leaves exactly `new` of a stored object. None removes it."""
-    if new is None or stored is None:
-        return new
-    return {**dict.fromkeys(stored.keys() - new.keys()), **new}
 
 
 def conditions(
@@ -162,14 +148,5 @@ def _bounded(states: Mapping[str, RuleState], names: Sequence[str]) -> list[Json
         histories = write_histories(kept, names)
         if limit == 0 or len(msgspec.json.encode(histories)) <= MAX_STATUS_BYTES:
             break
-        kept = {name: _shortened(state, limit // 2) for name, state in kept.items()}
+        kept = {name: shortened(state, limit // 2) for name, state in kept.items()}
     return histories
-
-
-def _shortened(state: RuleState, limit: int) -> RuleState:
-    return msgspec.structs.replace(
-        state,
-        successes=state.successes[:limit],
-        failures=state.failures[:limit],
-        missed=state.missed[:limit],
-    )

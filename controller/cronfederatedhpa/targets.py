@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from controller.cronfederatedhpa.objects import TargetKey
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.wire import Scale
 from fedhpa.assignment import apportion
 from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, Target, Values, split_markers
@@ -37,6 +40,8 @@ FIELD_MANAGER: Final = "fedhpa-cron"
 # Names the fires and ends of windows of the last write to a FederatedHPA: `object/rule@time`, with commas
 # between several of them. After a crash before the result is stored, it tells which of them were applied.
 LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
+# The bounds from before the open windows, in case their record is lost: `{"minReplicas":1}`.
+BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
 HUB_DEADLINE_SECONDS: Final = 10.0
 TRIES: Final = 5
 FIRST_WAIT_SECONDS: Final = 0.02
@@ -45,7 +50,8 @@ MAX_WAIT_SECONDS: Final = 0.5
 OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
 
 Members = Callable[[], Mapping[str, Member]]
-Write = Callable[[Values, str], Awaitable[None]]
+# Writes values with the marker of their events, and the baseline of the windows that are then open.
+Write = Callable[[Values, str, Values | None], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ def mappers_of_members(clock: Clock) -> Callable[[Member], ResourceMapper]:
     return mapper_of
 
 
-async def _nothing_to_write(values: Values, marker: str) -> None:
+async def _nothing_to_write(values: Values, marker: str, baseline: Values | None) -> None:  # noqa: ARG001
     raise InvalidObject(f"{values} cannot be written for {marker}: the target was not read")
 
 
@@ -101,15 +107,12 @@ class Targets:
         self._mapper_of = mapper_of
         self._direct = direct
         self._member_deadline = member_deadline
-        # The last known replicas of each target by cluster.
-        self._shares: dict[TargetKey, dict[str, int]] = {}
 
-    def forget(self, key: TargetKey) -> None:
-        """Drops what is known of a target."""
-        self._shares.pop(key, None)
+    async def read(self, key: TargetKey, api_version: str, shares: dict[str, int]) -> Reading:
+        """Returns the present values of a target. Failures are part of the reading.
 
-    async def read(self, key: TargetKey, api_version: str) -> Reading:
-        """Returns the present values of a target. Failures are part of the reading."""
+        `shares` are the last known replicas of the target by cluster; they are brought up to date.
+        """
         try:
             if (api_version, key.kind) == (API_VERSION, KIND):
                 return await self._read_federatedhpa(key)
@@ -118,7 +121,7 @@ class Targets:
             if key.group == GROUP:
                 return unreadable(f"kind {key.kind} of {GROUP} cannot be scaled: write kind {KIND}")
             if self._direct:
-                return await self._read_members(key, api_version)
+                return await self._read_members(key, api_version, shares)
             return await self._read_scale(key, api_version)
         except ApiError as error:
             missing = error.status == NOT_FOUND
@@ -130,19 +133,27 @@ class Targets:
         path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
         raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
         metadata = raw["metadata"]
-        target = Target(bounds_of(raw), done=_named_events(metadata), managers=_managers(raw))
+        target = Target(
+            bounds_of(raw),
+            done=split_markers(_our_annotation(metadata, LAST_EXECUTION)),
+            managers=_managers(raw),
+            baseline=_named_baseline(_our_annotation(metadata, BASELINE)),
+        )
         return Reading(target, partial(self._write_federatedhpa, path, raw))
 
     async def _write_federatedhpa(
-        self, path: str, raw: Mapping[str, Any], values: Values, marker: str
+        self, path: str, raw: Mapping[str, Any], values: Values, marker: str, baseline: Values | None
     ) -> None:
         """Sets bounds under the names that the object uses, in one patch."""
         backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
         for attempt in range(1, TRIES + 1):
             spec = raw.get("spec") or {}
-            metadata = {"resourceVersion": raw["metadata"].get("resourceVersion", "")}
+            annotations = {LAST_EXECUTION: marker} if marker else {}
             patch = {
-                "metadata": metadata | ({"annotations": {LAST_EXECUTION: marker}} if marker else {}),
+                "metadata": {
+                    "resourceVersion": raw["metadata"].get("resourceVersion", ""),
+                    "annotations": annotations | {BASELINE: _baseline_text(baseline)},
+                },
                 "spec": {_name_in_use(spec, field): value for field, value in values.items()},
             }
             try:
@@ -164,15 +175,14 @@ class Targets:
             return unreadable(problem)
         scale = await get_scale(self._hub, path, deadline=HUB_DEADLINE_SECONDS)
 
-        async def write(values: Values, marker: str) -> None:  # noqa: ARG001  # a scale has no annotations
+        async def write(values: Values, *_: object) -> None:  # a scale has no annotations
             await _put_replicas(self._hub, path, scale, values.get(REPLICAS) or 0, HUB_DEADLINE_SECONDS)
 
         return Reading(Target({REPLICAS: scale.spec.replicas}), write)
 
-    async def _read_members(self, key: TargetKey, api_version: str) -> Reading:
+    async def _read_members(self, key: TargetKey, api_version: str, known: dict[str, int]) -> Reading:
         """Reads the workload in all members. Its size is the sum; an absent member has its last share."""
         found = await self._scales(key, api_version)
-        known = self._shares.setdefault(key, {})
         scales = {name: one for name, one in found.items() if isinstance(one, _MemberScale)}
         failed = {name: one for name, one in found.items() if isinstance(one, FedHPAError)}
         errors = {name: str(one) for name, one in failed.items()}
@@ -187,7 +197,7 @@ class Targets:
                 return unreadable(f"{key}: no member answered; {name}: {error}")
             return unreadable(f"{key} does not exist in any member", gone=True)
         total = sum(known.values())
-        return Reading(Target({REPLICAS: total}), partial(self._write_members, key, scales))
+        return Reading(Target({REPLICAS: total}), partial(self._write_members, known, scales))
 
     async def _scales(self, key: TargetKey, api_version: str) -> dict[str, _MemberScale | FedHPAError | None]:
         """Returns the scale in each member, its failure, or None where the workload does not exist."""
@@ -218,14 +228,9 @@ class Targets:
         return dict(zip(members, await asyncio.gather(*tasks), strict=True))
 
     async def _write_members(
-        self,
-        key: TargetKey,
-        scales: Mapping[str, _MemberScale],
-        values: Values,
-        marker: str,  # noqa: ARG002  # a scale has no annotations
+        self, known: dict[str, int], scales: Mapping[str, _MemberScale], values: Values, *_: object
     ) -> None:
         """Splits the size in equal parts over the members that answered. All of them are tried."""
-        known = self._shares[key]
         held = sum(replicas for name, replicas in known.items() if name not in scales)
         left = max((values.get(REPLICAS) or 0) - held, 0)
         shares = apportion(left, dict.fromkeys(scales, 1))
@@ -277,17 +282,28 @@ def bounds_of(raw: Mapping[str, Any]) -> Values:
     return found
 
 
-def _named_events(metadata: Mapping[str, Any]) -> frozenset[str]:
-    """Returns the events that the annotation of the last write names, unless somebody else wrote it.
+def _our_annotation(metadata: Mapping[str, Any], name: str) -> str:
+    """Returns an annotation of the last write, "" if there is none or somebody else wrote it.
 
     The managed fields tell who wrote it. A server without them leaves that open.
     """
     annotations = metadata.get("annotations")
-    text = annotations.get(LAST_EXECUTION) if isinstance(annotations, Mapping) else None
-    if not isinstance(text, str) or not text:
-        return frozenset()
-    writers = _writers(metadata, "f:metadata", "f:annotations", f"f:{LAST_EXECUTION}")
-    return split_markers(text) if not writers or FIELD_MANAGER in writers else frozenset()
+    text = annotations.get(name) if isinstance(annotations, Mapping) else None
+    if not isinstance(text, str):
+        return ""
+    writers = _writers(metadata, "f:metadata", "f:annotations", f"f:{name}")
+    return text if not writers or FIELD_MANAGER in writers else ""
+
+
+def _named_baseline(text: str) -> Values | None:
+    try:
+        return decode_json(text, Values) if text else None
+    except InvalidJson:
+        return None
+
+
+def _baseline_text(baseline: Values | None) -> str | None:
+    return None if baseline is None else msgspec.json.encode(baseline).decode()
 
 
 def _managers(raw: Mapping[str, Any]) -> dict[str, str]:

@@ -150,7 +150,7 @@ async def read_recording(hub: ApiClient, raw: Mapping[str, Any]) -> Recording:
 
 
 def _file(hub: ApiClient, raw: Mapping[str, Any]) -> RecordFile:
-    return RecordFile(hub, FEDERATED_HPAS, raw["metadata"], HUB_SECONDS)
+    return RecordFile.of(hub, FEDERATED_HPAS, raw["metadata"], HUB_SECONDS)
 
 
 async def settings_for(

@@ -299,7 +299,7 @@ class FederatedHPAReconciler:
         memory, uid = self._memories.get(key), str(raw["metadata"].get("uid", ""))
         if memory is not None and memory.uid == uid:
             return memory
-        file = RecordFile(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
+        file = RecordFile.of(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
         recording = await Recording.open(file, writes=not self._settings.paused)
         memory = self._memories[key] = ObjectMemory(uid, recording)
         memory.restore(raw, self._wall())

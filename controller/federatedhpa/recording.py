@@ -14,6 +14,7 @@ import structlog
 
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import Conflict, FedHPAError, InvalidObject
+from fedhpa.api.scaling_record import UnknownVersion
 from fedhpa.decision import (
     ClusterMemory,
     Decision,
@@ -22,7 +23,6 @@ from fedhpa.decision import (
     ScaleEvent,
     ScalingSpec,
     StoredRecord,
-    UnknownVersion,
     decode_stored,
     encode_stored,
 )

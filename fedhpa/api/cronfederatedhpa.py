@@ -177,14 +177,6 @@ class ExecutionHistory(ApiModel):
     next_execution_time: Time | None = Field(
         None, description="When the rule fires next, or the fire that could not be applied yet."
     )
-    handled_until: Time | None = Field(
-        None, description="All fires up to this time were applied, superseded or missed."
-    )
-    schedule_hash: Text = Field(
-        "",
-        description="Hash of the target and of schedule, timeZone, excludeDates and suspend. An edit of one "
-        "of them starts anew.",
-    )
     successful_executions: Annotated[
         tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})
     ] = Field((), description="Fires that were applied, at most successfulHistoryLimit.")
@@ -197,53 +189,6 @@ class ExecutionHistory(ApiModel):
             description="Fires that are never applied: late, superseded, or of a window that is over.",
         )
     )
-
-
-class WindowValue(ApiModel):
-    """The value of one field of the target."""
-
-    required: ClassVar[tuple[str, ...]] = ("field",)
-
-    field: Name = Field("", description="minReplicas, maxReplicas or replicas.")
-    value: Int32 | None = Field(None, description="The value. Absent if the target does not have the field.")
-
-
-WindowValues = Annotated[tuple[WindowValue, ...], Crd({"maxItems": 3, **ATOMIC})]
-
-
-class OpenWindowStatus(ApiModel):
-    """A window that is open."""
-
-    required: ClassVar[tuple[str, ...]] = ("object", "rule", "opened", "closes")
-
-    object: Name = Field("", description="The CronFederatedHPA of the rule.")
-    rule: Name = Field("", description="Name of the rule.")
-    opened: Time | None = Field(None, description="The fire that opened the window.")
-    closes: Time | None = Field(None, description="When the window closes.")
-    values: WindowValues = Field((), description="The values that hold while no later window is open.")
-    schedule_hash: Text = Field("", description="scheduleHash of the rule when the window opened.")
-    left: Annotated[tuple[Item, ...], Crd({"maxItems": 3, **ATOMIC})] = Field(
-        (), description="Fields that somebody else changed since; the window does not hold them any more."
-    )
-
-
-class WindowStatus(ApiModel):
-    """The open windows of all CronFederatedHPAs of the target."""
-
-    required: ClassVar[tuple[str, ...]] = ("target",)
-
-    target: CrossVersionObjectReference = Field(
-        default_factory=CrossVersionObjectReference, description="The target of the windows."
-    )
-    baseline: WindowValues = Field((), description="The values that return when the last window closes.")
-    pending: WindowValues | None = Field(
-        None, description="Values whose write began. They are written again if the write was interrupted."
-    )
-    applied: WindowValues = Field((), description="The values that were written last.")
-    open: Annotated[tuple[OpenWindowStatus, ...], Crd({"maxItems": MAX_RULES, **ATOMIC})] = Field(
-        (), description="The open windows, in the order in which they opened."
-    )
-    revision: Int64 = Field(0, description="Number of changes of this record. The highest one counts.")
 
 
 class CronSummary(ApiModel):
@@ -271,9 +216,6 @@ class CronFederatedHPAStatus(ApiModel):
         Field((), description="The executions of each rule.")
     )
     summary: CronSummary | None = Field(None, description="Texts of the columns, as old as the status.")
-    window: WindowStatus | None = Field(
-        None, description="The open windows of the target, in the object whose window opened first."
-    )
 
 
 # Models are immutable, so all objects without a status share this one.

@@ -94,32 +94,34 @@ def _explain_cron(
     name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat, *, watch: bool
 ) -> None:
     """Prints what the rules of a CronFederatedHPA do."""
+    from fedhpa.cli.cron.explain import explanation
 
-    async def explained(_: ApiClient, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        return raw
+    async def explained(hub: ApiClient, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        from controller.cronfederatedhpa import read_memory
+
+        return explanation(raw, await read_memory(hub, raw)) | {"has_status": bool(raw.get("status"))}
 
     if watch:
-        from fedhpa.cli.cron.explain import explanation
-
         where = (name, namespace, kubeconfig, context)
-        asyncio.run(_watch(*where, output, CRON_KIND, explained, _show_cron, explanation))
+        asyncio.run(_watch(*where, output, CRON_KIND, explained, _show_cron, dict))
         raise typer.Exit(1)
 
-    async def read() -> dict[str, Any]:
+    async def read() -> Mapping[str, Any]:
         async with hub_client(kubeconfig, context) as (hub, default):
             chosen = namespace or default
-            return await read_object(hub, chosen, name, named=bool(namespace), kind=CRON_KIND)
+            raw = await read_object(hub, chosen, name, named=bool(namespace), kind=CRON_KIND)
+            return await explained(hub, raw)
 
     if not _show_cron(asyncio.run(read()), output):
         raise typer.Exit(1)
 
 
-def _show_cron(raw: Mapping[str, Any], output: ExplainFormat) -> bool:
+def _show_cron(explained: Mapping[str, Any], output: ExplainFormat) -> bool:
     """Prints what the rules of an object do. Returns False if it has no status, which stderr then says."""
-    from fedhpa.cli.cron.explain import explanation, explanation_text
+    from fedhpa.cli.cron.explain import explanation_text
 
-    found = explanation(raw)
-    if not raw.get("status"):
+    found = dict(explained)
+    if not found.pop("has_status"):
         typer.echo(f"fedhpa: {found['object']} has no status yet: {NO_CONTROLLER}", err=True)
         return False
     if output is ExplainFormat.TEXT:

@@ -26,7 +26,7 @@ from fedhpa.decision.record.compact import compact_decision
 from fedhpa.decision.record.decision import to_json, to_line
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
 from fedhpa.decision.record.status import RawStatus, StoredStatus, last_answer, stored_status
-from fedhpa.decision.record.stored import StoredRecord, UnknownVersion, decode_stored, encode_stored
+from fedhpa.decision.record.stored import StoredRecord, decode_stored, encode_stored
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     Blocked,
@@ -88,7 +88,6 @@ __all__ = [
     "StoredRecord",
     "StoredStatus",
     "TemplateScale",
-    "UnknownVersion",
     "compact_decision",
     "decide",
     "decode_object",

@@ -197,9 +197,9 @@ class ApiClient:
         """Returns an object as decoded JSON. An answer without the kind of the path is an error."""
         return (await self.request("GET", path, params=params, deadline=deadline)).checked(path).json()
 
-    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+    async def post(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
         """Create an object; `body` is anything that msgspec can encode. The answer must be of its kind."""
-        return await self._write("POST", path, body, JSON, {"deadline": deadline})
+        return await self._write("POST", path, body, JSON, options)
 
     async def put(self, path: str, body: Any, **options: Unpack[WriteOptions]) -> Response:
         """Replace an object. Raises Conflict if it has changed since the resourceVersion in the body."""

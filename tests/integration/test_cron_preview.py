@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from controller.cronfederatedhpa import Remembered, read_memory
 from fedhpa.cli.cron.explain import explanation, explanation_text
 from fedhpa.cli.cron.preview import (
     Preview,
@@ -20,10 +21,12 @@ from fedhpa.cli.cron.preview import (
     to_json,
     to_text,
 )
+from fedhpa.cron.execution import OpenWindow, WindowRecord
 from fedhpa.kube.client import ApiClient
 from tests.support.commands import fedhpa
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, federated_hpa, world
 from tests.support.fakeapi import Object
+from tests.support.rules import put_rules, rule_up, run_rules, window
 
 CRONS = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
 FHPA = {"apiVersion": HPAS[0], "kind": "FederatedHPA", "name": "web"}
@@ -207,7 +210,7 @@ def test_the_command_reads_a_file_and_finds_conflicts(tmp_path: Path) -> None:
     assert all(len(one.stderr.splitlines()) == 1 for one in usage)
 
 
-def test_the_rules_of_an_object_are_explained_from_its_status() -> None:
+def test_the_rules_of_an_object_are_explained() -> None:
     """The output has the present values, the next fire, failed and missed fires, and the conditions."""
     status = {
         "conditions": [{"type": "Ready", "status": "True", "reason": "RulesRun", "message": "the rules run"}],
@@ -215,7 +218,6 @@ def test_the_rules_of_an_object_are_explained_from_its_status() -> None:
             {
                 "ruleName": "up",
                 "nextExecutionTime": "2026-03-17T09:00:00Z",
-                "handledUntil": "2026-03-16T09:00:00Z",
                 "successfulExecutions": [
                     {
                         "scheduleTime": "2026-03-16T09:00:00Z",
@@ -233,29 +235,17 @@ def test_the_rules_of_an_object_are_explained_from_its_status() -> None:
                 ],
             }
         ],
-        "window": {
-            "target": FHPA,
-            "baseline": [{"field": "maxReplicas", "value": 20}],
-            "applied": [{"field": "maxReplicas", "value": 50}],
-            "open": [
-                {
-                    "object": "office",
-                    "rule": "sale",
-                    "opened": "2026-03-16T08:00:00Z",
-                    "closes": "2026-03-16T17:00:00Z",
-                    "values": [{"field": "maxReplicas", "value": 50}],
-                }
-            ],
-            "revision": 2,
-        },
     }
+    sale = OpenWindow("office", "sale", MONDAY + 8 * 3600, MONDAY + 17 * 3600, {"maxReplicas": 50}, "", ())
+    record = WindowRecord({"maxReplicas": 20}, None, {"maxReplicas": 50}, (sale,))
     rules = (
         rule("up", "0 9 * * *", 5),
         rule("sale", "0 8 16 3 *", None, 50, duration="9h"),
         rule("off", "0 1 * * *", 1, suspend=True),
     )
 
-    text = explanation_text(explanation(calendar("office", *rules, status=status)))
+    memory = Remembered(None, record, ("ScalingRecord shop/x cannot be read: 403",))
+    text = explanation_text(explanation(calendar("office", *rules, status=status), memory))
 
     assert text == (
         "CronFederatedHPA shop/office scales FederatedHPA web\n"
@@ -270,9 +260,32 @@ def test_the_rules_of_an_object_are_explained_from_its_status() -> None:
         "  2026-03-13T09:00:00Z to 2026-03-15T09:00:00Z up (3 fires): superseded by office/up at "
         "2026-03-16T09:00:00Z\n"
         "suspended: off\n"
+        "note: ScalingRecord shop/x cannot be read: 403\n"
         "conditions:\n"
         "  Ready=True RulesRun: the rules run\n"
     )
+
+
+@pytest.mark.looptime(noop_cycles=0)
+async def test_what_the_records_have_is_previewed_and_explained() -> None:
+    """The window that a controller has opened closes in the preview. The fire before it is not repeated."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "20m", targetMinReplicas=8), rule_up(w, 1))
+        await run_rules(w, 180)
+        writes = len(w.hub.writes)
+        now = w.clock.wall()
+        async with ApiClient(w.hub.config()) as hub:
+            objects = await read_live(hub, NAMESPACE, "office")
+            (found,) = await previews(hub, objects, now)
+            memory = await read_memory(hub, objects.raws["office"])
+
+    assert len(w.hub.writes) == writes
+    assert [window.rule for window in memory.record.open] == ["sale"]  # type: ignore[union-attr]
+    assert memory.states is not None
+    assert sorted(memory.states) == ["sale", "up"]
+    closing = to_json(found)["lines"][0]
+    assert (closing["rule"], closing["action"], closing["then"]["minReplicas"]) == ("sale", "closes", 5)
 
 
 @pytest.mark.looptime(noop_cycles=0)

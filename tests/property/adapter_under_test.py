@@ -109,7 +109,7 @@ class Answered:
 class _Hub(ApiClient):
     """A hub that allows everything and knows no token."""
 
-    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+    async def post(self, path: str, body: Any, **_: Any) -> Response:
         msgspec.json.encode(body)  # The header as it would be sent.
         return Response(201, CIMultiDictProxy(CIMultiDict()), b'{"status":{"allowed":true}}')
 

@@ -1,4 +1,4 @@
-"""Statuses that somebody edited: whatever they hold, the rules are planned, and no fire is applied twice."""
+"""Statuses and records that somebody edited: the rules are planned, and no fire is applied twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
-from fedhpa.cron.execution import Target, Values, plan, read_object, read_record, settle
+from fedhpa.cron.execution import (
+    RuleState,
+    Target,
+    Values,
+    WindowRecord,
+    decode_rules,
+    decode_windows,
+    plan,
+    read_object,
+    settle,
+)
 from tests.property.cron.hub import FHPA
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
@@ -43,34 +53,55 @@ history = st.fixed_dictionaries(
     {"ruleName": names},
     optional={
         "nextExecutionTime": times,
-        "handledUntil": times,
-        "scheduleHash": st.text(max_size=3),
         "successfulExecutions": executions,
         "failedExecutions": executions,
         "missedExecutions": executions,
     },
 )
-opened = st.fixed_dictionaries(
-    {"object": st.sampled_from(("office", "other", "")), "rule": names, "opened": times, "closes": times},
-    optional={"values": values, "left": st.lists(st.text(max_size=3), max_size=3)},
+instants = st.sampled_from((0.0, NOW - 7200, NOW - 60, NOW, NOW + 86400, 3.1e10, 4e10, -1.0))
+replicas = st.integers(-1, 2**31)
+by_field = st.dictionaries(
+    st.sampled_from(("minReplicas", "maxReplicas", "replicas", "x")), replicas | st.none()
 )
-window = st.fixed_dictionaries(
-    {"target": st.just(FHPA)},
+opened = st.fixed_dictionaries(
+    {
+        "object": st.sampled_from(("office", "other", "")),
+        "rule": names,
+        "opened": instants,
+        "closes": instants,
+    },
     optional={
-        "baseline": values,
-        "pending": values,
-        "applied": values,
-        "open": st.lists(opened, max_size=5),
-        "revision": st.integers(-(2**63), 2**63 - 1),
+        "values": by_field,
+        "left": st.lists(st.text(max_size=3), max_size=3),
+        "hash": st.text(max_size=3),
     },
 )
+state = st.fixed_dictionaries(
+    {},
+    optional={
+        "baseline": by_field,
+        "pending": by_field,
+        "applied": by_field,
+        "open": st.lists(opened, max_size=5),
+    },
+)
+done = st.fixed_dictionaries({"scheduled": instants, "executed": instants, "values": by_field})
+rule_state = st.fixed_dictionaries(
+    {},
+    optional={"handledUntil": instants, "hash": st.text(max_size=3), "successes": st.lists(done, max_size=5)},
+)
+reference = {"apiVersion": FHPA["apiVersion"], "kind": FHPA["kind"], "name": FHPA["name"]}
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
-statuses = st.fixed_dictionaries(
-    {}, optional={"executionHistories": st.lists(history, max_size=4) | junk, "window": window | junk}
+statuses = st.fixed_dictionaries({}, optional={"executionHistories": st.lists(history, max_size=4) | junk})
+recorded_rules = st.fixed_dictionaries(
+    {"version": st.just(1), "rules": st.dictionaries(names, rule_state) | junk}
+)
+recorded_windows = st.fixed_dictionaries(
+    {"version": st.just(1), "target": st.just(reference), "state": state | junk}
 )
 
 
@@ -87,15 +118,31 @@ def cron(status: Any) -> CronFederatedHPA:
     )
 
 
-@given(statuses)
+def states_in(content: Any) -> dict[str, RuleState] | None:
+    """Returns what the controller takes from the record of an object."""
+    try:
+        return decode_rules(content)
+    except InvalidObject:
+        return None
+
+
+def windows_in(content: Any) -> WindowRecord | None:
+    """Returns what the controller takes from the record of a target."""
+    try:
+        return decode_windows(content).state
+    except InvalidObject:
+        return None
+
+
+@given(statuses, recorded_rules | junk.filter(lambda found: isinstance(found, dict)), recorded_windows)
 @settings(max_examples=examples(150, 20_000), deadline=None)
-def test_any_status_can_be_planned_and_applies_nothing_twice(status: Any) -> None:
+def test_any_state_can_be_planned_and_applies_nothing_twice(status: Any, rules: Any, windows: Any) -> None:
     """Unreadable objects are errors of their own. A second plan of the same instant has nothing left."""
     try:
         found = cron(status)
     except InvalidObject:
         return
-    owner, record = read_object(found), read_record(found.status)
+    owner, record = read_object(found, states=states_in(rules)), windows_in(windows)
     present: Values = {"minReplicas": 1, "maxReplicas": 10}
     planned = plan([owner], record, Target(dict(present)), NOW)
     settled = settle(planned, NOW)
@@ -119,14 +166,17 @@ def test_ten_thousand_entries_and_a_watermark_of_year_one_cost_little() -> None:
         "executionHistories": [
             {
                 "ruleName": "day",
-                "handledUntil": "0001-01-01T00:00:00Z",
+                "nextExecutionTime": "0001-01-01T00:00:00Z",
                 "successfulExecutions": [entry] * 10_000,
             }
         ]
     }
     found = cron(status)
+    states = {"day": RuleState(0.0)}
 
     def planned() -> None:
-        plan([read_object(found)], None, Target({"minReplicas": 1, "maxReplicas": 10}), NOW)
+        for known in (None, states):
+            owner = read_object(found, states=known)
+            plan([owner], None, Target({"minReplicas": 1, "maxReplicas": 10}), NOW)
 
     assert least_cpu_seconds(planned, 0.5) < 0.5

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from fedhpa.admission import crd
-from fedhpa.api.record_annotation import RECORD_ANNOTATION
+from fedhpa.api import scaling_record
 from fedhpa.api.times import parse_time
 from testbed.real.controlplane import ControlPlane
 from testbed.stage.api import PlaneApi, has_condition
@@ -74,7 +74,7 @@ async def test_a_rule_fires_once_and_rules_that_lost_a_field_do_not_run(
     hub: ControlPlane, api: PlaneApi
 ) -> None:
     """kubectl refuses the lost fields, unless told to ignore them. The plain rule fires once, also over a
-    restart of the controller, which remembers it by an annotation. Events tell which rules do not run.
+    restart of the controller, which remembers it by its record. Events tell which rules do not run.
     """
     clock = wall_clock(hub.folder / "clock")
     minute = minute_after(clock.now() + MARGIN)
@@ -91,7 +91,8 @@ async def test_a_rule_fires_once_and_rules_that_lost_a_field_do_not_run(
         done = await recorded(api, "plain", SPACE)
         told = await settled(lambda: events(api), lambda found: set(names) <= set(found))
         not_run = [await minimum(api, each, SPACE) for each in DROPPED]
-    stored = await settled(lambda: api.get(cron_path("plain", SPACE)), lambda found: bool(record(found)))
+    stored = await api.get(cron_path("plain", SPACE))
+    kept = await api.get(f"/apis/fedhpa.io/v1alpha1/namespaces/{SPACE}/scalingrecords/cronfederatedhpa.plain")
     await api.send(
         "PATCH",
         federated_hpa_path("plain", SPACE),
@@ -119,7 +120,7 @@ async def test_a_rule_fires_once_and_rules_that_lost_a_field_do_not_run(
         assert any(f"spec.rules[0].{field}" in text for field in fields for text in told[name]), told[name]
     assert any("fedhpa crds" in text for text in told["plain"])
     assert sorted(stored["status"]) == ["executionHistories"]
-    assert parse_time(record(stored)[0]["handledUntil"]) == minute
+    assert kept["status"]["rules"]["plain"]["handledUntil"] == minute
     assert table.out.split()[:4] == ["NAME", "REFERENCE-KIND", "REFERENCE-NAME", "AGE"]
     assert table.out.split()[4:7] == ["plain", "FederatedHPA", "plain"]
     assert after_restart == 4
@@ -133,6 +134,7 @@ async def start(plane: ControlPlane) -> None:
     ours = yaml.safe_load_all(crd.render((crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)))
     manifests = [karmada_crds.as_karmada_has_it(each) for each in ours]
     manifests += yaml.safe_load_all(crd.render((crd.CLUSTER,)))
+    manifests.append(scaling_record.custom_resource_definition())
     async with plane.api() as api:
         await api.apply_all([*manifests, *hub_rights()])
         for manifest in manifests:
@@ -171,9 +173,3 @@ async def events(api: PlaneApi) -> dict[str, list[str]]:
         if each["reason"] == "FieldsPruned":
             found.setdefault(each["involvedObject"]["name"], []).append(each["message"])
     return found
-
-
-def record(stored: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the histories in the record annotation of an object."""
-    text = stored["metadata"].get("annotations", {}).get(RECORD_ANNOTATION, "{}")
-    return list(json.loads(text).get("executionHistories", ()))

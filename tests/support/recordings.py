@@ -16,7 +16,7 @@ METADATA = {"namespace": "shop", "name": "web", "uid": "u1"}
 
 def recording(state: MemoryState | None = None, at: float = float("-inf")) -> Recording:
     """Returns the recording of a record with this state; None: there is no record."""
-    file = RecordFile(cast(ApiClient, None), FEDERATED_HPAS, METADATA, 1.0)
+    file = RecordFile.of(cast(ApiClient, None), FEDERATED_HPAS, METADATA, 1.0)
     found = Recording(file, stored=state, at=at)
     if state is not None:
         found.unstored = Unstored.of(state.history)

@@ -20,6 +20,7 @@ from tests.support.fakeapi import Collection, Object
 from tests.support.members import RARE_PROBE_PERIOD, registry_of
 from tests.support.timing import background
 
+RECORDS: Collection = ("fedhpa.io/v1alpha1", "scalingrecords")
 CRONS: Collection = ("autoscaling.karmada.io/v1alpha1", "cronfederatedhpas")
 FHPA = {"apiVersion": HPAS[0], "kind": "FederatedHPA", "name": "web"}
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -38,13 +39,15 @@ def window(w: ControllerWorld, minutes: int, duration: str, name: str = "sale", 
     return {"name": name, "schedule": minute_after(w, minutes), "duration": duration, **values}
 
 
-def put_rules(w: ControllerWorld, *rules: Object, target: Object = FHPA, name: str = "office") -> None:
+def put_rules(
+    w: ControllerWorld, *rules: Object, target: Object = FHPA, name: str = "office", uid: str = ""
+) -> None:
     """Creates or edits an object, as the API server stores it."""
     before = w.hub.find(CRONS, name, NAMESPACE)
     metadata: Object = {
         "name": name,
         "namespace": NAMESPACE,
-        "uid": f"uid-{name}",
+        "uid": uid or f"uid-{name}",
         "generation": 1,
         "creationTimestamp": format_time(float(int(w.clock.wall()))),
     }
@@ -73,6 +76,19 @@ def stored(w: ControllerWorld, name: str = "office") -> Object:
     found = w.hub.find(CRONS, name, NAMESPACE)
     assert found is not None
     return found
+
+
+def states_of(w: ControllerWorld, name: str = "office") -> Any:
+    """The state of each rule in the record of an object, by its name."""
+    found = w.hub.find(RECORDS, f"cronfederatedhpa.{name}", NAMESPACE)
+    return {} if found is None else found.get("status", {}).get("rules", {})
+
+
+def windows_of(w: ControllerWorld, target: str = "web", kind: str = "federatedhpa") -> Any:
+    """The content of the record of a target's open windows; empty without one."""
+    group = "autoscaling.karmada.io" if kind == "federatedhpa" else "apps"
+    found = w.hub.find(RECORDS, f"cron-target.{group}.{kind}.{target}", NAMESPACE)
+    return {} if found is None else found.get("status", {}).get("state", {})
 
 
 def delete_rules(w: ControllerWorld, name: str = "office") -> None:

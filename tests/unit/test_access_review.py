@@ -31,7 +31,7 @@ class Hub(ApiClient):
         self.statuses = list(statuses)
         self.asked: list[dict[str, Any]] = []
 
-    async def post(self, path: str, body: Any, *, deadline: float | None = None) -> Response:
+    async def post(self, path: str, body: Any, **_: Any) -> Response:
         self.asked.append({"path": path, **body})
         await asyncio.sleep(0)
         status = self.statuses.pop(0)

@@ -1,4 +1,4 @@
-"""The bounds of what rules leave in a status: messages, missed fires, and the whole status."""
+"""The bounds of what rules leave: messages, missed fires, a whole status, and a whole record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
-from fedhpa.cron.execution import Failure, RuleState
+from fedhpa.cron.execution import Failure, RuleState, decode_rules, encode_rules
+from fedhpa.cron.execution.stored import MAX_BYTES
 from tests.unit.test_cron_execution import FHPA, Hub, at, rule
 
 
@@ -35,7 +36,7 @@ def test_the_oldest_missed_fires_become_one_entry() -> None:
 
 
 def test_a_status_has_at_most_256_kib() -> None:
-    """A thousand rules with 32 failures each keep their watermarks, and fewer failures."""
+    """A thousand rules with 32 failures each keep fewer failures."""
     rules = [rule(f"r{n}", "0 9 * * *", 5, failedHistoryLimit=32) for n in range(1000)]
     spec = {"scaleTargetRef": FHPA, "rules": rules}
     raw = {"metadata": {"name": "office", "namespace": "shop"}, "spec": spec}
@@ -46,4 +47,15 @@ def test_a_status_has_at_most_256_kib() -> None:
     status = render_status(owner, owner.scheduled(owner.target).rules, states, None, at("10:00"))
 
     assert len(msgspec.json.encode(status)) <= MAX_STATUS_BYTES
-    assert all("handledUntil" in each for each in status["executionHistories"])
+    assert len(status["executionHistories"]) == 1000
+
+
+def test_a_record_has_at_most_256_kib() -> None:
+    """A thousand rules with 32 failures each keep their watermarks, and fewer failures."""
+    failures = tuple(Failure(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
+    states = {f"r{n}": RuleState(at("09:00"), "0" * 16, failures=failures) for n in range(1000)}
+
+    content = encode_rules(states)
+
+    assert len(msgspec.json.encode(content)) <= MAX_BYTES
+    assert all(state.handled_until == at("09:00") for state in decode_rules(content).values())

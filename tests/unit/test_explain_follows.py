@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controller.cronfederatedhpa import Remembered
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.cron.explain import explanation
 from fedhpa.cli.explain import Explanation, explained_parts
@@ -75,12 +76,11 @@ async def test_an_object_that_cannot_be_read_at_first_is_an_error() -> None:
         await followed([ConfigError("FederatedHPA shop/web not found")])
 
 
-def rules(handled: str, following: str, *failed: str) -> dict[str, Any]:
+def rules(following: str, *failed: str, summary: str = "") -> dict[str, Any]:
     """A CronFederatedHPA with one rule. The times are on 16 March 2026."""
     failures = [{"scheduleTime": at, "executionTime": at, "message": "refused"} for at in failed]
     history = {
         "ruleName": "up",
-        "handledUntil": f"2026-03-16T{handled}:00Z",
         "nextExecutionTime": f"2026-03-16T{following}:00Z",
         "failedExecutions": failures,
     }
@@ -89,23 +89,16 @@ def rules(handled: str, following: str, *failed: str) -> dict[str, Any]:
     return {
         "metadata": {"name": "office", "namespace": "shop"},
         "spec": {"scaleTargetRef": target, "rules": [rule]},
-        "status": {"executionHistories": [history], "summary": {"targets": f"next {following}"}},
+        "status": {"executionHistories": [history], "summary": {"targets": f"next {following}{summary}"}},
     }
 
 
 async def test_the_rules_of_an_object_are_shown_again_when_a_fire_changes_them() -> None:
-    """A fire or a failure prints again. Another watermark alone prints nothing."""
-    failed = rules("09:00", "10:00", "2026-03-16T10:00:00Z")
-    answers = [
-        rules("08:30", "10:00"),
-        rules("09:00", "10:00"),
-        failed,
-        failed,
-        rules("10:00", "11:00"),
-        None,
-    ]
+    """A fire or a failure prints again. Another text of a column alone prints nothing."""
+    failed = rules("10:00", "2026-03-16T10:00:00Z")
+    answers = [rules("10:00"), rules("10:00", summary=" soon"), failed, failed, rules("11:00"), None]
 
-    shown, _, slept = await followed(answers, state=explanation)
+    shown, _, slept = await followed(answers, state=lambda raw: explanation(raw, Remembered()))
 
     assert shown == ["next 10:00", "next 10:00", "next 11:00"]
     assert slept == [SECONDS] * 5

@@ -127,7 +127,7 @@ class SilentHub(ApiClient):
         self.asked = 0
         self.answer = asyncio.Event()
 
-    async def post(self, path: str, body: object, *, deadline: float | None = None) -> Response:
+    async def post(self, path: str, body: object, **_: object) -> Response:
         self.asked += 1
         await self.answer.wait()
         raise ApiError("away", status=0)
@@ -159,7 +159,7 @@ class YesHub(ApiClient):
         super().__init__(ApiConfig(server="http://hub"))
         self.asked = 0
 
-    async def post(self, path: str, body: object, *, deadline: float | None = None) -> Response:
+    async def post(self, path: str, body: object, **_: object) -> Response:
         self.asked += 1
         return Response(201, {}, b'{"status":{"allowed":true}}')  # type: ignore[arg-type]  # headers are not read
 

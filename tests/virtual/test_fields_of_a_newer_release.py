@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
 from tests.support.fakeapi import Object
-from tests.support.rules import CRONS, bounds, history, put_rules, rules_running, status, window
+from tests.support.rules import CRONS, bounds, history, put_rules, rules_running, window, windows_of
 from tests.virtual.test_crashes_forget_nothing import (
     BEHAVIOR,
     HIGH,
@@ -106,5 +106,5 @@ async def test_an_open_window_closes_and_no_fire_is_repeated() -> None:
 
         assert (opened, held, bounds(w)) == ((5, 10), (5, 10), (1, 10))
         assert len(history(w)["successfulExecutions"]) == 1
-        assert "window" not in status(w)
+        assert windows_of(w) == {}
         assert stored(w, CRONS, "office")["spec"]["rules"][0][ADDED] == {"nested": [1]}

@@ -16,8 +16,8 @@ from tests.support.rules import (
     put_rules,
     ready,
     rules_running,
-    status,
     window,
+    windows_of,
 )
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -123,14 +123,14 @@ async def test_a_window_that_is_refused_never_opens_and_leaves_the_others() -> N
         async with rules_running(w):
             await asyncio.sleep(200)
             during = bounds(w)
-            opened = [each["object"] for each in status(w, "good")["window"]["open"]]
+            opened = [each["object"] for each in windows_of(w)["open"]]
         async with rules_running(w):
             await asyncio.sleep(1800)
 
         assert during == (5, 20)
         assert opened == ["good"]
         assert bounds(w) == (1, 20)
-        assert "window" not in status(w, "zbad")
+        assert windows_of(w) == {}
         assert "its window was over" in history(w, name="zbad")["missedExecutions"][0]["message"]
 
 
@@ -150,7 +150,7 @@ async def test_the_end_of_a_window_that_is_refused_holds_up_no_fire() -> None:
 
         assert held == (5, 30)
         assert bounds(w) == (5, 60)
-        assert "window" not in status(w, "quiet")
+        assert windows_of(w) == {}
 
 
 async def test_a_failing_fire_of_a_rule_without_failed_history_is_told_once() -> None:

@@ -6,12 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
-from fedhpa.api.record_annotation import MAX_RECORD_BYTES, RECORD_ANNOTATION
-from fedhpa.cli.cron.explain import explanation
 from tests.support import karmada_crds
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
 from tests.support.fakeapi import Object
@@ -27,22 +24,13 @@ from tests.support.rules import (
     rules_running,
     run_rules,
     status,
+    window,
+    windows_of,
 )
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-GARBAGE = (
-    "{",
-    "[" * 16_000,
-    "x" * 200_000,
-    '{"version":1,"uid":"uid-office","executionHistories":5}',
-    '{"version":1,"uid":"uid-office","executionHistories":[1,{"ruleName":[]}]}',
-    '{"version":1,"uid":"uid-office","executionHistories":[{"ruleName":"up","handledUntil":5}]}',
-    '{"version":1,"uid":"uid-office","window":{"target":5}}',
-    '{"version":1,"uid":"uid-office","handledUntil":[],"rules":{}}',
-    '{"version":1,"uid":"another","executionHistories":[{"ruleName":"up","handledUntil":"2999-01-01T00:00:00Z"}]}',
-)
 
 
 def cron(w: ControllerWorld) -> Object:
@@ -51,17 +39,10 @@ def cron(w: ControllerWorld) -> Object:
     return found
 
 
-def annotate(w: ControllerWorld, **annotations: str) -> None:
+def annotate(w: ControllerWorld, applied: str) -> None:
     obj = cron(w)
-    names = {"record": RECORD_ANNOTATION, "applied": LAST_APPLIED}
-    added = {names[name]: text for name, text in annotations.items()}
-    metadata = obj["metadata"]
-    metadata = {**metadata, "annotations": {**metadata.get("annotations", {}), **added}}
+    metadata = {**obj["metadata"], "annotations": {LAST_APPLIED: applied}}
     w.hub.put(CRONS, {**obj, "metadata": metadata})
-
-
-def record(w: ControllerWorld) -> Any:
-    return json.loads(cron(w)["metadata"].get("annotations", {}).get(RECORD_ANNOTATION, "{}"))
 
 
 def set_bounds(w: ControllerWorld, **values: int) -> None:
@@ -73,7 +54,7 @@ def set_bounds(w: ControllerWorld, **values: int) -> None:
 def apply(w: ControllerWorld, *rules: Object) -> None:
     """Writes an object as `kubectl apply` does, with the whole manifest in its annotation."""
     put_rules(w, *rules)
-    annotate(w, applied=json.dumps({"spec": {"rules": list(rules)}}))
+    annotate(w, json.dumps({"spec": {"rules": list(rules)}}))
 
 
 @asynccontextmanager
@@ -94,12 +75,8 @@ async def test_fires_are_not_repeated_after_a_restart() -> None:
         await run_rules(w, 600)
 
         assert bounds(w) == (3, 20)
-        assert "handledUntil" not in history(w)
+        assert "conditions" not in status(w)
         assert len(history(w)["successfulExecutions"]) == 1
-        assert (
-            record(w)["executionHistories"][0]["handledUntil"]
-            == history(w)["successfulExecutions"][0]["scheduleTime"]
-        )
 
 
 async def test_fires_while_no_controller_ran_are_caught_up() -> None:
@@ -127,23 +104,15 @@ async def test_edited_schedule_fires_nothing_of_the_past() -> None:
         assert bounds(w) == (1, 20)
 
 
-async def keeps_spec(w: ControllerWorld) -> None:
-    """Installs a CRD that keeps the rules as they are, and drops our fields of the status."""
-    schema = {**karmada_crds.CRON_FEDERATED_HPA["properties"], "spec": {}}
-    karmada_crds.install(w.hub, {CRONS: {"properties": schema}})
-
-
 async def test_windows_close_after_a_restart() -> None:
     """A window that was open when the controller stopped closes in time, and the baseline returns."""
     async with world(m1=1) as w:
-        await keeps_spec(w)
+        schema = {**karmada_crds.CRON_FEDERATED_HPA["properties"], "spec": {}}
+        karmada_crds.install(w.hub, {CRONS: {"properties": schema}})
         w.scale()
-        rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 8, "duration": "20m"}
-        put_rules(w, rule)
+        put_rules(w, window(w, 2, "20m", targetMinReplicas=8))
         await run_rules(w, 300)
         opened = bounds(w), list(cron(w)["metadata"]["finalizers"])
-        assert "window" not in status(w)
-        assert record(w)["window"]["open"][0]["rule"] == "sale"
         async with rules_running(w):
             await asyncio.sleep(300)
             within = bounds(w)
@@ -152,30 +121,17 @@ async def test_windows_close_after_a_restart() -> None:
         assert opened == ((8, 20), [FINALIZER])
         assert within == (8, 20)
         assert bounds(w) == (1, 20)
-        assert "window" not in record(w)
+        assert windows_of(w) == {}
         assert cron(w)["metadata"]["finalizers"] == []
 
 
 async def test_a_quiet_object_is_written_once() -> None:
-    """Our own annotation is no reason for another pass."""
+    """A status without our fields is no reason for another write."""
     async with dropping_hub() as w:
         put_rules(w, rule_up(w, 55))
         await run_rules(w, 3000)
 
-        written = [line for line in w.hub.writes if "/cronfederatedhpas/" in line]
-        assert [line.rpartition("/")[2] for line in written] == ["status", "office"]
-
-
-@pytest.mark.parametrize("text", GARBAGE, ids=map(str, range(len(GARBAGE))))
-async def test_garbage_in_the_record_stops_no_rule(text: str) -> None:
-    """A rule fires on time although somebody wrote nonsense into the annotation."""
-    async with dropping_hub() as w:
-        put_rules(w, rule_up(w, 2))
-        annotate(w, record=text)
-        await run_rules(w, 180)
-
-        assert bounds(w) == (5, 20)
-        assert len(record(w)["executionHistories"]) == 1
+        assert len([line for line in w.hub.writes if "/cronfederatedhpas/" in line]) == 1
 
 
 @pytest.mark.parametrize(
@@ -217,7 +173,6 @@ async def test_rules_run_again_once_the_hub_has_our_crd() -> None:
 
         assert (before, after) == ((1, 20), (1, 20))
         assert bounds(w) == (5, 20)
-        assert RECORD_ANNOTATION not in cron(w)["metadata"]["annotations"]
 
 
 async def test_a_field_that_somebody_removed_is_no_loss() -> None:
@@ -226,7 +181,7 @@ async def test_a_field_that_somebody_removed_is_no_loss() -> None:
         w.scale()
         rule = rule_up(w, 2)
         put_rules(w, rule)
-        annotate(w, applied=json.dumps({"spec": {"rules": [{**rule, "duration": "8h"}]}}))
+        annotate(w, json.dumps({"spec": {"rules": [{**rule, "duration": "8h"}]}}))
         await run_rules(w, 300)
 
         assert bounds(w) == (5, 20)
@@ -246,23 +201,8 @@ async def test_condition_where_conditions_are_kept() -> None:
         assert bounds(w) == (1, 20)
 
 
-async def test_explain_reads_the_record() -> None:
-    """`fedhpa explain cronfhpa/NAME` shows the windows that the record has."""
-    async with world(m1=1) as w:
-        await keeps_spec(w)
-        w.scale()
-        put_rules(
-            w, {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 8, "duration": "20m"}
-        )
-        async with rules_running(w):
-            await asyncio.sleep(300)
-            found = explanation(cron(w))
-
-        assert [window["rule"] for window in found["windows"]] == ["office/sale"]
-
-
-async def test_a_thousand_rules_fit_and_are_not_repeated() -> None:
-    """With 1,000 rules the record is at most 16 KiB, and a restart repeats none of them."""
+async def test_a_thousand_rules_are_not_repeated() -> None:
+    """A restart repeats none of 1,000 rules."""
     async with world(m1=1) as w:
         karmada_crds.install(w.hub)
         first, second = minute_after(w, 2), minute_after(w, 3)
@@ -282,4 +222,3 @@ async def test_a_thousand_rules_fit_and_are_not_repeated() -> None:
 
         assert written == {"m1": 3}
         assert w.replicas == {"m1": 7}
-        assert len(cron(w)["metadata"]["annotations"][RECORD_ANNOTATION].encode()) <= MAX_RECORD_BYTES

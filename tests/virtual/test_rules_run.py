@@ -22,6 +22,7 @@ from tests.support.rules import (
     rules_running,
     run_rules,
     status,
+    windows_of,
 )
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -97,7 +98,7 @@ async def test_a_window_opens_survives_a_restart_and_restores() -> None:
         assert bounds(w) == (1, 20)
         assert obj is not None
         assert not obj["metadata"].get("finalizers")
-        assert "window" not in status(w)
+        assert windows_of(w) == {}
         assert w.events("WindowClosed", "office") != []
 
 

@@ -26,6 +26,7 @@ from tests.support.rules import (
     status,
     stored,
     window,
+    windows_of,
 )
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -178,17 +179,17 @@ async def test_a_close_that_cannot_read_the_target_is_retried_slowly() -> None:
 
         assert 3 <= asked <= 60
         assert bounds(w) == (1, 20)
-        assert "window" not in status(w)
+        assert windows_of(w) == {}
 
 
 async def test_a_result_that_cannot_be_stored_is_told_and_counted_once() -> None:
-    """The hub refuses the status for two minutes after the effect. Each retry finds the effect in place."""
+    """The hub refuses the record for two minutes after the effect. Each retry finds the effect in place."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, rule_up(w, 2))
         async with rules_running(w) as series:
             await asyncio.sleep(60)
-            w.hub.refused["PATCH", "/office/status"] = 500
+            w.hub.refused["PUT", "/cronfederatedhpa.office/status"] = 500
             await asyncio.sleep(180)
             effect = bounds(w)
             w.hub.refused.clear()

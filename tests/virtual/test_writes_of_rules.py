@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from controller.flags import DIRECT, KARMADA
-from tests.support import karmada_crds
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, Plane, federated_hpa, world
 from tests.support.rules import (
     DEPLOYMENT,
@@ -24,6 +23,8 @@ from tests.support.rules import (
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 CRON = "cronfederatedhpas/office"
+RECORDED = ("PUT", "scalingrecords/cronfederatedhpa.office/status", "fedhpa-cron")
+WINDOWS = "scalingrecords/cron-target.autoscaling.karmada.io.federatedhpa.web"
 
 
 def writes(plane: Plane) -> set[tuple[str, str, str]]:
@@ -50,6 +51,10 @@ async def test_every_write_for_a_federatedhpa_names_its_field_manager() -> None:
             ("PATCH", "federatedhpas/web", "fedhpa-cron"),
             ("PATCH", CRON, "fedhpa-cron"),
             ("PATCH", f"{CRON}/status", "fedhpa-cron"),
+            ("POST", "scalingrecords", "fedhpa-cron"),
+            RECORDED,
+            ("PUT", f"{WINDOWS}/status", "fedhpa-cron"),
+            ("DELETE", WINDOWS, ""),
         }
 
 
@@ -63,29 +68,17 @@ async def test_every_write_of_a_scale_names_its_field_manager(propagation: str) 
             await asyncio.sleep(150)
 
         scale = ("PUT", "deployments/web/scale", "fedhpa-cron")
-        result = ("PATCH", f"{CRON}/status", "fedhpa-cron")
+        status = ("PATCH", f"{CRON}/status", "fedhpa-cron")
+        results = {status, RECORDED, ("POST", "scalingrecords", "fedhpa-cron")}
         assert len(history(w)["successfulExecutions"]) == 1
         if propagation == DIRECT:
             assert w.replicas == {"m1": 4, "m2": 4}
-            assert writes(w.hub) == {result}
+            assert writes(w.hub) == results
             assert [writes(member) for member in w.members.values()] == [{scale}, {scale}]
         else:
             assert w.hub.replicas() == 8
-            assert writes(w.hub) == {scale, result}
+            assert writes(w.hub) == {scale, *results}
             assert [writes(member) for member in w.members.values()] == [set(), set()]
-
-
-async def test_the_record_of_a_hub_that_drops_fields_names_its_field_manager() -> None:
-    """The record is an annotation there, beside the status."""
-    async with world(m1=1) as w:
-        karmada_crds.install(w.hub)
-        w.scale()
-        put_rules(w, rule_up(w, 2))
-        async with rules_running(w):
-            await asyncio.sleep(150)
-
-        assert bounds(w) == (5, 20)
-        assert {manager for _, _, manager in writes(w.hub)} == {"fedhpa-cron"}
 
 
 def put_targets(w: ControllerWorld, count: int) -> list[str]:
@@ -123,7 +116,7 @@ async def test_the_effects_of_a_minute_come_before_its_results_and_those_before_
             order = [kind_of(line) for line in w.hub.writes[before:]]
 
         assert len(slow) == 3
-        assert order == ["effect"] * 103 + ["result"] * 100 + ["event"] * 100
+        assert order == ["effect"] * 103 + ["result"] * 200 + ["event"] * 100
 
 
 async def test_events_wait_for_results_that_hang_for_a_bounded_time() -> None:

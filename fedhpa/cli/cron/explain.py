@@ -1,40 +1,39 @@
-"""The output of `fedhpa explain cronfhpa/NAME`, from the stored object alone."""
+"""The output of `fedhpa explain cronfhpa/NAME`, from the stored object and its records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedhpa.api.cronfederatedhpa import CronFederatedHPA
-from fedhpa.api.decode import decode
 from fedhpa.api.times import format_time
 from fedhpa.cli.cron.lines import local_time, shown
-from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_object, read_record, with_record
+from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_cron, read_object
+
+if TYPE_CHECKING:
+    from controller.cronfederatedhpa import Remembered
 
 Json = dict[str, Any]
 
 
-def explanation(raw: Mapping[str, Any]) -> Json:
+def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     """Returns what holds and since when, what comes next, what failed or was missed, and the conditions.
 
     Raises InvalidObject if the object cannot be decoded.
     """
-    cron = decode(CronFederatedHPA, with_record(raw))
-    owner, record = read_object(cron), read_record(cron.status)
+    cron, refused = read_cron(raw)
+    owner = read_object(cron, refused, memory.states)
     target = cron.spec.scale_target_ref
-    window = cron.status.window
-    # The object may hold windows on its former target.
-    named = target if window is None or record is None else window.target
     return {
         "object": f"{cron.metadata.namespace}/{cron.metadata.name}",
         "target": {"apiVersion": target.api_version, "kind": target.kind, "name": target.name},
-        "holds": [] if named != target else _holding(owner, record),
-        "windows": [] if record is None else _windows(record),
+        "holds": _holding(owner, memory.record),
+        "windows": [] if memory.record is None else _windows(memory.record),
         "next": _next(owner),
         "failed": _failed(owner),
         "missed": _missed(owner),
         "suspended": [rule.name for rule in owner.rules if rule.suspended],
         "invalid": [{"rule": rule.name, "message": rule.problem} for rule in owner.rules if rule.problem],
+        "notes": list(memory.notes),
         "conditions": [
             {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
             for each in cron.status.conditions
@@ -136,6 +135,7 @@ def explanation_text(found: Json) -> str:
     if found["suspended"]:
         lines.append(f"suspended: {', '.join(found['suspended'])}")
     lines += (f"cannot run: {each['rule']}: {each['message']}" for each in found["invalid"])
+    lines += (f"note: {note}" for note in found["notes"])
     lines.append("conditions:")
     lines += (
         f"  {each['type']}={each['status']} {each['reason']}: {each['message']}"

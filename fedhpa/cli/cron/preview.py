@@ -17,7 +17,7 @@ from fedhpa.cli.hub import hub_client, hub_error, parse_cron_target
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
-    from controller.cronfederatedhpa import Unit
+    from controller.cronfederatedhpa import PlannedTarget
     from fedhpa.cli.cron.lines import Line
     from fedhpa.cron.execution import Target, Values
     from fedhpa.kube import ApiClient
@@ -45,7 +45,7 @@ class Objects(NamedTuple):
 class Preview(NamedTuple):
     """The preview of one target. `end` is the last instant that the lines cover."""
 
-    unit: Unit
+    unit: PlannedTarget
     values: Values
     notes: tuple[str, ...]
     lines: tuple[Line, ...]
@@ -149,13 +149,12 @@ async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = 
 
 async def _list(hub: ApiClient, namespace: str) -> dict[str, Object]:
     from fedhpa.api.federatedhpa import API_VERSION
-    from fedhpa.cron.execution import with_record
     from fedhpa.kube import resource_path
 
     path = resource_path(API_VERSION, "cronfederatedhpas", namespace)
     async with asyncio.timeout(DEADLINE_SECONDS):
         items = (await hub.list(path, dict[str, Any])).items
-    return {raw["metadata"]["name"]: dict(with_record(raw)) for raw in items}
+    return {raw["metadata"]["name"]: raw for raw in items}
 
 
 async def _of_file(
@@ -220,12 +219,12 @@ def _applied(changed: Object, stored: Object | None, now: float) -> Object:
 
 async def previews(hub: ApiClient | None, objects: Objects, now: float) -> list[Preview]:
     """Returns the preview of each target of the named objects. Without a hub the values may be unknown."""
-    from controller.cronfederatedhpa import read_target, units_of, values_of
+    from controller.cronfederatedhpa import planned_targets, read_target, values_of
     from fedhpa.cron.execution import Target
     from fedhpa.kube import SYSTEM
 
     found = []
-    for unit in units_of(objects.raws.values(), objects.names):
+    for unit in await planned_targets(hub, objects.raws.values(), objects.names):
         manifest = next((one for one in objects.manifests if _is_target(one, unit)), None)
         if manifest is not None:
             target: Target | None = Target(values_of(manifest, unit))
@@ -235,19 +234,19 @@ async def previews(hub: ApiClient | None, objects: Objects, now: float) -> list[
     return found
 
 
-def _is_target(manifest: Object, unit: Unit) -> bool:
+def _is_target(manifest: Object, unit: PlannedTarget) -> bool:
     version, kind = manifest.get("apiVersion", ""), manifest.get("kind", "")
     named = (version.rpartition("/")[0], kind, manifest["metadata"]["name"])
     return named == (unit.target.group, unit.target.kind, unit.target.name)
 
 
-def preview_of(unit: Unit, target: Target | None, now: float, notes: Iterable[str] = ()) -> Preview:
+def preview_of(unit: PlannedTarget, target: Target | None, now: float, notes: Iterable[str] = ()) -> Preview:
     """Returns the preview of one target. `target` is None if nobody can tell its values."""
     from fedhpa.cli.cron.lines import LineWriter
     from fedhpa.cron.execution import UNKNOWN
     from fedhpa.cron.execution import Preview as Steps
 
-    told = list(notes)
+    told = [*notes, *unit.notes]
     problems = [(each.name, rule) for each in unit.objects for rule in each.rules if rule.problem]
     told += (f"{name}/{rule.name} cannot run: {rule.problem}" for name, rule in problems[:MAX_PROBLEMS])
     values: Values = dict.fromkeys(unit.fields, UNKNOWN)

@@ -10,12 +10,12 @@ Where to look:
 - `watermark`: the instant up to which a rule is handled.
 - `owed`: the fires after the watermark.
 - `holding`: the values that plain fires and windows keep in force.
-- `stored`: the state in the status of an object.
+- `stored`: the state in the records of objects and targets.
+- `status`: the state that people see.
 - `preview`: the plans of the coming days.
 """
 
-from fedhpa.cron.execution.annotation import drops_fields, record_text, with_record
-from fedhpa.cron.execution.attempts import Attempts, as_before
+from fedhpa.cron.execution.attempts import Attempts
 from fedhpa.cron.execution.dropped import DROPPED, RULE_FIELDS, dropped_fields, without_dropped
 from fedhpa.cron.execution.owed import latest_fire
 from fedhpa.cron.execution.planning import SOMEBODY, plan
@@ -39,15 +39,21 @@ from fedhpa.cron.execution.records import (
 )
 from fedhpa.cron.execution.rules import executable_rules, schedule_hash
 from fedhpa.cron.execution.settling import Settled, settle
-from fedhpa.cron.execution.stored import (
+from fedhpa.cron.execution.status import (
     SCALE_FAILED,
     edited_at,
     failing_text,
+    read_cron,
     read_object,
-    read_record,
-    with_failing,
     write_histories,
-    write_record,
+)
+from fedhpa.cron.execution.stored import (
+    TargetReference,
+    decode_rules,
+    decode_windows,
+    encode_rules,
+    encode_windows,
+    shortened,
 )
 
 __all__ = [
@@ -76,26 +82,26 @@ __all__ = [
     "Settled",
     "Step",
     "Target",
+    "TargetReference",
     "Values",
     "WindowRecord",
-    "as_before",
     "conflict_of",
+    "decode_rules",
+    "decode_windows",
     "dropped_fields",
-    "drops_fields",
     "edited_at",
+    "encode_rules",
+    "encode_windows",
     "executable_rules",
     "failing_text",
     "latest_fire",
     "plan",
+    "read_cron",
     "read_object",
-    "read_record",
-    "record_text",
     "schedule_hash",
     "settle",
+    "shortened",
     "split_markers",
-    "with_failing",
-    "with_record",
     "without_dropped",
     "write_histories",
-    "write_record",
 ]

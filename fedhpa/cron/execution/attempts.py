@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from fedhpa.cron.execution.planning import plan
 from fedhpa.cron.execution.plans import Cause, Plan
 from fedhpa.cron.execution.records import ScheduledObject, Target, WindowRecord
@@ -65,25 +63,13 @@ class Attempts:
         if not found.write and not accepts_nothing:
             self._nothing = self._nothing or held
             return False
-        self._record = as_before(self._record, self.plan)
         self._held, self.plan = held, found
         return True
 
     def _without(self, held: frozenset[Cause]) -> Plan:
-        record = as_before(self._record, self.plan)
-        return plan(self._objects, record, self._target, self._now, held)
+        return plan(self._objects, self._record, self._target, self._now, held)
 
     def _push(self, held: frozenset[Cause]) -> None:
         if held not in self._seen:
             self._seen.add(held)
             self._coming.append(held)
-
-
-def as_before(record: WindowRecord | None, planned: Plan) -> WindowRecord | None:
-    """Returns the record to plan with again after a plan whose write was not made.
-
-    Its revision is that of the record that the plan stored, so that the next one replaces it.
-    """
-    if planned.pending is None:
-        return record
-    return msgspec.structs.replace(record or WindowRecord(), revision=planned.pending.revision)

@@ -1,14 +1,43 @@
-"""A write to a target whose result was not stored, because the controller ended between the two."""
+"""A write whose result was not stored, because the controller ended between the two, and a lost record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
+from fedhpa.cron.execution.owed import latest_fire, window_seconds
 from fedhpa.cron.execution.plans import marker_of
-from fedhpa.cron.execution.records import OpenWindow, ScheduledObject, Target, WindowRecord
-from fedhpa.cron.execution.watermark import watermark
+from fedhpa.cron.execution.records import OpenWindow, ScheduledObject, Target, Values, WindowRecord
+from fedhpa.cron.execution.watermark import newest_execution, watermark
+
+
+def recovered(owners: Collection[ScheduledObject], target: Target, now: float) -> WindowRecord | None:
+    """Returns the record of the windows whose baseline the target names, for one that is lost.
+
+    The newest window of each rule is in it, also one that is over: it closes, and the baseline returns. A
+    target whose values are not those of the windows was changed by somebody, and keeps its values.
+    """
+    baseline = target.baseline or {}
+    windows = sorted(_newest_windows(owners, now), key=lambda window: (window.opened, window.label))
+    applied: Values = {field: value for window in windows for field, value in window.values.items()}
+    if not windows:
+        return None
+    return WindowRecord(
+        {field: value for field, value in baseline.items() if field in applied}, None, applied, tuple(windows)
+    )
+
+
+def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator[OpenWindow]:
+    """Yields the window that each rule opened last, as far as its fire counts as handled."""
+    newest = newest_execution(owners)
+    for owner in owners:
+        for rule in owner.rules:
+            length, opened = window_seconds(rule), latest_fire(rule, now)
+            if length is None or opened is None:
+                continue
+            if opened <= watermark(rule, owner, now, newest).at:
+                yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.hash)
 
 
 def is_unfinished(record: WindowRecord | None, target: Target) -> bool:
@@ -76,4 +105,4 @@ def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: Target, 
     if owner is None or marker_of(window.label, window.opened) not in target.done:
         return False
     rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
-    return rule is not None and watermark(rule, owner, now).at < window.opened
+    return rule is not None and watermark(rule, owner, now, None).at < window.opened

@@ -16,7 +16,7 @@ import msgspec
 from fedhpa.cron.execution import owed
 from fedhpa.cron.execution.edits import Closing, edited_windows
 from fedhpa.cron.execution.holding import Holding
-from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished
+from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished, recovered
 from fedhpa.cron.execution.owed import Due, Fire
 from fedhpa.cron.execution.plans import (
     FIRE,
@@ -41,7 +41,7 @@ from fedhpa.cron.execution.records import (
     Values,
     WindowRecord,
 )
-from fedhpa.cron.execution.watermark import watermark
+from fedhpa.cron.execution.watermark import newest_execution, watermark
 
 # Stands for a client that the managed fields do not name.
 SOMEBODY: Final = "somebody"
@@ -62,11 +62,6 @@ def plan(
     The events in `held` are left out: their fires stay owed, and their windows stay as they are.
     """
     return _Planner({each.name: each for each in objects}, record, target, now, held).plan()
-
-
-def _carrier(record: WindowRecord | None) -> str | None:
-    """Returns the object whose window opened first; it stores the record."""
-    return record.open[0].object if record is not None and record.open else None
 
 
 class _Event(NamedTuple):
@@ -101,6 +96,8 @@ class _Planner:
         self._target = target
         self._now = now
         self._left_out = held
+        if record is None and target.baseline is not None:
+            record = recovered(owners.values(), target, now)
         self._record = acknowledged(record, owners, target, now)
         # Of two rules with one name the first counts.
         self._rules = {
@@ -110,7 +107,7 @@ class _Planner:
         self._holding = Holding(target.values, self._record, places)
         self._unfinished = is_unfinished(self._record, target)
         self._states: States = {name: {} for name in owners}
-        self._revision = 0 if record is None else record.revision
+        self._newest = newest_execution(owners.values())
         self._notes: list[Note] = []
         self._closed: list[OpenWindow] = []
         self._restoring: list[OpenWindow] = []
@@ -136,7 +133,6 @@ class _Planner:
         # An end that is overdue, because the target could not be read, waits for the next attempt.
         self._wakes += (window.closes for window in self._holding.windows if window.closes > self._now)
         write = {} if error else self._holding.write()
-        after = self._record_after()
         return Plan(
             write,
             self._states,
@@ -146,9 +142,8 @@ class _Planner:
             tuple(self._invalid),
             tuple(self._skipped),
             tuple(self._closed),
-            after,
+            self._record_after(),
             self._record_before(write),
-            _carrier(after),
             error,
             notes=tuple(self._notes),
             wake=min(self._wakes, default=None),
@@ -223,7 +218,7 @@ class _Planner:
             if rule.name in self._states[owner.name]:
                 # A later rule of the same name; it does not run.
                 continue
-            mark = watermark(rule, owner, self._now)
+            mark = watermark(rule, owner, self._now, self._newest)
             if mark.was_ahead:
                 text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
                 self._notes.append(Note(owner.name, "StatusFromFuture", text))
@@ -369,8 +364,7 @@ class _Planner:
         if self._target.error:
             return self._record
         applied = {field: holding.values[field] for field in sorted(holding.covered())}
-        after = WindowRecord(holding.baseline, None, applied, tuple(holding.windows), self._revision)
-        return after if after == self._record else msgspec.structs.replace(after, revision=self._revision + 2)
+        return WindowRecord(holding.baseline, None, applied, tuple(holding.windows))
 
     def _record_before(self, write: Values) -> WindowRecord | None:
         """Returns the record to store before the write, or None if the write concerns no window.
@@ -393,7 +387,7 @@ class _Planner:
         restored = {field: holding.values[field] for field in sorted(ending) if field in holding.values}
         windows = tuple(sorted((*self._restoring, *holding.windows), key=holding.order))
         applied = former | held | before
-        return WindowRecord(holding.baseline | restored, write, applied, windows, self._revision + 1)
+        return WindowRecord(holding.baseline | restored, write, applied, windows)
 
 
 def _shown(value: int | None) -> str:

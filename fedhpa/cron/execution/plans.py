@@ -81,8 +81,7 @@ class Plan(msgspec.Struct, frozen=True):
     the ends of windows that this plan leaves out.
 
     `record` is what to store about open windows once the write is done. `pending` is what to store before it,
-    so that an interrupted write is repeated. Either is None if there is nothing to store. `carrier` is the
-    object whose status stores the record; its status is written before those of the others.
+    so that an interrupted write is repeated. Either is None if there is nothing to store.
 
     `error` says why nothing can be written; all fires then fail.
     `states` are the stored states with their watermarks, by object and rule, and `rules` are their rules.
@@ -99,7 +98,6 @@ class Plan(msgspec.Struct, frozen=True):
     closed: tuple[OpenWindow, ...] = ()
     record: WindowRecord | None = None
     pending: WindowRecord | None = None
-    carrier: str | None = None
     error: str = ""
     notes: tuple[Note, ...] = ()
     wake: float | None = None

@@ -6,7 +6,7 @@ or `replicas` of a scale. A value of None means that the target does not have th
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,7 +16,10 @@ MINIMUM: Final = "minReplicas"
 MAXIMUM: Final = "maxReplicas"
 REPLICAS: Final = "replicas"
 
-Values = dict[str, int | None]
+# POSIX seconds until the year 2984.
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=3.2e10)]
+Replicas = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Values = dict[str, Replicas | None]
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -31,7 +34,7 @@ class Rule(msgspec.Struct, frozen=True):
     name: str
     place: int
     timetable: Timetable | None
-    values: dict[str, int]
+    values: dict[str, Replicas]
     hash: str
     suspended: bool = False
     max_delay: int | None = None
@@ -40,43 +43,43 @@ class Rule(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Execution(msgspec.Struct, frozen=True):
+class Execution(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fire that was applied: when it was due, when it was applied, and the values that it set."""
 
-    scheduled: float
-    executed: float
-    values: dict[str, int]
+    scheduled: Seconds
+    executed: Seconds
+    values: dict[str, Replicas]
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fire that could not be applied yet, with the time of the first attempt and the newest message."""
 
-    scheduled: float
-    executed: float
+    scheduled: Seconds
+    executed: Seconds
     message: str
 
 
-class Missed(msgspec.Struct, frozen=True):
+class Missed(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fires of one rule that will never be applied: the first and the last of them, and their number."""
 
-    first: float
-    last: float
+    first: Seconds
+    last: Seconds
     count: int
     message: str
 
 
-class RuleState(msgspec.Struct, frozen=True):
-    """The state of one rule in the status. The lists are in order, newest first.
+class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The state of one rule in the record of its object. The lists are in order, newest first.
 
-    All fires up to `handled_until` were applied, missed or superseded. It is None in a status that Karmada
-    wrote. `hash` is that of the rule when the state was written, and empty if unknown. `failing` has
-    the fire and the end of a window that are tried again, also if the rule keeps no failures. The end of a
-    window is named by its opening.
+    All fires up to `handled_until` were applied, missed or superseded. It is None in a state that was read
+    from a status, because there is no record: Karmada ran the rules, or the record is lost. `hash` is that of
+    the rule when the state was written, and empty if unknown. `failing` has the fire and the end of a window
+    that are tried again, also if the rule keeps no failures. The end of a window is named by its opening.
     """
 
-    handled_until: float | None = None
+    handled_until: Seconds | None = None
     hash: str = ""
-    next_execution: float | None = None
+    next_execution: Seconds | None = None
     successes: tuple[Execution, ...] = ()
     failures: tuple[Failure, ...] = ()
     missed: tuple[Missed, ...] = ()
@@ -101,7 +104,7 @@ class ScheduledObject(msgspec.Struct, frozen=True):
     present: bool = True
 
 
-class OpenWindow(msgspec.Struct, frozen=True):
+class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A window that is open: whose rule opened it, the fire that opened it, its end, and its values.
 
     `hash` is that of the rule when the window opened. `left` has fields of the rule that somebody else has
@@ -110,9 +113,9 @@ class OpenWindow(msgspec.Struct, frozen=True):
 
     object: str
     rule: str
-    opened: float
-    closes: float
-    values: dict[str, int]
+    opened: Seconds
+    closes: Seconds
+    values: dict[str, Replicas]
     hash: str = ""
     left: tuple[str, ...] = ()
 
@@ -122,21 +125,17 @@ class OpenWindow(msgspec.Struct, frozen=True):
         return f"{self.object}/{self.rule}"
 
 
-class WindowRecord(msgspec.Struct, frozen=True):
+class WindowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The windows that are open on a target, in the order in which they opened.
 
     `baseline` has the values that return when the last window of a field closes. `pending` has values whose
     write began and may have failed. `applied` has the values that were written last for each field.
-
-    The record is in the status of the object whose window opened first. `revision` grows with each change: of
-    two records, which a crash may leave behind, the later one counts.
     """
 
     baseline: Values = msgspec.field(default_factory=dict)
     pending: Values | None = None
     applied: Values = msgspec.field(default_factory=dict)
     open: tuple[OpenWindow, ...] = ()
-    revision: int = 0
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -145,6 +144,8 @@ class Target(msgspec.Struct, frozen=True):
     `values` has its fields. `error` says why the target cannot be read or scaled, and `values` is then empty;
     `gone` is True if it does not exist. `done` has the markers of the events whose write the target names.
     `managers` has the name of the client that wrote a field last, if it is known and not this controller.
+    `baseline` has the values from before the open windows, as the target itself names them; None if it names
+    none.
     """
 
     values: Values
@@ -152,6 +153,7 @@ class Target(msgspec.Struct, frozen=True):
     gone: bool = False
     done: frozenset[str] = frozenset()
     managers: dict[str, str] = msgspec.field(default_factory=dict)
+    baseline: Values | None = None
 
 
 class Note(msgspec.Struct, frozen=True):

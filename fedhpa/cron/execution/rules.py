@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -17,9 +18,12 @@ from fedhpa.cron.timetable import Timetable, timetable
 _DEFAULT_HISTORY: Final = 3
 
 
-def executable_rules(spec: CronFederatedHPASpec) -> tuple[Rule, ...]:
+def executable_rules(
+    spec: CronFederatedHPASpec, refused: Mapping[int, str] | None = None
+) -> tuple[Rule, ...]:
     """Returns all rules in order. A rule that cannot run has a `problem` and no timetable, or no values.
 
+    `refused` says why a rule cannot be read, by its index.
     Admission refuses two rules of one name. Where it was bypassed, only the first of them runs, because both
     would share one state.
     """
@@ -30,6 +34,8 @@ def executable_rules(spec: CronFederatedHPASpec) -> tuple[Rule, ...]:
         if rule.name in names:
             problem = f"spec.rules[{index}].name: an earlier rule has this name, and only that one runs"
             rule = msgspec.structs.replace(rule, timetable=None, problem=problem)
+        if refused and index in refused:
+            rule = msgspec.structs.replace(rule, timetable=None, suspended=False, problem=refused[index])
         names.add(rule.name)
         found.append(rule)
     return tuple(found)

@@ -9,6 +9,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
+from fedhpa.api.scaling_record import check_version
 from fedhpa.assignment import Seconds
 from fedhpa.decision.memory import VERSION, MemoryState
 from fedhpa.decision.model import Decision, StatusCondition
@@ -20,10 +21,6 @@ JSON = object
 
 # The decision is left out of a larger content; the memory never is.
 MAX_BYTES: Final = 64 * 1024
-
-
-class UnknownVersion(InvalidObject):
-    """A record was written by another release, and must not be overwritten."""
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -65,11 +62,7 @@ def encode_stored(memory: MemoryState, decision: Decision) -> dict[str, JSON]:
 
 def decode_stored(content: Mapping[str, JSON]) -> StoredRecord:
     """Returns the content of a record. Raises UnknownVersion, or InvalidObject if it cannot be read."""
-    version = content.get("version")
-    if isinstance(version, int) and version > VERSION:
-        raise UnknownVersion(f"it has version {version}, and this release knows version {VERSION}")
-    if version != VERSION or isinstance(version, bool):
-        raise InvalidObject("it has no readable version")
+    check_version(content, VERSION)
     try:
         return convert_json(content, StoredRecord)
     except InvalidJson as error:

@@ -1,6 +1,6 @@
 """The hub of a random history: the stored objects, the record of windows, and the target.
 
-Statuses go through JSON, as they do on a hub. All edits are valid objects, and each edit is noted in the
+Records go through JSON, as they do on a hub. All edits are valid objects, and each edit is noted in the
 managed fields, as an API server does.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPAStatus
+from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution import (
     Attempts,
@@ -20,24 +20,28 @@ from fedhpa.cron.execution import (
     ScheduledObject,
     Settled,
     Target,
+    TargetReference,
     Values,
+    WindowRecord,
+    decode_rules,
+    decode_windows,
+    encode_rules,
+    encode_windows,
     read_object,
-    read_record,
     settle,
     split_markers,
-    write_histories,
-    write_record,
 )
 from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished
 from tests.property.cron.histories import Json
 
+REFERENCE = TargetReference("autoscaling.karmada.io/v1alpha1", "FederatedHPA", "web")
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
 FORBIDDEN = 99
 BEGINNING: Values = {"minReplicas": 1, "maxReplicas": 10}
 
 
 class Outcome(NamedTuple):
-    """The results of a pass: the effect, and the objects whose status was stored."""
+    """The results of a pass: the effect, and the objects whose record was stored."""
 
     effect: bool
     stored: frozenset[str]
@@ -60,7 +64,8 @@ class Hub:
         self.managers: dict[str, str] = dict.fromkeys(BEGINNING, "kubectl")
         # The events that the annotation of the target names.
         self.done: frozenset[str] = frozenset()
-        self._window: Json | None = None
+        self._rules: dict[str, Json] = {}
+        self._windows: Json | None = None
         self.applied: dict[tuple[str, str], set[float]] = defaultdict(set)
         self.missed: dict[tuple[str, str], int] = defaultdict(int)
         self._eras: dict[tuple[str, str], Era] = {}
@@ -102,9 +107,19 @@ class Hub:
         self.values[field] = value
         self.managers[field] = "kubectl"
 
+    @property
+    def record(self) -> WindowRecord | None:
+        """The windows that the stored record has."""
+        return None if self._windows is None else decode_windows(self._windows).state
+
+    def _keep(self, record: WindowRecord | None) -> None:
+        """Stores the record of windows, through JSON."""
+        content = None if record is None else encode_windows(REFERENCE, record)
+        self._windows = None if content is None else msgspec.json.decode(msgspec.json.encode(content))
+
     def is_former(self, field: str, value: int | None) -> bool:
         """True if a field had a value before a write whose result was not stored."""
-        record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
+        record = self.record
         return record is not None and record.pending is not None and record.applied.get(field, value) == value
 
     def is_deleted(self, name: str) -> bool:
@@ -116,12 +131,14 @@ class Hub:
 
     def read(self, name: str) -> ScheduledObject:
         found = CronFederatedHPA.model_validate_json(msgspec.json.encode(self.objects[name]))
-        return read_object(found, present=self.is_present(name))
+        content = self._rules.get(name)
+        owner = read_object(found, states=None if content is None else decode_rules(content))
+        return msgspec.structs.replace(owner, present=self.is_present(name))
 
     def run(self, now: float, does: str) -> Outcome:
         """Plans and writes at one instant, as far as `does` lets it."""
         owners = [self.read(name) for name in sorted(self.objects) if self._belongs(name)]
-        record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
+        record = self.record
         target = Target(dict(self.values), done=self.done, managers=dict(self.managers))
         attempts = Attempts(owners, record, target, now)
         self._begin(attempts.plan)
@@ -140,7 +157,7 @@ class Hub:
             self.done = split_markers(planned.marker)
         if does == "crash-result":
             return Outcome(bool(planned.write), frozenset())
-        first = planned.carrier or (owners[0].name if owners else "")
+        first = owners[0].name if owners else ""
         only = first if does == "crash-status" else None
         self._store(owners, planned, settle(planned, now, "", attempts.refusals), only)
         stored = frozenset(owner.name for owner in owners if only in (None, owner.name))
@@ -150,7 +167,7 @@ class Hub:
 
     def _begin(self, planned: Plan) -> None:
         if planned.pending is not None:
-            self._window = write_record(planned.pending, FHPA)
+            self._keep(planned.pending)
 
     @staticmethod
     def _is_forbidden(planned: Plan) -> bool:
@@ -159,7 +176,7 @@ class Hub:
 
     def is_unfinished(self, owners: list[ScheduledObject], now: float) -> bool:
         """True if a write was begun and has not succeeded."""
-        record = read_record(CronFederatedHPAStatus.model_validate({"window": self._window}))
+        record = self.record
         target = Target(dict(self.values), done=self.done, managers=dict(self.managers))
         return is_unfinished(acknowledged(record, {each.name: each for each in owners}, target, now), target)
 
@@ -167,13 +184,13 @@ class Hub:
         return self.is_present(name) or name in self.holders()
 
     def holders(self) -> set[str]:
-        return set() if self._window is None else {each["object"] for each in self._window["open"]}
+        return set() if self.record is None else {each.object for each in self.record.open}
 
     def _store(
         self, owners: list[ScheduledObject], planned: Plan, settled: Settled, only: str | None
     ) -> None:
-        """Stores the status of one object, or of all for None. The record is stored with the first one."""
-        self._window = None if settled.record is None else write_record(settled.record, FHPA)
+        """Stores the record of one object, or of all for None. That of the target is stored first."""
+        self._keep(settled.record)
         for owner in owners:
             if only in (None, owner.name) and owner.present and owner.deleted is None:
                 states = settled.states[owner.name]
@@ -181,25 +198,22 @@ class Hub:
                     key = (owner.name, rule)
                     self._count(key, owner.states.get(rule, RuleState()), state)
                     self._known_eras[key] = self._eras[key]
-                histories = write_histories(states, [rule.name for rule in owner.rules])
-                self.objects[owner.name]["status"] = {
-                    "observedGeneration": 1,
-                    "executionHistories": histories,
-                }
+                self._rules[owner.name] = msgspec.json.decode(msgspec.json.encode(encode_rules(states)))
         self._release()
 
     def _store_elsewhere(self) -> None:
         """The rules of objects with another target are run there."""
-        for name, found in self.objects.items():
-            if not self.is_present(name) and name not in self.holders():
-                for history in found["status"].get("executionHistories", []):
-                    history["scheduleHash"] = "elsewhere"
+        for name in self.objects:
+            if not self.is_present(name) and name not in self.holders() and name in self._rules:
+                for state in self._rules[name]["rules"].values():
+                    state["hash"] = "elsewhere"
 
     def _release(self) -> None:
         """Removes the deleted objects without an open window."""
         for name in [name for name in self.objects if self.is_deleted(name)]:
             if name not in self.holders():
                 del self.objects[name]
+                self._rules.pop(name, None)
                 for key in [key for key in self._eras if key[0] == name]:
                     del self._eras[key]
 

@@ -1,0 +1,133 @@
+"""The memory of the rules of one object and of the windows of one target, which outlives the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from controller.cronfederatedhpa.objects import TargetKey
+from controller.scaling_records import NotRecorded, RecordFile
+from fedhpa.api.errors import Conflict, InvalidObject
+from fedhpa.api.scaling_record import UnknownVersion
+from fedhpa.cron.execution import RuleState, TargetReference, WindowRecord
+from fedhpa.kube import Backoff
+
+if TYPE_CHECKING:
+    from controller.cronfederatedhpa.targets import Reading
+
+T = TypeVar("T")
+States = dict[str, RuleState]
+
+
+class Recorded(Generic[T]):
+    """A state and its record. `state` is what this process knows; None if there is none.
+
+    `known` is False until the record was read. `lost` says why its content could not be read, and `problem`
+    why this process must not write it.
+    """
+
+    def __init__(
+        self,
+        file: RecordFile,
+        encode: Callable[[T], Mapping[str, Any]],
+        decode: Callable[[Mapping[str, Any]], T],
+        check_lease: Callable[[], None],
+    ) -> None:
+        self.file = file
+        self._encode = encode
+        self._decode = decode
+        self._check_lease = check_lease
+        self._stored: Mapping[str, Any] | None = None
+        self.state: T | None = None
+        self.known = False
+        self.lost = ""
+        self.problem = ""
+
+    @property
+    def obstacle(self) -> str:
+        """Why the state cannot be stored now; "" if it can, as far as known."""
+        return self.problem or self.file.problem
+
+    async def read(self, *, writes: bool = True) -> None:
+        """Read the record unless it is known. Raises ApiError if the hub does not answer."""
+        if not self.known:
+            self.take(await self.file.read(writes=writes))
+
+    def take(self, content: Mapping[str, Any] | None) -> None:
+        """Note the content of the record as it was just read; None without one."""
+        self.known, self.state, self._stored = True, None, content
+        self.lost = self.problem = ""
+        if content is None:
+            return
+        try:
+            self.state = self._decode(content)
+        except UnknownVersion as error:
+            self.problem = f"{self.file} was written by another release: {error}"
+        except InvalidObject as error:
+            self.lost = f"{self.file}: {error}"
+
+    async def write(self, state: T | None) -> None:
+        """Store a state if the record has another one; None deletes the record.
+
+        Raises Conflict if another process wrote it, which is then read again; NotRecorded if it must not or
+        cannot be written; and ApiError if the hub does not answer.
+        """
+        content = None if state is None else self._encode(state)
+        if content != self._stored:
+            if self.problem:
+                raise NotRecorded(self.problem)
+            self._check_lease()
+            try:
+                await (self.file.delete() if content is None else self.file.write(content))
+            except Conflict:
+                self.known = False
+                raise
+        self._stored, self.state = content, state
+
+
+@dataclass
+class RulesMemory:
+    """All that this process knows of one object beside its stored form; dropped with the object.
+
+    `told` are the lines about dropped fields that its events have, `reverts` the changes that clients made in
+    its open windows.
+    """
+
+    uid: str
+    rules: Recorded[States]
+    told: list[str] = field(default_factory=list)
+    reverts: list[str] = field(default_factory=list)
+
+
+class Ahead(NamedTuple):
+    """A reading that was made at `at` for what is due at `due`, both on the wall clock."""
+
+    reading: Reading
+    at: float
+    due: float
+
+
+@dataclass
+class Unit:
+    """All that this process knows of one target; dropped with its last object and window.
+
+    `reference` names the target as its objects do. `shares` are the last known replicas by cluster.
+    """
+
+    target: TargetKey
+    windows: Recorded[WindowRecord]
+    reference: TargetReference
+    shares: dict[str, int] = field(default_factory=dict)
+    retry: Backoff | None = None
+    ahead: Ahead | None = None
+    # True once the target was asked for the baseline of windows whose record is lost.
+    asked: bool = False
+    # The holders that `Units.held_by` knows.
+    noted: frozenset[str] = frozenset()
+
+    @property
+    def holders(self) -> frozenset[str]:
+        """The objects whose windows are open here."""
+        record = self.windows.state
+        return frozenset() if record is None else frozenset(window.object for window in record.open)
