@@ -22,7 +22,6 @@ from fedhpa.api.scaling_record import (
     record_name,
 )
 from fedhpa.kube import NOT_FOUND, ApiClient, Resource
-from fedhpa.kube.pages import WriteOptions
 
 SCALING_RECORDS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
 FORBIDDEN: Final = 403
@@ -46,7 +45,7 @@ class RecordFile:
         self._hub = hub
         self._empty = empty
         self._deadline = deadline
-        self._options: WriteOptions = {"deadline": deadline, "manager": manager}
+        self._manager = manager
         self._namespace = str(empty["metadata"]["namespace"])
         self._name = str(empty["metadata"]["name"])
         self._version = ""
@@ -138,7 +137,7 @@ class RecordFile:
     async def _put(self, content: Mapping[str, Any]) -> None:
         if not self._version:
             path = SCALING_RECORDS.path(self._namespace)
-            created = await self._hub.post(path, self._empty, **self._options)
+            created = await self._hub.post(path, self._empty, deadline=self._deadline, manager=self._manager)
             self._version = _version_of(created.json())
         body = {
             "apiVersion": API_VERSION,
@@ -150,7 +149,9 @@ class RecordFile:
             },
             "status": content,
         }
-        stored = await self._hub.put(f"{self._path}/status", body, **self._options)
+        stored = await self._hub.put(
+            f"{self._path}/status", body, deadline=self._deadline, manager=self._manager
+        )
         self._version = _version_of(stored.json())
 
     async def delete(self) -> None:

@@ -14,7 +14,8 @@ from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.targets import Reading, TargetChanged, Targets
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.cron.execution import Attempts, Cause, Plan, ScheduledObject, WindowRecord
+from fedhpa.cron.execution.model import Cause, Plan, ScheduledObject, WindowRecord
+from fedhpa.cron.execution.outcome import Attempts
 
 # A reading is used for a fire if it is no older. The resourceVersion shows if it is outdated, so a fire that
 # waits for its turn in a busy minute need not read again.

@@ -14,7 +14,8 @@ from controller.cronfederatedhpa.targets import FIELD_MANAGER
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_time
-from fedhpa.cron.execution import executable_rules, latest_fire
+from fedhpa.cron.execution.due import latest_fire
+from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.decision import Finding
 
 # Karmada gets this long to write the result of a fire.

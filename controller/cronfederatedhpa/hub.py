@@ -16,7 +16,8 @@ from controller.hub_check import (
     find_pruned,
 )
 from fedhpa.api.federatedhpa import GROUP
-from fedhpa.cron.execution import DROPPED, RULE_FIELDS, Rule
+from fedhpa.cron.execution.model import Rule
+from fedhpa.cron.execution.objects import DROPPED, RULE_FIELDS
 from fedhpa.decision import Finding
 from fedhpa.kube import ApiClient, Key, contain
 

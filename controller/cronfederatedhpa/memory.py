@@ -10,7 +10,8 @@ from controller.cronfederatedhpa.objects import TargetKey
 from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
 from fedhpa.api.scaling_record import UnknownVersion
-from fedhpa.cron.execution import RuleState, TargetReference, WindowRecord
+from fedhpa.cron.execution.model import RuleState, WindowRecord
+from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import Backoff
 
 if TYPE_CHECKING:

@@ -14,15 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
-from fedhpa.cron.execution import (
-    RuleState,
-    ScheduledObject,
-    TargetReference,
-    dropped_fields,
-    read_cron,
-    read_object,
-    without_dropped,
-)
+from fedhpa.cron.execution.model import RuleState, ScheduledObject
+from fedhpa.cron.execution.objects import dropped_fields, read_cron, read_object, without_dropped
+from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import Key
 
 Object = Mapping[str, Any]

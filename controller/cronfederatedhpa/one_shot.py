@@ -18,17 +18,17 @@ from controller.members import members_once
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND
-from fedhpa.cron.execution import (
+from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     REPLICAS,
     RuleState,
     ScheduledObject,
     Target,
-    TargetReference,
     Values,
     WindowRecord,
 )
+from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import ApiClient, Clock
 from fedhpa.serving.flags import parse_flags
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.cronfederatedhpa.objects import TargetKey
 from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, Target, from_stored
-from fedhpa.api.federatedhpa import API_VERSION, KIND
+from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.kube import ApiClient, Change, Key, Reflector, resource_path
 
 FEDERATED_HPAS: Final = resource_path(API_VERSION, "federatedhpas")
@@ -49,6 +49,8 @@ class WorkloadOwners:
 
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
+        if (target.group, target.kind) == (GROUP, KIND):
+            return ()
         if not self._reflector.synced.is_set():
             return None
         found = self._index.of(Target(*target))

@@ -26,19 +26,10 @@ from controller.failure_log import FailureLog, Lines
 from controller.hub_check import FIELDS_PRUNED
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cron.execution import (
-    SCALE_FAILED,
-    Note,
-    Plan,
-    Rule,
-    RuleState,
-    ScheduledObject,
-    Settled,
-    WindowRecord,
-    failing_text,
-    plan,
-    settle,
-)
+from fedhpa.cron.execution.model import Note, Plan, Rule, RuleState, ScheduledObject, WindowRecord
+from fedhpa.cron.execution.objects import SCALE_FAILED, failing_text
+from fedhpa.cron.execution.outcome import Settled, settle
+from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import NO_RECORD, Finding
 from fedhpa.kube import (
     ApiClient,

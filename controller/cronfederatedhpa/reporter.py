@@ -13,7 +13,10 @@ from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronM
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import SCALE_FAILED, SOMEBODY, Note, Plan, Settled
+from fedhpa.cron.execution.model import Note, Plan
+from fedhpa.cron.execution.objects import SCALE_FAILED
+from fedhpa.cron.execution.outcome import Settled
+from fedhpa.cron.execution.planning import SOMEBODY
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
 
 log = structlog.get_logger(__name__)

@@ -10,7 +10,9 @@ import msgspec
 from controller.cronfederatedhpa.objects import CronObject
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import DROPPED, Rule, RuleState, shortened, write_histories
+from fedhpa.cron.execution.model import Rule, RuleState
+from fedhpa.cron.execution.objects import DROPPED, write_histories
+from fedhpa.cron.execution.stored import shortened
 from fedhpa.decision import Finding
 
 READY: Final = "Ready"

@@ -21,7 +21,7 @@ from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.wire import Scale
 from fedhpa.assignment import apportion
-from fedhpa.cron.execution import MAXIMUM, MINIMUM, REPLICAS, Target, Values, split_markers
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, Target, Values, split_markers
 from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,

@@ -14,9 +14,9 @@ from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECO
 from controller.scaling_records import SCALING_RECORDS, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, new_target_record
-from fedhpa.cron.execution import (
+from fedhpa.cron.execution.model import WindowRecord
+from fedhpa.cron.execution.stored import (
     TargetReference,
-    WindowRecord,
     decode_rules,
     decode_windows,
     encode_rules,

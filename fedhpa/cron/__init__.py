@@ -10,12 +10,20 @@ Everything here is pure: the time is an argument. Other packages import from her
 docs/reference/schedules.md.
 """
 
-from fedhpa.cron.fires import count_fires, fires, next_fires, previous_fire
+from fedhpa.cron.fires import (
+    Timetable,
+    count_fires,
+    fires,
+    next_fires,
+    parse_excluded_date,
+    parse_window,
+    previous_fire,
+    timetable,
+)
 from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
 from fedhpa.cron.interval import SHORTEST_INTERVAL, shortest_interval
-from fedhpa.cron.timetable import Timetable, parse_excluded_date, parse_window, timetable
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 __all__ = [

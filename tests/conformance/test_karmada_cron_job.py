@@ -14,7 +14,11 @@ import pytest
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import Target, Values, conflict_of, plan, read_object, settle, write_histories
+from fedhpa.cron.execution.model import Target, Values
+from fedhpa.cron.execution.objects import read_object, write_histories
+from fedhpa.cron.execution.outcome import settle
+from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.preview import conflict_of
 from tests.conformance.tables import table
 from tests.conformance.test_differences_are_listed import listed
 

@@ -21,7 +21,7 @@ from fedhpa.cli.cron.preview import (
     to_json,
     to_text,
 )
-from fedhpa.cron.execution import OpenWindow, WindowRecord
+from fedhpa.cron.execution.model import OpenWindow, WindowRecord
 from fedhpa.kube.client import ApiClient
 from tests.support.commands import fedhpa
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, federated_hpa, world

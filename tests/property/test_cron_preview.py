@@ -11,22 +11,10 @@ from hypothesis import strategies as st
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.cron import TargetBounds
-from fedhpa.cron.execution import (
-    MAXIMUM,
-    MINIMUM,
-    Attempts,
-    Conflict,
-    Plan,
-    Preview,
-    ScheduledObject,
-    Settled,
-    Target,
-    Values,
-    WindowRecord,
-    conflict_of,
-    executable_rules,
-    settle,
-)
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, Plan, ScheduledObject, Target, Values, WindowRecord
+from fedhpa.cron.execution.objects import executable_rules
+from fedhpa.cron.execution.outcome import Attempts, Settled, settle
+from fedhpa.cron.execution.preview import Conflict, Preview, conflict_of
 from fedhpa.cron.forecast.bounds import bounds_conflicts
 from fedhpa.cron.forecast.rules import ActiveRule
 from tests.property.cron.histories import HOURS, STARTS

@@ -10,17 +10,11 @@ from hypothesis import strategies as st
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
-from fedhpa.cron.execution import (
-    RuleState,
-    Target,
-    Values,
-    WindowRecord,
-    decode_rules,
-    decode_windows,
-    plan,
-    read_object,
-    settle,
-)
+from fedhpa.cron.execution.model import RuleState, Target, Values, WindowRecord
+from fedhpa.cron.execution.objects import read_object
+from fedhpa.cron.execution.outcome import settle
+from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.stored import decode_rules, decode_windows
 from tests.property.cron.hub import FHPA
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples

@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import TargetBounds, Timetable, load_zone, parse
-from fedhpa.cron.execution.holding import Holding
-from fedhpa.cron.execution.records import OpenWindow
+from fedhpa.cron.execution.model import OpenWindow
+from fedhpa.cron.execution.windows import Holding
 from fedhpa.cron.forecast.bounds import MAX_EVENTS, bounds_conflicts
 from fedhpa.cron.forecast.conflicts import value_conflicts
 from fedhpa.cron.forecast.rules import ActiveRule

@@ -23,7 +23,8 @@ from fedhpa.cron import (
     shortest_interval,
 )
 from fedhpa.cron.calendar import MINUTES_PER_DAY, last_wall_time, wall_times
-from fedhpa.cron.execution import Rule, ScheduledObject, Target, plan
+from fedhpa.cron.execution.model import Rule, ScheduledObject, Target
+from fedhpa.cron.execution.planning import plan
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples

@@ -9,18 +9,10 @@ import msgspec
 import pytest
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
-from fedhpa.cron.execution import (
-    Execution,
-    Plan,
-    RuleState,
-    ScheduledObject,
-    Settled,
-    Target,
-    WindowRecord,
-    executable_rules,
-    plan,
-    settle,
-)
+from fedhpa.cron.execution.model import Execution, Plan, RuleState, ScheduledObject, Target, WindowRecord
+from fedhpa.cron.execution.objects import executable_rules
+from fedhpa.cron.execution.outcome import Settled, settle
+from fedhpa.cron.execution.planning import plan
 
 Json = dict[str, Any]
 

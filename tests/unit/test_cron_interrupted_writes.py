@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.cron.execution import Target
+from fedhpa.cron.execution.model import Target
 from tests.unit.test_cron_execution import Hub, messages, rule
 
 

@@ -6,8 +6,8 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
-from fedhpa.cron.execution import Failure, RuleState, decode_rules, encode_rules
-from fedhpa.cron.execution.stored import MAX_BYTES
+from fedhpa.cron.execution.model import Failure, RuleState
+from fedhpa.cron.execution.stored import MAX_BYTES, decode_rules, encode_rules
 from tests.unit.test_cron_execution import FHPA, Hub, at, rule
 
 

@@ -15,15 +15,10 @@ from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedh
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.cron import forecast_warnings
-from fedhpa.cron.execution import (
-    ScheduledObject,
-    Target,
-    Values,
-    WindowRecord,
-    executable_rules,
-    plan,
-    settle,
-)
+from fedhpa.cron.execution.model import ScheduledObject, Target, Values, WindowRecord
+from fedhpa.cron.execution.objects import executable_rules
+from fedhpa.cron.execution.outcome import settle
+from fedhpa.cron.execution.planning import plan
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "scale-by-time.md"
 TEXT = PAGE.read_text(encoding="utf-8")

@@ -10,7 +10,8 @@ import pytest
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule
 from fedhpa.api.errors import InvalidObject
 from fedhpa.cron import Timetable, timetable
-from fedhpa.cron.execution import Rule, ScheduledObject, Target, plan
+from fedhpa.cron.execution.model import Rule, ScheduledObject, Target
+from fedhpa.cron.execution.planning import plan
 
 
 def rule(schedule: str, zone: str = "Europe/Berlin", **fields: Any) -> Timetable:

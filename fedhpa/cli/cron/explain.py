@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedhpa.api.times import format_time
 from fedhpa.cli.cron.lines import local_time, shown
-from fedhpa.cron.execution import ScheduledObject, WindowRecord, read_cron, read_object
+from fedhpa.cron.execution.model import ScheduledObject, WindowRecord
+from fedhpa.cron.execution.objects import read_cron, read_object
 
 if TYPE_CHECKING:
     from controller.cronfederatedhpa import Remembered

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fedhpa.api.times import format_duration, format_time
-from fedhpa.cron.execution import UNKNOWN, OpenWindow, Rule, ScheduledObject, Step, Values, WindowRecord
+from fedhpa.cron.execution.model import OpenWindow, Rule, ScheduledObject, Values, WindowRecord
+from fedhpa.cron.execution.preview import UNKNOWN, Step
 
 if TYPE_CHECKING:
-    from fedhpa.cron.execution import Applied, Plan
+    from fedhpa.cron.execution.model import Applied, Plan
 
 FIRES: Final = "fires"
 OPENS: Final = "opens"

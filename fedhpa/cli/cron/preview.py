@@ -19,7 +19,7 @@ from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 if TYPE_CHECKING:
     from controller.cronfederatedhpa import PlannedTarget
     from fedhpa.cli.cron.lines import Line
-    from fedhpa.cron.execution import Target, Values
+    from fedhpa.cron.execution.model import Target, Values
     from fedhpa.kube import ApiClient
 
 DAYS: Final = 7
@@ -220,7 +220,7 @@ def _applied(changed: Object, stored: Object | None, now: float) -> Object:
 async def previews(hub: ApiClient | None, objects: Objects, now: float) -> list[Preview]:
     """Returns the preview of each target of the named objects. Without a hub the values may be unknown."""
     from controller.cronfederatedhpa import planned_targets, read_target, values_of
-    from fedhpa.cron.execution import Target
+    from fedhpa.cron.execution.model import Target
     from fedhpa.kube import SYSTEM
 
     found = []
@@ -243,8 +243,8 @@ def _is_target(manifest: Object, unit: PlannedTarget) -> bool:
 def preview_of(unit: PlannedTarget, target: Target | None, now: float, notes: Iterable[str] = ()) -> Preview:
     """Returns the preview of one target. `target` is None if nobody can tell its values."""
     from fedhpa.cli.cron.lines import LineWriter
-    from fedhpa.cron.execution import UNKNOWN
-    from fedhpa.cron.execution import Preview as Steps
+    from fedhpa.cron.execution.preview import UNKNOWN
+    from fedhpa.cron.execution.preview import Preview as Steps
 
     told = [*notes, *unit.notes]
     problems = [(each.name, rule) for each in unit.objects for rule in each.rules if rule.problem]

@@ -9,45 +9,60 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
-from fedhpa.cron.execution import owed
-from fedhpa.cron.execution.edits import Closing, edited_windows
-from fedhpa.cron.execution.holding import Holding
-from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished, recovered
-from fedhpa.cron.execution.owed import Due, Fire
-from fedhpa.cron.execution.plans import (
+from fedhpa.cron.execution.due import (
+    CLOSES,
+    FIRES,
+    OPENS,
+    Due,
+    Occurrence,
+    fires_due,
+    last_handled,
+    latest_of_fields,
+    missed_because_late,
+    newest_execution,
+    next_fire,
+    superseded,
+    superseding,
+    watermark,
+    window_seconds,
+)
+from fedhpa.cron.execution.model import (
     FIRE,
     Applied,
     Cause,
+    Fire,
+    Note,
+    OpenWindow,
     Plan,
+    Rule,
+    RuleState,
+    ScheduledObject,
     Skipped,
     States,
+    Target,
+    Values,
+    WindowRecord,
     cause_of_fire,
     cause_of_opening,
     cause_of_window,
     joined_markers,
     marker_of,
 )
-from fedhpa.cron.execution.records import (
-    Note,
-    OpenWindow,
-    Rule,
-    RuleState,
-    ScheduledObject,
-    Target,
-    Values,
-    WindowRecord,
+from fedhpa.cron.execution.windows import (
+    Closing,
+    Holding,
+    acknowledged,
+    edited_windows,
+    is_unfinished,
+    recovered,
 )
-from fedhpa.cron.execution.watermark import newest_execution, watermark
 
 # Stands for a client that the managed fields do not name.
 SOMEBODY: Final = "somebody"
-_CLOSES: Final = 0
-_FIRES: Final = 1
-_OPENS: Final = 2
 
 
 def plan(
@@ -62,23 +77,6 @@ def plan(
     The events in `held` are left out: their fires stay owed, and their windows stay as they are.
     """
     return _Planner({each.name: each for each in objects}, record, target, now, held).plan()
-
-
-class _Event(NamedTuple):
-    """Something due at an instant. Events sort by time, kind, object and rule.
-
-    `done` is True for a fire that the target shows as applied.
-    """
-
-    at: float
-    kind: int
-    object: str
-    place: int
-    label: str
-    fire: Fire | None = None
-    values: dict[str, int] = {}  # noqa: RUF012
-    window: OpenWindow | None = None
-    done: bool = False
 
 
 class _Planner:
@@ -200,7 +198,7 @@ class _Planner:
         self._events.append(cause_of_window(window))
         self._holding.close(window)
 
-    def _due_fires(self) -> list[_Event]:
+    def _due_fires(self) -> list[Occurrence]:
         """Returns the plain fires and the openings that are due, without those that are never applied."""
         owing: list[Due] = []
         handled: list[Fire] = []
@@ -208,8 +206,8 @@ class _Planner:
             if owner.present and owner.deleted is None:
                 self._read_rules(owner, owing, handled)
         newest = [due.newest for due in owing]
-        plain = [fire for fire in (*newest, *handled) if owed.window_seconds(fire.rule) is None]
-        latest = owed.latest_of_fields(plain)
+        plain = [fire for fire in (*newest, *handled) if window_seconds(fire.rule) is None]
+        latest = latest_of_fields(plain)
         return [event for due in owing if (event := self._event(due, latest)) is not None]
 
     def _read_rules(self, owner: ScheduledObject, owing: list[Due], handled: list[Fire]) -> None:
@@ -222,12 +220,12 @@ class _Planner:
             if mark.was_ahead:
                 text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
                 self._notes.append(Note(owner.name, "StatusFromFuture", text))
-            due = owed.due(rule, owner, mark.at, self._now)
+            due = fires_due(rule, owner, mark.at, self._now)
             self._states[owner.name][rule.name] = self._state(owner, rule, mark.at, due)
             if due is not None:
                 owing.append(due)
                 continue
-            fire = owed.last_handled(rule, owner, mark.at)
+            fire = last_handled(rule, owner, mark.at)
             if fire is not None and owner.states.get(rule.name) is not None:
                 handled.append(fire)
 
@@ -239,7 +237,7 @@ class _Planner:
         if rule.timetable is None:
             coming = None
         elif coming is None or coming <= self._now:
-            coming = owed.next_fire(rule, max(mark, self._now))
+            coming = next_fire(rule, max(mark, self._now))
         if coming is not None:
             self._wakes.append(coming)
         failing = tuple(
@@ -260,7 +258,7 @@ class _Planner:
         }
         return (due is not None and due.newest.at == at) or at in ends
 
-    def _event(self, due: Due, latest: Mapping[str, Fire]) -> _Event | None:
+    def _event(self, due: Due, latest: Mapping[str, Fire]) -> Occurrence | None:
         """Returns the event of the newest fire of a rule, or None if it is never applied."""
         fire = due.newest
         if due.earlier is not None:
@@ -268,15 +266,15 @@ class _Planner:
         if not fire.rule.values:
             self._invalid.append(fire)
             return None
-        opens = owed.window_seconds(fire.rule) is not None
+        opens = window_seconds(fire.rule) is not None
         stored = self._stored_window(fire) if opens else None
         if stored is not None and not self._unfinished:
             # The window was opened in time, and only its result was not stored.
             self._applied.append(Applied(fire, fire.rule.values, stored))
             self._markers.append(marker_of(fire.label, fire.at))
             return None
-        by, fields = (None, set(fire.rule.values)) if opens else owed.superseding(fire, latest)
-        missed = owed.missed_because_late(fire, self._now) if by is None else owed.superseded(fire, by)
+        by, fields = (None, set(fire.rule.values)) if opens else superseding(fire, latest)
+        missed = missed_because_late(fire, self._now) if by is None else superseded(fire, by)
         if missed is not None:
             self._skipped.append(Skipped(fire.object, fire.rule.name, missed))
             if stored is not None:
@@ -284,12 +282,12 @@ class _Planner:
             return None
         if cause_of_fire(fire) in self._left_out:
             self._held.append(fire)
-            self._wakes += [] if (length := owed.window_seconds(fire.rule)) is None else [fire.at + length]
+            self._wakes += [] if (length := window_seconds(fire.rule)) is None else [fire.at + length]
             return None
         values = {field: value for field, value in fire.rule.values.items() if field in fields}
-        kind = _OPENS if opens else _FIRES
+        kind = OPENS if opens else FIRES
         done = not opens and marker_of(fire.label, fire.at) in self._target.done
-        return _Event(fire.at, kind, fire.object, fire.place, fire.label, fire, values, done=done)
+        return Occurrence(fire.at, kind, fire.object, fire.place, fire.label, fire, values, done=done)
 
     def _stored_window(self, fire: Fire) -> OpenWindow | None:
         """Returns the window that a fire opened already, or None."""
@@ -298,19 +296,19 @@ class _Planner:
                 return window
         return None
 
-    def _closings(self) -> Iterator[_Event]:
+    def _closings(self) -> Iterator[Occurrence]:
         """Yields the ends of windows that are due."""
         for window in self._holding.windows:
             if window.closes <= self._now and cause_of_window(window) not in self._left_out:
-                yield _Event(window.closes, _CLOSES, window.object, 0, window.label, window=window)
+                yield Occurrence(window.closes, CLOSES, window.object, 0, window.label, window=window)
 
-    def _apply(self, events: list[_Event]) -> None:
+    def _apply(self, events: list[Occurrence]) -> None:
         """Applies events in order."""
         for event in events:
             self._markers.append(marker_of(event.label, event.at))
             if event.window is not None:
                 self._close(event.window)
-            elif event.fire is not None and event.kind == _OPENS:
+            elif event.fire is not None and event.kind == OPENS:
                 self._open(event.fire)
             elif event.fire is not None:
                 self._holding.fire(event.values, done=event.done)
@@ -320,7 +318,7 @@ class _Planner:
 
     def _open(self, fire: Fire) -> None:
         rule = fire.rule
-        length = owed.window_seconds(rule)
+        length = window_seconds(rule)
         assert length is not None
         window = OpenWindow(fire.object, rule.name, fire.at, fire.at + length, rule.values, rule.hash)
         self._holding.open(window)

@@ -13,15 +13,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution import owed
-from fedhpa.cron.execution.attempts import Attempts
-from fedhpa.cron.execution.owed import Fire
-from fedhpa.cron.execution.plans import Plan
-from fedhpa.cron.execution.records import (
+from fedhpa.cron.execution.due import next_fire, window_seconds
+from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     Failure,
+    Fire,
     OpenWindow,
+    Plan,
     Rule,
     RuleState,
     ScheduledObject,
@@ -29,7 +28,7 @@ from fedhpa.cron.execution.records import (
     Values,
     WindowRecord,
 )
-from fedhpa.cron.execution.settling import Settled, settle
+from fedhpa.cron.execution.outcome import Attempts, Settled, settle
 
 # The value of a field that nobody has read. Sizes are never negative.
 UNKNOWN: Final = -1
@@ -185,7 +184,7 @@ class Preview:
 
     def _schedule_end(self, fire: Fire, at: float) -> None:
         """Notes when a failed fire is given up: after its maxDelaySeconds, or at the end of its window."""
-        delay, length = fire.rule.max_delay, owed.window_seconds(fire.rule)
+        delay, length = fire.rule.max_delay, window_seconds(fire.rule)
         ends = (None if delay is None else delay + 1, length)
         for end in ends:
             if end is not None and fire.at + end > at:
@@ -263,11 +262,11 @@ class Preview:
     def _is_repeated(self, fired: list[Key]) -> bool:
         """True if these rules change nothing at their next fire: they have no window and one timetable."""
         rules = [self._rules[key] for key in fired]
-        plain = all(owed.window_seconds(rule) is None for rule in rules)
+        plain = all(window_seconds(rule) is None for rule in rules)
         return plain and len({rule.timetable for rule in rules}) == 1
 
     def _schedule(self, key: Key, after: float) -> None:
         rule = self._rules[key]
-        fire = None if rule.suspended else owed.next_fire(rule, after, self._end)
+        fire = None if rule.suspended else next_fire(rule, after, self._end)
         if fire is not None:
             heapq.heappush(self._coming, (fire, key))

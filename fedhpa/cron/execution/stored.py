@@ -10,7 +10,7 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.scaling_record import check_version
-from fedhpa.cron.execution.records import RuleState, WindowRecord
+from fedhpa.cron.execution.model import RuleState, WindowRecord
 
 VERSION: Final = 1
 # The histories are shortened in a larger content; watermarks and windows never are.

@@ -16,19 +16,19 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.plans import Plan
-from fedhpa.cron.execution.preview import DEFAULT_MINIMUM, UNKNOWN, Conflict, Preview
-from fedhpa.cron.execution.records import (
+from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     OpenWindow,
+    Plan,
     Rule,
     ScheduledObject,
     Values,
     WindowRecord,
 )
+from fedhpa.cron.execution.preview import DEFAULT_MINIMUM, UNKNOWN, Conflict, Preview
+from fedhpa.cron.fires import elapsed
 from fedhpa.cron.forecast.rules import ActiveRule
-from fedhpa.cron.timetable import elapsed
 
 # Fires and ends of windows that are followed at least, of all rules together.
 MAX_EVENTS: Final = 200

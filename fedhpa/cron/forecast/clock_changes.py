@@ -8,8 +8,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from fedhpa.cron.calendar import MINUTES_PER_DAY, wall_times
-from fedhpa.cron.clock_changes import instant_of, periods_between
+from fedhpa.cron.calendar import MINUTES_PER_DAY, instant_of, periods_between, wall_times
 from fedhpa.cron.forecast.rules import ActiveRule
 
 _START: Final = datetime(1, 1, 1, tzinfo=UTC)

@@ -13,11 +13,10 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from fedhpa.cron.calendar import MINUTES_PER_DAY
-from fedhpa.cron.clock_changes import instant_of, periods_between
+from fedhpa.cron.calendar import MINUTES_PER_DAY, instant_of, periods_between
+from fedhpa.cron.fires import Timetable, elapsed
 from fedhpa.cron.forecast.rules import ActiveRule
 from fedhpa.cron.grammar import Schedule
-from fedhpa.cron.timetable import Timetable, elapsed
 
 _MAX_PAIRS: Final = 2000
 _MAX_STEPS: Final = 300

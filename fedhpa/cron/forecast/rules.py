@@ -8,9 +8,9 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
-from fedhpa.cron.execution.records import MAXIMUM, MINIMUM
-from fedhpa.cron.execution.rules import targets_federatedhpa
-from fedhpa.cron.timetable import Timetable, timetable
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM
+from fedhpa.cron.execution.objects import targets_federatedhpa
+from fedhpa.cron.fires import Timetable, timetable
 
 # As many as an object may have.
 MAX_RULES: Final = 1000

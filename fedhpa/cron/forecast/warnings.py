@@ -16,7 +16,7 @@ from typing import Final
 from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.times import format_duration
-from fedhpa.cron.execution.rules import targets_federatedhpa
+from fedhpa.cron.execution.objects import targets_federatedhpa
 from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
 from fedhpa.cron.forecast.clock_changes import affected_fires
 from fedhpa.cron.forecast.conflicts import value_conflicts

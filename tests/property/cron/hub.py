@@ -13,25 +13,25 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution import (
-    Attempts,
+from fedhpa.cron.execution.model import (
     Plan,
     RuleState,
     ScheduledObject,
-    Settled,
     Target,
-    TargetReference,
     Values,
     WindowRecord,
+    split_markers,
+)
+from fedhpa.cron.execution.objects import read_object
+from fedhpa.cron.execution.outcome import Attempts, Settled, settle
+from fedhpa.cron.execution.stored import (
+    TargetReference,
     decode_rules,
     decode_windows,
     encode_rules,
     encode_windows,
-    read_object,
-    settle,
-    split_markers,
 )
-from fedhpa.cron.execution.interrupted import acknowledged, is_unfinished
+from fedhpa.cron.execution.windows import acknowledged, is_unfinished
 from tests.property.cron.histories import Json
 
 REFERENCE = TargetReference("autoscaling.karmada.io/v1alpha1", "FederatedHPA", "web")

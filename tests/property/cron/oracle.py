@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from fedhpa.cron.execution import Rule, ScheduledObject, Values
+from fedhpa.cron.execution.model import Rule, ScheduledObject, Values
 from tests.property.cron.hub import BEGINNING
 
 Key = tuple[str, str]

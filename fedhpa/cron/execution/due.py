@@ -1,41 +1,42 @@
-"""The fires that rules owe, and which of them will never be applied.
+"""The fires of rules that are due, and which of them will never be applied.
 
-Only the newest owed fire of a rule can matter, so the older ones are counted and not visited.
+The fires of a rule after its watermark are due. A new object starts at its creation or at its last edit, and
+an edited schedule at the edit, so no fire of the past is ever applied because somebody wrote an object. Fires
+while no controller ran are after the watermark, and so they are still due. Only the newest due fire of a rule
+can matter, so the older ones are counted and not visited.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.records import Missed, Rule, ScheduledObject
-from fedhpa.cron.timetable import Timetable
+from fedhpa.cron.execution.model import Fire, Missed, OpenWindow, Rule, RuleState, ScheduledObject
+from fedhpa.cron.fires import LONGEST_INTERVAL, Timetable
+
+# The kinds of what is due at one instant, in their order.
+CLOSES: Final = 0
+FIRES: Final = 1
+OPENS: Final = 2
 
 
-class Fire(NamedTuple):
-    """A fire of a rule. Fires sort by time, then by the name of the object, then by the place of the rule."""
+class Occurrence(NamedTuple):
+    """Something due at an instant. Occurrences sort by time, kind, object and rule.
+
+    `done` is True for a fire that the target shows as applied.
+    """
 
     at: float
+    kind: int
     object: str
     place: int
-    rule: Rule
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """The object and the name of the rule."""
-        return self.object, self.rule.name
-
-    @property
-    def label(self) -> str:
-        """The rule's name for people: `object/rule`."""
-        return f"{self.object}/{self.rule.name}"
-
-    @property
-    def order(self) -> tuple[float, str, int]:
-        """The place of the fire among all fires of a target."""
-        return self.at, self.object, self.place
+    label: str
+    fire: Fire | None = None
+    values: dict[str, int] = {}  # noqa: RUF012
+    window: OpenWindow | None = None
+    done: bool = False
 
 
 class Due(NamedTuple):
@@ -45,7 +46,7 @@ class Due(NamedTuple):
     earlier: Missed | None
 
 
-def due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> Due | None:
+def fires_due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> Due | None:
     """Returns what a rule owes in (after, now], or None."""
     table = rule.timetable
     if table is None or after >= now:
@@ -152,3 +153,74 @@ def _seconds(late: float) -> str:
 
 def _time(instant: float) -> datetime:
     return datetime.fromtimestamp(instant, UTC)
+
+
+# A clock that was ahead by more than this wrote a watermark that would block the rule.
+_MOST_AHEAD: Final = 86400.0
+
+
+class Watermark(NamedTuple):
+    """An instant, and True if the stored one was too far ahead of the clock to be believed."""
+
+    at: float
+    was_ahead: bool = False
+
+
+def watermark(rule: Rule, owner: ScheduledObject, now: float, newest: float | None) -> Watermark:
+    """Returns the watermark of a rule, at most a day ahead of `now` and at most nine years before it.
+
+    `newest` is the newest execution of any rule of the target.
+    """
+    at = _stored(rule, owner, now, newest)
+    if at > now + _MOST_AHEAD:
+        return Watermark(now, was_ahead=True)
+    return Watermark(max(at, now - LONGEST_INTERVAL.total_seconds()))
+
+
+def newest_execution(owners: Iterable[ScheduledObject]) -> float | None:
+    """Returns the newest execution that was applied or failed, of all rules of a target; None without one."""
+    return max(
+        (at for owner in owners for state in owner.states.values() for at in _tried(state)), default=None
+    )
+
+
+def _tried(state: RuleState) -> list[float]:
+    return [*(done.scheduled for done in state.successes), *(each.scheduled for each in state.failures)]
+
+
+def _stored(rule: Rule, owner: ScheduledObject, now: float, newest: float | None) -> float:
+    state = owner.states.get(rule.name)
+    if state is None:
+        return _edited(owner, now) if owner.known else _first_seen(owner)
+    if state.handled_until is None:
+        return min(_without_record(state, now, newest), now)
+    if state.hash and state.hash != rule.hash:
+        # A later handled fire still counts: a fire is never applied twice.
+        return max(_edited(owner, now), min(state.handled_until, now))
+    return state.handled_until
+
+
+def _first_seen(owner: ScheduledObject) -> float:
+    """Returns the creation, or the later edit: the schedule may be as new as that."""
+    return owner.created if owner.edited is None else max(owner.created, owner.edited)
+
+
+def _edited(owner: ScheduledObject, now: float) -> float:
+    """Returns when the spec was last written; `now` if unknown.
+
+    It may be later than `now`, because it is a time of the hub. An earlier time would make the rule owe fires
+    that precede the edit.
+    """
+    return now if owner.edited is None else owner.edited
+
+
+def _without_record(state: RuleState, now: float, newest: float | None) -> float:
+    """Returns the newest execution of any rule, or the instant before the fire that the status expects.
+
+    It is that of any rule of the target: otherwise `up@09:00` would be applied at noon although `down@11:00`
+    holds.
+    """
+    own = _tried(state)
+    if newest is not None and (own or state.next_execution is None or state.next_execution <= newest):
+        return newest
+    return now if state.next_execution is None else state.next_execution - 1

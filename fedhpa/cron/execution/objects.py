@@ -1,35 +1,197 @@
 """The rules of a CronFederatedHPA and their states, from the stored object and to its status.
 
+A rule whose fields the hub has dropped does not run: without its `duration` it would keep its values for
+ever, and without its `excludeDates` it would fire on holidays. The manifest that kubectl applied last tells.
+
 Times in the status are RFC 3339 with whole seconds. A time that cannot be read counts as absent, because a
 status that somebody edited must not stop the rules.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from fedhpa.api.cronfederatedhpa import (
     CronFederatedHPA,
     CronFederatedHPARule,
+    CronFederatedHPASpec,
     ExecutionHistory,
     SuccessfulExecution,
 )
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.federatedhpa import API_VERSION, KIND
+from fedhpa.api.json import decode_json
 from fedhpa.api.meta import ObjectMeta
+from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time, parse_time
-from fedhpa.cron.execution.records import (
+from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     REPLICAS,
     Execution,
     Failure,
     Missed,
+    Rule,
     RuleState,
     ScheduledObject,
 )
-from fedhpa.cron.execution.rules import executable_rules
+from fedhpa.cron.fires import Timetable, timetable
+
+_DEFAULT_HISTORY: Final = 3
+
+
+def executable_rules(
+    spec: CronFederatedHPASpec, refused: Mapping[int, str] | None = None
+) -> tuple[Rule, ...]:
+    """Returns all rules in order. A rule that cannot run has a `problem` and no timetable, or no values.
+
+    `refused` says why a rule cannot be read, by its index.
+    Admission refuses two rules of one name. Where it was bypassed, only the first of them runs, because both
+    would share one state.
+    """
+    found: list[Rule] = []
+    names: set[str] = set()
+    for index, written in enumerate(spec.rules):
+        rule = _rule(written, index, spec)
+        if rule.name in names:
+            problem = f"spec.rules[{index}].name: an earlier rule has this name, and only that one runs"
+            rule = msgspec.structs.replace(rule, timetable=None, problem=problem)
+        if refused and index in refused:
+            rule = msgspec.structs.replace(rule, timetable=None, suspended=False, problem=refused[index])
+        names.add(rule.name)
+        found.append(rule)
+    return tuple(found)
+
+
+def targets_federatedhpa(spec: CronFederatedHPASpec) -> bool:
+    """True if the target is a FederatedHPA, whose minReplicas and maxReplicas the rules change."""
+    target = spec.scale_target_ref
+    return (target.api_version, target.kind) == (API_VERSION, KIND)
+
+
+def schedule_hash(rule: CronFederatedHPARule, target: CrossVersionObjectReference) -> str:
+    """Returns a hash of the fields that decide when a rule fires, and for what: 16 hexadecimal digits.
+
+    Suspension is one of them, so a rule that is resumed starts anew. The target is one of them, so a new
+    target never gets fires from before the edit. Versions of one API group have the same target.
+    """
+    group = target.api_version.rpartition("/")[0]
+    fields = [
+        rule.schedule,
+        rule.time_zone or "",
+        sorted(rule.exclude_dates),
+        bool(rule.suspend),
+        [group, target.kind, target.name],
+    ]
+    return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:16]
+
+
+def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec) -> Rule:
+    targets_fhpa = targets_federatedhpa(spec)
+    table, problem = _timetable(rule)
+    values = _values(rule, targets_fhpa=targets_fhpa)
+    if not values and not problem:
+        fields = "targetMinReplicas and targetMaxReplicas" if targets_fhpa else "targetReplicas"
+        problem = f"spec.rules[{index}]: {fields}: nothing is set, so a fire changes nothing"
+    return Rule(
+        rule.name,
+        index,
+        None if rule.suspend else table,
+        values,
+        schedule_hash(rule, spec.scale_target_ref),
+        suspended=bool(rule.suspend),
+        max_delay=rule.max_delay_seconds,
+        successes_kept=_limit(rule.successful_history_limit, 1),
+        failures_kept=_limit(rule.failed_history_limit, 0),
+        problem=problem,
+    )
+
+
+def _timetable(rule: CronFederatedHPARule) -> tuple[Timetable | None, str]:
+    try:
+        return timetable(rule), ""
+    except InvalidObject as error:
+        return None, str(error)
+
+
+def _values(rule: CronFederatedHPARule, *, targets_fhpa: bool) -> dict[str, int]:
+    fields = (
+        ((MINIMUM, rule.target_min_replicas), (MAXIMUM, rule.target_max_replicas))
+        if targets_fhpa
+        else ((REPLICAS, rule.target_replicas),)
+    )
+    return {field: value for field, value in fields if value is not None}
+
+
+def _limit(value: int | None, least: int) -> int:
+    return _DEFAULT_HISTORY if value is None else max(value, least)
+
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+RULE_FIELDS: Final = ("duration", "maxDelaySeconds", "excludeDates")
+# The hash of a rule that does not run because of this. The rule starts anew once its fields are stored.
+DROPPED: Final = "fields-dropped"
+# The API server's limit of all annotations together.
+_MAX_BYTES: Final = 256 * 1024
+
+
+def dropped_fields(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the fields that were applied and are not stored: for each rule `spec.rules[i].field`."""
+    annotations = raw["metadata"].get("annotations")
+    text = annotations.get(LAST_APPLIED) if isinstance(annotations, Mapping) else None
+    if not isinstance(text, str) or len(text) > _MAX_BYTES or not any(name in text for name in RULE_FIELDS):
+        return {}
+    try:
+        applied: Any = decode_json(text, dict[str, Any])
+    except InvalidObject:
+        return {}
+    written = {str(rule.get("name")): rule for rule in _rules(applied)}
+    found: dict[str, str] = {}
+    for index, rule in enumerate(_rules(raw)):
+        name = str(rule.get("name"))
+        lost = [field for field in RULE_FIELDS if written.get(name, {}).get(field) and field not in rule]
+        if lost:
+            found[name] = f"spec.rules[{index}].{lost[0]}"
+    return found
+
+
+def without_dropped(owner: ScheduledObject, dropped: Mapping[str, str], *, drops: bool) -> ScheduledObject:
+    """Returns the object with the rules that may run; the others have a problem and never fire.
+
+    `dropped` names a field of each rule that lacks some. `drops` is True if the hub is known to drop fields.
+    Otherwise somebody has removed the field, unless the rule was stopped before.
+    """
+    if not dropped:
+        return owner
+    rules = tuple(
+        _stopped(rule, dropped[rule.name])
+        if rule.name in dropped and (drops or _was_stopped(owner, rule))
+        else rule
+        for rule in owner.rules
+    )
+    return owner if rules == owner.rules else msgspec.structs.replace(owner, rules=rules)
+
+
+def _was_stopped(owner: ScheduledObject, rule: Rule) -> bool:
+    state = owner.states.get(rule.name)
+    return state is not None and state.hash == DROPPED
+
+
+def _stopped(rule: Rule, field: str) -> Rule:
+    problem = f"{field}: the hub's CRD dropped the field: apply 'fedhpa crds' there, then the object again"
+    return msgspec.structs.replace(rule, timetable=None, hash=DROPPED, problem=problem)
+
+
+def _rules(raw: Any) -> list[Mapping[str, Any]]:
+    spec = raw.get("spec") if isinstance(raw, Mapping) else None
+    rules = spec.get("rules") if isinstance(spec, Mapping) else None
+    return [rule for rule in (rules if isinstance(rules, list) else ()) if isinstance(rule, Mapping)]
+
 
 # The reason of condition Ready, and of the event, if a fire could not be applied.
 SCALE_FAILED: Final = "ScaleFailed"
