@@ -28,6 +28,8 @@ NAMESPACE: Final = "shop"
 API_VERSION: Final = "autoscaling.karmada.io/v1alpha1"
 FOLDER: Final = f"/apis/{API_VERSION}/namespaces/{NAMESPACE}"
 CRONS: Final = f"/apis/{API_VERSION}/cronfederatedhpas"
+RECORDS: Final = "/apis/fedhpa.io/v1alpha1/scalingrecords"
+NO_RECORDS: Final = b'{"kind":"ScalingRecordList","apiVersion":"fedhpa.io/v1alpha1","metadata":{},"items":[]}'
 # 2026-03-16 is a Monday.
 CREATED: Final = 1_773_655_200.0
 IDLE_SECONDS: Final = 10.0
@@ -83,7 +85,11 @@ class Hub(ApiClient):
     async def request(self, method: str, path: str, *, body: bytes | None = None, **_: object) -> Response:
         """The answer to one request."""
         if method == "POST":
-            return Response(201, _NO_HEADERS, b"{}")
+            created = msgspec.json.decode(body or b"{}")
+            stored = self._store(f"{path}/{created['metadata'].get('name', '')}", created)
+            return Response(201, _NO_HEADERS, msgspec.json.encode(stored))
+        if path == RECORDS:
+            return Response(200, _NO_HEADERS, NO_RECORDS)
         if path == CRONS:
             items = [obj for place, obj in self.objects.items() if "/cronfederatedhpas/" in place]
             head = {"kind": "CronFederatedHPAList", "apiVersion": API_VERSION}
@@ -93,7 +99,9 @@ class Hub(ApiClient):
         if place not in self.objects:
             raise ApiError(f"{path} not found", status=404)
         found = self.objects[place]
-        if method == "PATCH":
+        if method == "PUT":
+            found = self._store(place, {**found, "status": msgspec.json.decode(body or b"{}")["status"]})
+        elif method == "PATCH":
             patch = msgspec.json.decode(body or b"{}")
             part = "status" if place != path else "spec"
             self.effects += "spec" in patch
@@ -133,7 +141,14 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     controller = CronController(
         hub,
         lambda objects: CronReconciler(
-            hub, objects, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
+            hub,
+            objects,
+            targets,
+            events,
+            metrics,
+            paused=False,
+            wall=clock,
+            clock=SYSTEM.monotonic,
         ),
         events,
         metrics,

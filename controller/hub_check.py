@@ -9,7 +9,9 @@ Three facts count as evidence:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -61,14 +63,17 @@ OUR_PATHS: Final = (
 )
 
 
+Check = Callable[[], Awaitable[Finding | None]]
+
+
 class _Rule(msgspec.Struct, frozen=True):
     apiGroups: list[str] | None = None
     resources: list[str] | None = None
 
-    @property
-    def covers_our_kind(self) -> bool:
+    def covers(self, plural: str) -> bool:
+        """True if the webhook is called for these objects of our group."""
         groups, resources = self.apiGroups or (), self.resources or ()
-        return bool({GROUP, "*"}.intersection(groups) and {PLURAL, "*", "*/*"}.intersection(resources))
+        return bool({GROUP, "*"}.intersection(groups) and {plural, "*", "*/*"}.intersection(resources))
 
 
 class _Webhook(msgspec.Struct, frozen=True):
@@ -88,32 +93,53 @@ class _Registration(msgspec.Struct, frozen=True):
 class HubCheck:
     """The findings on one hub, refreshed every few minutes. Errors of the hub are logged, never raised.
 
-    `on_finding(reason, found)` is called with each result.
+    The CRD at `crd_path` must keep the fields at `paths`. With `plural`, no webhook of Karmada may judge
+    these objects. `on_finding(reason, found)` is called with each result.
     """
 
     def __init__(
         self,
         hub: ApiClient,
+        crd_path: str,
+        paths: Iterable[str],
         *,
+        plural: str = "",
         clock: Callable[[], float],
         on_finding: Callable[[str, bool], None] = lambda *_: None,
     ) -> None:
         self._hub = hub
+        self._checks: list[Check] = [partial(find_pruned, hub, crd_path, tuple(paths))]
+        if plural:
+            self._checks.append(partial(find_foreign_webhook, hub, plural))
         self._clock = clock
         self._on_finding = on_finding
         self._until = float("-inf")
-        self._contended: dict[Key, float] = {}
+        self._lock = asyncio.Lock()
+        # The objects that another controller acts on, and when it last wrote them, if the status tells that.
+        self._contested: dict[Key, float] = {}
         self._known: set[Key] = set()
         self.findings: tuple[Finding, ...] = ()
 
+    @property
+    def pruned(self) -> Finding | None:
+        """The finding that the hub drops fields; None if it keeps them, as far as known."""
+        return next((finding for finding in self.findings if finding.reason == FIELDS_PRUNED), None)
+
     async def refresh(self) -> None:
-        """Bring `findings` up to date if they are old."""
+        """Bring `findings` up to date if they are old. All callers wait for the first answer, and no more."""
         if self._clock() < self._until:
             return
-        self._until = self._clock() + KEEP_SECONDS
+        async with self._lock:
+            if self._clock() < self._until:
+                return
+            if self._until > float("-inf"):
+                self._until = self._clock() + KEEP_SECONDS
+            await self._read()
+            self._until = self._clock() + KEEP_SECONDS
+
+    async def _read(self) -> None:
         # An answer of another shape than expected is no finding, and no object's fault.
-        checks = (self._check_schema, self._check_webhooks)
-        results = [await contain("hub-check", check, lambda _: None) for check in checks]
+        results = [await contain("hub-check", check, lambda _: None) for check in self._checks]
         found = tuple(finding for finding in results if finding is not None)
         for finding in found:
             if finding not in self.findings:
@@ -132,13 +158,10 @@ class HubCheck:
         if key not in self._known:
             self._known.add(key)
             written = now if _found_before(raw) else written
-        if written is not None and 0 <= now - written < ACTIVE_SECONDS:
-            self._contended[key] = max(written, self._contended.get(key, written))
-        last = self._contended.get(key)
-        if last is not None and now - last >= ACTIVE_SECONDS:
-            del self._contended[key]
-        self._on_finding(ANOTHER_CONTROLLER, bool(self._contended))
-        if key not in self._contended:
+        seen = (written, self._contested.get(key))
+        last = max((at for at in seen if at is not None and 0 <= now - at < ACTIVE_SECONDS), default=None)
+        self.note_contest(key, last)
+        if last is None:
             return None
         message = (
             f"{KARMADA_MANAGER} writes the status of this object, so its own controller acts on it: nothing "
@@ -146,37 +169,50 @@ class HubCheck:
         )
         return Blocked(ANOTHER_CONTROLLER, message, condition="ScalingActive")
 
+    def note_contest(self, key: Key, since: float | None) -> None:
+        """Note that another controller acts on an object, or with None that nobody else does."""
+        if since is None:
+            self._contested.pop(key, None)
+        else:
+            self._contested[key] = since
+        self._on_finding(ANOTHER_CONTROLLER, bool(self._contested))
+
     def forget(self, key: Key) -> None:
         """Drop the evidence about a deleted object."""
-        self._contended.pop(key, None)
         self._known.discard(key)
+        self.note_contest(key, None)
 
-    async def _check_schema(self) -> Finding | None:
-        return await find_pruned(self._hub, CRD_PATH, OUR_PATHS)
+    def end(self) -> None:
+        """Withdraw all findings, because another process looks after the objects now."""
+        self._contested.clear()
+        for reason in (FIELDS_PRUNED, FOREIGN_WEBHOOK, ANOTHER_CONTROLLER):
+            self._on_finding(reason, False)
 
-    async def _check_webhooks(self) -> Finding | None:
-        found: list[str] = []
-        for plural in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-            path = resource_path("admissionregistration.k8s.io/v1", plural)
-            try:
-                registrations = (await self._hub.list(path, _Registration)).items
-            except FedHPAError as error:
-                log.debug("webhook configurations not listed", error=str(error))
-                continue
-            found += [
-                f"{webhook.name} of {one.metadata.name}"
-                for one in registrations
-                if one.metadata.name != OUR_REGISTRATION
-                for webhook in one.webhooks or ()
-                if webhook.name.endswith(".karmada.io")
-                and any(rule.covers_our_kind for rule in webhook.rules or ())
-            ]
-        if not found:
-            return None
-        message = (
-            f"another webhook judges FederatedHPAs ({', '.join(found[:4])}): take it out of its registration"
-        )
-        return Finding(FOREIGN_WEBHOOK, message)
+
+async def find_foreign_webhook(hub: ApiClient, plural: str) -> Finding | None:
+    """Returns the finding that a webhook of Karmada judges these objects of ours, or None."""
+    found: list[str] = []
+    for registrations in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        path = resource_path("admissionregistration.k8s.io/v1", registrations)
+        try:
+            listed = (await hub.list(path, _Registration)).items
+        except FedHPAError as error:
+            log.debug("webhook configurations not listed", error=str(error))
+            continue
+        found += [
+            f"{webhook.name} of {one.metadata.name}"
+            for one in listed
+            if one.metadata.name != OUR_REGISTRATION
+            for webhook in one.webhooks or ()
+            if webhook.name.endswith(".karmada.io")
+            and any(rule.covers(plural) for rule in webhook.rules or ())
+        ]
+    if not found:
+        return None
+    message = (
+        f"another webhook judges FederatedHPAs ({', '.join(found[:4])}): take it out of its registration"
+    )
+    return Finding(FOREIGN_WEBHOOK, message)
 
 
 async def find_pruned(hub: ApiClient, crd_path: str, paths: Iterable[str]) -> Finding | None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from controller.cronfederatedhpa import CronController, CronMetrics
-from controller.cronfederatedhpa.foreign import other_controller
-from controller.cronfederatedhpa.hub import CronHubCheck
+from controller.cronfederatedhpa.hub import CRD_PATH, PATHS, other_controller
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets, mappers_of_members
@@ -16,6 +15,7 @@ from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings
+from controller.hub_check import HubCheck
 from controller.loop import ReconcileLoop
 from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, Shard, within
@@ -43,7 +43,7 @@ async def lead_rules(
 ) -> None:
     """Run the rules of a shard's CronFederatedHPAs until cancelled."""
     direct = settings.propagation == DIRECT
-    check = CronHubCheck(hub, clock=clock.monotonic, on_finding=on_finding)
+    check = HubCheck(hub, CRD_PATH, PATHS, clock=clock.monotonic, on_finding=on_finding)
     targets = Targets(
         hub,
         lambda: members.members,

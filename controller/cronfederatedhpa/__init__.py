@@ -13,7 +13,7 @@
 """
 
 from controller.cronfederatedhpa.controller import CronController
-from controller.cronfederatedhpa.foreign import is_run_by_karmada
+from controller.cronfederatedhpa.hub import is_run_by_karmada
 from controller.cronfederatedhpa.one_shot import (
     PlannedTarget,
     Remembered,

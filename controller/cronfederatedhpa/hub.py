@@ -1,103 +1,71 @@
-"""Checks if the hub's CRD of CronFederatedHPAs drops fields of ours, as Karmada's does."""
+"""Obstacles on the hub: its CRD drops fields of ours, or Karmada's controller runs the rules.
+
+Karmada's controller manager writes the status of an object after each fire. If it wrote after the last fire
+that was due, and after our last write, it runs the rules, and so nothing is written here. When it leaves out
+a fire, it was switched off, and the fire is caught up.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
 from typing import Final
 
-import structlog
-
-from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS
-from controller.hub_check import (
-    ANOTHER_CONTROLLER,
-    FIELDS_PRUNED,
-    KEEP_SECONDS,
-    find_pruned,
-)
+from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, OUR_FIELDS
+from controller.cronfederatedhpa.objects import CronObject, Object
+from controller.cronfederatedhpa.targets import FIELD_MANAGER
+from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import GROUP
-from fedhpa.cron.execution.model import Rule
-from fedhpa.cron.execution.objects import DROPPED, RULE_FIELDS
+from fedhpa.api.times import parse_time
+from fedhpa.cron.execution.due import latest_fire
+from fedhpa.cron.execution.objects import RULE_FIELDS, executable_rules
 from fedhpa.decision import Finding
-from fedhpa.kube import ApiClient, Key, contain
-
-log = structlog.get_logger(__name__)
 
 CRD_PATH: Final = (
     f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRON_FEDERATED_HPAS.plural}.{GROUP}"
 )
-# Events about one object, and the characters of one message.
-MAX_TOLD: Final = 10
-MAX_MESSAGE: Final = 1024
+# The fields that Karmada's CRD lacks.
 PATHS: Final = (
     *(f"spec.rules[].{field}" for field in RULE_FIELDS),
-    "status.observedGeneration",
-    "status.conditions",
+    *(f"status.{field}" for field in OUR_FIELDS),
+)
+# Karmada gets this long to write the result of a fire.
+GRACE_SECONDS: Final = 60.0
+MESSAGE: Final = (
+    f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
+    "written here; switch it off with --controllers=*,-cronFederatedHorizontalPodAutoscaler"
 )
 
 
-class CronHubCheck:
-    """The finding about one hub, refreshed every few minutes. Errors of the hub are logged, never raised.
+def other_controller(owner: CronObject, now: float) -> Finding | None:
+    """Returns a finding if Karmada runs the rules of an object, else None."""
+    theirs = _written_by(owner, KARMADA_MANAGER)
+    ours = _written_by(owner, FIELD_MANAGER)
+    if theirs is None or (ours is not None and ours >= theirs):
+        return None
+    due = [
+        fire
+        for rule in executable_rules(owner.cron.spec)
+        if (fire := latest_fire(rule, now - GRACE_SECONDS)) is not None
+    ]
+    if due and max(due) > theirs:
+        return None
+    return Finding(ANOTHER_CONTROLLER, MESSAGE)
 
-    `on_finding(reason, found)` is called with each result.
-    """
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        *,
-        clock: Callable[[], float],
-        on_finding: Callable[[str, bool], None] = lambda *_: None,
-    ) -> None:
-        self._hub = hub
-        self._clock = clock
-        self._on_finding = on_finding
-        self._contested: set[Key] = set()
-        self._until = float("-inf")
-        self._lock = asyncio.Lock()
-        self.finding: Finding | None = None
+def is_run_by_karmada(raw: Object, now: float) -> bool:
+    """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
+    metadata = raw["metadata"]
+    owner = CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
+    return other_controller(owner, now) is not None
 
-    async def refresh(self) -> None:
-        """Brings `finding` up to date if it is old."""
-        if self._clock() < self._until:
-            return
-        async with self._lock:
-            if self._clock() < self._until:
-                return
-            if self._until > float("-inf"):
-                self._until = self._clock() + KEEP_SECONDS  # nobody waits for a later answer
-            await self._read()
-            self._until = self._clock() + KEEP_SECONDS
 
-    def untold(self, told: list[str], rules: Sequence[Rule]) -> list[str]:
-        """Returns what an object's events must still say: the finding, and which rules do not run.
-
-        `told` is what they say already; it is brought up to date.
-        """
-        lines = [f"rule {rule.name} does not run: {rule.problem}" for rule in rules if rule.hash == DROPPED]
-        if self.finding is not None:
-            lines.insert(0, self.finding.message)
-        lines = [line[:MAX_MESSAGE] for line in lines[:MAX_TOLD]]
-        found = [line for line in lines if line not in told]
-        told[:] = lines
-        return found
-
-    def note_contest(self, key: Key, *, contested: bool) -> None:
-        """Notes whether another controller runs the rules of an object."""
-        (self._contested.add if contested else self._contested.discard)(key)
-        self._on_finding(ANOTHER_CONTROLLER, bool(self._contested))
-
-    def end(self) -> None:
-        """Withdraws all findings, because another process looks after the objects now."""
-        self._contested.clear()
-        for reason in (FIELDS_PRUNED, ANOTHER_CONTROLLER):
-            self._on_finding(reason, False)
-
-    async def _read(self) -> None:
-        before, self.finding = (
-            self.finding,
-            await contain("hub-check", lambda: find_pruned(self._hub, CRD_PATH, PATHS), lambda _: None),
-        )
-        if self.finding is not None and self.finding != before:
-            log.warning("hub check failed", reason=self.finding.reason, detail=self.finding.message)
-        self._on_finding(FIELDS_PRUNED, self.finding is not None)
+def _written_by(owner: CronObject, manager: str) -> float | None:
+    """Returns when a manager last wrote the status of an object; None if never."""
+    times = []
+    for entry in owner.cron.metadata.managed_fields:
+        if entry.manager == manager and entry.subresource == "status" and entry.time is not None:
+            try:
+                times.append(parse_time(entry.time) or 0.0)
+            except InvalidObject:
+                continue
+    return max(times, default=None)

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import structlog
 
 from controller.cronfederatedhpa.effects import Effect, Effects
-from controller.cronfederatedhpa.hub import CronHubCheck
+from controller.cronfederatedhpa.hub import CRD_PATH, PATHS
 from controller.cronfederatedhpa.memory import Recorded, RulesMemory, Unit
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
@@ -23,7 +23,7 @@ from controller.cronfederatedhpa.targets import Targets, unreadable
 from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.cronfederatedhpa.units import Units, open_rules
 from controller.failure_log import FailureLog, Lines
-from controller.hub_check import FIELDS_PRUNED
+from controller.hub_check import HubCheck
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import FedHPAError
 from fedhpa.cron.execution.model import Note, Plan, Rule, RuleState, ScheduledObject, WindowRecord
@@ -71,12 +71,12 @@ class CronReconciler:
         leads: Callable[[], bool] = lambda: True,
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
-        check: CronHubCheck | None = None,
+        check: HubCheck | None = None,
         wall: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
         self._hub = hub
-        self._check = check or CronHubCheck(hub, clock=clock)
+        self._check = check or HubCheck(hub, CRD_PATH, PATHS, clock=clock)
         self._objects = objects
         self._metrics = metrics
         self._memories: dict[Key, RulesMemory] = {}
@@ -100,7 +100,7 @@ class CronReconciler:
 
     def forget_object(self, key: Key) -> None:
         """Drops what is known of a deleted object."""
-        self._check.note_contest(key, contested=False)
+        self._check.forget(key)
         self._memories.pop(key, None)
         self._unstored.forget(key)
 
@@ -127,7 +127,7 @@ class CronReconciler:
             await self._free_deleted(objects)
         for owner in objects:
             finding = self._blocked(owner, now)
-            self._check.note_contest(owner.key, contested=finding is not None)
+            self._check.note_contest(owner.key, None if finding is None else now)
             if finding is not None:
                 return await self._hold(objects, finding, now)
         for owner in objects:
@@ -284,9 +284,8 @@ class CronReconciler:
         rules, states = self._scheduled(latest, unit).rules, settled.states[owner.key[1]]
         finding = _failure(rules, states) or self._unrecorded(unit, latest)
         status = render_status(latest, rules, states, finding, now, self._owners(unit.target))
-        status["conditions"] = with_hub(status["conditions"], self._check.finding, now)
-        for line in self._check.untold(self._memory(owner.key).told, rules):
-            self._reporter.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
+        status["conditions"] = with_hub(status["conditions"], self._check.pruned, now)
+        self._reporter.tell_dropped(latest, self._check.pruned, rules, self._memory(owner.key).told)
         patch = changes(latest.raw.get("status") or {}, status)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
         self._metrics.set_next_fire(owner.key, min(coming, default=None))
@@ -303,7 +302,7 @@ class CronReconciler:
 
     def _scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
-        drops = self._writer.hub_drops_fields or self._check.finding is not None
+        drops = self._writer.hub_drops_fields or self._check.pruned is not None
         return owner.scheduled(unit.target, self._memory(owner.key).rules.state, drops=drops)
 
     async def _release(self, owner: CronObject) -> None:

@@ -10,18 +10,23 @@ import structlog
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.status import SOLE_OWNER
 from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronMetrics
+from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import Note, Plan
-from fedhpa.cron.execution.objects import SCALE_FAILED
+from fedhpa.cron.execution.model import Note, Plan, Rule
+from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED
 from fedhpa.cron.execution.outcome import Settled
 from fedhpa.cron.execution.planning import SOMEBODY
+from fedhpa.decision import Finding
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
 
 log = structlog.get_logger(__name__)
 
 OVERRIDDEN: Final = "WindowOverridden"
+# Events about fields that the hub dropped from one object, and the characters of one message.
+MAX_TOLD: Final = 10
+MAX_MESSAGE: Final = 1024
 # Different reverts that are remembered of one object.
 MAX_REVERTS: Final = 16
 HINT: Final = ". It did so before, as a GitOps tool does: let the tool ignore the field (ignoreDifferences)"
@@ -100,6 +105,22 @@ class Reporter:
             if contested and condition["message"] not in told:
                 note = Note(owner.key[1], condition["reason"], condition["message"])
                 self.record(owner.key[0], note)
+
+    def tell_dropped(
+        self, owner: CronObject, hub: Finding | None, rules: Sequence[Rule], told: list[str]
+    ) -> None:
+        """Tells that the hub drops fields, and which rules therefore do not run.
+
+        `told` is what the events of the object say already; it is brought up to date.
+        """
+        lines = [f"rule {rule.name} does not run: {rule.problem}" for rule in rules if rule.hash == DROPPED]
+        if hub is not None:
+            lines.insert(0, hub.message)
+        lines = [line[:MAX_MESSAGE] for line in lines[:MAX_TOLD]]
+        for line in lines:
+            if line not in told:
+                self.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
+        told[:] = lines
 
     def record(self, namespace: str, note: Note) -> None:
         """Records a note as an event on its object."""

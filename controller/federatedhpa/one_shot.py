@@ -22,7 +22,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
-from controller.hub_check import HubCheck
+from controller.hub_check import CRD_PATH, OUR_PATHS, PLURAL, HubCheck
 from controller.members import HUB_SECONDS, members_once
 from controller.publish import FEDERATED_HPAS
 from controller.scaling_records import RecordFile
@@ -75,7 +75,7 @@ class OneShotReader:
         self._members = members
         self._clock = clock
         self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
-        self._hub_check = HubCheck(hub, clock=clock.monotonic)
+        self._hub_check = HubCheck(hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock.monotonic)
         self._snapshots = SnapshotBuilder(
             hub, lambda: members.members, caches, settings, clock=clock.monotonic, reads_nodes=True
         )

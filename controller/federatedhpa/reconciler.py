@@ -34,7 +34,7 @@ from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.unsupported import NOT_BUILT
 from controller.flags import DIRECT, Settings
-from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
+from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
@@ -95,7 +95,9 @@ class FederatedHPAReconciler:
             writes=not settings.paused,
         )
         self._autoscalers = CompetingAutoscalers(clock=clock)
-        self._hub_check = HubCheck(hub, clock=clock, on_finding=metrics.set_hub_finding)
+        self._hub_check = HubCheck(
+            hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=metrics.set_hub_finding
+        )
         self._competitors: dict[Key, tuple[str, ...]] = {}
 
     def _writers(self) -> tuple[HpaWriter, Removal]:

@@ -259,13 +259,16 @@ async def test_a_window_that_opened_late_closes_after_a_restart(plane: Plane, pr
             lambda found: not found["metadata"].get("finalizers"),
         )
         plain = await minimum(api, "plain", space)
+        kept = await api.get(f"/apis/fedhpa.io/v1alpha1/namespaces/{space}/scalingrecords")
 
     assert while_dead == [1, 1]
     assert opened == [4, 5]
     assert done == [1, 1]
     assert closed == 1
     assert ended >= minute + 75
-    assert "window" not in sale["status"]
+    assert [
+        each["metadata"]["name"] for each in kept["items"] if "cron-target" in each["metadata"]["name"]
+    ] == []
     assert not sale["metadata"].get("finalizers")
     assert plain == 4
 
