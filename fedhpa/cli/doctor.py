@@ -1,4 +1,4 @@
-"""`fedhpa doctor` names the first broken hop of each chain, and the command that mends it."""
+"""`fedhpa doctor` names the first failed check of each chain, and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def doctor(
         float, typer.Option(help="Seconds to wait for each answer, above 0 and at most 60.")
     ] = 3.0,
 ) -> None:
-    """Find the first broken hop between a FederatedHPA and its pods, and name the command that mends it.
+    """Find the first failed check between a FederatedHPA and its pods, and name the command that fixes it.
 
-    The command reads with your rights and changes nothing; new objects are sent as dry runs only. A hop that
-    you may not see is reported as not checked. Exit code 1 means that at least one hop is broken.
+    The command reads with your rights and changes nothing; new objects are sent as dry runs only. A check
+    that you may not make is reported as not checked. Exit code 1 means that at least one check fails.
     """
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"--timeout={timeout:g}: expected more than 0 and at most {MAX_TIMEOUT:g} seconds")
@@ -91,7 +91,7 @@ def to_text(observation: Observation, report: Report) -> str:
             f"{each.id}  {each.subject}",
             f"  what  {each.what}",
             f"  why   {each.why}",
-            f"  mend  {each.command}",
+            f"  fix   {each.command}",
         ]
     if not report.findings:
         counts = _counts(observation)
@@ -99,7 +99,7 @@ def to_text(observation: Observation, report: Report) -> str:
             f"nothing is broken (members: {counts['members']}, FederatedHPAs: {counts['federatedHPAs']}, "
             f"CronFederatedHPAs: {counts['cronFederatedHPAs']})"
         )
-    lines += [f"not checked: {each.hop}: {each.why}" for each in report.not_checked]
+    lines += [f"not checked: {each.check}: {each.why}" for each in report.not_checked]
     return "\n".join(lines) + "\n"
 
 

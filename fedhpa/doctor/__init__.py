@@ -1,4 +1,4 @@
-"""The doctor: finds the first broken hop of each chain between a FederatedHPA and its pods.
+"""The doctor: finds the first failed check of each chain between a FederatedHPA and its pods.
 
 `reading` observes the hub and the members (the shell), `checks` and `diagnosis` are pure functions from an
 observation to findings, and `bundle` packs what a bug report needs.

@@ -1,4 +1,4 @@
-"""The pure core: an observation becomes a report. Behind a broken hop nothing is reported."""
+"""The pure core: an observation becomes a report. Behind a failed check nothing is reported."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ORDER: Final = {kind: position for position, kind in enumerate(WHY)}
 
 
 def diagnose(seen: Observation) -> Report:
-    """Returns the first broken hop of each chain, and the hops that could not be checked."""
+    """Returns the first failed check of each chain, and the checks that could not be made."""
     found = list(check_hub(seen.hub))
     if found:
         return Report(tuple(found))

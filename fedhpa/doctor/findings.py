@@ -1,4 +1,4 @@
-"""The findings of the doctor: one for each hop that can break. The ids are stable, for scripts.
+"""The findings of the doctor: one for each check that can fail. The ids are stable, for scripts.
 
 docs/reference/doctor.md lists them, and a test compares the page with this table.
 """
@@ -13,7 +13,7 @@ _CLOSED: Final = "The hub refuses all objects of our kinds while it cannot call 
 # The reason why a finding matters, by its id, in the order of the chains.
 WHY: Final[dict[str, str]] = {
     # the hub
-    "kubeconfig-unusable": "Without a kubeconfig no hop can be checked.",
+    "kubeconfig-unusable": "Without a kubeconfig nothing can be checked.",
     "hub-unreachable": "Every process needs the hub's API server.",
     "hub-certificate-untrusted": "A client never sends its token to a server that it cannot verify.",
     "hub-certificate-expired": "A client never sends its token to a server that it cannot verify.",
@@ -91,7 +91,7 @@ WHY: Final[dict[str, str]] = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A broken hop: its id, the object that it is about, the symptom, and the command that mends it."""
+    """A failed check: its id, the object that it is about, the symptom, and the command that fixes it."""
 
     id: str
     subject: str
@@ -105,14 +105,14 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class NotChecked(msgspec.Struct, frozen=True):
-    """A hop that the caller cannot see, with the reason."""
+    """A check that the caller cannot make, with the reason."""
 
-    hop: str
+    check: str
     why: str
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The result: the findings in the order of the chains, and the hops that were not checked."""
+    """The result: the findings in the order of the chains, and the checks that were not made."""
 
     findings: tuple[Finding, ...]
     not_checked: tuple[NotChecked, ...] = ()
@@ -131,7 +131,7 @@ class Report(msgspec.Struct, frozen=True):
         ]
         return {
             "findings": findings,
-            "notChecked": [{"hop": each.hop, "why": each.why} for each in self.not_checked],
+            "notChecked": [{"check": each.check, "why": each.why} for each in self.not_checked],
         }
 
 

@@ -141,7 +141,7 @@ async def test_a_target_that_does_not_exist_is_said() -> None:
         found = await of_live(w, "day")
 
     assert told(found) == [("03-16T09:00", "day/up", "fires", {"minReplicas": 4})]
-    assert "FederatedHPA shop/gone does not exist; until this is mended, each fire fails" in to_text(found)
+    assert "FederatedHPA shop/gone does not exist; until this is fixed, each fire fails" in to_text(found)
     assert "now: minReplicas ?, maxReplicas ?" in to_text(found)
 
 

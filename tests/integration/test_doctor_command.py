@@ -55,7 +55,7 @@ async def found(made: Installation, kubeconfig: Path, *, seconds: float = 3.0) -
 
 
 async def test_a_sound_installation_is_one_line(tmp_path: Path) -> None:
-    """Nothing is broken: one line, exit code 0. A broken hop: four lines or JSON, exit code 1."""
+    """Nothing is broken: one line, exit code 0. A failed check: four lines or JSON, exit code 1."""
     async with installation(tmp_path) as made:
         config = ("--kubeconfig", str(made.hub.kubeconfig))
         # A new process costs a second, and only shows that the command can be installed.
@@ -136,7 +136,7 @@ ODD: list[dict[str, Any]] = [
 
 
 async def test_odd_objects_spoil_nothing(tmp_path: Path) -> None:
-    """A hub without our schema stores anything. The other hops are checked all the same."""
+    """A hub without our schema stores anything. The other checks are made all the same."""
     async with installation(tmp_path) as made:
         for number, odd in enumerate(ODD):
             for collection, kind in ((FHPAS, "FederatedHPA"), (CRONS, "CronFederatedHPA")):
@@ -204,13 +204,13 @@ def test_an_unreadable_kubeconfig_is_a_finding(tmp_path: Path) -> None:
 
 
 async def test_a_caller_without_rights_is_told_what_was_not_checked(tmp_path: Path) -> None:
-    """A tenant may see nothing: each hop is told as not checked, and none is a finding."""
+    """A tenant may see nothing: each check is reported as not made, and none is a finding."""
     async with installation(tmp_path) as made:
         ran = await doctor(made, kubeconfig=made.hub.user_kubeconfig("tenant"))
 
     assert ran.code == 0
     assert ran.out.startswith("nothing is broken (members: 0, ")
-    hops = [line.split(": ")[1] for line in ran.out.splitlines()[1:]]
+    checks = [line.split(": ")[1] for line in ran.out.splitlines()[1:]]
     assert {
         "the rights of fedhpa-controller",
         "the registration of the webhook",
@@ -220,7 +220,7 @@ async def test_a_caller_without_rights_is_told_what_was_not_checked(tmp_path: Pa
         "the Leases of the controller",
         "the FederatedHPAs",
         "the CronFederatedHPAs",
-    } <= set(hops)
+    } <= set(checks)
 
 
 async def test_a_hostile_member_is_quoted_on_one_short_line(tmp_path: Path) -> None:

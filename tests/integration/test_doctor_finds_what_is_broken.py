@@ -1,4 +1,4 @@
-"""The doctor on a whole installation: a test breaks one hop, and the report has exactly that finding.
+"""The doctor on a whole installation: a test breaks one thing, and the report has exactly that finding.
 
 The hub and the members are embedded planes on sockets, because reachability and TLS are the subject.
 """
@@ -445,8 +445,8 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("second-owner", rules_of_the_workload),
     ],
 }
-# Breaks in members, which `restore` does not mend.
-MENDING: dict[Break, Break] = {
+# Breaks in members, which `restore` does not undo.
+UNDOING: dict[Break, Break] = {
     no_member_rights: member_rights_again,
     old_metrics: metrics_again,
     second_owner_in_member: no_second_owner,
@@ -479,13 +479,13 @@ Case = tuple[str, Break]
 
 
 async def found_by(made: Installation, cases: Sequence[Case]) -> list[str]:
-    """Returns the ids of the findings while all these hops are broken, and mends them."""
+    """Returns the ids of the findings while all these checks fail, and makes them pass again."""
     for _, cut in cases:
         await cut(made)
     report = await made.diagnosis()
     for _, cut in cases:
-        if cut in MENDING:
-            await MENDING[cut](made)
+        if cut in UNDOING:
+            await UNDOING[cut](made)
     await made.restore()
     return sorted(each.id for each in report.findings)
 
@@ -504,7 +504,7 @@ async def assert_found(folder: Path, rounds: Sequence[Sequence[Case]]) -> None:
 
 @pytest.mark.parametrize("chains", TOGETHER)
 async def test_each_break_is_exactly_its_finding(tmp_path: Path, chains: tuple[str, ...]) -> None:
-    """One hop of each chain is broken at a time, then mended."""
+    """One check of each chain fails at a time, then passes again."""
     columns = zip_longest(*(CASES[chain] for chain in chains))
 
     await assert_found(tmp_path, [[case for case in cases if case is not None] for cases in columns])
@@ -513,7 +513,7 @@ async def test_each_break_is_exactly_its_finding(tmp_path: Path, chains: tuple[s
 @only_at_night
 @pytest.mark.parametrize("chain", CASES)
 async def test_each_break_alone_is_exactly_its_finding(tmp_path: Path, chain: str) -> None:
-    """One hop of all is broken at a time, then mended."""
+    """One check of all fails at a time, then passes again."""
     await assert_found(tmp_path, [[case] for case in CASES[chain]])
 
 

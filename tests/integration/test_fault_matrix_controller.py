@@ -103,7 +103,7 @@ async def break_(f: Federation, row: Row) -> None:
         await asyncio.sleep(15)
 
 
-async def mend(f: Federation, row: Row) -> None:
+async def fix(f: Federation, row: Row) -> None:
     await f.members["m2"].faults.clear()
     if row.fault == Fault.DISAPPEAR:
         f.join("m2")
@@ -138,7 +138,7 @@ async def test_nothing_is_scaled_on_missing_data(row: Row, tmp_path: Path, logs:
         failing = [line for line in logs if line["event"] == "autoscaler fails"]
         told = [line for line in failing if "m2: " in line["error"] and line["log_level"] != "debug"]
 
-        await mend(f, row)
+        await fix(f, row)
         await until(lambda: f.total == 2)
         await until(lambda: f.condition("MetricsComplete")[0] == "True")
 

@@ -219,7 +219,7 @@ class Between:
         """No server listens at the registered address."""
         await register(self.hub, "https://localhost:1", self.authority)
 
-    async def mend(self, client: Client) -> None:
+    async def fix(self, client: Client) -> None:
         """Renews and registers again; neither needs a restart."""
         self.authority.issue_server("localhost", dns=["localhost"]).save(self.folder)
         client.signals.reload()
@@ -250,7 +250,7 @@ async def test_a_webhook_that_cannot_be_asked_refuses_what_is_new(
         written = await hub.send(
             "PUT", f"{FHPAS}/old/status", body={**old, "status": {"currentReplicas": 3, "desiredReplicas": 3}}
         )
-        await between.mend(client)
+        await between.fix(client)
         await admits(hub)
 
     assert refused.startswith("500 ")
@@ -273,7 +273,7 @@ async def test_a_webhook_that_hangs_costs_the_hub_its_timeout(hub: PlaneApi, tmp
         began = asyncio.get_running_loop().time()
         refused = await refusal(hub)
         took = asyncio.get_running_loop().time() - began
-        await between.mend(client)
+        await between.fix(client)
         await admits(hub)
 
     assert 'failed calling webhook "' in refused

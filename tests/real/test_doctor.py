@@ -1,4 +1,4 @@
-"""`fedhpa doctor` on real planes: a test breaks one hop, and exactly that finding is added.
+"""`fedhpa doctor` on real planes: a test breaks one thing, and exactly that finding is added.
 
 Other tests share the plane, so findings about their objects may exist before. Three breaks run in the suite,
 all of them at night.
@@ -35,7 +35,7 @@ async def patient(plane: Plane, processes: Processes) -> AsyncIterator[Patient]:
 
 
 async def breaks_into(patient: Patient, kind: str) -> tuple[list[str], list[str]]:
-    """Returns the ids that are added while a hop is broken, and those that are left after it was mended."""
+    """Returns the ids that are added while a check fails, and those that are left after it passes again."""
     before = await patient.findings()
     async with BREAKS[kind](patient):
         # The hub learns of registrations and roles by watches, so the first look may be too early.
@@ -51,20 +51,20 @@ async def test_a_sound_installation_is_silent(patient: Patient) -> None:
     report = await patient.report()
 
     assert [each for each in report.findings if each.id not in ("target-missing", "second-owner")] == []
-    hops = [each.hop for each in report.not_checked]
-    assert hops == [hop for hop in hops if hop == "the rights of fedhpa-webhook"]
+    checks = [each.check for each in report.not_checked]
+    assert checks == [check for check in checks if check == "the rights of fedhpa-webhook"]
 
 
 @pytest.mark.parametrize("kind", SMOKE)
 async def test_a_broken_hop_is_found(patient: Patient, kind: str) -> None:
-    """Exactly its finding is added, and goes when the hop is mended."""
+    """Exactly its finding is added, and goes when the check passes again."""
     assert await breaks_into(patient, kind) == ([kind], [])
 
 
 @only_at_night
 @pytest.mark.parametrize("kind", [kind for kind in BREAKS if kind not in SMOKE])
 async def test_each_broken_hop_is_found(patient: Patient, kind: str) -> None:
-    """Exactly its finding is added, and goes when the hop is mended."""
+    """Exactly its finding is added, and goes when the check passes again."""
     assert await breaks_into(patient, kind) == ([kind], [])
 
 

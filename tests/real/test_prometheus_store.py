@@ -218,10 +218,10 @@ async def test_a_wrong_query_says_what_prometheus_says_of_it(scene: Scene) -> No
     )
     scene.rules.write_text(RULES.replace("GroupBy>> (queue", "GroupBy>>) (queue"), encoding="utf-8")
 
-    async def mended() -> bool:
+    async def fixed() -> bool:
         return (await scene.get(f"{EXTERNAL}/shop/wrong")).status == 200
 
-    await scene.until(mended, "the new rules hold")
+    await scene.until(fixed, "the new rules hold")
 
     assert wrong.status == 503
     assert "bad_data" in wrong.json["message"]

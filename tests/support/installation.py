@@ -56,7 +56,7 @@ SHARD_LEASES: Final = (lease_name(0, 1), lease_name(0, 1, CRON))
 CONTROLLER_LEASES: Final = (*SHARD_LEASES, CLUSTERS_LEASE)
 HPAS: Final[Collection] = ("autoscaling", "horizontalpodautoscalers")
 
-# Collections of the hub that `restore` mends.
+# Collections of the hub that `restore` brings back.
 BREAKABLE: Final = (
     FHPAS, CRONS, DEPLOYMENTS, CLUSTERS, SECRETS, LEASES, API_SERVICES, VALIDATING, MUTATING, CONFIG_MAPS,
     CLUSTER_ROLES, CRDS, HPAS, ("", "services"),
@@ -169,7 +169,7 @@ class Installation:
         self._saved = {collection: self.store.list(collection) for collection in BREAKABLE}
 
     async def restore(self) -> None:
-        """Mends everything that a test broke, except the objects and rights of members."""
+        """Undoes everything that a test broke, except the objects and rights of members."""
         for collection, saved in self._saved.items():
             kept = {(each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in saved}
             for each in self.store.list(collection):

@@ -1,4 +1,4 @@
-"""Each finding of the doctor: one broken hop in an observation gives exactly that finding."""
+"""Each finding of the doctor: one failed check in an observation gives exactly that finding."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ def test_each_finding_has_its_case() -> None:
 
 @pytest.mark.parametrize("kind", BROKEN)
 def test_one_broken_hop_is_one_finding(kind: str) -> None:
-    """The observation is healthy but for one hop, and the report has that finding and nothing else."""
+    """The observation is healthy but for one check, and the report has that finding and nothing else."""
     report = diagnose(BROKEN[kind])
 
     assert [each.id for each in report.findings] == [kind]
@@ -329,7 +329,7 @@ def test_a_hop_that_cannot_be_seen_is_no_finding(cause: Cause) -> None:
 
 
 def test_several_chains_are_reported_in_their_order() -> None:
-    """One broken hop of each chain gives one finding each, in the order of the chains."""
+    """One failed check of each chain gives one finding each, in the order of the chains."""
     seen = put(BROKEN["webhook-timeout"], members=BROKEN["member-timeout"].members)
     seen = put(seen, leadership=BROKEN["controller-shard-not-led"].leadership)
 
@@ -542,7 +542,7 @@ def test_a_controller_without_a_lease_is_no_finding_while_it_decides() -> None:
     report = diagnose(put(HEALTHY, leadership=Leadership((), is_deciding=True)))
 
     assert report.findings == ()
-    assert [each.hop for each in report.not_checked] == ["the Leases of the controller"]
+    assert [each.check for each in report.not_checked] == ["the Leases of the controller"]
 
 
 def test_no_rules_need_no_controller_of_rules() -> None:

@@ -156,10 +156,10 @@ def test_a_bad_file_leaves_the_old_rules(file: Path, bad: str | None) -> None:
         assert [rules.reload() for _ in range(3)] == [False, False, False]
         held, said = rules.current, current(registry)
         file.write_text(RULES, encoding="utf-8")
-        mended = rules.reload()
+        fixed = rules.reload()
 
     assert (old, 0.0) == (held, said)
-    assert (mended, current(registry)) == (True, 1.0)
+    assert (fixed, current(registry)) == (True, 1.0)
     assert [entry["log_level"] for entry in logs] == ["error", "info"]
     assert str(file) == logs[0]["file"]
 

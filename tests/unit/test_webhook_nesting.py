@@ -91,7 +91,7 @@ def test_a_deep_object_can_be_deleted(levels: int) -> None:
 @pytest.mark.parametrize("levels", DEEP)
 @pytest.mark.parametrize("field", ["oldObject", "userInfo", "options"])
 def test_only_the_object_itself_has_a_limit(field: str, levels: int) -> None:
-    """A deep object that was stored without the webhook can be mended."""
+    """A deep object that was stored without the webhook can be fixed."""
     good = {
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
         "maxReplicas": 3,

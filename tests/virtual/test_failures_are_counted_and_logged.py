@@ -232,7 +232,7 @@ async def test_odd_definition_on_the_hub_fails_no_reconcile(definition: Any, log
     "spec", [["odd"], {"leaseDurationSeconds": "soon", "holderIdentity": "x"}, {"holderIdentity": 7}, "odd"]
 )
 async def test_odd_lease_ends_no_process(spec: Any) -> None:
-    """A Lease that somebody spoiled makes the election retry, and a mended one is taken."""
+    """A Lease that somebody spoiled makes the election retry, and a repaired one is taken."""
     async with world(m1=2) as w:
         metadata = {"namespace": "kube-system", "name": "fedhpa-controller-0-of-1"}
         w.hub.put(LEASES, {"metadata": metadata, "spec": spec})
@@ -328,7 +328,7 @@ CAUSES: dict[str, tuple[dict[str, Any], Any, Any, str]] = {
 @pytest.mark.parametrize("cause", CAUSES)
 async def test_failing_autoscaler_is_a_line_at_both_ends_and_reminders(cause: str, logs: list[Any]) -> None:
     """Twenty-five minutes of failures are one line, two reminders and one line at the end."""
-    spec, breaks, mends, reason = CAUSES[cause]
+    spec, breaks, ends, reason = CAUSES[cause]
     async with world(m1=2) as w:
         w.hub.deploy(2)
         w.scale(**spec)
@@ -339,7 +339,7 @@ async def test_failing_autoscaler_is_a_line_at_both_ends_and_reminders(cause: st
             before = about(logs)
             breaks(w)
             await asyncio.sleep(25 * 60)
-            mends(w)
+            ends(w)
             await asyncio.sleep(120)
 
         assert before == []

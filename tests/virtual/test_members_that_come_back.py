@@ -42,9 +42,9 @@ async def test_a_member_that_is_back_is_soon_used(
             await asyncio.sleep(outage)
             away = f.state("m2")
             await f.members["m2"].faults.clear()
-            mended = f.now()
+            fixed = f.now()
             await until(lambda: f.state("m2") == "Answered", 600)
-            waits.append((away, f.now() - mended))
+            waits.append((away, f.now() - fixed))
 
     assert {away for away, _ in waits} <= {"Missing", "Lost"}
     assert max(seconds for _, seconds in waits) <= SOON

@@ -198,7 +198,7 @@ HOSTILE: dict[str, tuple[Answer, str]] = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_a_hostile_answer_changes_nothing(tmp_path: Path, logs: Logs, kind: str) -> None:
-    """The old token stays, the failure is counted, logged once and told by an event, and later mended."""
+    """The old token stays, the failure is counted, logged once and told by an event, and later renewed."""
     answer, reason = HOSTILE[kind]
     async with federation(tmp_path, m1=4, m2=4) as f:
         before = {name: join(f, name, SHORT) for name in f.members}

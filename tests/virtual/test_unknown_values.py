@@ -117,7 +117,7 @@ def test_a_mended_object_runs_again() -> None:
         (240.0, lambda run: run.change({"mode": CENTRALIZED})),
         (420.0, seen.note),
     )
-    world = World("mended", "", several(2, 8), steps((0, 4), (3, 8)), 2, 20, events=events)
+    world = World("fixed", "", several(2, 8), steps((0, 4), (3, 8)), 2, 20, events=events)
 
     result = simulate(world, CENTRALIZED, 430 / 3600)
 

@@ -255,7 +255,7 @@ def preview_of(unit: PlannedTarget, target: Target | None, now: float, notes: It
     if target is not None and not target.error:
         values |= target.values
     elif target is not None:
-        told.append(f"{target.error}; until this is mended, each fire fails")
+        told.append(f"{target.error}; until this is fixed, each fire fails")
     end = now + DAYS * 86400
     steps = Steps(unit.objects, unit.record, values, now=now, until=end)
     writer = LineWriter(unit.objects, unit.record)

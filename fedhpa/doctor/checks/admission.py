@@ -31,7 +31,7 @@ _COMMANDS: Final = {
 
 
 def check_admission(admission: Admission, namespace: str) -> Iterator[Result]:
-    """Yields the broken hops of the webhook. `namespace` is that of the installation."""
+    """Yields the failed checks of the webhook. `namespace` is that of the installation."""
     service = f"{namespace}/{OURS}"
     entries = admission.entries
     known = not isinstance(entries, Problem)

@@ -32,7 +32,7 @@ _COMMANDS: Final = {
 
 
 def check_aggregation(found: Aggregation, namespace: str) -> Iterator[Result]:
-    """Yields the broken hops of the metrics APIs. `namespace` is that of the installation."""
+    """Yields the failed checks of the metrics APIs. `namespace` is that of the installation."""
     if isinstance(found.apis, Problem):
         yield NotChecked("the metrics APIs of the hub", seen(found.apis))
         return

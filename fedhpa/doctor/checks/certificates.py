@@ -1,4 +1,4 @@
-"""The lifetimes of the certificates that the hops depend on."""
+"""The lifetimes of the certificates that the checks depend on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first hops: the kubeconfig, the hub's API server, its clock, the accounts' rights, and the CRDs."""
+"""The first checks: the kubeconfig, the hub's API server, its clock, the accounts' rights, and the CRDs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLUSTER_KIND: Final = "Cluster"
 
 
 def check_hub(hub: Hub) -> Iterator[Finding]:
-    """Yields the first broken hop on the way to the hub. All other checks depend on it."""
+    """Yields the first failed check on the way to the hub. All other checks depend on it."""
     if hub.kubeconfig:
         yield Finding("kubeconfig-unusable", "kubeconfig", hub.kubeconfig, "kubectl config view")
     elif hub.problem is not None:
@@ -53,11 +53,11 @@ def skew_text(clock: str, other: str, skew: float) -> str:
 
 def check_rights(found: Rights) -> Iterator[Result]:
     """Yields a finding if an account lacks rights."""
-    hop = f"the rights of {found.component}"
+    check = f"the rights of {found.component}"
     if found.problem is not None:
-        yield NotChecked(hop, seen(found.problem))
+        yield NotChecked(check, seen(found.problem))
     elif not found.account:
-        yield NotChecked(hop, f"no account of {found.component} was found on this hub")
+        yield NotChecked(check, f"no account of {found.component} was found on this hub")
     elif found.missing:
         what = f"{found.account} may not: {names(map(str, found.missing))}."
         part = found.component.removeprefix("fedhpa-").removeprefix("metrics-")

@@ -23,7 +23,7 @@ _JOIN: Final = "fedhpa join {name} --cluster-kubeconfig FILE"
 
 
 def check_members(members: tuple[Member, ...] | Problem, now: float) -> Iterator[Result]:
-    """Yields the broken hops of all members. `now` is the hub's time in POSIX seconds."""
+    """Yields the failed checks of all members. `now` is the hub's time in POSIX seconds."""
     if isinstance(members, Problem):
         if members.cause is not Cause.ABSENT:  # the check of the CRD says so
             yield NotChecked("the members", seen(members))
@@ -36,7 +36,7 @@ def check_members(members: tuple[Member, ...] | Problem, now: float) -> Iterator
 
 
 def check_member(member: Member, now: float) -> Iterator[Result]:
-    """Yields the first broken hop on the way to a member, or what is wrong behind it."""
+    """Yields the first failed check on the way to a member, or what is wrong behind it."""
     first = next(_way(member, now), None)
     if first is not None:
         yield first

@@ -74,7 +74,7 @@ def _is_missing(found: Scaled) -> bool:
 
 
 def _karmada(kind: str, found: tuple[Scaled, ...]) -> Iterator[Finding]:
-    """Yields one finding for all objects of a kind, because one flag mends them all."""
+    """Yields one finding for all objects of a kind, because one flag fixes them all."""
     acted = [each.name for each in found if each.by_karmada]
     if acted:
         what = f"karmada-controller-manager writes the status of {names(acted)}."

@@ -1,4 +1,4 @@
-"""Follows each member hop by hop, with the hub's own credentials for it. Members are read concurrently."""
+"""Checks each member step by step, with the hub's own credentials for it. Members are read concurrently."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ The CRD speaks first, so its words appear where both refuse. It refuses nothing 
 except for lengths and sizes (docs/reference/federatedhpa.md), the bounds of Karmada's own CRD, and wrong
 numbers in fields of a cron rule that have no effect with its target. A stored object that is older than a
 bound stays valid: the API server checks only what changes (Kubernetes 1.30 and later), so it can be deleted,
-and mended piece by piece.
+and cut piece by piece.
 
 A hub without the webhook stores what only the webhook refuses.
 [limits.md](../explanation/limits.md) says what the controller does with it.
