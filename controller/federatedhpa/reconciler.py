@@ -39,7 +39,6 @@ from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, InvalidObject
-from fedhpa.api.gate import refusal
 from fedhpa.decision import NO_RECORD, Blocked, Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, EventRecorder, Key
 
@@ -149,7 +148,8 @@ class FederatedHPAReconciler:
             await self._delete(key, raw, memory)
             return False
         try:
-            _check(memory, raw)
+            if refusal := memory.spec_of(raw).judgement.refusal:
+                raise InvalidObject(refusal)
             now = self._times.now(key, memory)
             blocked = await self._leave_distributed(key, raw, memory, now)
             # A pass goes on from the last status of mode Distributed, which the hub may not have stored.
@@ -326,15 +326,6 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
-
-
-def _check(memory: ObjectMemory, raw: Mapping[str, Any]) -> None:
-    """Raises InvalidObject if the object would run as something else than it says."""
-    generation = raw["metadata"].get("generation")
-    if generation is None or memory.judged[0] != generation:
-        memory.judged = generation, refusal(raw)
-    if memory.judged[1]:
-        raise InvalidObject(memory.judged[1])
 
 
 def _lost(recording: Recording, raw: Mapping[str, Any]) -> str:

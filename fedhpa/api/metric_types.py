@@ -7,20 +7,18 @@ Source of the types: Kubernetes HPA 1.36, metric sources 5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from fedhpa.api.metrics.container_resource import (
-    ContainerResourceMetricSource,
-    ContainerResourceMetricStatus,
-    RawContainerResourceSource,
-)
+from fedhpa.api.metrics import container_resource, resource
+from fedhpa.api.metrics import object as object_
+from fedhpa.api.metrics.container_resource import ContainerResourceMetricSource, ContainerResourceMetricStatus
 from fedhpa.api.metrics.external import ExternalMetricSource, ExternalMetricStatus
-from fedhpa.api.metrics.object import ObjectMetricSource, ObjectMetricStatus, RawObjectSource
-from fedhpa.api.metrics.parts import RawMetricSource, RawSource, V2Model
+from fedhpa.api.metrics.object import ObjectMetricSource, ObjectMetricStatus
+from fedhpa.api.metrics.parts import MetricIdentity, V2Model, series
 from fedhpa.api.metrics.pods import PodsMetricSource, PodsMetricStatus
-from fedhpa.api.metrics.resource import RawResourceSource, ResourceMetricSource, ResourceMetricStatus
+from fedhpa.api.metrics.resource import ResourceMetricSource, ResourceMetricStatus
 
 RESOURCE: Final = "Resource"
 CONTAINER_RESOURCE: Final = "ContainerResource"
@@ -55,8 +53,8 @@ class MetricType:
     status: type[V2Model]
     """The model of the entry of status.currentMetrics."""
 
-    raw: type[RawSource]
-    """The model of the source that a decision reads."""
+    identity: Callable[[Any], MetricIdentity]
+    """Returns what a source of this type measures."""
 
     api: str
     """The metrics API that serves the values."""
@@ -87,7 +85,7 @@ _ROWS: Final = (
         "Ingress. Can scale from zero.",
         source=ObjectMetricSource,
         status=ObjectMetricStatus,
-        raw=RawObjectSource,
+        identity=object_.identity,
         api=CUSTOM_API,
         per_pod=False,
         describes_object=True,
@@ -103,7 +101,7 @@ _ROWS: Final = (
         "queue. Can scale from zero.",
         source=ExternalMetricSource,
         status=ExternalMetricStatus,
-        raw=RawMetricSource,
+        identity=series,
         api=EXTERNAL_API,
         per_pod=False,
         describes_object=False,
@@ -119,7 +117,7 @@ _ROWS: Final = (
         "clusters.",
         source=PodsMetricSource,
         status=PodsMetricStatus,
-        raw=RawMetricSource,
+        identity=series,
         api=CUSTOM_API,
         per_pod=True,
         describes_object=False,
@@ -135,7 +133,7 @@ _ROWS: Final = (
         "clusters.",
         source=ResourceMetricSource,
         status=ResourceMetricStatus,
-        raw=RawResourceSource,
+        identity=resource.identity,
         api=USAGE_API,
         per_pod=True,
         describes_object=False,
@@ -151,7 +149,7 @@ _ROWS: Final = (
         "where sidecars would distort the average.",
         source=ContainerResourceMetricSource,
         status=ContainerResourceMetricStatus,
-        raw=RawContainerResourceSource,
+        identity=container_resource.identity,
         api=USAGE_API,
         per_pod=True,
         describes_object=False,
@@ -170,7 +168,7 @@ _UNKNOWN: Final = MetricType(
     description="",
     source=V2Model,
     status=V2Model,
-    raw=RawSource,
+    identity=lambda _: MetricIdentity(""),
     api="",
     per_pod=False,
     describes_object=False,

@@ -37,7 +37,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     TemplateScale,
 )
-from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object
+from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object, decode_spec
 from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementSpec
 from fedhpa.decision.summary import targets
@@ -93,6 +93,7 @@ __all__ = [
     "decide",
     "decode_object",
     "decode_scenario",
+    "decode_spec",
     "decode_stored",
     "encode_scenario",
     "encode_stored",

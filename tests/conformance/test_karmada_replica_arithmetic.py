@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from fedhpa.api import wire
+from fedhpa.api.autoscaling import Behavior
+from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.selectors import parse_selector
@@ -34,9 +36,7 @@ from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.metrics.evaluate import evaluate
 from fedhpa.decision.normalize import normalize
-from fedhpa.decision.spec.behavior import behavior_with_defaults
-from fedhpa.decision.spec.federatedhpa import scaling_object
-from fedhpa.decision.spec.wire import RawBehavior, RawFederatedHPA, RawPolicy, RawRules
+from fedhpa.decision.spec.federatedhpa import behavior_with_defaults
 from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
@@ -485,7 +485,7 @@ def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestNormalizeDesiredReplicasWithBehaviors"))
 def test_normalizes_with_behavior(case: dict[str, Any]) -> None:
     """The size after windows, policies and bounds is Karmada's."""
-    hpa = scaling_object(msgspec.convert(case["hpa"], RawFederatedHPA))
+    hpa = decode_object(case["hpa"])
 
     replicas, _ = normalize(
         DecisionBuilder(StoredStatus(), NOW),
@@ -509,7 +509,7 @@ def test_adds_up_changes_of_a_period(case: dict[str, Any]) -> None:
 def test_stores_scale_events(case: dict[str, Any]) -> None:
     """An event lands in its direction's history, and only where there is behavior."""
     raw = case["behavior"]
-    behavior = None if raw is None else behavior_with_defaults(msgspec.convert(raw, RawBehavior))
+    behavior = None if raw is None else behavior_with_defaults(decode(Behavior, raw))
 
     stored = history_after_scale(
         spec_with(behavior=behavior), History(()), case["newReplicas"] - case["prevReplicas"], NOW
@@ -575,8 +575,8 @@ def test_limit_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestMarkScaleEventsOutdated"))
 def test_recycles_outdated_events(case: dict[str, Any]) -> None:
     """An event older than the longest period gives its place to the next one."""
-    policy = RawPolicy("Pods", 1, case["longestPolicyPeriod"])
-    behavior = behavior_with_defaults(RawBehavior(scaleUp=RawRules(policies=[policy])))
+    policy = {"type": "Pods", "value": 1, "periodSeconds": case["longestPolicyPeriod"]}
+    behavior = behavior_with_defaults(decode(Behavior, {"scaleUp": {"policies": [policy]}}))
     before = events_of(case["scaleEvents"])
 
     stored = history_after_scale(spec_with(behavior=behavior), History((), before), 7, NOW).scale_ups

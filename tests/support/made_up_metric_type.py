@@ -21,7 +21,6 @@ from fedhpa.api.metrics.parts import (
     MetricIdentity,
     MetricTarget,
     MetricValueStatus,
-    RawSource,
     V2Model,
 )
 from fedhpa.api.model import LongText
@@ -43,16 +42,6 @@ class QueueMetricStatus(V2Model):
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description="Current length.")
 
 
-class RawQueueSource(RawSource):
-    """The source, as stored."""
-
-    topic: str = ""
-
-    def identity(self) -> MetricIdentity:
-        """Returns the topic."""
-        return MetricIdentity(self.topic)
-
-
 ROW = MetricType(
     "Queue",
     field="queueLength",
@@ -60,7 +49,7 @@ ROW = MetricType(
     description="Source of type Queue.",
     source=QueueMetricSource,
     status=QueueMetricStatus,
-    raw=RawQueueSource,
+    identity=lambda source: MetricIdentity(source.topic),
     api=EXTERNAL_API,
     per_pod=False,
     describes_object=False,

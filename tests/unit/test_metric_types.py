@@ -22,7 +22,6 @@ from fedhpa.decision import ScalingMetric
 from fedhpa.decision.metrics.samples import METRICS_APIS
 from fedhpa.decision.metrics.table import EVALUATORS
 from fedhpa.decision.spec.metrics import metric_spec
-from fedhpa.decision.spec.wire import RawMetric
 from tests.support.sources import parsed
 
 ROOT = Path(__file__).parent.parent.parent
@@ -57,17 +56,15 @@ def test_the_models_have_the_fields_that_the_row_promises(row: MetricType) -> No
 
     assert ("described_object" in fields) == row.describes_object
     assert ("aggregation" in fields) == (not row.per_pod)
-    assert {"target", "aggregation"} <= set(row.raw.__struct_fields__)
+    assert "target" in fields
 
 
 @EACH
 def test_spec_status_and_decision_have_a_field_for_each_type(row: MetricType) -> None:
-    """Both models and the lenient decoder get their fields from the table."""
+    """Both models get their fields from the table."""
     for model, inner in ((MetricSpec, row.source), (MetricStatus, row.status)):
         assert model.model_fields[row.attribute].alias == row.field
         assert model.model_fields[row.attribute].annotation == inner | None
-    assert row.field in RawMetric.__struct_fields__
-    assert row.raw is not metric_type("").raw
 
 
 @EACH
@@ -107,7 +104,7 @@ def test_the_failure_reason_follows_kubernetes(row: MetricType) -> None:
 def test_an_unknown_type_has_a_row_that_nothing_serves() -> None:
     """An object with a type of a later version is still decided on: the metric fails by itself."""
     row = metric_type("Later")
-    spec = metric_spec(RawMetric("Later"), "spec.metrics[0]")
+    spec = metric_spec(MetricSpec(type="Later"))
 
     assert (row.name, row.api, row.per_pod, row.scales_from_zero) == ("", "", False, False)
     assert row.failure_reason == "InvalidMetricSourceType"

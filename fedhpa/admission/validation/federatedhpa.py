@@ -24,7 +24,6 @@ from fedhpa.api.autoscaling import (
 )
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, unsupported
-from fedhpa.api.metric_types import metric_type
 from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import MAX_METRICS
 from fedhpa.api.names import path_segment
@@ -62,17 +61,12 @@ def _bounds_of_replicas(spec: FederatedHPASpec) -> Iterator[FieldError]:
     if maximum is None and spec.federated_max_replicas is not None:
         max_path, maximum = "spec.federatedMaxReplicas", spec.federated_max_replicas
     maximum = maximum or 0
-    if minimum is not None and minimum < 1 and not (minimum == 0 and scales_from_zero(spec)):
+    if minimum is not None and minimum < 1 and not (minimum == 0 and spec.scales_from_zero):
         yield invalid(min_path, minimum, "must be greater than or equal to 1")
     if maximum < 1:
         yield invalid(max_path, maximum, "must be greater than 0")
     if minimum is not None and maximum < minimum:
         yield invalid(max_path, maximum, "must be greater than or equal to `minReplicas`")
-
-
-def scales_from_zero(spec: FederatedHPASpec) -> bool:
-    """True if a metric has a value while no pod runs."""
-    return any(metric_type(metric.type).scales_from_zero for metric in spec.metrics)
 
 
 def validate_reference(reference: CrossVersionObjectReference, path: str) -> Iterator[FieldError]:

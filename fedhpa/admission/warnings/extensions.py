@@ -126,9 +126,7 @@ def _fallback(spec: FederatedHPASpec) -> Iterator[str]:
 
 
 def _limits(spec: FederatedHPASpec) -> tuple[int, int | None]:
-    low = spec.min_replicas if spec.min_replicas is not None else spec.federated_min_replicas
-    high = spec.max_replicas if spec.max_replicas is not None else spec.federated_max_replicas
-    return default_values.MIN_REPLICAS if low is None else low, high
+    return default_values.MIN_REPLICAS if spec.minimum is None else spec.minimum, spec.maximum
 
 
 def _assistance(spec: FederatedHPASpec) -> Iterator[str]:

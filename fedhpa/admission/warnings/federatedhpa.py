@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fedhpa.admission.validation.extensions import DISTRIBUTED
-from fedhpa.admission.validation.federatedhpa import scales_from_zero
 from fedhpa.admission.warnings.distributed import warn_distributed
 from fedhpa.admission.warnings.extensions import DUPLICATED, warn_extensions
 from fedhpa.admission.warnings.metrics import metric_remedies, warn_metrics
@@ -52,10 +51,9 @@ def _rebalance(fhpa: FederatedHPA) -> Iterator[str]:
 
 def federatedhpa_remedies(spec: FederatedHPASpec) -> Iterator[str]:
     """Yields how to fix each mistake that has an obvious remedy."""
-    if spec.max_replicas is None and spec.federated_max_replicas is None:
+    if spec.maximum is None:
         yield "spec.maxReplicas: is missing; write the upper limit here, or as federatedMaxReplicas"
-    minimum = spec.min_replicas if spec.min_replicas is not None else spec.federated_min_replicas
-    if minimum == 0 and not scales_from_zero(spec):
+    if spec.minimum == 0 and not spec.scales_from_zero:
         yield "spec.minReplicas: 0 needs an Object or External metric, because no pod is left to measure"
     if "/" in spec.scale_target_ref.name:
         yield "spec.scaleTargetRef.name: write the name alone, without the kind or the namespace"

@@ -11,7 +11,6 @@ from fedhpa.api.metrics.parts import (
     MetricIdentity,
     MetricTarget,
     MetricValueStatus,
-    RawSource,
     V2Model,
 )
 from fedhpa.api.model import LongText
@@ -40,12 +39,6 @@ class ContainerResourceMetricStatus(V2Model):
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 
 
-class RawContainerResourceSource(RawSource):
-    """The source, as stored."""
-
-    name: str = ""
-    container: str = ""
-
-    def identity(self) -> MetricIdentity:
-        """Returns the resource and the container."""
-        return MetricIdentity(self.name, container=self.container)
+def identity(source: ContainerResourceMetricSource) -> MetricIdentity:
+    """Returns the resource and the container."""
+    return MetricIdentity(source.name, container=source.container)

@@ -16,9 +16,9 @@ from fedhpa.api.metrics.parts import (
     MetricIdentity,
     MetricTarget,
     MetricValueStatus,
-    RawMetricSource,
-    RawObject,
     V2Model,
+    series,
+    stored_json,
 )
 
 
@@ -55,13 +55,6 @@ class ObjectMetricStatus(V2Model):
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 
 
-class RawObjectSource(RawMetricSource):
-    """The source, as stored."""
-
-    describedObject: RawObject | None = None
-
-    def identity(self) -> MetricIdentity:
-        """Returns the metric and the object."""
-        return MetricIdentity(
-            self.metric.name, selector=self.metric.selector, described_object=self.describedObject
-        )
+def identity(source: ObjectMetricSource) -> MetricIdentity:
+    """Returns the metric and the object."""
+    return series(source)._replace(described_object=stored_json(source.described_object))

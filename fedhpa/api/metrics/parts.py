@@ -1,24 +1,19 @@
 """The parts that the sources of several metric types share.
 
-Source: Kubernetes HPA 1.36, object model. A source has two models. Admission reads the pydantic one, which
-checks every field. A decision reads the msgspec one: a stored object may have been admitted by another
-webhook or none, so unknown fields are skipped and no admission rule applies.
+Source: Kubernetes HPA 1.36, object model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
-import msgspec
 from pydantic import Field
 
-from fedhpa.api import wire
 from fedhpa.api.meta import LabelSelector
 from fedhpa.api.model import ApiModel, Checked, Crd, Int32, LongText, Name, RawQuantity, ScalarType, Text
 
 JSON = object
-RawObject = dict[str, JSON]
 
 AGGREGATIONS: Final = ("Sum", "Average", "Max", "Min")
 TARGET_TYPES: Final = ("Utilization", "Value", "AverageValue")
@@ -129,15 +124,6 @@ class MetricIdentity(NamedTuple):
     described_object: Mapping[str, JSON] | None = None
 
 
-class RawMetricTarget(msgspec.Struct):
-    """autoscaling/v2 MetricTarget, as stored."""
-
-    type: str = ""
-    value: wire.RawQuantity | None = None
-    averageValue: wire.RawQuantity | None = None
-    averageUtilization: int | None = None
-
-
 class MetricStatus(V2Model):
     """Current value of a metric that is named."""
 
@@ -147,29 +133,12 @@ class MetricStatus(V2Model):
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 
 
-class RawMetricIdentifier(msgspec.Struct):
-    """autoscaling/v2 MetricIdentifier, as stored."""
-
-    name: str = ""
-    selector: RawObject | None = None
+def stored_json(part: ApiModel) -> Mapping[str, JSON]:
+    """Returns a part of an object as JSON, as it was stored."""
+    return part.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-class RawSource(msgspec.Struct):
-    """A source, as stored. Each metric type has a subclass with the fields of its own."""
-
-    target: RawMetricTarget = msgspec.field(default_factory=RawMetricTarget)
-    aggregation: str | None = None
-
-    def identity(self) -> MetricIdentity:
-        """Returns what the metric measures."""
-        raise NotImplementedError
-
-
-class RawMetricSource(RawSource):
-    """The source of a metric that is named, as stored."""
-
-    metric: RawMetricIdentifier = msgspec.field(default_factory=RawMetricIdentifier)
-
-    def identity(self) -> MetricIdentity:
-        """Returns the metric."""
-        return MetricIdentity(self.metric.name, selector=self.metric.selector)
+def series(source: Any) -> MetricIdentity:
+    """Returns the metric of a source that names it."""
+    selector = source.metric.selector
+    return MetricIdentity(source.metric.name, selector=None if selector is None else stored_json(selector))

@@ -11,7 +11,6 @@ from fedhpa.api.metrics.parts import (
     MetricIdentity,
     MetricTarget,
     MetricValueStatus,
-    RawSource,
     V2Model,
 )
 from fedhpa.api.model import LongText
@@ -38,11 +37,6 @@ class ResourceMetricStatus(V2Model):
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
 
 
-class RawResourceSource(RawSource):
-    """The source, as stored."""
-
-    name: str = ""
-
-    def identity(self) -> MetricIdentity:
-        """Returns the resource."""
-        return MetricIdentity(self.name)
+def identity(source: ResourceMetricSource) -> MetricIdentity:
+    """Returns the resource."""
+    return MetricIdentity(source.name)

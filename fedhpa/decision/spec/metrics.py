@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import msgspec
 
 from fedhpa.api import default_values
-from fedhpa.api.errors import InvalidObject, InvalidQuantity
+from fedhpa.api.autoscaling import MetricSpec
 from fedhpa.api.metric_types import MetricType, metric_type
-from fedhpa.api.metrics.parts import RawMetricTarget, RawSource
+from fedhpa.api.metrics.parts import MetricTarget
 from fedhpa.api.quantity import Quantity, RawQuantity
-from fedhpa.decision.spec.wire import RawMetric
 
 JSON = object
 
@@ -65,46 +64,35 @@ def default_metric() -> ScalingMetric:
     )
 
 
-def metric_spec(raw: RawMetric, path: str) -> ScalingMetric:
-    """Returns the metric with its quantities parsed. Raises InvalidObject; `path` is where the metric is."""
-    kind = metric_type(raw.type)
-    field = kind.field
-    source: RawSource | None = getattr(raw, field) if field else None
+def metric_spec(metric: MetricSpec) -> ScalingMetric:
+    """Returns the metric with its quantities parsed."""
+    kind = metric_type(metric.type)
+    source = getattr(metric, kind.attribute) if kind.attribute else None
     if source is None:
-        return ScalingMetric(raw.type, present=False)
-    value, value_text = _quantity(source.target.value, f"{path}.{field}.target.value")
-    average, average_text = _quantity(source.target.averageValue, f"{path}.{field}.target.averageValue")
-    identity = source.identity()
+        return ScalingMetric(metric.type, present=False)
+    target: MetricTarget = source.target
+    value, average = _quantity(target.value), _quantity(target.average_value)
+    identity = kind.identity(source)
+    fields = {
+        "type": target.type or None,
+        "value": None if value is None else str(value),
+        "averageValue": None if average is None else str(average),
+        "averageUtilization": target.average_utilization,
+    }
     return ScalingMetric(
-        raw.type,
+        metric.type,
         name=identity.name,
         container=identity.container,
-        target_type=source.target.type,
-        value=value,
-        average_value=average,
-        average_utilization=source.target.averageUtilization,
+        target_type=target.type,
+        value=None if value is None else value.milli,
+        average_value=None if average is None else average.milli,
+        average_utilization=target.average_utilization,
         selector=identity.selector,
         described_object=identity.described_object,
-        aggregation=source.aggregation or default_values.AGGREGATION,
-        target=_target(source.target, value_text, average_text),
+        aggregation=(not kind.per_pod and source.aggregation) or default_values.AGGREGATION,
+        target={key: field for key, field in fields.items() if field is not None},
     )
 
 
-def _target(raw: RawMetricTarget, value: str | None, average: str | None) -> Mapping[str, JSON]:
-    fields = {
-        "type": raw.type or None,
-        "value": value,
-        "averageValue": average,
-        "averageUtilization": raw.averageUtilization,
-    }
-    return {key: field for key, field in fields.items() if field is not None}
-
-
-def _quantity(raw: RawQuantity | None, path: str) -> tuple[int | None, str | None]:
-    if raw is None:
-        return None, None
-    try:
-        quantity = Quantity.parse(raw)
-    except InvalidQuantity as error:
-        raise InvalidObject(f"{path}: {error}") from error
-    return quantity.milli, str(quantity)
+def _quantity(raw: RawQuantity | None) -> Quantity | None:
+    return None if raw is None else Quantity.parse(raw)
