@@ -32,7 +32,7 @@ from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.publication import Publisher
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
-from controller.federatedhpa.unsupported import NOT_BUILT
+from controller.federatedhpa.unsupported import NOT_BUILT, unknown_fields
 from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events
@@ -272,7 +272,7 @@ class FederatedHPAReconciler:
         return msgspec.structs.replace(
             snapshot,
             competitors=self._competitors.get(key, ()),
-            hub_findings=self._hub_check.findings,
+            hub_findings=(*self._hub_check.findings, *unknown_fields(snapshot.hpa.spec.judgement)),
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
             record_problem=self._memories[key].recording.obstacle,
         )

@@ -15,6 +15,8 @@ from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import CENTRALIZED, DISTRIBUTED, simulate
 from benchmarks.closed_loop.worlds import World, several, steps
 from benchmarks.world.cluster import AUTOSCALING, HPAS
+from controller.federatedhpa.unsupported import unknown_fields
+from fedhpa.decision import decode_spec
 from tests.support.scenarios import CPU, answered, cluster, external, scenario
 
 NEW: Final = "OfANewerRelease"
@@ -126,13 +128,29 @@ def test_a_mended_object_runs_again() -> None:
 
 
 def test_unknown_fields_never_hold() -> None:
-    """A field of a newer release is skipped, in the specification and in its parts."""
-    world = World("later", "", several(2, 8), steps((0, 4), (3, 8)), 2, 20)
+    """A field of a newer release is skipped, in the specification and in its parts. A condition names it."""
+    seen = Seen()
+    world = World("later", "", several(2, 8), steps((0, 4), (3, 8)), 2, 20, events=((420.0, seen.note),))
     spec = {"later": {"a": [1]}, "partialMetrics": {"policy": "ScaleUpOnly", "later": 1}}
 
     result = simulate(replace(world, spec=spec), CENTRALIZED, 430 / 3600)
 
+    found = seen.conditions["HubCompatible"]
     assert sum(result.tally.sizes[-1]) == 16
+    assert seen.conditions["Ready"]["reason"] == "UnknownField"
+    assert seen.conditions["AbleToScale"]["status"] == "True"
+    assert (found["status"], found["reason"]) == ("False", "UnknownField")
+    assert "does not know spec.later, spec.partialMetrics.later, which" in found["message"]
+
+
+def test_many_unknown_fields_are_counted() -> None:
+    """The message has five paths at most, and short names."""
+    spec = {"maxReplicas": 3, **{f"later{number}": 1 for number in range(7)}, "x" * 5_000: 1}
+
+    (finding,) = unknown_fields(decode_spec(spec).judgement)
+
+    assert "spec.later4 and 3 more, which has no effect" in finding.message
+    assert len(finding.message) < 400
 
 
 # -- in replay ---------------------------------------------------------------------------------------------
