@@ -13,8 +13,8 @@ from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, Obj
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.status import render_window
 from controller.cronfederatedhpa.targets import Reading, TargetChanged, Targets
+from fedhpa.api.autoscaling import CrossVersionObjectReference
 from fedhpa.api.errors import ApiError, FedHPAError
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.cron.execution import Attempts, Cause, Plan, ScheduledObject, WindowRecord, as_before
 
 # A reading is used for a fire if it is no older. The resourceVersion shows if it is outdated, so a fire that

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from fedhpa.api.autoscaling import CrossVersionObjectReference
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.cron.execution import (
     ScheduledObject,
     WindowRecord,

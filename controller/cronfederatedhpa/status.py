@@ -9,7 +9,7 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.hub_check import FIELDS_PRUNED
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
+from fedhpa.api.autoscaling import CrossVersionObjectReference
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution import DROPPED, Rule, RuleState, WindowRecord, write_histories, write_record
 from fedhpa.decision import Finding

@@ -48,7 +48,6 @@ from fedhpa.decision import (
     Blocked,
     Failure,
     MemoryState,
-    ScalingMetric,
     ScalingObject,
     ScalingSpec,
     Snapshot,
@@ -58,6 +57,7 @@ from fedhpa.decision import (
 )
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, ResourceMapper, get_scale
 from fedhpa.members import HpaCache, Member
+from fedhpa.metric_types.metric import ScalingMetric
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedhpa.api import default_values
-from fedhpa.api.metric_types import metric_type
+from fedhpa.metric_types.table import metric_type
 
 Patch = list[dict[str, Any]]
 

@@ -13,12 +13,10 @@ from pydantic import BeforeValidator, Field
 from fedhpa.api.autoscaling import (
     ATOMIC,
     Behavior,
-    MetricSpec,
+    CrossVersionObjectReference,
 )
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement, TypedObject
-from fedhpa.api.metric_types import metric_type
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,
@@ -32,6 +30,8 @@ from fedhpa.api.model import (
     Number,
     Text,
 )
+from fedhpa.metric_types.entries import MetricSpec
+from fedhpa.metric_types.table import metric_type
 
 GROUP: Final = "autoscaling.karmada.io"
 VERSION: Final = "v1alpha1"

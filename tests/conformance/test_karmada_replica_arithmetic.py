@@ -23,7 +23,6 @@ from fedhpa.decision import (
     ControllerSettings,
     Failure,
     History,
-    ScalingMetric,
     ScalingSpec,
     Snapshot,
     StatusCondition,
@@ -34,9 +33,11 @@ from fedhpa.decision import (
 )
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.metrics.evaluate import evaluate
+from fedhpa.decision.metrics import evaluate
 from fedhpa.decision.normalize import normalize
 from fedhpa.decision.spec.federatedhpa import behavior_with_defaults
+from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
@@ -132,21 +133,23 @@ def usage_of(metrics: dict[str, Any], resource: str) -> tuple[UsageRecord, ...]:
 def spec_of(fn: str, given: dict[str, Any]) -> ScalingMetric:
     described = given.get("objectRef")
     if fn == "resourceUtilization":
-        return ScalingMetric("Resource", given["resource"], average_utilization=given["targetUtilization"])
+        return ScalingMetric(
+            metric_type("Resource"), given["resource"], average_utilization=given["targetUtilization"]
+        )
     if fn in ("resourceAverageValue", "plainMetric (core of the two above; resource given)"):
-        return ScalingMetric("Resource", given["resource"], average_value=given["targetUsage"])
+        return ScalingMetric(metric_type("Resource"), given["resource"], average_value=given["targetUsage"])
     if fn == "podsMetric":
-        return ScalingMetric("Pods", given["metricName"], average_value=given["targetUsage"])
+        return ScalingMetric(metric_type("Pods"), given["metricName"], average_value=given["targetUsage"])
     if fn == "objectValue":
         return ScalingMetric(
-            "Object",
+            metric_type("Object"),
             given["metricName"],
             target_type="Value",
             value=given["targetUsage"],
             described_object=described,
         )
     return ScalingMetric(
-        "Object",
+        metric_type("Object"),
         given["metricName"],
         target_type="AverageValue",
         average_value=given["targetAverageUsage"],
@@ -334,7 +337,7 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
     )
     kind = "ContainerResource" if case["container"] else "Resource"
 
-    result = _evaluate(cluster, ScalingMetric(kind, "cpu", case["container"], average_value=1))
+    result = _evaluate(cluster, ScalingMetric(metric_type(kind), "cpu", case["container"], average_value=1))
 
     if case["name"] in LEFT_OUT:
         assert "no pods" not in (result.error or "")
@@ -374,7 +377,7 @@ def test_reads_external_metrics(case: dict[str, Any]) -> None:
         else tuple(ExternalSample("", None, int(item["value"]) * 1000) for item in items),
     )
 
-    result = _evaluate(cluster, ScalingMetric("External", "", average_value=1000))
+    result = _evaluate(cluster, ScalingMetric(metric_type("External"), "", average_value=1000))
 
     if case["expectedError"]:
         assert (result.error or "").endswith(case["expectedError"])
@@ -398,9 +401,11 @@ def test_reads_custom_metrics(case: dict[str, Any]) -> None:
     )
     described = case.get("objectRef")
     spec = (
-        ScalingMetric("Object", "test-metric", target_type="Value", value=1, described_object=described)
+        ScalingMetric(
+            metric_type("Object"), "test-metric", target_type="Value", value=1, described_object=described
+        )
         if described
-        else ScalingMetric("Pods", "test-metric", average_value=1)
+        else ScalingMetric(metric_type("Pods"), "test-metric", average_value=1)
     )
 
     result = _evaluate(cluster, spec)

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.api.autoscaling import CrossVersionObjectReference
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.cron.execution.records import MAXIMUM, MINIMUM, REPLICAS, Rule
 from fedhpa.cron.timetable import Timetable, timetable
 
