@@ -6,12 +6,13 @@ Source: Kubernetes HPA 1.36, object model. `aggregation` of Object and External 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from pydantic import Field, create_model
 
 from fedhpa.api import default_values
 from fedhpa.api.autoscaling import V2Model
+from fedhpa.api.decode import decode
 from fedhpa.api.model import Crd, ScalarType, Text
 from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.metric_types.metric import ScalingMetric
@@ -63,16 +64,11 @@ else:
     )
 
 
-def default_metric() -> ScalingMetric:
-    """Returns the metric of a FederatedHPA without metrics: 80 per cent of the CPU requests."""
-    utilization = default_values.METRIC_AVERAGE_UTILIZATION
-    return ScalingMetric(
-        metric_type(default_values.METRIC_TYPE),
-        name=default_values.METRIC_RESOURCE_NAME,
-        target_type="Utilization",
-        average_utilization=utilization,
-        target={"type": "Utilization", "averageUtilization": utilization},
-    )
+def default_entries() -> list[dict[str, Any]]:
+    """Returns the JSON list that replaces empty or missing metrics: 80 per cent of the CPU requests."""
+    target = {"type": "Utilization", "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION}
+    row = metric_type(default_values.METRIC_TYPE)
+    return [{"type": row.name, row.field: {"name": default_values.METRIC_RESOURCE_NAME, "target": target}}]
 
 
 def scaling_metric(metric: MetricSpec) -> ScalingMetric:
@@ -107,3 +103,6 @@ def scaling_metric(metric: MetricSpec) -> ScalingMetric:
 
 def _quantity(raw: RawQuantity | None) -> Quantity | None:
     return None if raw is None else Quantity.parse(raw)
+
+
+DEFAULT_METRICS: Final = tuple([scaling_metric(decode(MetricSpec, entry)) for entry in default_entries()])

@@ -24,7 +24,7 @@ from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
 from fedhpa.decision.spec.placement import PlacementSpec, placement_spec
-from fedhpa.metric_types.entries import default_metric, scaling_metric
+from fedhpa.metric_types.entries import DEFAULT_METRICS, scaling_metric
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import ScalingPolicy, ScalingRules
 
@@ -134,7 +134,7 @@ def decode_spec(raw: JSON) -> ScalingSpec:
         target_name=spec.scale_target_ref.name,
         min_replicas=least,
         max_replicas=most,
-        metrics=tuple([scaling_metric(metric) for metric in spec.metrics]) or (default_metric(),),
+        metrics=tuple([scaling_metric(metric) for metric in spec.metrics]) or DEFAULT_METRICS,
         behavior=None if spec.behavior is None else behavior_with_defaults(spec.behavior),
         mode=spec.mode or default_values.MODE,
         dry_run=bool(spec.dry_run),
