@@ -119,7 +119,7 @@ def _dump(value: Any) -> bytes:
 
 def _bounded_warnings(warnings: Iterable[str]) -> list[str]:
     """Returns at most five warnings in order, without repetitions, each on one line of at most 255 bytes."""
-    texts = list(dict.fromkeys(one_line(text, MAX_WARNING) for text in warnings))
+    texts = list(dict.fromkeys(bounded_line(text, MAX_WARNING) for text in warnings))
     if len(texts) > MAX_WARNINGS:
         more = len(texts) - MAX_WARNINGS + 1
         texts[MAX_WARNINGS - 1 :] = [f"and {more} more warnings"]
@@ -132,7 +132,7 @@ def _bounded_message(message: str) -> str:
     return f"{message[:MAX_MESSAGE]}... and {len(message) - MAX_MESSAGE} more characters"
 
 
-def one_line(text: str, limit: int) -> str:
+def bounded_line(text: str, limit: int) -> str:
     """Returns the text without control characters, cut with dots at `limit` bytes of UTF-8."""
     # Cut first, because the text may have megabytes.
     line = "".join(character if character.isprintable() else "?" for character in text[: limit + 1])

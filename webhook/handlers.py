@@ -38,7 +38,7 @@ from webhook.admission_review import (
     request_of,
     text_of,
 )
-from webhook.nesting import check_nesting
+from webhook.strict_json import BadJSON, check_nesting
 
 MUTATE_FEDERATEDHPA: Final = "/mutate-federatedhpa"
 VALIDATE_FEDERATEDHPA: Final = "/validate-federatedhpa"
@@ -102,6 +102,8 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
             verdict, subject = handle(raw)
     except Refused as refusal:
         verdict = refusal.verdict
+    except BadJSON as error:
+        verdict = Refused(str(error)).verdict
     except WrongType as error:
         verdict = Refused(str(error), warnings=[error.remedy]).verdict
     except Exception as error:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from webhook.admission_review import one_line
+from webhook.admission_review import bounded_line
 from webhook.handlers import Review
 
 log = structlog.get_logger(__name__)
@@ -41,7 +41,7 @@ class RefusalLog:
     def add(self, kind: str, review: Review) -> None:
         """Logs a refusal, unless it was logged recently or a limit is reached."""
         namespace, name = _namespace_and_name(review.raw)
-        reason = one_line(review.verdict.message, MAX_REASON)
+        reason = bounded_line(review.verdict.message, MAX_REASON)
         refusal = (kind, namespace, name, reason)
         now = self._clock()
         if now < self._suppressed_until.get(refusal, now):
@@ -78,4 +78,4 @@ def _namespace_and_name(raw: dict[str, Any] | None) -> tuple[str, str]:
 
 
 def _text(value: Any) -> str:
-    return one_line(value, MAX_NAME) if isinstance(value, str) else ""
+    return bounded_line(value, MAX_NAME) if isinstance(value, str) else ""

@@ -7,7 +7,8 @@ There are two decoders. The fast one handles the requests of API servers. Its re
 it gives the same bytes again. In every other case the strict one decides, and finds the error.
 
 Values that are nested deeper than a decoder can read become null, because the request around them must be
-answered. They are far deeper than an admitted object may be.
+answered. They are far deeper than an admitted object may be: every process that reads stored objects must be
+able to decode them, and decoders fail at some depth.
 """
 
 from __future__ import annotations
@@ -20,13 +21,26 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.fielderror import quoted
-from fedhpa.api.json import MAX_NESTING, has_more_values
+from fedhpa.api.json import MAX_NESTING, has_more_values, nested_deeper
+from fedhpa.api.texts import one_line
 
 # An update has an object twice. Stored objects are read with half of this limit, so an object with
 # 2,500 rules is admitted and read. The decoder holds Python's lock, for 0.4 µs a value.
 MAX_VALUES: Final = 120_000
 # The values of a request whose deep levels are cut, which takes a microsecond a value.
 MAX_DEEP_VALUES: Final = 600_000
+
+# Objects of both kinds have at most ten levels, apart from managedFields.
+MAX_LEVELS: Final = 64
+# The API server writes the paths of an object's fields there, with one level for each list more.
+MAX_MANAGED_FIELDS_LEVELS: Final = 150
+
+# A message shows the first keys of a path, and only the start of a long key.
+_SHOWN_KEYS: Final = 4
+_MAX_KEY: Final = 60
+
+# The path of a value: its parent's path and its own key or index.
+_Path = tuple[Any, str] | None
 
 
 class BadJSON(InvalidObject):
@@ -109,6 +123,51 @@ def _cut_deep_levels(body: bytes) -> bytes:
     if level != 0:
         raise BadJSON(_TOO_DEEP)
     return b"".join((*kept, body[start:]))
+
+
+def check_nesting(raw: dict[str, Any]) -> None:
+    """Raises BadJSON if an object is nested too deeply. The message names the field and the remedy."""
+    if not nested_deeper(raw, MAX_LEVELS):
+        return
+    metadata = raw.get("metadata")
+    managed_fields = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    for field, limit in (
+        (_deep_field(raw, MAX_LEVELS, skipped=managed_fields), MAX_LEVELS),
+        (_deep_field(raw, MAX_MANAGED_FIELDS_LEVELS), MAX_MANAGED_FIELDS_LEVELS),
+    ):
+        if field:
+            raise BadJSON(
+                f"{field}: nested more than {limit} levels deep; remove levels until at most {limit} remain"
+            )
+
+
+def _deep_field(raw: dict[str, Any], levels: int, skipped: Any = None) -> str:
+    """Returns the path of a value below more than `levels` levels, or "" if there is none."""
+    level: list[tuple[Any, _Path]] = [(raw, None)]
+    for _ in range(levels):
+        level = [
+            (child, (path, key))
+            for parent, path in level
+            for key, child in _children(parent)
+            if isinstance(child, dict | list) and child is not skipped
+        ]
+        if not level:
+            return ""
+    return _shown(level[0][1])
+
+
+def _children(parent: dict[str, Any] | list[Any]) -> list[tuple[str, Any]]:
+    if isinstance(parent, dict):
+        return [(f".{key}", child) for key, child in parent.items()]
+    return [(f"[{index}]", child) for index, child in enumerate(parent)]
+
+
+def _shown(path: _Path) -> str:
+    keys: list[str] = []
+    while path is not None:
+        path, key = path
+        keys.append(one_line(key, _MAX_KEY))
+    return "".join(reversed(keys[-_SHOWN_KEYS:])).removeprefix(".") + "..."
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from controller.federatedhpa.metric_reader import (
 )
 from controller.federatedhpa.pod_index import Labels, PodIndex
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.api.metric_types import USAGE_API
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
@@ -30,11 +29,11 @@ from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
     Failure,
-    ScalingMetric,
     forbidden_in_member,
 )
 from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of
 from fedhpa.members import WATCHED_VERSION, Member, pod_metrics, pod_metrics_path
+from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample, UsageRecord
 
 NOT_REGISTERED = "no Cluster of this name is registered"

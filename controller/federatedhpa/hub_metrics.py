@@ -20,11 +20,11 @@ from controller.federatedhpa.member_caches import MemberCaches, checked_usage
 from controller.federatedhpa.metric_reader import MetricSource, error_reason, read_metrics
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
 from fedhpa.api.lists import list_items
-from fedhpa.api.metric_types import EXTERNAL_API
 from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics
-from fedhpa.decision import Failure, ScalingMetric
+from fedhpa.decision import Failure
 from fedhpa.kube import ApiClient, ResourceMapper, contain
 from fedhpa.members import METRICS_API, POD_METRICS_LIST, CircuitBreaker, pod_metrics_path
+from fedhpa.metric_types.metric import EXTERNAL_API, ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample, SelectedPods, UsageRecord, select_usage, usage_record
 
 # A hanging metrics API gets one probing request in this time.

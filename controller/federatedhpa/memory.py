@@ -28,8 +28,10 @@ from fedhpa.decision import (
     MemoryState,
     RawStatus,
     Recommendation,
+    ScalingSpec,
     Snapshot,
     Step,
+    decode_spec,
     history_after_scale,
     last_answer,
     stored_status,
@@ -54,7 +56,7 @@ class ObjectMemory:
     written, and as the hub stored it.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
-    `judged` is the generation that the gate judged last, and why that one must not run.
+    `spec` is the generation whose spec was read last, and that spec.
 
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
     `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
@@ -85,7 +87,7 @@ class ObjectMemory:
     last_steps: tuple[Step, ...] = ()
     last_reason: str = ""
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
-    judged: tuple[object, str] = (None, "")
+    spec: tuple[object, ScalingSpec] | None = None
 
     def restore(self, raw: Mapping[str, Any], now: float) -> None:
         """Take over what the record holds, with what the status of the object shows since."""
@@ -99,6 +101,13 @@ class ObjectMemory:
             # In mode Distributed the members change the shares, and the record need not follow.
             shares = {**state.shares, **shares} if state.assigned_for else {**shares, **state.shares}
         self.last_replicas = shares
+
+    def spec_of(self, raw: Mapping[str, Any]) -> ScalingSpec:
+        """The spec of the object, read once for each generation. Raises InvalidObject."""
+        generation = raw["metadata"].get("generation")
+        if generation is None or self.spec is None or self.spec[0] != generation:
+            self.spec = generation, decode_spec(raw.get("spec"))
+        return self.spec[1]
 
     def refuses(self, cluster: str, now: float) -> bool:
         """True if the cluster refused a write within the last minute: other clusters take its share."""

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Final
 
 from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
-from fedhpa.api.metric_types import CUSTOM_API, EXTERNAL_API
 from fedhpa.api.selectors import Selector, selector_of
-from fedhpa.decision import Failure, ScalingMetric
+from fedhpa.decision import Failure
 from fedhpa.kube import MAX_MESSAGE, ResourceMapper, contain
 from fedhpa.members import SharedLists, Upstream
 from fedhpa.members import metrics as apis
+from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample
 
 # Concurrent queries of one object to one cluster. Admission allows 64 metrics.

@@ -27,7 +27,6 @@ from controller.members import HUB_SECONDS, members_once
 from controller.publish import FEDERATED_HPAS
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
-from fedhpa.api.gate import refusal
 from fedhpa.decision import (
     Blocked,
     Decision,
@@ -104,7 +103,7 @@ class OneShotReader:
             observed.snapshot,
             clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
             competitors=competitors,
-            blocked=_held(raw)
+            blocked=_held(observed.snapshot)
             or observed.snapshot.blocked
             or self._hub_check.other_controller(key, raw, now),
         )
@@ -173,8 +172,8 @@ async def settings_for(
     return dataclasses.replace(settings, decision=stored.settings)
 
 
-def _held(raw: Mapping[str, Any]) -> Blocked | None:
-    found = refusal(raw)
+def _held(snapshot: Snapshot) -> Blocked | None:
+    found = snapshot.hpa.spec.judgement.refusal
     return Blocked(INVALID_OBJECT, found) if found else None
 
 

@@ -32,14 +32,13 @@ from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.publication import Publisher
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
-from controller.federatedhpa.unsupported import NOT_BUILT
+from controller.federatedhpa.unsupported import NOT_BUILT, unknown_fields
 from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, InvalidObject
-from fedhpa.api.gate import refusal
 from fedhpa.decision import NO_RECORD, Blocked, Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, EventRecorder, Key
 
@@ -151,7 +150,8 @@ class FederatedHPAReconciler:
             await self._delete(key, raw, memory)
             return False
         try:
-            _check(memory, raw)
+            if refusal := memory.spec_of(raw).judgement.refusal:
+                raise InvalidObject(refusal)
             now = self._times.now(key, memory)
             blocked = await self._leave_distributed(key, raw, memory, now)
             # A pass goes on from the last status of mode Distributed, which the hub may not have stored.
@@ -274,7 +274,7 @@ class FederatedHPAReconciler:
         return msgspec.structs.replace(
             snapshot,
             competitors=self._competitors.get(key, ()),
-            hub_findings=self._hub_check.findings,
+            hub_findings=(*self._hub_check.findings, *unknown_fields(snapshot.hpa.spec.judgement)),
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
             record_problem=self._memories[key].recording.obstacle,
         )
@@ -328,15 +328,6 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
-
-
-def _check(memory: ObjectMemory, raw: Mapping[str, Any]) -> None:
-    """Raises InvalidObject if the object would run as something else than it says."""
-    generation = raw["metadata"].get("generation")
-    if generation is None or memory.judged[0] != generation:
-        memory.judged = generation, refusal(raw)
-    if memory.judged[1]:
-        raise InvalidObject(memory.judged[1])
 
 
 def _lost(recording: Recording, raw: Mapping[str, Any]) -> str:

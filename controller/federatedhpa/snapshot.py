@@ -48,14 +48,16 @@ from fedhpa.decision import (
     Blocked,
     Failure,
     MemoryState,
-    ScalingMetric,
     ScalingObject,
+    ScalingSpec,
     Snapshot,
     TemplateScale,
     decode_object,
+    decode_spec,
 )
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, ResourceMapper, get_scale
 from fedhpa.members import HpaCache, Member
+from fedhpa.metric_types.metric import ScalingMetric
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 
@@ -131,7 +133,7 @@ class SnapshotBuilder:
         members are part of the snapshot. Raises InvalidObject if the object itself cannot be read.
         """
         memory = memories[key]
-        hpa = self._decode(raw)
+        hpa = self._object(raw, memory.spec_of(raw))
         spec = raw.get("spec") or {}
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
         self._note_target(key, spec, scales=unsupported is None)
@@ -153,7 +155,7 @@ class SnapshotBuilder:
         if distributed and self._settings.propagation != DIRECT:
             if candidates.bound is None:
                 return self._blocked(hpa, memory, Blocked(NOT_BUILT, NO_BINDINGS, condition="ScalingActive"))
-            hpa = self._decode({**raw, "spec": with_assignment(dict(spec), candidates.placement)})
+            hpa = self._object(raw, decode_spec(with_assignment(dict(spec), candidates.placement)))
         needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(self.period(raw), late))
         fleet = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
@@ -307,8 +309,8 @@ class SnapshotBuilder:
             memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others, same), basis
         return memory.ambiguous_with
 
-    def _decode(self, raw: Mapping[str, Any]) -> ScalingObject:
-        hpa = decode_object(raw)
+    def _object(self, raw: Mapping[str, Any], spec: ScalingSpec) -> ScalingObject:
+        hpa = decode_object(raw, spec)
         if not self._settings.paused:
             return hpa
         # --pause means dryRun for every object: computed and shown, never written nor remembered as written.

@@ -1,6 +1,7 @@
 """Fields that admission accepts but this version cannot act on.
 
-Nothing is scaled while one is set, and a condition names the field.
+Nothing is scaled while one is set, and a condition names the field. Fields that this version does not even
+know hold nothing; another condition names them.
 """
 
 from __future__ import annotations
@@ -8,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-# The reason in conditions.
+from fedhpa.api.gate import Judgement
+from fedhpa.api.texts import listed
+from fedhpa.decision import Finding
+
+# Reasons in conditions.
 NOT_BUILT: Final = "NotBuilt"
+UNKNOWN_FIELD: Final = "UnknownField"
 PROPAGATED: Final = "Karmada's scheduler divides the replicas by the workload's PropagationPolicy"
 # The API server holds the object to shorter names, unless its CRD is another one.
 _MAX_SHOWN: Final = 64
+_MAX_UNKNOWN: Final = 5
 
 _WEIGHTED: Final = (
     "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, "
@@ -60,6 +67,15 @@ def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
         if spec.get(name):
             return _not_built(f"spec.{name}", remedy)
     return None
+
+
+def unknown_fields(judgement: Judgement) -> tuple[Finding, ...]:
+    """The finding that names unknown fields of a spec, such as those of a newer release; () without any."""
+    paths = judgement.unknown_fields
+    if not paths:
+        return ()
+    what = f"this release does not know {listed(paths, _MAX_UNKNOWN)}, which has no effect"
+    return (Finding(UNKNOWN_FIELD, f"{what}: run a release that does, or remove it"),)
 
 
 def _unsupported_target(reference: object) -> str | None:

@@ -4,12 +4,10 @@ Everything here is a pure function of the object. Other packages import from thi
 CustomResourceDefinitions.
 """
 
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cronfederatedhpa
 from fedhpa.admission.defaults import default_patch
-from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
-from fedhpa.admission.validation.federatedhpa import validate_federatedhpa
-from fedhpa.admission.warnings.cronfederatedhpa import warn_cronfederatedhpa
-from fedhpa.admission.warnings.extensions import warn_unknown_clusters
-from fedhpa.admission.warnings.federatedhpa import federatedhpa_remedies, warn_federatedhpa
+from fedhpa.admission.federatedhpa import federatedhpa_remedies, validate_federatedhpa, warn_federatedhpa
+from fedhpa.admission.placement import warn_unknown_clusters
 
 __all__ = [
     "default_patch",

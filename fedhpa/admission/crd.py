@@ -24,13 +24,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from fedhpa.admission.defaults import default_metrics, default_scaling_rules
+from fedhpa.admission.defaults import default_scaling_rules
 from fedhpa.api import cluster, cronfederatedhpa, federatedhpa, scaling_record
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
 from fedhpa.api.shape import Property, Shape, properties
 from fedhpa.api.yaml import print_yaml
+from fedhpa.metric_types.entries import default_entries
 
 Schema = dict[str, Any]
 _INT32: Final = {"minimum": -(2**31), "maximum": 2**31 - 1}
@@ -232,7 +233,7 @@ def _first_line(model: type[ApiModel]) -> str:
 
 def _with_default(model: type[ApiModel], name: str, schema: Schema) -> Schema:
     if model is federatedhpa.FederatedHPASpec and name == "metrics":
-        schema["default"] = default_metrics()
+        schema["default"] = default_entries()
     if model is Behavior:
         for field, value in default_scaling_rules()[name].items():
             schema["properties"][field]["default"] = value

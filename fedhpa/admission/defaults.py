@@ -11,18 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedhpa.api import default_values
-from fedhpa.api.metric_types import metric_type
+from fedhpa.metric_types.entries import default_entries
 
 Patch = list[dict[str, Any]]
 
 _ALIASES = ("federatedMinReplicas", "federatedMaxReplicas")
-
-
-def default_metrics() -> list[dict[str, Any]]:
-    """Returns the JSON list that replaces empty or missing metrics."""
-    target = {"type": "Utilization", "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION}
-    row = metric_type(default_values.METRIC_TYPE)
-    return [{"type": row.name, row.field: {"name": default_values.METRIC_RESOURCE_NAME, "target": target}}]
 
 
 def default_scaling_rules() -> dict[str, dict[str, Any]]:
@@ -56,13 +49,13 @@ def default_patch(raw: Mapping[str, Any]) -> Patch:
     spec = raw.get("spec")
     if spec is None:
         # Karmada decodes an absent spec as an empty one.
-        value = {"minReplicas": default_values.MIN_REPLICAS, "metrics": default_metrics()}
+        value = {"minReplicas": default_values.MIN_REPLICAS, "metrics": default_entries()}
         return [{"op": "add", "path": "/spec", "value": value}]
     patch: Patch = []
     if spec.get("minReplicas") is None and all(spec.get(alias) is None for alias in _ALIASES):
         patch.append({"op": "add", "path": "/spec/minReplicas", "value": default_values.MIN_REPLICAS})
     if not spec.get("metrics"):
-        patch.append({"op": "add", "path": "/spec/metrics", "value": default_metrics()})
+        patch.append({"op": "add", "path": "/spec/metrics", "value": default_entries()})
     if spec.get("behavior") is not None:
         patch += _behavior_patch(spec["behavior"])
     return patch

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fedhpa.api.federatedhpa import ClusterAffinity, FieldSelector
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
+from fedhpa.api.meta import LabelSelectorRequirement
 from fedhpa.api.selectors import EQUALS, IN, selector_of
+from fedhpa.api.shape import stored_json
 
 
 class Selection:
@@ -15,7 +16,7 @@ class Selection:
         self._named = frozenset(affinity.cluster_names)
         self._excluded = frozenset(affinity.exclude)
         labels = affinity.label_selector
-        self._labels = None if labels is None else selector_of(selector_json(labels))
+        self._labels = None if labels is None else selector_of(stored_json(labels))
         self._fields = affinity.field_selector
 
     @property
@@ -38,17 +39,6 @@ class Selection:
         if self._labels is not None and not self._labels.matches(cluster.labels):
             return False
         return self._fields is None or _has_fields(cluster, self._fields)
-
-
-def selector_json(selector: LabelSelector) -> dict[str, object]:
-    """Returns the selector as JSON."""
-    return {
-        "matchLabels": selector.match_labels,
-        "matchExpressions": [
-            {"key": expression.key, "operator": expression.operator, "values": list(expression.values)}
-            for expression in selector.match_expressions
-        ],
-    }
 
 
 def _has_fields(cluster: KnownCluster, selector: FieldSelector) -> bool:

@@ -1,19 +1,17 @@
-"""autoscaling/v2 as FederatedHPA embeds it: metrics, behavior and their status.
+"""autoscaling/v2 as the kinds of this project embed it, without metrics (`fedhpa.metric_types`).
 
-Source: Kubernetes HPA 1.36, object model. `aggregation` of Object and External metrics is an extension.
+Source: Kubernetes HPA 1.36, object model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field, create_model
+from pydantic import Field
 
-from fedhpa.api.metric_types import METRIC_TYPES
-from fedhpa.api.metrics.parts import V2Model
 from fedhpa.api.model import (
     MAX_METRICS,
+    ApiModel,
     Crd,
     Int32,
     Int64,
@@ -33,52 +31,29 @@ MAX_STABILIZATION_WINDOW_SECONDS: Final = 3600
 
 ATOMIC: Final = {"x-kubernetes-list-type": "atomic"}
 
-MetricSourceType = Annotated[Text, ScalarType("v2.MetricSourceType", {"type": "string"})]
 ScalingPolicyType = Annotated[Text, ScalarType("v2.HPAScalingPolicyType", {"type": "string"})]
 ScalingPolicySelect = Annotated[Text, ScalarType("v2.ScalingPolicySelect", {"type": "string"})]
 ConditionType = Annotated[Name, ScalarType("v2.HorizontalPodAutoscalerConditionType", {"type": "string"})]
 ConditionStatus = Annotated[Name, ScalarType("v1.ConditionStatus", {"type": "string"})]
 
 
-def _one_of(names: Iterable[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} or {last}"
+class V2Model(ApiModel):
+    """A part of autoscaling/v2."""
+
+    go_package: ClassVar[str] = "v2"
 
 
-class _MetricSpec(V2Model):
-    """One metric. Set `type`, and the one source field that belongs to the type."""
+class CrossVersionObjectReference(V2Model):
+    """A reference to one object in the namespace of the autoscaler."""
 
-    required: ClassVar[tuple[str, ...]] = ("type",)
+    required: ClassVar[tuple[str, ...]] = ("kind", "name")
 
-    type: Annotated[MetricSourceType, Crd({"enum": tuple(sorted(METRIC_TYPES))})] = Field(
-        "", description=f"Type of the metric: {_one_of(METRIC_TYPES)}. Example: Resource."
+    api_version: LongText = Field("", description="API group and version of the object. Example: apps/v1.")
+    kind: Annotated[Name, Crd({"minLength": 1})] = Field(
+        "", description="Kind of the object. Example: Deployment."
     )
-
-
-class _MetricStatus(V2Model):
-    """Current value of one metric: `type`, and the field that belongs to the type."""
-
-    required: ClassVar[tuple[str, ...]] = ("type",)
-
-    type: MetricSourceType = Field("", description="Type of the metric, as in spec.metrics.")
-
-
-def _field(model: type[V2Model], description: str) -> Any:
-    return model | None, Field(None, description=description)
-
-
-# Both models have a field for each row of the table of metric types, which a static checker cannot know.
-if TYPE_CHECKING:
-    MetricSpec = _MetricSpec
-    MetricStatus = _MetricStatus
-else:
-    _sources = {row.attribute: _field(row.source, row.description) for row in METRIC_TYPES.values()}
-    _values = {
-        row.attribute: _field(row.status, f"Value of type {row.name}.") for row in METRIC_TYPES.values()
-    }
-    MetricSpec = create_model("MetricSpec", __base__=_MetricSpec, __doc__=_MetricSpec.__doc__, **_sources)
-    MetricStatus = create_model(
-        "MetricStatus", __base__=_MetricStatus, __doc__=_MetricStatus.__doc__, **_values
+    name: Annotated[Name, Crd({"minLength": 1})] = Field(
+        "", description="Name of the object, without kind or namespace. Example: web."
     )
 
 

@@ -10,9 +10,8 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from fedhpa.api.autoscaling import ATOMIC, Condition
+from fedhpa.api.autoscaling import ATOMIC, Condition, CrossVersionObjectReference
 from fedhpa.api.meta import TypedObject
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import (
     MAX_RULES,
     MAX_TEXT,

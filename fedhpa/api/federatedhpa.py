@@ -13,11 +13,10 @@ from pydantic import BeforeValidator, Field
 from fedhpa.api.autoscaling import (
     ATOMIC,
     Behavior,
-    MetricSpec,
+    CrossVersionObjectReference,
 )
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement, TypedObject
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,
@@ -31,6 +30,8 @@ from fedhpa.api.model import (
     Number,
     Text,
 )
+from fedhpa.metric_types.entries import MetricSpec
+from fedhpa.metric_types.table import metric_type
 
 GROUP: Final = "autoscaling.karmada.io"
 VERSION: Final = "v1alpha1"
@@ -284,6 +285,21 @@ class FederatedHPASpec(ApiModel):
     federated_max_replicas: Maximum | None = Field(
         None, description="Another name of maxReplicas. Give one of the two. Default: unset. Example: 30."
     )
+
+    @property
+    def minimum(self) -> int | None:
+        """The lower limit, under whichever of its names it is given."""
+        return self.federated_min_replicas if self.min_replicas is None else self.min_replicas
+
+    @property
+    def maximum(self) -> int | None:
+        """The upper limit, under whichever of its names it is given."""
+        return self.federated_max_replicas if self.max_replicas is None else self.max_replicas
+
+    @property
+    def scales_from_zero(self) -> bool:
+        """True if a metric has a value while no pod runs."""
+        return any(metric_type(metric.type).scales_from_zero for metric in self.metrics)
 
 
 # Models are immutable, so all objects without a status share this one.

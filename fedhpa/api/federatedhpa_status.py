@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from fedhpa.api.autoscaling import ATOMIC, Condition, MetricStatus
+from fedhpa.api.autoscaling import ATOMIC, Condition
 from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,
@@ -19,6 +19,7 @@ from fedhpa.api.model import (
     Name,
     Time,
 )
+from fedhpa.metric_types.entries import MetricStatus
 
 
 class ClusterStatus(ApiModel):

@@ -7,71 +7,85 @@ otherwise the next field of Kubernetes or Karmada would stop scaling on every hu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
-from fedhpa.api.autoscaling import POLICY_TYPES, SELECT_POLICIES
-from fedhpa.api.decode import WrongType, decode
-from fedhpa.api.federatedhpa import (
-    ASSIGNMENT_TYPES,
-    MINIMUM_POLICIES,
-    MODES,
-    PARTIAL_METRICS_POLICIES,
-    FederatedHPA,
-    FederatedHPASpec,
-)
+import msgspec
+
+from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.fielderror import FieldError, invalid, required, unsupported
-from fedhpa.api.metric_types import metric_type
+from fedhpa.api.model import ApiModel
+from fedhpa.api.shape import Property, Shape, properties
+from fedhpa.api.texts import cut_line
 
-# The enumerations that decide how an object runs. Those of a metric only make this metric fail.
-_ENUMERATIONS: Final = (
-    ("mode", MODES),
-    ("federatedHPAAssignment.federatedHPAAssignmentType", ASSIGNMENT_TYPES),
-    ("federatedHPAAssignment.minimumPolicy", MINIMUM_POLICIES),
-    ("partialMetrics.policy", PARTIAL_METRICS_POLICIES),
-    *(
-        (f"behavior.{direction}.{field}", values)
-        for direction in ("scaleUp", "scaleDown")
-        for field, values in (("selectPolicy", SELECT_POLICIES), ("policies[].type", POLICY_TYPES))
-    ),
-)
+# An unknown value inside a metric makes only this metric fail, when it is evaluated.
+_METRICS: Final = "spec.metrics"
+_MAX_FIELD: Final = 64
 
 
-def refusal(raw: Mapping[str, Any]) -> str:
-    """Returns why a stored FederatedHPA must not run, with the field's path and its value; "" if it may."""
-    spec = raw.get("spec")
-    try:
-        decoded = decode(FederatedHPA, {"spec": spec}).spec
-    except WrongType as error:
-        return f"{error.remedy} ({error})"
-    found = unknown_value(spec) or next(_contradictions(decoded), None)
-    return "" if found is None else str(found)
+class Judgement(msgspec.Struct, frozen=True):
+    """The findings of the gate on a spec; the texts are "" if there is nothing.
 
-
-def unknown_value(spec: object) -> FieldError | None:
-    """Returns the error of the first value that no release up to this one knows.
-
-    `spec` is JSON, or a structure whose attributes are named as in JSON. An empty value counts as absent.
+    `unknown_value` is the error of the first value that no release up to this one knows, `contradiction` that
+    of the first fields that exclude each other. `unknown_fields` are the paths of unknown fields.
     """
-    for path, known in _ENUMERATIONS:
-        for place, value in _values(spec, path.split("."), "spec"):
-            if value and value not in known:
-                return unsupported(place, value, known)
-    return None
+
+    unknown_value: str = ""
+    contradiction: str = ""
+    unknown_fields: tuple[str, ...] = ()
+
+    @property
+    def refusal(self) -> str:
+        """The reason why an object with this spec must not run; "" if it may."""
+        return self.unknown_value or self.contradiction
 
 
-def _values(holder: object, path: Sequence[str], place: str) -> Iterator[tuple[str, Any]]:
-    """Yields each value at a path, with its place; `[]` behind a name stands for each item of a list."""
-    name, is_list = path[0].removesuffix("[]"), path[0].endswith("[]")
-    value = holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
-    place = f"{place}.{name}"
-    if is_list:
-        for index, item in enumerate(value or ()):
-            yield from _values(item, path[1:], f"{place}[{index}]")
-    elif len(path) > 1:
-        yield from _values(value, path[1:], place)
-    else:
-        yield place, value
+def judge(spec: FederatedHPASpec) -> Judgement:
+    """Returns what is wrong with a spec. An empty value of an enumeration counts as absent."""
+    fields: list[str] = []
+    values: list[FieldError] = []
+    for path, value, shape in _of_model(spec, "spec"):
+        if shape is None:
+            fields.append(path)
+        elif value and value not in shape.crd["enum"] and not path.startswith(_METRICS):
+            values.append(unsupported(path, value, shape.crd["enum"]))
+    contradiction = next(_contradictions(spec), "")
+    return Judgement(str(values[0]) if values else "", str(contradiction), tuple(fields))
+
+
+def _of_model(model: ApiModel, path: str) -> Iterator[tuple[str, Any, Shape | None]]:
+    """Yields path, value and shape of each field that is unknown (shape None) or has an enumeration."""
+    for name in model.model_extra or ():
+        yield f"{path}.{cut_line(name, _MAX_FIELD)}", None, None
+    # Faster than reading the attributes of a pydantic model.
+    values = vars(model)
+    for property_ in _judged(type(model)):
+        value = values[property_.attribute]
+        if value is not None:
+            yield from _of_value(value, property_.shape, f"{path}.{property_.name}")
+
+
+@cache
+def _judged(model: type[ApiModel]) -> tuple[Property, ...]:
+    """Returns the fields with an enumeration, and those with fields of their own."""
+    return tuple([one for one in properties(model).values() if _is_judged(one.shape)])
+
+
+def _is_judged(shape: Shape) -> bool:
+    return (
+        shape.model is not None or "enum" in shape.crd or (shape.item is not None and _is_judged(shape.item))
+    )
+
+
+def _of_value(value: Any, shape: Shape, path: str) -> Iterator[tuple[str, Any, Shape | None]]:
+    if shape.item is not None and isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _of_value(item, shape.item, f"{path}[{index}]")
+    elif isinstance(value, ApiModel):
+        yield from _of_model(value, path)
+    elif "enum" in shape.crd:
+        yield path, value, shape
 
 
 def _contradictions(spec: FederatedHPASpec) -> Iterator[FieldError]:
@@ -84,11 +98,8 @@ def _contradictions(spec: FederatedHPASpec) -> Iterator[FieldError]:
         yield invalid("spec.federatedMinReplicas", spec.federated_min_replicas, "differs from minReplicas")
     if None not in (most, spec.federated_max_replicas) and most != spec.federated_max_replicas:
         yield invalid("spec.federatedMaxReplicas", spec.federated_max_replicas, "differs from maxReplicas")
-    least = spec.federated_min_replicas if least is None else least
-    most = spec.federated_max_replicas if most is None else most
-    if most is None:
-        yield required("spec.maxReplicas")
-    elif least is not None and least > most:
+    least, most = spec.minimum, spec.maximum
+    if least is not None and most is not None and least > most:
         yield invalid("spec.minReplicas", least, f"must not be above maxReplicas ({most})")
-    if least == 0 and not any(metric_type(metric.type).scales_from_zero for metric in spec.metrics):
+    if least == 0 and not spec.scales_from_zero:
         yield invalid("spec.minReplicas", 0, "needs an Object or External metric, which wakes the workload")

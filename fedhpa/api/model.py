@@ -2,7 +2,7 @@
 
 The models define the API objects once, for three uses: decoding (pydantic), the CRDs
 (`fedhpa.admission.crd`), and the messages about wrong types and bounds (`fedhpa.api.decode`,
-`fedhpa.admission.validation.bounds`). A scalar carries two markers: `ScalarType` names its Go and OpenAPI
+`fedhpa.admission.bounds`). A scalar carries two markers: `ScalarType` names its Go and OpenAPI
 type, `Crd` holds schema keywords.
 
 Decoding is as lenient as Kubernetes: null counts as absent, unknown keys are kept, and a missing field has

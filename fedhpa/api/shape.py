@@ -53,6 +53,20 @@ def properties(model: type[ApiModel]) -> Mapping[str, Property]:
     return found
 
 
+def stored_json(value: Any) -> Any:
+    """Returns a part of a model as JSON, as it was stored. pydantic's own way refuses texts without UTF-8."""
+    if isinstance(value, tuple | list):
+        return [stored_json(item) for item in value]
+    if not isinstance(value, ApiModel):
+        return value
+    fields = {
+        name: stored_json(getattr(value, property_.attribute))
+        for name, property_ in properties(type(value)).items()
+        if property_.attribute in value.model_fields_set
+    }
+    return {**fields, **(value.model_extra or {})}
+
+
 def _shape(annotation: Any) -> Shape:
     origin = typing.get_origin(annotation)
     if origin is Annotated:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import AnyStr, Final
 
 MAX_TEXT: Final = 512
@@ -26,6 +27,12 @@ def cut_line(text: str, most: int) -> str:
 def ascii_line(text: str, most: int = MAX_TEXT) -> str:
     """Returns `one_line` in ASCII, for HTTP headers."""
     return one_line(text, most).encode("ascii", "replace").decode()
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Returns the first names as a text, with the number of the others: "a, b and 3 more"."""
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def redacted(text: AnyStr, authorization: str) -> AnyStr:

@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import Final
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.metric_types import metric_type
 from fedhpa.api.quantity import parse_milli
 from fedhpa.api.times import parse_time
+from fedhpa.metric_types.table import metric_type
 
 JSON = object
 

@@ -156,7 +156,7 @@ def _metadata(old: Mapping[str, Any], differences: list[str]) -> dict[str, Any]:
 
 def _spec(old: Mapping[str, Any], differences: list[str]) -> dict[str, Any]:
     from fedhpa.admission.crd import FEDERATED_HPA, custom_resource_definition
-    from fedhpa.api.metric_types import metric_type
+    from fedhpa.metric_types.table import metric_type
 
     definition = custom_resource_definition(FEDERATED_HPA)
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -170,7 +170,7 @@ def _spec(old: Mapping[str, Any], differences: list[str]) -> dict[str, Any]:
     )
     for index, metric in enumerate(old.get("metrics") or ()):
         kind = metric_type(str(_mapping(metric).get("type")))
-        if kind.name and not kind.per_pod:
+        if kind.field and not kind.per_pod:
             differences.append(
                 f"spec.metrics[{index}].{kind.field} is now the sum over all clusters: set "
                 f"{kind.field}.aggregation to Average, Max or Min for another meaning"

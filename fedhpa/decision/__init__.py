@@ -12,12 +12,10 @@ from fedhpa.decision.memory import NO_MEMORY, ClusterMemory, MemoryState, Rebala
 from fedhpa.decision.messages import NO_RECORD
 from fedhpa.decision.model import (
     Assignment,
-    ClusterShare,
     Coverage,
     Decision,
     Event,
     MetricResult,
-    PodCounts,
     StatusCondition,
     Step,
 )
@@ -37,8 +35,7 @@ from fedhpa.decision.snapshot import (
     Snapshot,
     TemplateScale,
 )
-from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object
-from fedhpa.decision.spec.metrics import ScalingMetric
+from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object, decode_spec
 from fedhpa.decision.spec.placement import PlacementSpec
 from fedhpa.decision.summary import targets
 from fedhpa.decision.whereabouts import (
@@ -60,7 +57,6 @@ __all__ = [
     "Blocked",
     "ClusterMemory",
     "ClusterScale",
-    "ClusterShare",
     "ClusterSnapshot",
     "ControllerSettings",
     "Coverage",
@@ -72,12 +68,10 @@ __all__ = [
     "MemoryState",
     "MetricResult",
     "PlacementSpec",
-    "PodCounts",
     "RawStatus",
     "Rebalance",
     "Recommendation",
     "ScaleEvent",
-    "ScalingMetric",
     "ScalingObject",
     "ScalingSpec",
     "Scenario",
@@ -92,6 +86,7 @@ __all__ = [
     "decide",
     "decode_object",
     "decode_scenario",
+    "decode_spec",
     "decode_stored",
     "encode_scenario",
     "encode_stored",

@@ -14,7 +14,7 @@ from fedhpa.decision.coverage import no_cluster
 from fedhpa.decision.distributed import decide_bounds
 from fedhpa.decision.history import History
 from fedhpa.decision.messages import ABLE_TO_SCALE, ASSIGNED, GOT_SCALE
-from fedhpa.decision.metrics.highest import check_ambiguity
+from fedhpa.decision.metrics import check_ambiguity
 from fedhpa.decision.model import Decision
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings

@@ -6,15 +6,15 @@ Source: docs/reference/decision-record.md; docs/explanation/how-it-decides.md fo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.assignment import DUPLICATED, size_of_each
-from fedhpa.decision.metrics.samples import metrics_api
+from fedhpa.decision.samples import metrics_api
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import ClusterScale, ClusterSnapshot, Failure, Snapshot, TemplateScale
-from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.spec.placement import PlacementPreference
+from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import running_and_ready
 
 DIVIDED: Final = "Divided"
@@ -24,12 +24,13 @@ BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal s
 class ClusterView:
     """A cluster that answered: its snapshot, its scale, and the workload's pods and usage in it."""
 
-    def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale, namespace: str) -> None:
         self.name = snapshot.name
         self.snapshot = snapshot
         self.scale = scale
         self.pods = snapshot.pods
         self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
+        self._namespace = namespace
         self._ready_pods: int | None = None
 
     @property
@@ -42,6 +43,11 @@ class ClusterView:
     def is_foreign(self, pod: str) -> bool:
         """True if the name is that of a listed pod that the workload's selector does not match."""
         return pod in self.snapshot.other_pods
+
+    def samples(self, spec: ScalingMetric) -> Sequence[Any]:
+        """Returns the samples of a metric that the cluster serves."""
+        api = metrics_api(spec)
+        return api.pick(api.of_cluster(self.snapshot), spec, self._namespace)
 
 
 class FleetView:
@@ -105,6 +111,10 @@ class FleetView:
         part = sum(cluster.scale.spec_replicas for cluster in clusters)
         return part / self._whole if part and self._whole else 1.0
 
+    def calibration_for(self, spec: ScalingMetric) -> float:
+        """Returns the calibration of the clusters whose pods count for a metric."""
+        return self.calibration_of(self.observed(spec))
+
     def answers(self, cluster: str) -> bool:
         """True if the cluster answered."""
         return cluster in self._answered_names
@@ -139,36 +149,40 @@ class FleetView:
         for spec in metrics:
             failures = self.failures(spec)
             if failures and not self.served_by_hub(spec):
-                for name, failure in failures:
-                    failed.setdefault(name, failure.error)
+                for name, reason in failures:
+                    failed.setdefault(name, reason)
         return failed
 
-    def failures(self, spec: ScalingMetric) -> list[tuple[str, Failure]]:
-        """Returns the clusters that answered but failed to serve the metric, also if the hub serves it."""
+    def failures(self, spec: ScalingMetric) -> list[tuple[str, str]]:
+        """Returns the clusters that answered but failed to serve the metric, with the reasons.
+
+        The hub may serve it nevertheless.
+        """
         answer_of = metrics_api(spec).of_cluster
         key: str | None = None
-        failed: list[tuple[str, Failure]] = []
+        failed: list[tuple[str, str]] = []
         for cluster in self.answered:
             answer = answer_of(cluster.snapshot)
             if isinstance(answer, Mapping):
                 key = spec.query_key if key is None else key
                 answer = answer.get(key)
             if isinstance(answer, Failure):
-                failed.append((cluster.name, answer))
+                failed.append((cluster.name, answer.error))
         return failed
 
     def served_by_hub(self, spec: ScalingMetric) -> bool:
         """True if the hub serves the metric and no cluster does."""
+        return bool(self.hub_samples(spec)) and not any(cluster.samples(spec) for cluster in self.answered)
+
+    def hub_samples(self, spec: ScalingMetric) -> Sequence[Any]:
+        """Returns the samples of a metric that the hub serves."""
         api = metrics_api(spec)
-        if not api.pick(api.of_hub(self.snapshot), spec, self.namespace):
-            return False
-        answers = (api.of_cluster(cluster.snapshot) for cluster in self.answered)
-        return not any(api.pick(answer, spec, self.namespace) for answer in answers)
+        return api.pick(api.of_hub(self.snapshot), spec, self.namespace)
 
     def _add(self, cluster: ClusterSnapshot) -> None:
         reason, event = _unavailability(cluster)
         if reason is None and isinstance(cluster.scale, ClusterScale):
-            self.answered.append(ClusterView(cluster, cluster.scale))
+            self.answered.append(ClusterView(cluster, cluster.scale, self.namespace))
         elif self.is_overdue(cluster):
             self.lost[cluster.name] = reason or ""
             return

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.decision.spec.metrics import ScalingMetric
-
-JSON = object
+from fedhpa.metric_types.metric import ScalingMetric
 
 READY: Final = "Ready"
 ABLE_TO_SCALE: Final = "AbleToScale"
@@ -51,31 +48,3 @@ def failure_of(spec: ScalingMetric, error: str) -> str:
     """Returns the error of a failed metric, with the name of its source in front."""
     source = spec.metric_type.failure_source.format(name=spec.name, container=spec.container)
     return f"failed to get {source} metric value: {error}" if source else error
-
-
-def selector_dump(selector: Mapping[str, JSON] | None) -> str:
-    """Returns a metav1.LabelSelector as Go prints it in messages; "nil" for None."""
-    if selector is None:
-        return "nil"
-    labels = selector.get("matchLabels")
-    pairs = sorted(labels.items()) if isinstance(labels, Mapping) else []
-    expressions = selector.get("matchExpressions")
-    requirements = (
-        [item for item in expressions if isinstance(item, Mapping)] if isinstance(expressions, list) else []
-    )
-    return (
-        "&LabelSelector{MatchLabels:map[string]string{"
-        + "".join(f"{key}: {value}," for key, value in pairs)
-        + "},MatchExpressions:[]LabelSelectorRequirement{"
-        + "".join(_requirement_dump(requirement) + "," for requirement in requirements)
-        + "},}"
-    )
-
-
-def _requirement_dump(requirement: Mapping[str, JSON]) -> str:
-    values = requirement.get("values")
-    listed = " ".join(str(value) for value in values) if isinstance(values, list) else ""
-    return (
-        f"LabelSelectorRequirement{{Key:{requirement.get('key', '')},"
-        f"Operator:{requirement.get('operator', '')},Values:[{listed}],}}"
-    )

@@ -11,6 +11,7 @@ from fedhpa.assignment import Bounds, ClusterState, Plan, Write
 from fedhpa.decision.absence import Absence
 from fedhpa.decision.history import History
 from fedhpa.decision.memory import NO_MEMORY, MemoryState, Rebalance
+from fedhpa.metric_types.metric import ClusterShare, PodCounts
 
 JSON = object
 
@@ -60,22 +61,6 @@ class Coverage(msgspec.Struct, frozen=True):
     policy: str
     applied: bool
     lost: Mapping[str, str] = {}
-
-
-class PodCounts(msgspec.Struct, frozen=True):
-    """The classification of the pods for a metric."""
-
-    ready: int = 0
-    unready: int = 0
-    missing: int = 0
-    ignored: int = 0
-
-
-class ClusterShare(msgspec.Struct, frozen=True):
-    """One cluster's part of a metric: its counted pods, and the sum of their values as a quantity."""
-
-    pods: int
-    value: str
 
 
 class MetricResult(msgspec.Struct, frozen=True):

@@ -20,7 +20,7 @@ from fedhpa.decision.messages import (
     SCALED_TO_ZERO,
     SOLE_OWNER,
 )
-from fedhpa.decision.metrics.highest import tolerances
+from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.normalize import history_after_scale
 from fedhpa.decision.outlook import report_outlook

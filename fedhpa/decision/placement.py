@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from fedhpa.api.metric_types import metric_type
 from fedhpa.api.quantity import parse_milli
 from fedhpa.assignment import (
     DUPLICATED,
@@ -25,6 +24,7 @@ from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec.placement import PlacementPreference
+from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling import IGNORED
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from fedhpa.decision.fleet import ClusterView, FleetView
-from fedhpa.decision.metrics.table import EVALUATORS
-from fedhpa.decision.spec.metrics import ScalingMetric
+from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, PodRecord
 
 # For how long an implausible answer is not reported.
@@ -38,7 +37,11 @@ def implausible_answers(
     least one of them. A metric that failed is not judged here.
     """
     found: dict[str, Implausible] = {}
-    by_pod = [spec for spec in metrics if spec.metric_type.per_pod and spec.present]
+    by_pod = [
+        (spec, {name for name, _ in fleet.failures(spec)})
+        for spec in metrics
+        if spec.metric_type.per_pod and spec.present
+    ]
     # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
     alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
     for cluster in fleet.answered:
@@ -48,10 +51,14 @@ def implausible_answers(
                 reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, PODS_GRACE_SECONDS))
             continue
-        for spec in by_pod:
-            evaluator = EVALUATORS[spec.type]
-            if not evaluator.has_sample(fleet, cluster, spec) and _long_ready(cluster.pods, now):
-                reason = f"none of its ready pods has a sample of {evaluator.display_name(spec)}"
+        for spec, failed in by_pod:
+            kind = spec.metric_type
+            if (
+                cluster.name not in failed
+                and not kind.has_sample(fleet, cluster, spec)
+                and _long_ready(cluster.pods, now)
+            ):
+                reason = f"none of its ready pods has a sample of {kind.display_name(spec)}"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found

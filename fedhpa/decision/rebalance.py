@@ -19,7 +19,7 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.history import Recommendation
 from fedhpa.decision.memory import Rebalance
 from fedhpa.decision.messages import REBALANCED
-from fedhpa.decision.metrics.highest import tolerances
+from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment
 from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.spec.federatedhpa import DISTRIBUTED

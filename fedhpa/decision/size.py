@@ -20,7 +20,7 @@ from fedhpa.decision.messages import (
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
 )
-from fedhpa.decision.metrics.highest import check_ambiguity, highest_proposal
+from fedhpa.decision.metrics import check_ambiguity, highest_proposal
 from fedhpa.decision.normalize import normalize
 from fedhpa.decision.rebalance import is_surging
 

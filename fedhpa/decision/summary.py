@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.metric_types import USAGE_API
 from fedhpa.decision.builder import api_time, shortened
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
@@ -23,7 +22,7 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.model import Decision, StatusCondition, Step
 from fedhpa.decision.spec.federatedhpa import ScalingSpec
-from fedhpa.decision.spec.metrics import ScalingMetric
+from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 
 JSON = object
 

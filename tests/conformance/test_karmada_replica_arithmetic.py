@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from fedhpa.api import wire
+from fedhpa.api.autoscaling import Behavior
+from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.selectors import parse_selector
@@ -21,7 +23,6 @@ from fedhpa.decision import (
     ControllerSettings,
     Failure,
     History,
-    ScalingMetric,
     ScalingSpec,
     Snapshot,
     StatusCondition,
@@ -32,11 +33,11 @@ from fedhpa.decision import (
 )
 from fedhpa.decision.builder import DecisionBuilder
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.metrics.evaluate import evaluate
+from fedhpa.decision.metrics import evaluate
 from fedhpa.decision.normalize import normalize
-from fedhpa.decision.spec.behavior import behavior_with_defaults
-from fedhpa.decision.spec.federatedhpa import scaling_object
-from fedhpa.decision.spec.wire import RawBehavior, RawFederatedHPA, RawPolicy, RawRules
+from fedhpa.decision.spec.federatedhpa import behavior_with_defaults
+from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
@@ -132,21 +133,23 @@ def usage_of(metrics: dict[str, Any], resource: str) -> tuple[UsageRecord, ...]:
 def spec_of(fn: str, given: dict[str, Any]) -> ScalingMetric:
     described = given.get("objectRef")
     if fn == "resourceUtilization":
-        return ScalingMetric("Resource", given["resource"], average_utilization=given["targetUtilization"])
+        return ScalingMetric(
+            metric_type("Resource"), given["resource"], average_utilization=given["targetUtilization"]
+        )
     if fn in ("resourceAverageValue", "plainMetric (core of the two above; resource given)"):
-        return ScalingMetric("Resource", given["resource"], average_value=given["targetUsage"])
+        return ScalingMetric(metric_type("Resource"), given["resource"], average_value=given["targetUsage"])
     if fn == "podsMetric":
-        return ScalingMetric("Pods", given["metricName"], average_value=given["targetUsage"])
+        return ScalingMetric(metric_type("Pods"), given["metricName"], average_value=given["targetUsage"])
     if fn == "objectValue":
         return ScalingMetric(
-            "Object",
+            metric_type("Object"),
             given["metricName"],
             target_type="Value",
             value=given["targetUsage"],
             described_object=described,
         )
     return ScalingMetric(
-        "Object",
+        metric_type("Object"),
         given["metricName"],
         target_type="AverageValue",
         average_value=given["targetAverageUsage"],
@@ -334,7 +337,7 @@ def test_reads_resource_metrics(case: dict[str, Any]) -> None:
     )
     kind = "ContainerResource" if case["container"] else "Resource"
 
-    result = _evaluate(cluster, ScalingMetric(kind, "cpu", case["container"], average_value=1))
+    result = _evaluate(cluster, ScalingMetric(metric_type(kind), "cpu", case["container"], average_value=1))
 
     if case["name"] in LEFT_OUT:
         assert "no pods" not in (result.error or "")
@@ -374,7 +377,7 @@ def test_reads_external_metrics(case: dict[str, Any]) -> None:
         else tuple(ExternalSample("", None, int(item["value"]) * 1000) for item in items),
     )
 
-    result = _evaluate(cluster, ScalingMetric("External", "", average_value=1000))
+    result = _evaluate(cluster, ScalingMetric(metric_type("External"), "", average_value=1000))
 
     if case["expectedError"]:
         assert (result.error or "").endswith(case["expectedError"])
@@ -398,9 +401,11 @@ def test_reads_custom_metrics(case: dict[str, Any]) -> None:
     )
     described = case.get("objectRef")
     spec = (
-        ScalingMetric("Object", "test-metric", target_type="Value", value=1, described_object=described)
+        ScalingMetric(
+            metric_type("Object"), "test-metric", target_type="Value", value=1, described_object=described
+        )
         if described
-        else ScalingMetric("Pods", "test-metric", average_value=1)
+        else ScalingMetric(metric_type("Pods"), "test-metric", average_value=1)
     )
 
     result = _evaluate(cluster, spec)
@@ -485,7 +490,7 @@ def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestNormalizeDesiredReplicasWithBehaviors"))
 def test_normalizes_with_behavior(case: dict[str, Any]) -> None:
     """The size after windows, policies and bounds is Karmada's."""
-    hpa = scaling_object(msgspec.convert(case["hpa"], RawFederatedHPA))
+    hpa = decode_object(case["hpa"])
 
     replicas, _ = normalize(
         DecisionBuilder(StoredStatus(), NOW),
@@ -509,7 +514,7 @@ def test_adds_up_changes_of_a_period(case: dict[str, Any]) -> None:
 def test_stores_scale_events(case: dict[str, Any]) -> None:
     """An event lands in its direction's history, and only where there is behavior."""
     raw = case["behavior"]
-    behavior = None if raw is None else behavior_with_defaults(msgspec.convert(raw, RawBehavior))
+    behavior = None if raw is None else behavior_with_defaults(decode(Behavior, raw))
 
     stored = history_after_scale(
         spec_with(behavior=behavior), History(()), case["newReplicas"] - case["prevReplicas"], NOW
@@ -575,8 +580,8 @@ def test_limit_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestMarkScaleEventsOutdated"))
 def test_recycles_outdated_events(case: dict[str, Any]) -> None:
     """An event older than the longest period gives its place to the next one."""
-    policy = RawPolicy("Pods", 1, case["longestPolicyPeriod"])
-    behavior = behavior_with_defaults(RawBehavior(scaleUp=RawRules(policies=[policy])))
+    policy = {"type": "Pods", "value": 1, "periodSeconds": case["longestPolicyPeriod"]}
+    behavior = behavior_with_defaults(decode(Behavior, {"scaleUp": {"policies": [policy]}}))
     before = events_of(case["scaleEvents"])
 
     stored = history_after_scale(spec_with(behavior=behavior), History((), before), 7, NOW).scale_ups

@@ -14,16 +14,21 @@ from controller.federatedhpa.cluster_reader import ClusterReading, MetricNeeds
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.metric_reader import MetricSource, metric_queries, read_metrics
-from fedhpa.api.metric_types import CONTAINER_RESOURCE, EXTERNAL, OBJECT, PODS, RESOURCE
 from fedhpa.api.selectors import parse_selector
 from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterSnapshot, ScalingMetric
+from fedhpa.decision import ClusterSnapshot
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.transport import target
 from fedhpa.members.lists import SharedLists, Upstream
+from fedhpa.metric_types.container_resource import CONTAINER_RESOURCE
+from fedhpa.metric_types.external import EXTERNAL
+from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.metric_types.object import OBJECT
+from fedhpa.metric_types.pods import PODS
+from fedhpa.metric_types.resource import RESOURCE
 from fedhpa.scaling.records import PodRecord
 from fedhpa.scaling.requests import PodRequests
 from tests.conformance.tables import table

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from fedhpa.api.autoscaling import Behavior
+from fedhpa.api.decode import decode
 from fedhpa.decision import History, decode_object, history_after_scale
-from fedhpa.decision.spec.behavior import ScalingBehavior, behavior_with_defaults
-from fedhpa.decision.spec.wire import RawBehavior, RawRules
+from fedhpa.decision.spec.federatedhpa import ScalingBehavior, behavior_with_defaults
 from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
     MESSAGES,
@@ -169,10 +170,10 @@ def as_rules(expected: dict[str, Any]) -> ScalingRules:
 @pytest.mark.parametrize("case", params(TABLE["generate_rules_defaults"]))
 def test_fills_the_rules_of_a_direction(case: dict[str, Any]) -> None:
     """Given fields win, and a list of policies replaces the default list."""
-    given = msgspec.convert(case["given"], RawRules)
     up = case["direction"] == "up"
+    given = {"scaleUp" if up else "scaleDown": case["given"]}
 
-    behavior = behavior_with_defaults(RawBehavior(scaleUp=given) if up else RawBehavior(scaleDown=given))
+    behavior = behavior_with_defaults(decode(Behavior, given))
 
     assert (behavior.scale_up if up else behavior.scale_down) == as_rules(case["expect"])
 
@@ -182,7 +183,7 @@ def test_fills_the_rules_of_a_direction(case: dict[str, Any]) -> None:
 )
 def test_fills_both_directions(case: dict[str, Any]) -> None:
     """With behavior, both directions have rules."""
-    behavior = behavior_with_defaults(msgspec.convert(case["given"], RawBehavior))
+    behavior = behavior_with_defaults(decode(Behavior, case["given"]))
 
     assert behavior.scale_up == as_rules(case["expect"]["scaleUp"])
     assert behavior.scale_down == as_rules(case["expect"]["scaleDown"])

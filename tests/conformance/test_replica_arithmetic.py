@@ -14,13 +14,14 @@ from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
     ControllerSettings,
-    ScalingMetric,
     Snapshot,
     TemplateScale,
     decode_object,
 )
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.metrics.evaluate import evaluate
+from fedhpa.decision.metrics import evaluate
+from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Share, group_pods
 from fedhpa.scaling.records import (
     CustomSample,
@@ -61,29 +62,37 @@ def spec_of(case: dict[str, Any]) -> ScalingMetric:
         case "GetResourceReplicas":
             kind = "ContainerResource" if case["container"] else "Resource"
             return ScalingMetric(
-                kind,
+                metric_type(kind),
                 name=case["resource"],
                 container=case["container"],
                 average_utilization=case["target_utilization"],
             )
         case "GetMetricReplicas":
-            return ScalingMetric("Pods", name=case["metric"], average_value=target, selector=selector)
+            return ScalingMetric(
+                metric_type("Pods"), name=case["metric"], average_value=target, selector=selector
+            )
         case "GetObjectMetricReplicas":
             return ScalingMetric(
-                "Object", case["metric"], target_type="Value", value=target, described_object=described
+                metric_type("Object"),
+                case["metric"],
+                target_type="Value",
+                value=target,
+                described_object=described,
             )
         case "GetObjectPerPodMetricReplicas":
             return ScalingMetric(
-                "Object",
+                metric_type("Object"),
                 case["metric"],
                 target_type="AverageValue",
                 average_value=per_pod,
                 described_object=described,
             )
         case "GetExternalMetricReplicas":
-            return ScalingMetric("External", case["metric"], value=target, selector=selector)
+            return ScalingMetric(metric_type("External"), case["metric"], value=target, selector=selector)
         case "GetExternalPerPodMetricReplicas":
-            return ScalingMetric("External", case["metric"], average_value=per_pod, selector=selector)
+            return ScalingMetric(
+                metric_type("External"), case["metric"], average_value=per_pod, selector=selector
+            )
     raise AssertionError(case["function"])
 
 
@@ -288,13 +297,17 @@ def answer_of(case: dict[str, Any]) -> ClusterSnapshot:
 def client_spec(case: dict[str, Any]) -> ScalingMetric:
     if case["api"] == "resource":
         kind = "ContainerResource" if case["container"] else "Resource"
-        return ScalingMetric(kind, "cpu", case["container"], average_value=1000)
+        return ScalingMetric(metric_type(kind), "cpu", case["container"], average_value=1000)
     if case["api"] == "object":
         return ScalingMetric(
-            "Object", case["metric"], target_type="Value", value=1, described_object=case["object"]
+            metric_type("Object"),
+            case["metric"],
+            target_type="Value",
+            value=1,
+            described_object=case["object"],
         )
     kind = "Pods" if case["api"] == "pods" else "External"
-    return ScalingMetric(kind, case["metric"], average_value=1000, value=1000)
+    return ScalingMetric(metric_type(kind), case["metric"], average_value=1000, value=1000)
 
 
 @pytest.mark.parametrize("case", params(TABLE["metrics_client"]))

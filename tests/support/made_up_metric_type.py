@@ -1,4 +1,4 @@
-"""A made-up sixth metric type, Queue, as a contributor would add it: a row, and its part in two tables.
+"""A made-up sixth metric type, Queue, as a contributor would add it: a module with a row for the table.
 
 `python -m tests.support.made_up_metric_type` takes the type through admission, the CRD, the controller's
 queries and decisions, and prints the results as JSON. It needs a process of its own: the models are made from
@@ -14,20 +14,24 @@ from unittest.mock import patch
 
 from pydantic import Field
 
+from fedhpa.api.autoscaling import V2Model
 from fedhpa.api.fielderror import FieldError, required
-from fedhpa.api.metric_types import EXTERNAL_API, METRIC_TYPES, MetricType
-from fedhpa.api.metrics.parts import (
-    Aggregation,
-    MetricIdentity,
-    MetricTarget,
-    MetricValueStatus,
-    RawSource,
-    V2Model,
-)
 from fedhpa.api.model import LongText
+from fedhpa.metric_types.metric import (
+    EXTERNAL_API,
+    MeasuredFleet,
+    MetricError,
+    MetricIdentity,
+    MetricProposal,
+    MetricType,
+    ScalingMetric,
+)
+from fedhpa.metric_types.series import propose_from_values
+from fedhpa.metric_types.sources import Aggregation, MetricTarget, MetricValueStatus
+from fedhpa.metric_types.table import METRIC_TYPES
+from fedhpa.scaling import CurrentSize, Readiness
 
 
-# -- fedhpa.api: the models and the row --------------------------------------------------------------------
 class QueueMetricSource(V2Model):
     """The length of a queue."""
 
@@ -43,14 +47,18 @@ class QueueMetricStatus(V2Model):
     current: MetricValueStatus = Field(default_factory=MetricValueStatus, description="Current length.")
 
 
-class RawQueueSource(RawSource):
-    """The source, as stored."""
+def _validate(source: QueueMetricSource, path: str) -> Iterator[FieldError]:
+    if not source.topic:
+        yield required(f"{path}.topic", "must name the queue")
 
-    topic: str = ""
 
-    def identity(self) -> MetricIdentity:
-        """Returns the topic."""
-        return MetricIdentity(self.topic)
+def _propose(fleet: MeasuredFleet, scale: CurrentSize, _: Readiness, spec: ScalingMetric) -> MetricProposal:
+    found = {
+        cluster.name: sum(sample.milli for sample in cluster.samples(spec)) for cluster in fleet.answered
+    }
+    if not any(found.values()):
+        raise MetricError("no broker has the topic")
+    return propose_from_values(fleet, scale, spec, found, by_value=False)
 
 
 ROW = MetricType(
@@ -60,13 +68,17 @@ ROW = MetricType(
     description="Source of type Queue.",
     source=QueueMetricSource,
     status=QueueMetricStatus,
-    raw=RawQueueSource,
     api=EXTERNAL_API,
     per_pod=False,
     describes_object=False,
     scales_from_zero=True,
     failure_reason="FailedGetQueueMetric",
     failure_source="{name} queue",
+    validate=_validate,
+    identity=lambda source: MetricIdentity(source.topic),
+    propose=_propose,
+    display_name=lambda spec: f"queue {spec.name}",
+    status_fields=lambda spec: {"topic": spec.name},
 )
 
 OBJECT: dict[str, Any] = {
@@ -95,24 +107,9 @@ def with_metrics(*metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Register the type in the three tables, and print what each layer does with it."""
+    """Register the type in the table, and print what admission, queries and decisions do with it."""
     with patch.dict(METRIC_TYPES, {ROW.name: ROW}):
-        print(json.dumps({**_admission(), **_decisions()}))
-
-
-def _admission() -> dict[str, Any]:
-    from fedhpa.admission.metrics.rules import MetricRules
-    from fedhpa.admission.metrics.table import RULES
-
-    def validate(source: QueueMetricSource, path: str) -> Iterator[FieldError]:
-        if not source.topic:
-            yield required(f"{path}.topic", "must name the queue")
-
-    def identity(source: QueueMetricSource) -> tuple[object, ...]:
-        return (source.topic,)
-
-    with patch.dict(RULES, {ROW.name: MetricRules(validate, identity)}):
-        return _admitted() | _crd()
+        print(json.dumps({**_admitted(), **_crd(), **_decisions()}))
 
 
 def _admitted() -> dict[str, Any]:
@@ -143,28 +140,7 @@ def _decisions() -> dict[str, Any]:
     from controller.federatedhpa.metric_reader import metric_queries
     from fedhpa.cli.replay import answer
     from fedhpa.decision import decode_object
-    from fedhpa.decision.fleet import FleetView
-    from fedhpa.decision.metrics.evaluator import MetricEvaluator
-    from fedhpa.decision.metrics.proposal import MetricError, MetricProposal
-    from fedhpa.decision.metrics.samples import external_samples
-    from fedhpa.decision.metrics.table import EVALUATORS
-    from fedhpa.decision.metrics.values import propose_from_values
-    from fedhpa.decision.spec.metrics import ScalingMetric
-    from fedhpa.scaling.grouping import Readiness
-    from fedhpa.scaling.replicas import CurrentSize
 
-    def propose(fleet: FleetView, scale: CurrentSize, _: Readiness, spec: ScalingMetric) -> MetricProposal:
-        found = {
-            cluster.name: sum(
-                sample.milli for sample in external_samples(cluster.snapshot.external_metrics, spec)
-            )
-            for cluster in fleet.answered
-        }
-        if not any(found.values()):
-            raise MetricError("no broker has the topic")
-        return propose_from_values(fleet, scale, spec, found, by_value=False)
-
-    evaluator = MetricEvaluator(propose, lambda spec: f"queue {spec.name}", lambda spec: {"topic": spec.name})
     given = {
         "now": "2026-03-11T12:00:00Z",
         "federatedHPA": with_metrics(metric("orders")),
@@ -172,12 +148,11 @@ def _decisions() -> dict[str, Any]:
         "clusters": [_cluster("east", "50"), _cluster("west", "70")],
     }
     empty = {**given, "clusters": [_cluster("east", None)]}
-    with patch.dict(EVALUATORS, {ROW.name: evaluator}):
-        return {
-            "queries": len(metric_queries(decode_object(with_metrics(metric("orders"))).spec.metrics)),
-            "decision": json.loads(answer(json.dumps(given).encode())[0]),
-            "failure": json.loads(answer(json.dumps(empty).encode())[0]),
-        }
+    return {
+        "queries": len(metric_queries(decode_object(with_metrics(metric("orders"))).spec.metrics)),
+        "decision": json.loads(answer(json.dumps(given).encode())[0]),
+        "failure": json.loads(answer(json.dumps(empty).encode())[0]),
+    }
 
 
 def _cluster(name: str, length: str | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission.validation.metadata import validate_metadata
+from fedhpa.admission.metadata import validate_metadata
 from fedhpa.api.fielderror import TypedText, aggregate, duplicate, invalid, printed, required, too_long
 from fedhpa.api.meta import ManagedFieldsEntry, ObjectMeta
 from fedhpa.api.names import container_resource, dns_label, dns_subdomain, label_value, qualified_name

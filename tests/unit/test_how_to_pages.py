@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fedhpa.admission import warn_cronfederatedhpa
-from fedhpa.admission.validation.cronfederatedhpa import validate_cronfederatedhpa
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.cron import forecast_warnings

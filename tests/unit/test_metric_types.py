@@ -1,4 +1,4 @@
-"""A metric type is a row of one table, and a module of its own in each layer. No other module knows it."""
+"""A metric type is one module and a row of one table. No other module knows it."""
 
 from __future__ import annotations
 
@@ -13,40 +13,29 @@ from typing import Any
 import pytest
 
 from fedhpa.admission import validate_federatedhpa, warn_federatedhpa
-from fedhpa.admission.metrics.table import RULES
-from fedhpa.api import metric_types
-from fedhpa.api.autoscaling import MetricSpec, MetricStatus
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.api.metric_types import METRIC_TYPES, USAGE_API, MetricType, metric_type
-from fedhpa.decision import ScalingMetric
-from fedhpa.decision.metrics.samples import METRICS_APIS
-from fedhpa.decision.metrics.table import EVALUATORS
-from fedhpa.decision.spec.metrics import metric_spec
-from fedhpa.decision.spec.wire import RawMetric
+from fedhpa.decision.samples import METRICS_APIS
+from fedhpa.metric_types import table
+from fedhpa.metric_types.entries import MetricSpec, MetricStatus, scaling_metric
+from fedhpa.metric_types.metric import USAGE_API, MetricType, ScalingMetric
+from fedhpa.metric_types.table import METRIC_TYPES, metric_type
 from tests.support.sources import parsed
 
 ROOT = Path(__file__).parent.parent.parent
 # The packages that handle metric types.
 PACKAGES = ("fedhpa", "controller", "webhook")
-# The modules of one type in each layer have its name.
-LAYERS = ("fedhpa/api/metrics", "fedhpa/admission/metrics", "fedhpa/decision/metrics")
-TABLES = {
-    "fedhpa/api/metric_types.py",
-    "fedhpa/admission/metrics/table.py",
-    "fedhpa/decision/metrics/table.py",
-}
+TABLE = "fedhpa/metric_types/table.py"
 EACH = pytest.mark.parametrize("row", METRIC_TYPES.values(), ids=lambda row: row.name)
 
 
 def type_modules() -> set[str]:
-    """Returns the paths of the modules of one type: the table and each layer's module."""
-    return {f"{layer}/{row.attribute}.py" for layer in LAYERS for row in METRIC_TYPES.values()}
+    """Returns the paths of the modules of one type, which have its name."""
+    return {f"fedhpa/metric_types/{row.attribute}.py" for row in METRIC_TYPES.values()}
 
 
-# -- the tables cover each other -----------------------------------------------------------------------------
-def test_each_layer_has_a_part_for_each_type() -> None:
-    """A row without rules would be admitted unchecked; a row without an evaluator would never be decided."""
-    assert list(RULES) == list(EVALUATORS) == list(METRIC_TYPES)
+# -- the rows ------------------------------------------------------------------------------------------------
+def test_each_type_has_a_module() -> None:
+    """It has the name of the attribute."""
     assert {path for path in type_modules() if not (ROOT / path).is_file()} == set()
 
 
@@ -57,17 +46,15 @@ def test_the_models_have_the_fields_that_the_row_promises(row: MetricType) -> No
 
     assert ("described_object" in fields) == row.describes_object
     assert ("aggregation" in fields) == (not row.per_pod)
-    assert {"target", "aggregation"} <= set(row.raw.__struct_fields__)
+    assert "target" in fields
 
 
 @EACH
 def test_spec_status_and_decision_have_a_field_for_each_type(row: MetricType) -> None:
-    """Both models and the lenient decoder get their fields from the table."""
+    """Both models get their fields from the table."""
     for model, inner in ((MetricSpec, row.source), (MetricStatus, row.status)):
         assert model.model_fields[row.attribute].alias == row.field
         assert model.model_fields[row.attribute].annotation == inner | None
-    assert row.field in RawMetric.__struct_fields__
-    assert row.raw is not metric_type("").raw
 
 
 @EACH
@@ -75,7 +62,7 @@ def test_the_api_of_each_type_is_read(row: MetricType) -> None:
     """Usage is read for whole namespaces; each metric of another API is a query of its own."""
     from controller.federatedhpa.metric_reader import metric_queries
 
-    spec = ScalingMetric(row.name, "requests")
+    spec = ScalingMetric(row, "requests")
 
     assert row.api in METRICS_APIS
     assert set(metric_queries([spec])) == ({spec.query_key} if row.api != USAGE_API else set())
@@ -93,7 +80,7 @@ def test_an_empty_source_is_refused_inside_its_field(row: MetricType) -> None:
 @EACH
 def test_the_status_entry_fits_the_model(row: MetricType) -> None:
     """A decision's entry of status.currentMetrics has all fields that the CRD requires, and no others."""
-    written = EVALUATORS[row.name].status(ScalingMetric(row.name, "requests", container="web"))
+    written = row.status_fields(ScalingMetric(row, "requests", container="web"))
 
     assert {*written, "current"} == set(row.status.required)
 
@@ -107,9 +94,9 @@ def test_the_failure_reason_follows_kubernetes(row: MetricType) -> None:
 def test_an_unknown_type_has_a_row_that_nothing_serves() -> None:
     """An object with a type of a later version is still decided on: the metric fails by itself."""
     row = metric_type("Later")
-    spec = metric_spec(RawMetric("Later"), "spec.metrics[0]")
+    spec = scaling_metric(MetricSpec(type="Later"))
 
-    assert (row.name, row.api, row.per_pod, row.scales_from_zero) == ("", "", False, False)
+    assert (row.field, row.api, row.per_pod, row.scales_from_zero) == ("", "", False, False)
     assert row.failure_reason == "InvalidMetricSourceType"
     assert (spec.type, spec.present) == ("Later", False)
 
@@ -154,7 +141,7 @@ def test_equal_metrics_are_told_from_different_ones(row: MetricType) -> None:
 # -- nothing else knows the types ----------------------------------------------------------------------------
 def modules() -> dict[str, ast.Module]:
     """Returns the syntax trees of all modules that may not know the types, by path."""
-    exempt = TABLES | type_modules()
+    exempt = {TABLE} | type_modules()
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
     names = {path.relative_to(ROOT).as_posix(): path for path in paths}
     return {name: parsed(path) for name, path in names.items() if name not in exempt}
@@ -163,9 +150,7 @@ def modules() -> dict[str, ast.Module]:
 def knowledge(tree: ast.Module) -> Iterator[str]:
     """Yields where a module imports a type, branches on its name, or keeps a mapping by it."""
     names = set(METRIC_TYPES)
-    constants = {
-        key for key, value in vars(metric_types).items() if isinstance(value, str) and value in names
-    }
+    constants = {key for key, value in vars(table).items() if value in METRIC_TYPES.values()}
     homes = {path.removesuffix(".py").replace("/", ".") for path in type_modules()}
     for node in ast.walk(tree):
         place = f"line {getattr(node, 'lineno', 0)}"
@@ -173,11 +158,11 @@ def knowledge(tree: ast.Module) -> Iterator[str]:
             imported = {alias.name for alias in node.names}
             if node.module in homes or {f"{node.module}.{name}" for name in imported} & homes:
                 yield f"{place}: imports the module of a type"
-            if node.module == metric_types.__name__ and imported & constants:
+            if node.module == table.__name__ and imported & constants:
                 yield f"{place}: imports the name of a type"
         elif isinstance(node, ast.Import) and {alias.name for alias in node.names} & homes:
             yield f"{place}: imports the module of a type"
-        elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("metric_types."):
+        elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("table."):
             if node.attr in constants:
                 yield f"{place}: uses the name of a type"
         elif any(names_type(part, names) for part in branches(node)):
@@ -216,11 +201,11 @@ def test_no_other_module_branches_on_the_type_of_a_metric() -> None:
         "if metric.type in ('Object', 'External'): pass",
         "TABLE = {'ContainerResource': 1}",
         "match metric.type:\n    case 'Resource': pass",
-        "from fedhpa.api.metric_types import PODS",
-        "from fedhpa.api import metric_types\nx = metric.type == metric_types.OBJECT",
-        "from fedhpa.api.metrics.object import ObjectMetricSource",
-        "from fedhpa.decision.metrics import pods",
-        "import fedhpa.decision.metrics.pods",
+        "from fedhpa.metric_types.table import PODS",
+        "from fedhpa.metric_types import table\nx = metric.type == table.OBJECT",
+        "from fedhpa.metric_types.object import ObjectMetricSource",
+        "from fedhpa.metric_types import pods",
+        "import fedhpa.metric_types.pods",
     ],
 )
 def test_the_check_finds_what_it_looks_for(code: str) -> None:
@@ -234,7 +219,7 @@ def test_the_check_finds_what_it_looks_for(code: str) -> None:
         "PODS: Final = 'Pods'\nif policy.type == PODS: pass",
         "if spec.metric_type.per_pod: pass",
         "DEFAULT = 'Resource'",
-        "from fedhpa.api.metrics.parts import MetricTarget",
+        "from fedhpa.metric_types.sources import MetricTarget",
     ],
 )
 def test_the_check_lets_pass_what_is_no_metric_type(code: str) -> None:
@@ -245,7 +230,7 @@ def test_the_check_lets_pass_what_is_no_metric_type(code: str) -> None:
 # -- a sixth type --------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def sixth() -> dict[str, Any]:
-    """Runs each layer with a type that is in the three tables and nowhere else."""
+    """Runs admission, queries and decisions with a type that is in the table and nowhere else."""
     command = [sys.executable, "-m", "tests.support.made_up_metric_type"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr

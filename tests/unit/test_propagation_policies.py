@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from fedhpa.api.decode import decode
+from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.json import convert_json
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.propagation import Placement, assignment_of, with_assignment
 from fedhpa.decision.spec.placement import placement_spec
-from fedhpa.decision.spec.wire import RawSpec
 
 TYPE = "federatedHPAAssignmentType"
 DYNAMIC = {"dynamicWeight": "AvailableReplicas"}
@@ -51,7 +52,7 @@ def test_of_several_weights_the_largest_counts_and_a_cluster_without_one_gets_0(
         {"targetCluster": {"labelSelector": {"matchLabels": {"zone": "a"}}}, "weight": 2},
     ]
     found = divided(replicaDivisionPreference="Weighted", weightPreference={"staticWeightList": weights})
-    raw = convert_json({"federatedHPAAssignment": assignment_of(found)}, RawSpec)
+    spec = decode(FederatedHPASpec, {"federatedHPAAssignment": assignment_of(found)})
     clusters = [
         KnownCluster("m1"),
         KnownCluster("m2"),
@@ -59,7 +60,7 @@ def test_of_several_weights_the_largest_counts_and_a_cluster_without_one_gets_0(
         KnownCluster("m4"),
     ]
 
-    preferred = placement_spec(raw, "").preferred(clusters)
+    preferred = placement_spec(spec).preferred(clusters)
 
     assert {name: each.weight for name, each in preferred.items()} == {"m1": 1, "m2": 3, "m3": 2, "m4": 0}
 

@@ -10,7 +10,7 @@ import pytest
 from fedhpa.api.json import MAX_NESTING, decode_json
 from fedhpa.api.wire import ObjectList
 from webhook.handlers import PATHS, VALIDATE_FEDERATEDHPA, judge
-from webhook.nesting import MAX_LEVELS, MAX_MANAGED_FIELDS_LEVELS
+from webhook.strict_json import MAX_LEVELS, MAX_MANAGED_FIELDS_LEVELS
 
 REMEDY = f"nested more than {MAX_LEVELS} levels deep; remove levels until at most {MAX_LEVELS} remain"
 # Levels around the limits of the decoders and far beyond them.

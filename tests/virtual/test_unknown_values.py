@@ -5,7 +5,8 @@ A rollback of the processes meets such values, and so does a hub whose webhooks 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,6 +16,12 @@ from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import CENTRALIZED, DISTRIBUTED, simulate
 from benchmarks.closed_loop.worlds import World, several, steps
 from benchmarks.world.cluster import AUTOSCALING, HPAS
+from controller.federatedhpa.unsupported import unknown_fields
+from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
+from fedhpa.api.federatedhpa import FederatedHPASpec
+from fedhpa.api.model import ApiModel
+from fedhpa.api.shape import properties
+from fedhpa.decision import decode_spec
 from tests.support.scenarios import CPU, answered, cluster, external, scenario
 
 NEW: Final = "OfANewerRelease"
@@ -50,6 +57,36 @@ WRONG: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     "minimum above maximum": ({"minReplicas": 21}, "spec.minReplicas: Invalid value: 21"),
     "no target": ({"scaleTargetRef": {}}, "spec.scaleTargetRef.kind: Required value"),
 }
+
+QUEUE: Final = {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"}}
+METRICS: Final[Mapping[str, dict[str, Any]]] = {
+    "type": {"type": NEW},
+    "target type": {"type": "External", "external": {**QUEUE, "target": {"type": NEW, "value": "10"}}},
+    "aggregation": {"type": "External", "external": {**QUEUE, "aggregation": NEW}},
+}
+
+
+# -- every enumeration has a case --------------------------------------------------------------------------
+def enumerations(model: type[ApiModel], path: str) -> Iterator[str]:
+    """Yields the paths of the fields of a model whose values are enumerated."""
+    for name, property_ in properties(model).items():
+        shape, place = property_.shape, f"{path}.{name}"
+        if shape.item is not None:
+            shape, place = shape.item, f"{place}[]"
+        if shape.model is not None:
+            yield from enumerations(shape.model, place)
+        elif "enum" in shape.crd:
+            yield place
+
+
+def test_every_enumeration_of_both_kinds_has_a_case() -> None:
+    """A new one needs a case here. Rules have none."""
+    found = set(enumerations(FederatedHPASpec, "spec"))
+    of_metrics = {path for path in found if path.startswith("spec.metrics[].")}
+
+    assert found - of_metrics == {re.sub(r"[0-9]+", "", path) for path in UNKNOWN}
+    assert {path.rpartition(".")[2] for path in of_metrics} == {"type", "aggregation"}
+    assert list(enumerations(CronFederatedHPASpec, "spec")) == []
 
 
 # -- in the controller -------------------------------------------------------------------------------------
@@ -126,13 +163,39 @@ def test_a_mended_object_runs_again() -> None:
 
 
 def test_unknown_fields_never_hold() -> None:
-    """A field of a newer release is skipped, in the specification and in its parts."""
-    world = World("later", "", several(2, 8), steps((0, 4), (3, 8)), 2, 20)
+    """A field of a newer release is skipped, in the specification and in its parts. A condition names it."""
+    seen = Seen()
+    world = World("later", "", several(2, 8), steps((0, 4), (3, 8)), 2, 20, events=((420.0, seen.note),))
     spec = {"later": {"a": [1]}, "partialMetrics": {"policy": "ScaleUpOnly", "later": 1}}
 
     result = simulate(replace(world, spec=spec), CENTRALIZED, 430 / 3600)
 
+    found = seen.conditions["HubCompatible"]
     assert sum(result.tally.sizes[-1]) == 16
+    assert seen.conditions["Ready"]["reason"] == "UnknownField"
+    assert seen.conditions["AbleToScale"]["status"] == "True"
+    assert (found["status"], found["reason"]) == ("False", "UnknownField")
+    assert "does not know spec.later, spec.partialMetrics.later, which" in found["message"]
+
+
+def test_many_unknown_fields_are_counted() -> None:
+    """The message has five paths at most, and short names."""
+    spec = {"maxReplicas": 3, **{f"later{number}": 1 for number in range(7)}, "x" * 5_000: 1}
+
+    (finding,) = unknown_fields(decode_spec(spec).judgement)
+
+    assert "spec.later4 and 3 more, which has no effect" in finding.message
+    assert len(finding.message) < 400
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_metric_that_fails_does_not_hold_the_object(name: str) -> None:
+    """The other metric still lets the workload grow with the load."""
+    seen = edited(CENTRALIZED, {"metrics": [CPU, METRICS[name]]})
+
+    assert seen.states[0] != seen.states[1]
+    assert seen.conditions["AbleToScale"]["status"] == "True"
+    assert seen.conditions["ScalingActive"]["reason"] == "ValidMetricFound"
 
 
 # -- in replay ---------------------------------------------------------------------------------------------
@@ -155,14 +218,6 @@ def test_replay_holds_it_too(mode: str, path: str) -> None:
     assert found.get("writes", []) == []
 
 
-QUEUE: Final = {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"}}
-METRICS: Final[Mapping[str, dict[str, Any]]] = {
-    "type": {"type": NEW},
-    "target type": {"type": "External", "external": {**QUEUE, "target": {"type": NEW, "value": "10"}}},
-    "aggregation": {"type": "External", "external": {**QUEUE, "aggregation": NEW}},
-}
-
-
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize(("usages", "rescale"), [(BUSY, True), ([1, 1], False)])
 def test_an_unknown_value_of_a_metric_fails_this_metric(name: str, usages: list[int], rescale: bool) -> None:
@@ -174,3 +229,16 @@ def test_an_unknown_value_of_a_metric_fails_this_metric(name: str, usages: list[
     assert found["rescale"] == rescale
     assert failed["proposal"] is None
     assert NEW in failed["error"]
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_members_judge_a_metric_of_mode_distributed(name: str) -> None:
+    """Their own HPAs evaluate it, so the bounds are divided as before."""
+    member = cluster("m1", BUSY)
+    found = [
+        answered(scenario([member], spec={"mode": DISTRIBUTED, "metrics": metrics}))
+        for metrics in ([CPU], [CPU, METRICS[name]])
+    ]
+
+    assert found[0]["error"] is None
+    assert [(one["error"], one["assignment"]) for one in found[1:]] == [(None, found[0]["assignment"])]

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api.autoscaling import CrossVersionObjectReference
 from fedhpa.api.cronfederatedhpa import (
     CronFederatedHPA,
     CronFederatedHPARule,
@@ -27,7 +28,6 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.json import decode_json
 from fedhpa.api.meta import ObjectMeta
-from fedhpa.api.metrics.parts import CrossVersionObjectReference
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,

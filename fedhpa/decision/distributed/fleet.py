@@ -26,8 +26,8 @@ from fedhpa.assignment import (
 from fedhpa.decision.context import Context
 from fedhpa.decision.failover import too_many_lost
 from fedhpa.decision.fleet import ClusterView
-from fedhpa.decision.metrics.samples import metrics_api
 from fedhpa.decision.placement import pending_replicas
+from fedhpa.decision.samples import metrics_api
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure
 from fedhpa.decision.spec.placement import PlacementPreference
 

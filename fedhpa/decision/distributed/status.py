@@ -17,10 +17,10 @@ from fedhpa.assignment import ClusterState
 from fedhpa.decision.builder import api_time
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.fleet import BoundsView, time_of
-from fedhpa.decision.metrics.evaluate import status_entry
+from fedhpa.decision.metrics import status_entry
 from fedhpa.decision.model import Decision
-from fedhpa.decision.spec.metrics import ScalingMetric
 from fedhpa.decision.status import bounds_entry, cluster_entries, memory_of, status_of
+from fedhpa.metric_types.metric import ScalingMetric
 
 JSON = object
 

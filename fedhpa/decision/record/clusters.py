@@ -30,7 +30,7 @@ from fedhpa.decision.snapshot import (
     Failure,
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject
-from fedhpa.decision.spec.metrics import ScalingMetric
+from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import (
     PodRecord,
     SelectedPods,

@@ -17,16 +17,15 @@ from fedhpa.api.times import format_time, parse_time
 from fedhpa.decision.absence import ANSWERED_STATES, LOST_STATES
 from fedhpa.decision.memory import ClusterMemory, MemoryState
 from fedhpa.decision.model import (
-    ClusterShare,
     Coverage,
     Decision,
     MemberBounds,
     MetricResult,
-    PodCounts,
     StatusCondition,
     Step,
     member_bounds,
 )
+from fedhpa.metric_types.metric import ClusterShare, PodCounts
 
 JSON = object
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.gate import unknown_value
+from fedhpa.api.gate import Judgement
+from fedhpa.api.json import convert_json
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.times import format_time
 from fedhpa.decision.fleet import FleetView
@@ -28,7 +29,7 @@ from fedhpa.decision.record.status import RawStatus
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
-from fedhpa.decision.spec.federatedhpa import ScalingObject, scaling_object
+from fedhpa.decision.spec.federatedhpa import ScalingObject, decode_object
 from fedhpa.scaling import custom_sample, external_sample
 
 JSON = object
@@ -60,7 +61,12 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidObject(f"not a JSON object: {error}") from error
     now = required_time("now", decoded.now)
-    hpa, memory = scaling_object(decoded.federated_hpa, "federatedHPA"), _memory(decoded)
+    stored = _without_nulls(decoded.federated_hpa)
+    try:
+        hpa = decode_object(stored)
+    except InvalidObject as error:
+        raise InvalidObject(f"federatedHPA.{error}") from error
+    memory = _memory(decoded, stored.get("status"))
     return Scenario(
         name=decoded.name,
         now=now,
@@ -133,16 +139,16 @@ def _decode(raw: bytes | msgspec.Raw) -> RawScenario:
     return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), RawScenario)
 
 
-def _without_nulls(value: JSON) -> JSON:
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _memory(raw: RawScenario) -> MemoryState:
+def _memory(raw: RawScenario, status: Any) -> MemoryState:
     """Returns the memory. The scenario's own history comes first."""
     if raw.record is None:
-        memory = memory_of(raw.federated_hpa.status or RawStatus())
+        memory = memory_of(convert_json(status or {}, RawStatus))
     else:
         memory = decode_memory(_without_nulls(raw.record))
     if raw.history is None:
@@ -178,16 +184,15 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
         competitors=tuple(raw.competitors or ()),
         decided_size=hpa.status.current_replicas if memory.size is None else memory.size,
         memory=memory,
-        blocked=_blocked(raw),
+        blocked=_blocked(raw, hpa.spec.judgement),
     )
 
 
-def _blocked(raw: RawScenario) -> Blocked | None:
+def _blocked(raw: RawScenario, judgement: Judgement) -> Blocked | None:
     """Returns why nothing may be decided. The gate of the controller judges unknown values here, too."""
     if raw.blocked is not None:
         return Blocked(**msgspec.structs.asdict(raw.blocked))
-    found = unknown_value(raw.federated_hpa.spec)
-    return None if found is None else Blocked("InvalidObject", str(found))
+    return Blocked("InvalidObject", judgement.unknown_value) if judgement.unknown_value else None
 
 
 def _target(raw: RawTarget) -> TemplateScale | Failure:

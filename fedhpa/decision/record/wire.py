@@ -14,7 +14,6 @@ from fedhpa.api import wire
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.decision.record.history import RawScenarioHistory
 from fedhpa.decision.record.settings import RawController
-from fedhpa.decision.spec.wire import RawFederatedHPA
 
 
 class _Checked(msgspec.Struct, forbid_unknown_fields=True):
@@ -116,7 +115,7 @@ class RawScenario(_Checked, rename=_KEYS):
     """The whole scenario."""
 
     now: str
-    federated_hpa: RawFederatedHPA
+    federated_hpa: dict[str, Any]  # read with the model of the kind
     name: str = ""
     controller: RawController | None = None
     target: RawTarget | None = None

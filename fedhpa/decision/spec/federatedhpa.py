@@ -6,20 +6,27 @@ docs/reference/federatedhpa.md for the added fields.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from fedhpa.api import default_values
+from fedhpa.api.autoscaling import Behavior, HPAScalingRules
+from fedhpa.api.decode import WrongType, decode
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.json import InvalidJson, convert_json, decode_json
+from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.fielderror import required
+from fedhpa.api.gate import Judgement, judge
+from fedhpa.api.json import InvalidJson, convert_json
+from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
-from fedhpa.decision.spec.behavior import ScalingBehavior, behavior_with_defaults
-from fedhpa.decision.spec.metrics import ScalingMetric, default_metric, metric_spec
 from fedhpa.decision.spec.placement import PlacementSpec, placement_spec
-from fedhpa.decision.spec.wire import RawFederatedHPA, RawSpec
+from fedhpa.metric_types.entries import DEFAULT_METRICS, scaling_metric
+from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.scaling import ScalingPolicy, ScalingRules
 
 JSON = object
 
@@ -32,8 +39,18 @@ CENTRALIZED: Final = "Centralized"
 DISTRIBUTED: Final = "Distributed"
 
 
+class ScalingBehavior(msgspec.Struct, frozen=True):
+    """spec.behavior with both directions filled."""
+
+    scale_up: ScalingRules
+    scale_down: ScalingRules
+
+
 class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The spec with defaults. `behavior` None means the limits that Kubernetes applies without it."""
+    """The spec with defaults. `behavior` None means the limits that Kubernetes applies without it.
+
+    `judgement` is what the gate says about the spec.
+    """
 
     target_kind: str
     target_name: str
@@ -47,6 +64,7 @@ class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     lost_after: float | None = None
     fallback_replicas: int | None = None
     assignment: PlacementSpec = PlacementSpec()
+    judgement: Judgement = Judgement()
 
 
 class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,60 +79,112 @@ class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
     rebalance: str = ""
 
 
-def decode_object(raw: Mapping[str, JSON] | bytes) -> ScalingObject:
-    """Returns the FederatedHPA of JSON bytes or decoded JSON. Raises InvalidObject naming the field."""
+class _StoredMeta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int | None = None
+    annotations: JSON = None
+
+
+class _StoredObject(msgspec.Struct):
+    """The parts of an object beside its spec. A status of 200 clusters is too large for the model."""
+
+    metadata: _StoredMeta = msgspec.field(default_factory=_StoredMeta)
+    status: RawStatus | None = None
+
+
+def decode_object(raw: Mapping[str, JSON], spec: ScalingSpec | None = None) -> ScalingObject:
+    """Returns a stored FederatedHPA; `spec` is its spec if that is known already.
+
+    Raises InvalidObject naming the field. An object that the gate refuses is returned: see `judgement`.
+    """
     try:
-        if isinstance(raw, bytes):
-            decoded = decode_json(raw, RawFederatedHPA)
-        else:
-            decoded = convert_json(raw, RawFederatedHPA)
+        stored = convert_json(raw, _StoredObject)
     except InvalidJson as error:
         raise InvalidObject(f"the FederatedHPA cannot be read: {error}") from error
-    return scaling_object(decoded)
-
-
-def scaling_object(raw: RawFederatedHPA, path: str = "") -> ScalingObject:
-    """Returns the object with defaults. Raises InvalidObject; `path` goes in front of the field."""
+    meta = stored.metadata
+    found = meta.annotations.get(REBALANCE_ANNOTATION) if isinstance(meta.annotations, Mapping) else None
     return ScalingObject(
-        name=raw.metadata.name,
-        namespace=raw.metadata.namespace,
-        generation=raw.metadata.generation,
-        spec=_spec(raw.spec, f"{path}.spec" if path else "spec"),
-        status=stored_status(raw.status or RawStatus()),
-        uid=raw.metadata.uid,
-        rebalance=_rebalance(raw.metadata.annotations),
+        name=meta.name,
+        namespace=meta.namespace,
+        generation=meta.generation,
+        spec=decode_spec(raw.get("spec")) if spec is None else spec,
+        status=stored_status(stored.status or RawStatus()),
+        uid=meta.uid,
+        rebalance=found if isinstance(found, str) else "",
     )
 
 
-def _rebalance(annotations: JSON) -> str:
-    found = annotations.get(REBALANCE_ANNOTATION) if isinstance(annotations, Mapping) else None
-    return found if isinstance(found, str) else ""
+def decode_spec(raw: JSON) -> ScalingSpec:
+    """Returns the spec of its JSON, read with the model of admission and judged by the gate.
 
-
-def _spec(raw: RawSpec, path: str) -> ScalingSpec:
-    maximum = raw.maxReplicas if raw.maxReplicas is not None else raw.federatedMaxReplicas
-    if maximum is None:
-        raise InvalidObject(f"{path}.maxReplicas: required (or federatedMaxReplicas)")
-    minimum = raw.minReplicas if raw.minReplicas is not None else raw.federatedMinReplicas
-    metrics = [
-        metric_spec(metric, f"{path}.metrics[{index}]") for index, metric in enumerate(raw.metrics or ())
-    ]
-    partial = raw.partialMetrics
-    least, most = _bounds(default_values.MIN_REPLICAS if minimum is None else minimum, maximum)
+    Raises InvalidObject naming the field if a value has another type, or the upper limit is missing.
+    """
+    try:
+        spec = decode(FederatedHPA, {"spec": raw}).spec
+    except WrongType as error:
+        raise InvalidObject(f"{error.remedy} ({error})") from error
+    if spec.maximum is None:
+        raise InvalidObject(str(required("spec.maxReplicas", "or federatedMaxReplicas")))
+    partial = spec.partial_metrics
+    least, most = _bounds(default_values.MIN_REPLICAS if spec.minimum is None else spec.minimum, spec.maximum)
     return ScalingSpec(
-        target_kind=raw.scaleTargetRef.kind,
-        target_name=raw.scaleTargetRef.name,
+        target_kind=spec.scale_target_ref.kind,
+        target_name=spec.scale_target_ref.name,
         min_replicas=least,
         max_replicas=most,
-        metrics=tuple(metrics) or (default_metric(),),
-        behavior=None if raw.behavior is None else behavior_with_defaults(raw.behavior, f"{path}.behavior"),
-        mode=raw.mode or default_values.MODE,
-        dry_run=bool(raw.dryRun),
+        metrics=tuple([scaling_metric(metric) for metric in spec.metrics]) or DEFAULT_METRICS,
+        behavior=None if spec.behavior is None else behavior_with_defaults(spec.behavior),
+        mode=spec.mode or default_values.MODE,
+        dry_run=bool(spec.dry_run),
         partial_policy=(partial and partial.policy) or default_values.PARTIAL_METRICS_POLICY,
-        lost_after=partial.lostAfterSeconds if partial else None,
-        fallback_replicas=partial.fallbackReplicas if partial else None,
-        assignment=placement_spec(raw, f"{path}.federatedHPAAssignment"),
+        lost_after=_seconds(partial.lost_after_seconds) if partial else None,
+        fallback_replicas=partial.fallback_replicas if partial else None,
+        assignment=placement_spec(spec),
+        judgement=judge(spec),
     )
+
+
+def _seconds(given: int | None) -> float | None:
+    return None if given is None else float(given)
+
+
+def behavior_with_defaults(behavior: Behavior) -> ScalingBehavior:
+    """Returns both directions with defaults. A list of policies replaces the default list.
+
+    Without a value the scale-down window stays None: the controller's flag applies.
+    """
+    return ScalingBehavior(
+        scale_up=_rules(
+            behavior.scale_up or HPAScalingRules(),
+            default_values.SCALE_UP_POLICIES,
+            default_values.SCALE_UP_STABILIZATION_SECONDS,
+        ),
+        scale_down=_rules(behavior.scale_down or HPAScalingRules(), default_values.SCALE_DOWN_POLICIES, None),
+    )
+
+
+def _rules(
+    given: HPAScalingRules, defaults: tuple[default_values.ScalingPolicyDefault, ...], window: int | None
+) -> ScalingRules:
+    policies = defaults if given.policies is None else given.policies
+    own_window = given.stabilization_window_seconds
+    return ScalingRules(
+        policies=tuple([ScalingPolicy(one.type, one.value, one.period_seconds) for one in policies]),
+        select_policy=given.select_policy or default_values.SELECT_POLICY,
+        stabilization_seconds=window if own_window is None else own_window,
+        tolerance=None if given.tolerance is None else _fraction(given.tolerance),
+    )
+
+
+def _fraction(raw: RawQuantity) -> float:
+    """Returns the float that Go makes of the quantity: the mantissa as written, times a power of ten."""
+    match = re.fullmatch(r"\+?([0-9]*)\.?([0-9]*)(m?)", str(raw).strip())
+    if match is None:
+        return float(Quantity.parse(raw))
+    scale = len(match[2]) + (3 if match[3] else 0)
+    return float(int(match[1] + match[2] or "0")) * float(f"1e-{scale}")
 
 
 def _bounds(minimum: int, maximum: int) -> tuple[int, int]:

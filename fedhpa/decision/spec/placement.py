@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from typing import Final
 
 import msgspec
 
 from fedhpa.api.affinity import Selection
-from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.federatedhpa import ClusterAffinity
+from fedhpa.api.federatedhpa import (
+    ClusterHPAPreference,
+    ClusterPreference,
+    FederatedHPAAssignment,
+    FederatedHPASpec,
+)
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.decision.spec.wire import RawAssignment, RawCap, RawPreference, RawSpec
 
-EXACT = "Exact"
+EXACT: Final = "Exact"
+PREFERENCES: Final = "spec.federatedHPAAssignment.clusterAutoscalingPreference"
 
 
 class PlacementPreference(msgspec.Struct, frozen=True):
@@ -84,46 +89,49 @@ def _candidates(
     return [name for value in values for name in by_label.get((label, value), ()) if name in left]
 
 
-def placement_spec(spec: RawSpec, path: str) -> PlacementSpec:
-    """Returns the placement of a spec. Raises InvalidObject; `path` is that of federatedHPAAssignment."""
-    raw = spec.federatedHPAAssignment or RawAssignment()
+def placement_spec(spec: FederatedHPASpec) -> PlacementSpec:
+    """Returns the placement of a spec. Raises InvalidObject naming the field."""
+    assignment = spec.federated_hpa_assignment or FederatedHPAAssignment()
     return PlacementSpec(
-        policy=raw.federatedHPAAssignmentType,
-        exact=raw.minimumPolicy == EXACT,
+        policy=assignment.federated_hpa_assignment_type,
+        exact=assignment.minimum_policy == EXACT,
         preferences=tuple(
-            _preference(preference, f"{path}.clusterAutoscalingPreference[{index}]")
-            for index, preference in enumerate(raw.clusterAutoscalingPreference or ())
+            [
+                _preference(preference, f"{PREFERENCES}[{index}]")
+                for index, preference in enumerate(assignment.cluster_autoscaling_preference)
+            ]
         ),
-        delay=spec.autoscaleMultiClusterDelay or 0.0,
-        assist=spec.scaleAssist is not False,
-        caps=_caps(spec.clusterHPAPreference),
-        scaling_to_zero=spec.scalingToZero is True,
+        delay=float(spec.autoscale_multi_cluster_delay or 0),
+        assist=spec.scale_assist is not False,
+        caps=_caps(spec.cluster_hpa_preference),
+        scaling_to_zero=spec.scaling_to_zero is True,
     )
 
 
-def _caps(raw: RawCap | list[RawCap] | None) -> dict[str, Fraction]:
+def _caps(caps: Iterable[ClusterHPAPreference]) -> dict[str, Fraction]:
     """Returns the lowest cap of each named cluster."""
     found: dict[str, Fraction] = {}
-    for cap in [raw] if isinstance(raw, RawCap) else raw or ():
-        if cap.maxResourceUsage is not None:
+    for cap in caps:
+        if cap.max_resource_usage is not None:
             # Admission refuses values outside 0 to 1, so the nearest bound stands in. `str` keeps 0.29 exact.
-            share = Fraction(str(min(max(cap.maxResourceUsage, 0.0), 1.0)))
-            found[cap.clusterName] = min(share, found.get(cap.clusterName, share))
+            share = Fraction(str(min(max(cap.max_resource_usage, 0.0), 1.0)))
+            found[cap.cluster_name] = min(share, found.get(cap.cluster_name, share))
     return found
 
 
-def _preference(raw: RawPreference, path: str) -> PlacementPreference:
+def _preference(preference: ClusterPreference, path: str) -> PlacementPreference:
     selection = None
-    if raw.targetCluster is not None:
+    if preference.target_cluster is not None:
         try:
-            selection = Selection(decode(ClusterAffinity, raw.targetCluster))
+            selection = Selection(preference.target_cluster)
         except InvalidObject as error:
             raise InvalidObject(f"{path}.targetCluster: {error}") from error
     # Admission refuses negative numbers: 0 stands in.
+    low, high = preference.autoscaling_min_threshold, preference.autoscaling_max_threshold
     return PlacementPreference(
         selection,
-        None if raw.staticWeight is None else max(raw.staticWeight, 0),
-        raw.priority,
-        None if raw.autoscalingMinThreshold is None else max(raw.autoscalingMinThreshold, 0),
-        None if raw.autoscalingMaxThreshold is None else max(raw.autoscalingMaxThreshold, 0),
+        None if preference.static_weight is None else max(preference.static_weight, 0),
+        preference.priority,
+        None if low is None else max(low, 0),
+        None if high is None else max(high, 0),
     )

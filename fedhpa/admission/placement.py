@@ -1,0 +1,304 @@
+"""Admission of the fields that place replicas in clusters: affinities, preferences and caps.
+
+Messages about label selectors: Kubernetes 1.36, validation of metav1.LabelSelector. Fields: Karmada's
+policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from fedhpa.api.affinity import Selection
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.federatedhpa import (
+    ClusterAffinity,
+    ClusterHPAPreference,
+    ClusterPreference,
+    FederatedHPAAssignment,
+    FederatedHPASpec,
+)
+from fedhpa.api.fielderror import FieldError, duplicate, forbidden, invalid, quoted, required, unsupported
+from fedhpa.api.known_cluster import KnownCluster
+from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
+from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
+from fedhpa.api.names import label_value, qualified_name
+
+DISTRIBUTED: Final = "Distributed"
+_ASSIGNMENT: Final = "spec.federatedHPAAssignment"
+_PREFERENCES: Final = f"{_ASSIGNMENT}.clusterAutoscalingPreference"
+DUPLICATED: Final = "Duplicated"
+_SHOWN_CLUSTERS: Final = 3
+# Comparisons with labels and names of clusters, which take about 0.1 s. A warning is not worth more.
+_MAX_COMPARISONS: Final = 1_000_000
+CLUSTER_FIELDS: Final = ("provider", "region", "zone")
+FIELD_OPERATORS: Final = ("In", "NotIn")
+
+_NEEDS_VALUES: Final = "must be specified when `operator` is 'In' or 'NotIn'"
+_NEEDS_NO_VALUES: Final = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+
+
+def validate_placement(spec: FederatedHPASpec) -> Iterator[FieldError]:
+    """Yields the errors of affinities, preferences and caps."""
+    if spec.cluster_affinity is not None:
+        yield from _affinity(spec.cluster_affinity, "spec.clusterAffinity")
+    assignment = spec.federated_hpa_assignment
+    if assignment is not None:
+        preferences = assignment.cluster_autoscaling_preference
+        for index, preference in enumerate(preferences[:MAX_CLUSTERS]):
+            yield from _preference(preference, f"{_PREFERENCES}[{index}]")
+    yield from _caps(spec.cluster_hpa_preference[:MAX_CLUSTERS], "spec.clusterHPAPreference")
+
+
+def warn_placement(spec: FederatedHPASpec) -> Iterator[str]:
+    """Yields warnings about weights, thresholds and clusters that have no effect or contradict each other."""
+    assignment = spec.federated_hpa_assignment
+    if assignment is not None:
+        yield from _assignment(assignment)
+        yield from _thresholds(assignment, spec)
+        yield from _named_twice(assignment)
+    yield from _copies(spec)
+    for affinity, path in _affinities(spec):
+        if affinity.cluster_names and set(affinity.cluster_names) <= set(affinity.exclude):
+            yield f"{path}: excludes every cluster that it names"
+
+
+def _affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:
+    """Yields the errors of an affinity. An affinity that selects no cluster is valid."""
+    yield from _names(affinity.cluster_names, f"{path}.clusterNames")
+    yield from _names(affinity.exclude, f"{path}.exclude")
+    if affinity.label_selector is not None:
+        yield from _label_selector(affinity.label_selector, f"{path}.labelSelector")
+    if affinity.field_selector is not None:
+        for index, requirement in enumerate(affinity.field_selector.match_expressions):
+            yield from _field_requirement(requirement, f"{path}.fieldSelector.matchExpressions[{index}]")
+
+
+def _names(names: Sequence[str], path: str) -> Iterator[FieldError]:
+    # A list above its bound is refused for its size alone.
+    for index, name in enumerate(names[:MAX_CLUSTERS]):
+        if not name:
+            yield required(f"{path}[{index}]", "must be the name of a cluster")
+
+
+def _label_selector(selector: LabelSelector, path: str) -> Iterator[FieldError]:
+    for key, value in selector.match_labels.items():
+        for message in qualified_name(key):
+            yield invalid(f"{path}.matchLabels", key, message)
+        for message in label_value(value):
+            yield invalid(f"{path}.matchLabels", value, message)
+    for index, requirement in enumerate(selector.match_expressions):
+        yield from _label_requirement(requirement, f"{path}.matchExpressions[{index}]")
+
+
+def _label_requirement(requirement: LabelSelectorRequirement, path: str) -> Iterator[FieldError]:
+    match requirement.operator:
+        case "In" | "NotIn":
+            if not requirement.values:
+                yield required(f"{path}.values", _NEEDS_VALUES)
+        case "Exists" | "DoesNotExist":
+            if requirement.values:
+                yield forbidden(f"{path}.values", _NEEDS_NO_VALUES)
+        case _:
+            yield invalid(f"{path}.operator", requirement.operator, "not a valid selector operator")
+    for message in qualified_name(requirement.key):
+        yield invalid(f"{path}.key", requirement.key, message)
+    for index, value in enumerate(requirement.values):
+        for message in label_value(value):
+            yield invalid(f"{path}.values[{index}]", value, message)
+
+
+def _field_requirement(requirement: LabelSelectorRequirement, path: str) -> Iterator[FieldError]:
+    if requirement.key not in CLUSTER_FIELDS:
+        yield unsupported(f"{path}.key", requirement.key, CLUSTER_FIELDS)
+    if requirement.operator not in FIELD_OPERATORS:
+        yield unsupported(f"{path}.operator", requirement.operator, FIELD_OPERATORS)
+    elif not requirement.values:
+        yield required(f"{path}.values", _NEEDS_VALUES)
+
+
+def _preference(preference: ClusterPreference, path: str) -> Iterator[FieldError]:
+    if preference.target_cluster is not None:
+        yield from _affinity(preference.target_cluster, f"{path}.targetCluster")
+    low, high = preference.autoscaling_min_threshold, preference.autoscaling_max_threshold
+    if low is not None and high is not None and low > high:
+        detail = f"must be less than or equal to autoscalingMaxThreshold, which is {high}"
+        yield invalid(f"{path}.autoscalingMinThreshold", low, detail)
+
+
+def _caps(caps: tuple[ClusterHPAPreference, ...], path: str) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for index, cap in enumerate(caps):
+        name = cap.cluster_name
+        if not name:
+            yield required(f"{path}[{index}].clusterName", "must name the cluster")
+        elif name in seen:
+            yield duplicate(f"{path}[{index}].clusterName", name)
+        seen.add(name)
+        if cap.max_resource_usage is None:
+            detail = "must say how much of the cluster may be used, above 0 and at most 1"
+            yield required(f"{path}[{index}].maxResourceUsage", detail)
+
+
+def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
+    """Warns about selections without a registered cluster, and about the pods that Duplicated may run.
+
+    A selection without a cluster is no error: clusters may join later.
+    """
+    yield from _known_copies(spec, clusters)
+    affinities = list(_affinities(spec))
+    if not affinities and not spec.cluster_hpa_preference:
+        return
+    names = {cluster.name for cluster in clusters}
+    left = _MAX_COMPARISONS
+    for affinity, path in affinities:
+        unknown = [
+            index
+            for index, name in enumerate(affinity.cluster_names[:MAX_CLUSTERS])
+            if name and name not in names
+        ]
+        if names and unknown:
+            others = f" (nor are {len(unknown) - 1} others)" if len(unknown) > 1 else ""
+            at = f"{path}.clusterNames[{unknown[0]}]"
+            yield f"{at}: {_unknown(affinity.cluster_names[unknown[0]])}{others}; {_listed(names)}"
+            continue
+        left -= _size(affinity) * len(clusters)
+        if left >= 0 and not _selects_any(affinity, clusters):
+            yield f"{path}: selects no known cluster; {_listed(names)}"
+    for index, cap in enumerate(spec.cluster_hpa_preference[:MAX_CLUSTERS]):
+        if cap.cluster_name and cap.cluster_name not in names:
+            at = f"spec.clusterHPAPreference[{index}].clusterName"
+            yield f"{at}: {_unknown(cap.cluster_name)}; {_listed(names)}"
+
+
+def _selects_any(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) -> bool:
+    try:
+        selection = Selection(affinity)
+    except InvalidObject:
+        return True  # Validation refuses the affinity.
+    return any(selection.selects(cluster) for cluster in clusters)
+
+
+def _size(affinity: ClusterAffinity) -> int:
+    """Returns the largest number of comparisons that the affinity takes for one cluster."""
+    labels, fields = affinity.label_selector, affinity.field_selector
+    expressions = (
+        *(labels.match_expressions if labels else ()),
+        *(fields.match_expressions if fields else ()),
+    )
+    values = sum(1 + len(expression.values) for expression in expressions)
+    return 1 + values + (len(labels.match_labels) if labels else 0)
+
+
+def _unknown(name: str) -> str:
+    return f"{quoted(name[:MAX_NAME])} is not a known cluster"
+
+
+def _listed(names: set[str]) -> str:
+    if not names:
+        return "no cluster is known yet"
+    more = len(names) - _SHOWN_CLUSTERS
+    shown = ", ".join(sorted(names)[:_SHOWN_CLUSTERS])
+    return f"known: {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _affinities(spec: FederatedHPASpec) -> Iterator[tuple[ClusterAffinity, str]]:
+    if spec.cluster_affinity is not None:
+        yield spec.cluster_affinity, "spec.clusterAffinity"
+    if spec.federated_hpa_assignment is not None:
+        preferences = spec.federated_hpa_assignment.cluster_autoscaling_preference
+        for index, preference in enumerate(preferences[:MAX_CLUSTERS]):
+            if preference.target_cluster is not None:
+                yield preference.target_cluster, f"{_PREFERENCES}[{index}].targetCluster"
+
+
+def _assignment(assignment: FederatedHPAAssignment) -> Iterator[str]:
+    """Warns about weights and priorities that the policy ignores, and about policies that lack them."""
+    policy = assignment.federated_hpa_assignment_type
+    preferences = assignment.cluster_autoscaling_preference[:MAX_CLUSTERS]
+    for name, of, same, given in (
+        ("staticWeight", "StaticWeighted", "weigh", [p.static_weight for p in preferences]),
+        ("priority", "Prioritized", "rank", [p.priority for p in preferences]),
+    ):
+        places = [index for index, value in enumerate(given) if value is not None]
+        if policy == of and not places:
+            yield f"{_ASSIGNMENT}: no preference has a {name}, so all clusters {same} the same"
+        elif policy not in (None, of) and places:
+            yield f"{_PREFERENCES}[{places[0]}].{name}: has no effect under {policy}"
+
+
+def _copies(spec: FederatedHPASpec) -> Iterator[str]:
+    """Warns that Duplicated gives the whole size to every cluster, with the number of pods if it is known."""
+    high = spec.maximum
+    if not _duplicates(spec) or high is None:
+        return
+    named = _named_clusters(spec)
+    if named:
+        yield _whole_size(spec, len(named), high)
+    else:
+        yield f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {high} pods in each"
+
+
+def _known_copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
+    high = spec.maximum
+    if not _duplicates(spec) or high is None or _named_clusters(spec):
+        return
+    affinity = spec.cluster_affinity
+    selected: Sequence[KnownCluster] = clusters
+    if affinity is not None and _size(affinity) * len(clusters) <= _MAX_COMPARISONS:
+        try:
+            selection = Selection(affinity)
+        except InvalidObject:
+            return  # Validation refuses the affinity.
+        selected = [cluster for cluster in clusters if selection.selects(cluster)]
+    if len(selected) > 1:
+        yield _whole_size(spec, len(selected), high)
+
+
+def _duplicates(spec: FederatedHPASpec) -> bool:
+    policy = _policy(spec)
+    return policy == DUPLICATED or (policy is None and spec.mode == DISTRIBUTED)
+
+
+def _policy(spec: FederatedHPASpec) -> str | None:
+    assignment = spec.federated_hpa_assignment
+    return None if assignment is None else assignment.federated_hpa_assignment_type
+
+
+def _duplicated(spec: FederatedHPASpec) -> str:
+    where = "" if _policy(spec) else "without a policy here or in a PropagationPolicy, "
+    return f"{where}Duplicated gives the whole size to every cluster"
+
+
+def _named_clusters(spec: FederatedHPASpec) -> set[str]:
+    """Returns the clusters that spec.clusterAffinity selects by name alone."""
+    affinity = spec.cluster_affinity
+    if affinity is None or affinity.label_selector is not None or affinity.field_selector is not None:
+        return set()
+    return set(affinity.cluster_names[:MAX_CLUSTERS]) - set(affinity.exclude[:MAX_CLUSTERS])
+
+
+def _whole_size(spec: FederatedHPASpec, count: int, high: int) -> str:
+    return f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {count} x {high} = {count * high} pods may run"
+
+
+def _thresholds(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iterator[str]:
+    high = spec.maximum
+    for index, preference in enumerate(assignment.cluster_autoscaling_preference[:MAX_CLUSTERS]):
+        low = preference.autoscaling_min_threshold
+        if low is not None and high is not None and low > high:
+            path = f"{_PREFERENCES}[{index}].autoscalingMinThreshold"
+            yield f"{path}: {low} is above the upper limit {high}"
+
+
+def _named_twice(assignment: FederatedHPAAssignment) -> Iterator[str]:
+    seen: dict[str, int] = {}
+    for index, preference in enumerate(assignment.cluster_autoscaling_preference[:MAX_CLUSTERS]):
+        target = preference.target_cluster
+        for name in target.cluster_names[:MAX_CLUSTERS] if target is not None else ():
+            first = seen.setdefault(name, index)
+            if first != index:
+                names = f"names {name[:MAX_NAME]}, as item {first} does"
+                path = f"{_PREFERENCES}[{index}].targetCluster"
+                yield f"{path}: {names}; name a cluster in one preference only"
+                break

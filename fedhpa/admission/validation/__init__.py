@@ -1,1 +1,0 @@
-"""Validation: one ordered list of field errors per object."""

@@ -1,1 +1,0 @@
-"""Admission warnings: remedies for refusals, and admitted settings that are probably mistakes."""

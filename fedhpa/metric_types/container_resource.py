@@ -1,0 +1,100 @@
+"""The metric type ContainerResource: the usage of a resource by one container of each pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from fedhpa.api.autoscaling import V2Model
+from fedhpa.api.fielderror import FieldError, invalid, required
+from fedhpa.api.model import LongText
+from fedhpa.api.names import container_resource, dns_label
+from fedhpa.metric_types.metric import USAGE_API, MetricIdentity, MetricType, ScalingMetric
+from fedhpa.metric_types.sources import CURRENT_HELP, MetricTarget, MetricValueStatus
+from fedhpa.metric_types.usage import has_usage, propose_from_usage, usage_name, validate_usage_target
+from fedhpa.scaling import UsageRecord
+
+JSON = object
+
+
+class ContainerResourceMetricSource(V2Model):
+    """A resource that metrics.k8s.io reports, of one container of each pod."""
+
+    required: ClassVar[tuple[str, ...]] = ("container", "name", "target")
+
+    name: LongText = Field("", description="Name of the resource. Example: cpu or memory.")
+    container: LongText = Field("", description="Name of the container in the pods. Example: app.")
+    target: MetricTarget = Field(
+        default_factory=MetricTarget,
+        description="Target of the resource. Example: {type: AverageValue, averageValue: 500m}.",
+    )
+
+
+class ContainerResourceMetricStatus(V2Model):
+    """Current value of a ContainerResource metric."""
+
+    required: ClassVar[tuple[str, ...]] = ("container", "current", "name")
+
+    name: LongText = Field("", description="Name of the resource.")
+    container: LongText = Field("", description="Name of the container.")
+    current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
+
+
+def _validate(source: ContainerResourceMetricSource, path: str) -> Iterator[FieldError]:
+    if not source.name:
+        yield required(f"{path}.name", "must specify a resource name")
+    for message in container_resource(source.name) if source.name else ():
+        yield invalid(f"{path}.name", source.name, message)
+    if not source.container:
+        yield required(f"{path}.container", "must specify a container")
+    for message in dns_label(source.container) if source.container else ():
+        yield invalid(f"{path}.container", source.container, message)
+    yield from validate_usage_target(source.target, f"{path}.target")
+
+
+def _identity(source: ContainerResourceMetricSource) -> MetricIdentity:
+    return MetricIdentity(source.name, container=source.container)
+
+
+def _values(usage: Sequence[UsageRecord], spec: ScalingMetric) -> dict[str, int]:
+    found = {
+        record.name: container.milli(spec.name)
+        for record in usage
+        for container in record.containers
+        if container.name == spec.container
+    }
+    return {name: milli for name, milli in found.items() if milli is not None}
+
+
+def _display_name(spec: ScalingMetric) -> str:
+    return usage_name(spec, "container resource")
+
+
+def _status(spec: ScalingMetric) -> dict[str, JSON]:
+    return {"name": spec.name, "container": spec.container}
+
+
+CONTAINER_RESOURCE: Final = MetricType(
+    "ContainerResource",
+    field="containerResource",
+    attribute="container_resource",
+    description="Source of type ContainerResource: cpu or memory of one container in each pod. Use it "
+    "where sidecars would distort the average.",
+    source=ContainerResourceMetricSource,
+    status=ContainerResourceMetricStatus,
+    api=USAGE_API,
+    per_pod=True,
+    describes_object=False,
+    scales_from_zero=False,
+    failure_reason="FailedGetContainerResourceMetric",
+    failure_source="{container} container",
+    validate=_validate,
+    identity=_identity,
+    propose=partial(propose_from_usage, _values),
+    display_name=_display_name,
+    status_fields=_status,
+    has_sample=partial(has_usage, _values),
+)

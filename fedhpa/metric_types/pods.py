@@ -1,0 +1,148 @@
+"""The metric type Pods: a custom metric of each pod.
+
+Source: Kubernetes HPA 1.36, metric sources 5, with its error texts. Values are milli-units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
+
+from fedhpa.api.autoscaling import V2Model
+from fedhpa.api.errors import InvalidObject, MetricsUnavailable
+from fedhpa.api.fielderror import FieldError, required
+from fedhpa.api.quantity import format_milli
+from fedhpa.metric_types.metric import (
+    CUSTOM_API,
+    MeasuredCluster,
+    MeasuredFleet,
+    MetricError,
+    MetricProposal,
+    MetricType,
+    ScalingMetric,
+    calibrated,
+    finder,
+    no_metrics,
+    of_pods,
+)
+from fedhpa.metric_types.series import HUB, check_selector, scale_for_hub, series_identity, series_status
+from fedhpa.metric_types.sources import (
+    MetricIdentifier,
+    MetricStatus,
+    MetricTarget,
+    validate_identifier,
+    validate_target,
+)
+from fedhpa.scaling import ClusterSamples, CurrentSize, Readiness, group_pods, propose_average
+
+JSON = object
+
+
+class PodsMetricSource(V2Model):
+    """A metric that custom.metrics.k8s.io reports for each pod."""
+
+    required: ClassVar[tuple[str, ...]] = ("metric", "target")
+
+    metric: MetricIdentifier = Field(
+        default_factory=MetricIdentifier,
+        description="The metric. Example: {name: http_requests_per_second}.",
+    )
+    target: MetricTarget = Field(
+        default_factory=MetricTarget,
+        description="Target of the average over the pods. "
+        'Example: {type: AverageValue, averageValue: "100"}.',
+    )
+
+
+class PodsMetricStatus(MetricStatus):
+    """Current value of a Pods metric."""
+
+
+def _validate(source: PodsMetricSource, path: str) -> Iterator[FieldError]:
+    yield from validate_identifier(source.metric, f"{path}.metric")
+    yield from validate_target(source.target, f"{path}.target")
+    if source.target.average_value is None:
+        yield required(f"{path}.target.averageValue", "must specify a positive target averageValue")
+
+
+def _propose(
+    fleet: MeasuredFleet, scale: CurrentSize, readiness: Readiness, spec: ScalingMetric
+) -> MetricProposal:
+    try:
+        check_selector(spec)
+        parts, of_hub = _parts(fleet, spec)
+        scale = scale_for_hub(fleet, scale) if of_hub else calibrated(fleet, spec, scale)
+        groups = group_pods(parts, readiness, cpu=False)
+        proposal = propose_average(groups, spec.average_value or 0, scale)
+    except (MetricsUnavailable, InvalidObject) as error:
+        raise MetricError(str(error)) from error
+    return of_pods(proposal, {"averageValue": format_milli(proposal.milli)}, groups)
+
+
+def _parts(fleet: MeasuredFleet, spec: ScalingMetric) -> tuple[list[ClusterSamples], bool]:
+    """Returns each cluster's samples, and True if they are the hub's."""
+    served = [(cluster, cluster.samples(spec)) for cluster in fleet.observed(spec)]
+    if not any(samples for _, samples in served):
+        return _hub_parts(fleet, spec), True
+    parts = []
+    for cluster, samples in served:
+        own = [sample for sample in samples if not cluster.is_foreign(sample.name)]
+        values = {sample.name: sample.milli for sample in own}
+        parts.append(ClusterSamples(cluster.name, cluster.pods, values, finder(own)))
+    return parts, False
+
+
+def _hub_parts(fleet: MeasuredFleet, spec: ScalingMetric) -> list[ClusterSamples]:
+    # Hub metrics name a pod but no cluster, so a value counts in every cluster with a pod of that name.
+    found = fleet.hub_samples(spec)
+    if not found:
+        cause = no_metrics(fleet.failures(spec), "custom")
+        raise MetricsUnavailable(f"unable to get metric {spec.name}: {cause}")
+    left = {sample.name: sample.milli for sample in found}
+    parts = []
+    listed: set[str] = set()
+    for cluster in fleet.answered:
+        own = {pod.name for pod in cluster.pods}
+        values = {name: milli for name, milli in left.items() if name in own}
+        listed |= own | {name for name in left if cluster.is_foreign(name)}
+        parts.append(ClusterSamples(cluster.name, cluster.pods, values, finder(found)))
+    unlisted = {name: milli for name, milli in left.items() if name not in listed}
+    if unlisted:
+        parts.append(ClusterSamples(HUB, (), unlisted, finder(found)))
+    return parts
+
+
+def _display_name(spec: ScalingMetric) -> str:
+    return f"pods metric {spec.name}"
+
+
+def _has_sample(fleet: MeasuredFleet, cluster: MeasuredCluster, spec: ScalingMetric) -> bool:
+    samples: Sequence[Any] = cluster.samples(spec)
+    if not samples and fleet.served_by_hub(spec):
+        samples = fleet.hub_samples(spec)
+    named = {sample.name for sample in samples}
+    return any(pod.name in named for pod in cluster.pods)
+
+
+PODS: Final = MetricType(
+    "Pods",
+    field="pods",
+    attribute="pods",
+    description="Source of type Pods: a custom metric of each pod, averaged over the pods of all clusters.",
+    source=PodsMetricSource,
+    status=PodsMetricStatus,
+    api=CUSTOM_API,
+    per_pod=True,
+    describes_object=False,
+    scales_from_zero=False,
+    failure_reason="FailedGetPodsMetric",
+    failure_source="pods",
+    validate=_validate,
+    identity=series_identity,
+    propose=_propose,
+    display_name=_display_name,
+    status_fields=series_status,
+    has_sample=_has_sample,
+)

@@ -1,0 +1,91 @@
+"""The metric type Resource: the usage of a resource, summed over the containers of a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import ClassVar, Final
+
+from pydantic import Field
+
+from fedhpa.api.autoscaling import V2Model
+from fedhpa.api.fielderror import FieldError, required
+from fedhpa.api.model import LongText
+from fedhpa.metric_types.metric import USAGE_API, MetricIdentity, MetricType, ScalingMetric
+from fedhpa.metric_types.sources import CURRENT_HELP, MetricTarget, MetricValueStatus
+from fedhpa.metric_types.usage import has_usage, propose_from_usage, usage_name, validate_usage_target
+from fedhpa.scaling import UsageRecord, sum_over
+
+JSON = object
+
+
+class ResourceMetricSource(V2Model):
+    """A resource that metrics.k8s.io reports, summed over the containers of each pod."""
+
+    required: ClassVar[tuple[str, ...]] = ("name", "target")
+
+    name: LongText = Field("", description="Name of the resource. Example: cpu or memory.")
+    target: MetricTarget = Field(
+        default_factory=MetricTarget,
+        description="Target of the resource. Example: {type: Utilization, averageUtilization: 80}.",
+    )
+
+
+class ResourceMetricStatus(V2Model):
+    """Current value of a Resource metric."""
+
+    required: ClassVar[tuple[str, ...]] = ("current", "name")
+
+    name: LongText = Field("", description="Name of the resource.")
+    current: MetricValueStatus = Field(default_factory=MetricValueStatus, description=CURRENT_HELP)
+
+
+def _validate(source: ResourceMetricSource, path: str) -> Iterator[FieldError]:
+    if not source.name:
+        yield required(f"{path}.name", "must specify a resource name")
+    yield from validate_usage_target(source.target, f"{path}.target")
+
+
+def _identity(source: ResourceMetricSource) -> MetricIdentity:
+    return MetricIdentity(source.name)
+
+
+def _values(usage: Sequence[UsageRecord], spec: ScalingMetric) -> dict[str, int]:
+    # The sums of these two are in the records.
+    if spec.name == "cpu":
+        return {record.name: record.cpu for record in usage if record.cpu is not None}
+    if spec.name == "memory":
+        return {record.name: record.memory for record in usage if record.memory is not None}
+    sums = {record.name: sum_over(record.containers, spec.name) for record in usage}
+    return {name: milli for name, milli in sums.items() if milli is not None}
+
+
+def _display_name(spec: ScalingMetric) -> str:
+    return usage_name(spec, "resource")
+
+
+def _status(spec: ScalingMetric) -> dict[str, JSON]:
+    return {"name": spec.name}
+
+
+RESOURCE: Final = MetricType(
+    "Resource",
+    field="resource",
+    attribute="resource",
+    description="Source of type Resource: cpu or memory of whole pods, averaged over the pods of all "
+    "clusters.",
+    source=ResourceMetricSource,
+    status=ResourceMetricStatus,
+    api=USAGE_API,
+    per_pod=True,
+    describes_object=False,
+    scales_from_zero=False,
+    failure_reason="FailedGetResourceMetric",
+    failure_source="{name} resource",
+    validate=_validate,
+    identity=_identity,
+    propose=partial(propose_from_usage, _values),
+    display_name=_display_name,
+    status_fields=_status,
+    has_sample=partial(has_usage, _values),
+)
