@@ -55,9 +55,9 @@ def _essence(status: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _without_times(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status without the times of clusters, which change although nothing happens."""
+    """The status without the times of answers, which change although nothing happens."""
     clusters = [{**entry, "lastSeen": None} for entry in status.get("clusters") or ()]
-    return {**status, "clusters": clusters}
+    return {**status, "lastSeen": None, "clusters": clusters}
 
 
 def _reason(summary: Any) -> tuple[str, ...]:

@@ -48,13 +48,14 @@ def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, hav
     if _keeps_assignment(snapshot):
         entries = entries or [_kept(name, one) for name, one in memory.clusters.items()]
         entries = [{**entry, **bounds_entry(memory, str(entry["name"]))} for entry in entries]
-    status = status_of(decision, snapshot, entries, values)
+    status = status_of(decision, snapshot, fleet, entries, values)
     return msgspec.structs.replace(decision, status=status, memory=memory)
 
 
 def status_of(
     decision: Decision,
     snapshot: Snapshot,
+    fleet: FleetView,
     entries: Sequence[Mapping[str, JSON]],
     values: Sequence[Mapping[str, JSON]] | None,
 ) -> Mapping[str, JSON]:
@@ -63,18 +64,26 @@ def status_of(
     status: dict[str, JSON] = {}
     if snapshot.hpa.generation:
         status["observedGeneration"] = snapshot.hpa.generation
-    if decision.rescale and not decision.distributed:
-        status["lastScaleTime"] = api_time(decision.now)
-    elif stored.last_scale_time:
-        status["lastScaleTime"] = stored.last_scale_time
+    if scaled := _last_scale_time(decision, entries) or stored.last_scale_time:
+        status["lastScaleTime"] = scaled
     status["currentReplicas"] = decision.current_replicas
     status["desiredReplicas"] = decision.desired_replicas
     status["currentMetrics"] = values
     conditions = (_ready(decision, snapshot), *decision.conditions)
     status["conditions"] = [condition_json(condition) for condition in conditions]
     status["summary"] = summary(decision, snapshot.hpa.spec, values)
-    status["clusters"] = entries
+    if fleet.answered:
+        status["lastSeen"] = api_time(decision.now)
+    status["clusters"] = [_without_defaults(entry, scaled) for entry in entries]
     return status
+
+
+def _last_scale_time(decision: Decision, entries: Sequence[Mapping[str, JSON]]) -> str:
+    """Returns when this decision, or in mode Distributed a member, changed the replicas; "" if none did."""
+    if decision.distributed:
+        times = [time for entry in entries if isinstance(time := entry.get("lastScaleTime"), str)]
+        return max(times, default="")
+    return api_time(decision.now) if decision.rescale else ""
 
 
 def memory_of(
@@ -158,14 +167,29 @@ def cluster_entries(
             entry["readyReplicas"] = view.ready_pods
         if known.scaled is not None:
             entry["lastScaleTime"] = api_time(known.scaled)
-        seen = known.seen if view is None else decision.now
-        if seen is not None:
-            entry["lastSeen"] = api_time(seen)
+        if known.seen is not None:
+            entry["lastSeen"] = api_time(known.seen)
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
             entry["message"] = shortened(message, _MAX_REASON)
         entries.append(entry)
     return entries
+
+
+def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[str, JSON]:
+    """Returns an entry of status.clusters without the fields that say nothing new.
+
+    People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
+    wanted and ready has one number. `scaled` is the object's lastScaleTime.
+    """
+    current = entry.get("currentReplicas")
+    said = {
+        "state": ANSWERED,
+        "desiredReplicas": current,
+        "readyReplicas": current,
+        "lastScaleTime": scaled,
+    }
+    return {name: value for name, value in entry.items() if name not in said or said[name] != value}
 
 
 def _keeps_assignment(snapshot: Snapshot) -> bool:

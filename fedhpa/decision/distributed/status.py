@@ -56,10 +56,7 @@ def with_bounds(
         }
         for entry in cluster_entries(decision, context.snapshot, context.fleet, memory)
     ]
-    status = dict(status_of(decision, context.snapshot, entries, values if any(values) else None))
-    scaled = [time for entry in entries if isinstance(time := entry.get("lastScaleTime"), str)]
-    if scaled:
-        status["lastScaleTime"] = max(scaled)
+    status = status_of(decision, context.snapshot, context.fleet, entries, values if any(values) else None)
     return msgspec.structs.replace(decision, status=status, memory=memory)
 
 
