@@ -9,6 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import structlog
 
+from fedhpa.api.errors import ApiError
 from fedhpa.api.texts import one_line
 
 log = structlog.get_logger(__name__)
@@ -23,6 +24,14 @@ QUIET_SECONDS: Final = 60.0
 MAX_REASONS: Final = 4
 MAX_TEXT: Final = 512
 CHECK_SECONDS: Final = 15.0
+TOO_MANY_REQUESTS: Final = 429
+
+
+def concerns_hub(error: BaseException | None) -> bool:
+    """True if the hub could not serve a request, whatever object it was about."""
+    if not isinstance(error, ApiError):
+        return False
+    return error.status == 0 or error.status >= 500 or error.status == TOO_MANY_REQUESTS
 
 
 class Lines(NamedTuple):

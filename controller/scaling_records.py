@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 
+from controller.failure_log import concerns_hub
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.scaling_record import (
     API_VERSION,
@@ -105,7 +106,7 @@ class RecordFile:
             raise
         except ApiError as error:
             self.problem = f"{self} cannot be written: {_remedy(error)}"
-            if not _is_refusal(error):
+            if concerns_hub(error):
                 raise
             raise NotRecorded(self.problem) from error
         self.problem = ""
@@ -138,7 +139,7 @@ class RecordFile:
         except Conflict:
             log.debug("earlier scaling record changed", record=str(self))
         except ApiError as error:
-            if not _is_refusal(error):
+            if concerns_hub(error):
                 raise
             self.problem = f"{self} of an earlier object cannot be deleted: {_remedy(error)}"
 
@@ -156,11 +157,6 @@ class RecordFile:
 
 def _version_of(stored: Mapping[str, Any]) -> str:
     return str(stored["metadata"].get("resourceVersion", ""))
-
-
-def _is_refusal(error: ApiError) -> bool:
-    """True if the hub answered that it will not do it."""
-    return 400 <= error.status < 500
 
 
 def _remedy(error: ApiError) -> str:

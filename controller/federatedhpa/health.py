@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from controller.failure_log import QUIET_SECONDS, FailureLog, Lines
+from controller.failure_log import QUIET_SECONDS, FailureLog, Lines, concerns_hub
 from controller.telemetry import ControllerMetrics
-from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.errors import FedHPAError
 from fedhpa.decision import Decision, StatusCondition
 from fedhpa.kube import Key
 
@@ -17,7 +17,6 @@ FAILED_GET_SCALE: Final = "FailedGetScale"
 FAILED_GET_METRIC: Final = "FailedGetMetric"
 SCALING_DISABLED: Final = "ScalingDisabled"
 UNAVAILABLE: Final = "HubUnavailable"
-TOO_MANY_REQUESTS: Final = 429
 # The conditions that say whether an object is scaled, in the order in which they are decided.
 CONDITIONS: Final = ("AbleToScale", "ScalingActive", "MetricsComplete")
 
@@ -122,13 +121,6 @@ def _fails(condition: StatusCondition) -> bool:
     return (
         condition.type in CONDITIONS and condition.status == "False" and condition.reason != SCALING_DISABLED
     )
-
-
-def concerns_hub(error: BaseException | None) -> bool:
-    """True if the hub could not serve a request, whatever object it was about."""
-    if not isinstance(error, ApiError):
-        return False
-    return error.status == 0 or error.status >= 500 or error.status == TOO_MANY_REQUESTS
 
 
 def hub_problem(error: BaseException | None) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import structlog
 
-from controller.scaling_records import RecordFile
+from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, FedHPAError, InvalidObject
 from fedhpa.decision import (
     ClusterMemory,
@@ -112,6 +112,7 @@ class Recording:
     explained: tuple[str, ...] = ()
     failure: FedHPAError | None = None
     unstored: Unstored = field(default_factory=Unstored)
+    _refused_at: float = float("-inf")
     _latest: Decision | None = None
 
     @classmethod
@@ -173,13 +174,20 @@ class Recording:
         return decision.distributed and self.stored.shares != decision.memory.shares
 
     async def write(self, state: MemoryState, decision: Decision) -> None:
-        """Store a state that `decision` left. Raises as `RecordFile.write`."""
+        """Store a state that `decision` left. Raises as `RecordFile.write`.
+
+        After a refusal, an object without a record asks for one once a minute: the hub may lack the kind.
+        """
         if self.problem:
             return
+        if self.stored is None and abs(decision.now - self._refused_at) < QUIET_SECONDS:
+            raise NotRecorded(self.file.problem)
         try:
             await self.file.write(encode_stored(state, decision))
         except FedHPAError as error:
             self.failure = error
+            if isinstance(error, NotRecorded):
+                self._refused_at = decision.now
             raise
         self.record = self.failure = None
         self.stored, self.at = state, decision.now
