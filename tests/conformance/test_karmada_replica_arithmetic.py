@@ -37,17 +37,22 @@ from fedhpa.decision.normalize import normalize
 from fedhpa.decision.spec.behavior import behavior_with_defaults
 from fedhpa.decision.spec.federatedhpa import scaling_object
 from fedhpa.decision.spec.wire import RawBehavior, RawFederatedHPA, RawPolicy, RawRules
-from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
-from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
     MESSAGES,
     Bounds,
+    Recommendation,
+    ScaleEvent,
+    ScalingPolicy,
+    ScalingRules,
+    Tolerances,
     change_within,
     down_limit,
     legacy_up_limit,
     limit,
     limit_legacy,
     longest_period,
+    stabilize,
+    stabilize_legacy,
     up_limit,
 )
 from fedhpa.scaling.records import (
@@ -62,10 +67,16 @@ from fedhpa.scaling.records import (
     pod_record,
     usage_record,
 )
-from fedhpa.scaling.replicas import CurrentSize, propose_value
+from fedhpa.scaling.replicas import (
+    ClusterSamples,
+    CurrentSize,
+    Readiness,
+    Sampled,
+    group_pods,
+    propose_value,
+    running_and_ready,
+)
 from fedhpa.scaling.requests import requested_milli
-from fedhpa.scaling.rules import ScalingPolicy, ScalingRules, Tolerances
-from fedhpa.scaling.stabilization import stabilize, stabilize_legacy
 from tests.conformance.facts import BASE, NOW, params
 from tests.conformance.tables import table
 

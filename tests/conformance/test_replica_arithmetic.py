@@ -21,7 +21,7 @@ from fedhpa.decision import (
 )
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.metrics.evaluate import evaluate
-from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Share, group_pods
+from fedhpa.scaling.limits import Tolerances
 from fedhpa.scaling.records import (
     CustomSample,
     ExternalSample,
@@ -30,9 +30,17 @@ from fedhpa.scaling.records import (
     pod_record,
     usage_record,
 )
-from fedhpa.scaling.replicas import CurrentSize, propose_average, propose_utilization
+from fedhpa.scaling.replicas import (
+    ClusterSamples,
+    CurrentSize,
+    Groups,
+    Readiness,
+    Share,
+    group_pods,
+    propose_average,
+    propose_utilization,
+)
 from fedhpa.scaling.requests import requested_milli
-from fedhpa.scaling.rules import Tolerances
 from tests.conformance.facts import NOW, at, params, pod_json, text_at
 from tests.conformance.tables import table
 

@@ -150,8 +150,7 @@ def _decisions() -> dict[str, Any]:
     from fedhpa.decision.metrics.table import EVALUATORS
     from fedhpa.decision.metrics.values import propose_from_values
     from fedhpa.decision.spec.metrics import ScalingMetric
-    from fedhpa.scaling.grouping import Readiness
-    from fedhpa.scaling.replicas import CurrentSize
+    from fedhpa.scaling.replicas import CurrentSize, Readiness
 
     def propose(fleet: FleetView, scale: CurrentSize, _: Readiness, spec: ScalingMetric) -> MetricProposal:
         found = {
