@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.texts import listed
 from fedhpa.api.wire import Scale
 from fedhpa.decision import Assignment
 from fedhpa.kube import ApiClient, Backoff, contain, get_scale, put_scale
@@ -157,11 +158,8 @@ async def write_assignment(
     for cluster, error in refused:
         message = f"cluster {cluster!r}: {error}"
         if written:
-            shares = ", ".join(
-                f"{name}: {replicas}" for name, replicas in sorted(written.items())[:MAX_NAMED]
-            )
-            more = f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""
-            message += f"; written all the same: {shares}{more}"
+            shares = [f"{name}: {replicas}" for name, replicas in sorted(written.items())]
+            message += f"; written all the same: {listed(shares, MAX_NAMED)}"
         unsure = any(may_be_written(each) for _, each in refused)
         raise NotWritten(message, [name for name, _ in refused], written, unsure=unsure) from error
     for _, error in failures:

@@ -1,8 +1,9 @@
-"""Makes text from other systems safe to pass on: one printable line, bounded, without credentials."""
+"""Texts for people, bounded: text from other systems in one printable line, and lists."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import AnyStr, Final
 
 MAX_TEXT: Final = 512
@@ -37,6 +38,12 @@ def redacted(text: AnyStr, authorization: str) -> AnyStr:
     if isinstance(text, bytes):
         return re.sub(pattern.encode(), b"(redacted)", text)
     return re.sub(pattern, "(redacted)", text)
+
+
+def listed(parts: Sequence[str], most: int, more: str = "more") -> str:
+    """Returns at most `most` parts as a list, and how many others there are: "a, b and 3 more"."""
+    others = f" and {len(parts) - most} {more}" if len(parts) > most else ""
+    return ", ".join(parts[:most]) + others
 
 
 def _printable(text: str, most: int) -> str:

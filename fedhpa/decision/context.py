@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from fedhpa.decision.builder import DecisionBuilder
-from fedhpa.decision.coverage import coverage_of
-from fedhpa.decision.failover import Failover
+from fedhpa.decision.coverage import Failover, coverage_of, implausible_answers
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.history import History, Recommendation, history_at
-from fedhpa.decision.model import Coverage, MetricResult
-from fedhpa.decision.plausibility import implausible_answers
+from fedhpa.decision.memory import History, history_at
+from fedhpa.decision.messages import REBALANCED
+from fedhpa.decision.model import Coverage, DecisionBuilder, MetricResult
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
 from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
+from fedhpa.scaling import Recommendation
 
 
 def unreadable_hpas(snapshot: Snapshot) -> dict[str, str]:
@@ -41,7 +40,7 @@ class Context:
         self.now = now
         self.settings = settings
         self.fleet = FleetView(snapshot, settings, now)
-        self.builder = DecisionBuilder(self.stored, now)
+        self.builder = DecisionBuilder(self.stored.conditions, now)
         # In mode Distributed each member reads its metrics itself, so nothing of them is read here.
         distributed = self.spec.mode == DISTRIBUTED
         failed = unreadable_hpas(snapshot) if distributed else self.fleet.metric_failures(self.spec.metrics)
@@ -63,6 +62,12 @@ class Context:
     def wakes_on_metrics(self) -> bool:
         """True if a metric has a value while no pod runs."""
         return any(metric.metric_type.scales_from_zero for metric in self.spec.metrics)
+
+    @property
+    def knows_rebalance(self) -> bool:
+        """True if an annotation asks for a rebalance, or something of an earlier one is left."""
+        asked = self.snapshot.hpa.rebalance or self.rebalance
+        return bool(asked) or self.builder.found(REBALANCED) is not None
 
     def seed(self, current: int) -> None:
         """On a fresh start, make the present size the first recommendation."""

@@ -1,21 +1,85 @@
-"""The effect of missing clusters on a decision: the coverage, the partialMetrics policy, MetricsComplete.
+"""Clusters whose data is missing or cannot be true, and what follows for the size.
 
-Source: docs/reference/federatedhpa.md (partialMetrics), docs/reference/decision-record.md (coverage). Missing
-data never becomes a number.
+Missing data never becomes a number, and an empty answer neither: `partialMetrics` decides. The replicas of a
+lost cluster go to the others (direct propagation; Karmada replaces those of a template). Source:
+docs/reference/federatedhpa.md (partialMetrics), docs/reference/decision-record.md (coverage) and
+docs/explanation/how-it-decides.md.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import Final
+from collections.abc import Mapping, Sequence, Set
+from typing import Final, NamedTuple
 
-from fedhpa.decision.absence import ANSWERED, LOST_STATES, METRICS_MISSING, Absence, follow
-from fedhpa.decision.builder import WARNING, DecisionBuilder, api_time
-from fedhpa.decision.fleet import FleetView
+from fedhpa.api.texts import listed
+from fedhpa.assignment import DUPLICATED
+from fedhpa.decision.fleet import ClusterView, FleetView
+from fedhpa.decision.memory import ANSWERED, LOST, LOST_STATES, METRICS_MISSING, Absence, follow
 from fedhpa.decision.messages import METRICS_COMPLETE, NO_CLUSTER
-from fedhpa.decision.model import Coverage, Event
+from fedhpa.decision.metrics.table import EVALUATORS
+from fedhpa.decision.model import WARNING, Coverage, DecisionBuilder, Event, api_time
 from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
 from fedhpa.decision.spec.federatedhpa import FALLBACK, HOLD, PROCEED, ScalingSpec
+from fedhpa.decision.spec.metrics import ScalingMetric
+from fedhpa.scaling import IGNORED, PodRecord
+
+# For how long an implausible answer is not reported.
+PODS_GRACE_SECONDS: Final = 30.0
+SAMPLES_GRACE_SECONDS: Final = 60.0
+# A pod that has been ready for so long has a sample. Metrics servers need two measurements.
+READY_SECONDS: Final = 60.0
+
+
+class Implausible(NamedTuple):
+    """The reason why an answer is implausible, and True once that is old enough to be reported."""
+
+    reason: str
+    reported: bool
+
+
+def implausible_answers(
+    fleet: FleetView, metrics: Sequence[ScalingMetric], now: float
+) -> Mapping[str, Implausible]:
+    """Returns the clusters whose answer is implausible.
+
+    A scale with replicas needs pods. Pods that have been ready for a minute need a sample of each metric: at
+    least one of them. A metric that failed is not judged here.
+    """
+    found: dict[str, Implausible] = {}
+    by_pod = [spec for spec in metrics if spec.metric_type.per_pod and spec.present]
+    # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
+    alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
+    for cluster in fleet.answered:
+        scale = cluster.scale
+        if not cluster.pods:
+            if scale.spec_replicas > 0 and scale.status_replicas > 0 and not alone:
+                reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
+                found[cluster.name] = Implausible(reason, _is_over(cluster, PODS_GRACE_SECONDS))
+            continue
+        for spec in by_pod:
+            evaluator = EVALUATORS[spec.type]
+            if not evaluator.has_sample(fleet, cluster, spec) and _long_ready(cluster.pods, now):
+                reason = f"none of its ready pods has a sample of {evaluator.display_name(spec)}"
+                found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
+                break
+    return found
+
+
+def _needs_no_pods(spec: ScalingMetric) -> bool:
+    return not spec.metric_type.per_pod and spec.average_value is not None
+
+
+def _is_over(cluster: ClusterView, grace: float) -> bool:
+    implausible_for = cluster.snapshot.implausible_for
+    return implausible_for is None or implausible_for >= grace
+
+
+def _long_ready(pods: Sequence[PodRecord], now: float) -> bool:
+    return any(
+        pod.ready == "True" and pod.state != IGNORED and now - pod.ready_since > READY_SECONDS for pod in pods
+    )
+
 
 # People read the condition. With a thousand clusters it would be larger than the object.
 _MAX_CLUSTERS: Final = 16
@@ -177,3 +241,57 @@ def describe(
     ]
     more = [f"and {len(missing) - most} more clusters"] if len(missing) > most else []
     return "; ".join([*described, *more])
+
+
+# As --unhealthy-zone-threshold of Kubernetes: above it, the hub may be the one that is cut off.
+MAX_LOST_PER_CENT: Final = 55
+# People read events, so they name only so many clusters.
+_MAX_NAMED: Final = 8
+
+
+class Failover(NamedTuple):
+    """The lost clusters' `shares`, and the `floor` of the size that they give: 0 if it is `held`."""
+
+    shares: Mapping[str, int]
+    floor: int
+    held: bool
+    reason: str
+    is_new: bool
+
+
+def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover | None:
+    """Returns the failover of lost clusters; None if no lost cluster has replicas that others could run."""
+    if not fleet.direct or not fleet.lost or snapshot.hpa.spec.assignment.policy == DUPLICATED:
+        return None
+    known = {cluster.name: fleet.known_replicas(cluster) for cluster in snapshot.clusters}
+    shares = {name: known[name] for name in fleet.lost if known[name] > 0}
+    if not shares:
+        return None
+    lost = sum(shares.values())
+    states = snapshot.memory.states
+    is_new = any(states.get(name) != LOST for name in shares)
+    reason = too_many_lost(shares, known)
+    if reason:
+        return Failover(shares, 0, True, reason, is_new)
+    floor = min(snapshot.hpa.status.desired_replicas or 0, current + lost)
+    noun = "cluster" if len(shares) == 1 else "clusters"
+    return Failover(shares, floor, False, f"lost {noun} {_named(shares)} had {lost} replicas", is_new)
+
+
+def too_many_lost(lost: Mapping[str, int], known: Mapping[str, int]) -> str:
+    """Returns why the shares of `lost` clusters are not failed over; "" if they are.
+
+    `known` are the replicas of all clusters.
+    """
+    part, whole = sum(lost.values()), sum(known.values())
+    if part * 100 <= MAX_LOST_PER_CENT * whole:
+        return ""
+    return (
+        f"lost clusters have {part} of {whole} replicas, more than {MAX_LOST_PER_CENT} %: "
+        f"nothing is failed over ({_named(lost, with_shares=True)})"
+    )
+
+
+def _named(shares: Mapping[str, int], *, with_shares: bool = False) -> str:
+    named = [f"{name} {share}" if with_shares else name for name, share in shares.items()]
+    return listed(named, _MAX_NAMED)

@@ -9,7 +9,6 @@ from fedhpa.decision.spec.metrics import ScalingMetric
 
 JSON = object
 
-READY: Final = "Ready"
 ABLE_TO_SCALE: Final = "AbleToScale"
 SCALING_ACTIVE: Final = "ScalingActive"
 SCALING_LIMITED: Final = "ScalingLimited"

@@ -8,8 +8,7 @@ import msgspec
 
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.decision.absence import Absence
-from fedhpa.decision.memory import NO_MEMORY, MemoryState
+from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
 from fedhpa.decision.model import Step
 from fedhpa.decision.spec.federatedhpa import ScalingObject
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
@@ -48,7 +47,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
     `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
-    `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.plausibility`);
+    `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.coverage`);
     None reports an implausible answer at once.
     """
 

@@ -1,4 +1,4 @@
-"""How far one scale may go: stabilization windows, rate limits and bounds.
+"""The limits of one scale: stabilization windows, rate limits and bounds.
 
 Source: Kubernetes HPA 1.36, normalisation 7 (without behavior) and 8 (with it), with the reasons and messages
 of the condition ScalingLimited. As in Kubernetes, an entry at the cut-off of a window counts without

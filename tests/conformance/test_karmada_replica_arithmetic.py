@@ -25,18 +25,18 @@ from fedhpa.decision import (
     ScalingSpec,
     Snapshot,
     StatusCondition,
-    StoredStatus,
     TemplateScale,
     decode_object,
     history_after_scale,
 )
-from fedhpa.decision.builder import DecisionBuilder
+from fedhpa.decision.decide import normalize
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.metrics.evaluate import evaluate
-from fedhpa.decision.normalize import normalize
+from fedhpa.decision.model import DecisionBuilder
 from fedhpa.decision.spec.behavior import behavior_with_defaults
 from fedhpa.decision.spec.federatedhpa import scaling_object
 from fedhpa.decision.spec.wire import RawBehavior, RawFederatedHPA, RawPolicy, RawRules
+from fedhpa.scaling import Tolerances
 from fedhpa.scaling.limits import (
     MESSAGES,
     Bounds,
@@ -44,7 +44,6 @@ from fedhpa.scaling.limits import (
     ScaleEvent,
     ScalingPolicy,
     ScalingRules,
-    Tolerances,
     change_within,
     down_limit,
     legacy_up_limit,
@@ -474,7 +473,7 @@ def test_stabilizes_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestNormalizeDesiredReplicas"))
 def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
     """Size and conditions after stabilization and bounds are Karmada's."""
-    builder = DecisionBuilder(StoredStatus(), NOW)
+    builder = DecisionBuilder((), NOW)
     spec = spec_with(min_replicas=case["minReplicas"], max_replicas=case["maxReplicas"])
 
     replicas, _ = normalize(
@@ -499,7 +498,7 @@ def test_normalizes_with_behavior(case: dict[str, Any]) -> None:
     hpa = scaling_object(msgspec.convert(case["hpa"], RawFederatedHPA))
 
     replicas, _ = normalize(
-        DecisionBuilder(StoredStatus(), NOW),
+        DecisionBuilder((), NOW),
         hpa.spec,
         ControllerSettings(),
         History(()),
@@ -630,7 +629,7 @@ def test_upserts_conditions(case: dict[str, Any]) -> None:
     stored = tuple(
         StatusCondition(c["type"], c["status"], "", "", c.get("lastTransitionTime", "")) for c in before
     )
-    builder = DecisionBuilder(StoredStatus(conditions=stored), NOW)
+    builder = DecisionBuilder(stored, NOW)
 
     builder.condition(case["conditionType"], case["status"] == "True", case["reason"], case["message"])
 

@@ -21,7 +21,7 @@ from fedhpa.decision import (
 )
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.metrics.evaluate import evaluate
-from fedhpa.scaling.limits import Tolerances
+from fedhpa.scaling import Tolerances
 from fedhpa.scaling.records import (
     CustomSample,
     ExternalSample,

@@ -12,22 +12,20 @@ from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
     Bounds,
-    ClusterHeadroom,
     ClusterState,
     MemberState,
     Observed,
     Previous,
     Rules,
     assigned_for,
-    cluster_headroom,
     pinned_need,
     usage_load,
 )
 from fedhpa.decision.context import Context
-from fedhpa.decision.failover import too_many_lost
+from fedhpa.decision.coverage import too_many_lost
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.metrics.samples import metrics_api
-from fedhpa.decision.placement import pending_replicas
+from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, pending_replicas
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure
 from fedhpa.decision.spec.placement import PlacementPreference
 

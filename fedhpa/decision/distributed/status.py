@@ -14,13 +14,13 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.assignment import ClusterState
-from fedhpa.decision.builder import api_time
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.fleet import BoundsView, time_of
 from fedhpa.decision.metrics.evaluate import status_entry
-from fedhpa.decision.model import Decision
+from fedhpa.decision.model import Decision, api_time
+from fedhpa.decision.outcome import memory_of
 from fedhpa.decision.spec.metrics import ScalingMetric
-from fedhpa.decision.status import bounds_entry, cluster_entries, memory_of, status_of
+from fedhpa.decision.status import bounds_entry, cluster_entries, status_of
 
 JSON = object
 
