@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import structlog
 
-from controller.distributed.finalizer import has_finalizer
 from controller.distributed.hpa_reader import is_ours, read_hpas
 from controller.distributed.hpa_writes import NotOwned
 from controller.distributed.member_writer import NOT_REGISTERED
+from controller.distributed.mode_changes import has_finalizer
 from controller.distributed.writer import REQUESTS, HpaWriter
 from controller.publish import FEDERATED_HPAS, record_events
 from fedhpa.api.errors import FedHPAError

@@ -8,7 +8,7 @@ from typing import Any
 
 import structlog
 
-from controller.distributed.finalizer import has_finalizer
+from controller.distributed.mode_changes import has_finalizer
 from controller.distributed.passes import BoundsWriter
 from controller.distributed.template import hold
 from controller.federatedhpa.memory import ObjectMemory

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.federatedhpa.competition import CompetingAutoscalers
-from controller.federatedhpa.failures import INVALID_OBJECT
+from controller.federatedhpa.health import INVALID_OBJECT
 from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import Recording

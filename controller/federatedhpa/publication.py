@@ -11,9 +11,8 @@ import structlog
 
 from controller.federatedhpa.health import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.recording import Recording, Windows
+from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
-from controller.federatedhpa.status import QUIET_SECONDS, worth_writing
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
 from controller.publish import FEDERATED_HPAS, record_events, write_status

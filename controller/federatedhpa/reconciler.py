@@ -13,26 +13,23 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.distributed.finalizer import is_deleted
 from controller.distributed.member_writer import MemberHpaWriter
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, Removal
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, Removal, is_deleted
 from controller.distributed.passes import BoundsWriter
 from controller.distributed.removal import HpaRemoval
 from controller.distributed.work_removal import WorkRemoval
 from controller.distributed.works import WorkWriter
 from controller.distributed.writer import HpaWriter
+from controller.federatedhpa.candidates import NOT_BUILT
 from controller.federatedhpa.centralized import CentralizedDecisions
-from controller.federatedhpa.clock_steps import SteppedClock
 from controller.federatedhpa.competition import CompetingAutoscalers
 from controller.federatedhpa.distributed import DistributedDecisions
-from controller.federatedhpa.failures import INVALID_OBJECT, FailureReports
-from controller.federatedhpa.health import HealthLog
-from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.health import INVALID_OBJECT, FailureReports, HealthLog
+from controller.federatedhpa.memory import ObjectMemory, SteppedClock
 from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.publication import Publisher
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
-from controller.federatedhpa.unsupported import NOT_BUILT
 from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events

@@ -14,11 +14,14 @@ from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.distributed.template import Bound
 from controller.federatedhpa.candidates import (
+    NO_BINDINGS,
+    NOT_BUILT,
     Candidates,
     NoBinding,
     TargetUnreadable,
     by_affinity,
     by_binding,
+    unsupported_field,
 )
 from controller.federatedhpa.cluster_reader import (
     ClusterReading,
@@ -35,10 +38,9 @@ from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.scale_writes import MemberScale
-from controller.federatedhpa.unsupported import NO_BINDINGS, NOT_BUILT, unsupported_field
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
-from controller.workqueue import max_usage_age
+from controller.loop import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment

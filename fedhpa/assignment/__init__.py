@@ -1,7 +1,7 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
-from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import Place, fair_split, limits, size_of_each, split
+from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
 from fedhpa.assignment.member_hpa import pinned_need, usage_load
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan

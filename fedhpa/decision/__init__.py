@@ -29,7 +29,7 @@ from fedhpa.decision.model import (
     Step,
 )
 from fedhpa.decision.outcome import history_after_scale
-from fedhpa.decision.record.decision import compact_decision, to_json, to_line
+from fedhpa.decision.record.decision import compact_decision, explained_json, to_json, to_line
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
 from fedhpa.decision.record.status import RawStatus, StoredStatus, last_answer, stored_status
 from fedhpa.decision.record.stored import StoredRecord, UnknownVersion, decode_stored, encode_stored
@@ -103,6 +103,7 @@ __all__ = [
     "decode_stored",
     "encode_scenario",
     "encode_stored",
+    "explained_json",
     "forbidden_in_member",
     "forbidden_on_hub",
     "history_after_scale",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.status import QUIET_SECONDS, STILL_SECONDS, worth_writing
+from controller.federatedhpa.recording import QUIET_SECONDS, STILL_SECONDS, worth_writing
 
 
 def status(**changes: Any) -> dict[str, Any]:

@@ -37,9 +37,24 @@ JSON = object
 
 def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[str, JSON]:
     """Returns the decision as a JSON object; `now_text` is the time as the scenario has it."""
-    coverage = decision.coverage
     return {
         "name": name,
+        **_reasons(decision, now_text),
+        "status": decision.status,
+        "history": encode_history(decision.history),
+        "record": encode_memory(decision.memory),
+        **_assignment(decision),
+    }
+
+
+def explained_json(decision: Decision) -> Mapping[str, JSON]:
+    """Returns the decision as `to_json` does, without name, status and memory."""
+    return {**_reasons(decision, ""), **_assignment(decision)}
+
+
+def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
+    coverage = decision.coverage
+    return {
         "now": now_text or format_time(decision.now),
         "currentReplicas": decision.current_replicas,
         "desiredReplicas": decision.desired_replicas,
@@ -72,11 +87,11 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
             {"type": event.type, "reason": event.reason, "message": event.message}
             for event in decision.events
         ],
-        "status": decision.status,
-        "history": encode_history(decision.history),
-        "record": encode_memory(decision.memory),
-        **(_bounds(decision) if decision.distributed else {"assignment": _shares(decision)}),
     }
+
+
+def _assignment(decision: Decision) -> Mapping[str, JSON]:
+    return _bounds(decision) if decision.distributed else {"assignment": _shares(decision)}
 
 
 def _shares(decision: Decision) -> list[Mapping[str, JSON]]:
