@@ -1,8 +1,8 @@
-"""A queue of object keys by due time, as a Kubernetes workqueue guarantees it.
+"""The reconcile loop of a leader: reconciles every object when its spec changes, and once a period.
 
-At most one worker holds a key. A key has one pending time, and the earlier of two requested times wins.
-Each object has a fixed slot in its period for as long as the process lives, so that a thousand objects
-created together are not reconciled together.
+A failed reconcile is repeated after the period too. There is no longer back-off (Karmada's grows to 17
+minutes): a broken cluster must not hide its recovery. The queue of keys by due time gives the guarantees of a
+Kubernetes workqueue.
 """
 
 from __future__ import annotations

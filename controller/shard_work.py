@@ -12,7 +12,7 @@ from controller.cronfederatedhpa.hub import CronHubCheck
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets, mappers_of_members
-from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings

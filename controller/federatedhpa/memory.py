@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
@@ -27,6 +26,7 @@ from fedhpa.decision import (
     Absence,
     Assignment,
     ClusterScale,
+    ClusterSnapshot,
     Decision,
     Failure,
     History,
@@ -114,7 +114,7 @@ class ObjectMemory:
         """For how many seconds the cluster's answer has been implausible; 0 if it is not, or only now."""
         return max(now - self.implausible_since.get(cluster, now), 0.0)
 
-    def decided_size(self, readings: Mapping[str, ClusterReading]) -> int | None:
+    def decided_size(self, readings: Mapping[str, ClusterSnapshot]) -> int | None:
         """The size of the last decision, None on a fresh start.
 
         A former leader may have stopped between a write and its status. Clusters that all have the same
@@ -122,7 +122,9 @@ class ObjectMemory:
         """
         if self.reported_size is not None:
             present = {
-                reading.scale.spec.replicas for reading in readings.values() if reading.scale is not None
+                reading.workload.scale.spec.replicas
+                for reading in readings.values()
+                if reading.workload.scale is not None
             }
             if len(present) == 1:
                 return present.pop()
@@ -138,13 +140,13 @@ class ObjectMemory:
             self.without_workload.clear()
         self.target = path
 
-    def note_workloads(self, readings: Mapping[str, ClusterReading]) -> None:
+    def note_workloads(self, readings: Mapping[str, ClusterSnapshot]) -> None:
         """Note which clusters have no such workload. For a cluster that is away, its last answer counts."""
         self.without_workload &= set(readings)
         for name, reading in readings.items():
-            if reading.absent:
+            if reading.workload.is_absent:
                 self.without_workload.add(name)
-            elif reading.scale is not None:
+            elif reading.workload.scale is not None:
                 self.without_workload.discard(name)
 
     def count_unreported_scale(self, snapshot: Snapshot, now: float) -> None:

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.federatedhpa.competition import CompetingAutoscalers
+from controller.federatedhpa.cluster_reader import MemberCaches
+from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.health import INVALID_OBJECT
-from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import SnapshotBuilder
@@ -95,18 +95,16 @@ class OneShotReader:
             for other, one in objects.items():
                 if other != key:
                     group.create_task(self._read_other(slots, other, one, memories, now))
-        observed = await self._snapshots.build(key, raw, memories, now)
-        memories[key].count_unreported_scale(observed.snapshot, now)
-        competitors = await self._autoscalers.find(raw, self._hub, observed.clients(self._hub))
+        snapshot, targets = await self._snapshots.build(key, raw, memories, now)
+        memories[key].count_unreported_scale(snapshot, now)
+        competitors = await self._autoscalers.find(raw, self._hub, clients_of(targets, self._hub))
         # Nothing is known of earlier reconciles, so an implausible answer is shown at once, as replay does.
-        clusters = observed.snapshot.clusters
+        clusters = snapshot.clusters
         snapshot = msgspec.structs.replace(
-            observed.snapshot,
+            snapshot,
             clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
             competitors=competitors,
-            blocked=_held(raw)
-            or observed.snapshot.blocked
-            or self._hub_check.other_controller(key, raw, now),
+            blocked=_held(raw) or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )
         return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from controller.distributed.hpa_reader import HpaReading
+from controller.distributed.template import Bound
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.texts import listed
 from fedhpa.api.wire import Scale
@@ -79,6 +81,24 @@ class MemberScale:
     path: str
     scale: Scale
     on_read: Callable[[Scale], None] = _ignore
+
+
+@dataclass(frozen=True)
+class WriteTargets:
+    """The objects that writes depend on: the template's scale, or that of each member.
+
+    `hub_problem` says why the hub could not serve what the snapshot needs; "" if it did.
+    `hpas` are the HPAs of mode Distributed. `unselected` are the scales of clusters that have our HPA and are
+    no longer selected, None without the workload. `bound` is the ResourceBinding with propagation karmada.
+    """
+
+    path: str = ""
+    template: Scale | None = None
+    members: Mapping[str, MemberScale] = field(default_factory=dict)
+    hub_problem: str = ""
+    hpas: Mapping[str, HpaReading] = field(default_factory=dict)
+    unselected: Mapping[str, MemberScale | None] = field(default_factory=dict)
+    bound: Bound | None = None
 
 
 async def write_scale(

@@ -42,6 +42,7 @@ from fedhpa.decision.snapshot import (
     Finding,
     Snapshot,
     TemplateScale,
+    WorkloadReading,
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object
 from fedhpa.decision.spec.metrics import ScalingMetric
@@ -96,6 +97,7 @@ __all__ = [
     "StoredStatus",
     "TemplateScale",
     "UnknownVersion",
+    "WorkloadReading",
     "compact_decision",
     "decide",
     "decode_object",
