@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 REMINDER_SECONDS: Final = 600.0
 # A change of the reason is told at most once in this time. A failure that begins again this soon after its
 # end is told only if it lasts, so that an object which fails at every other reconcile cannot fill the log.
-QUIET_SECONDS: Final = 60.0
+SETTLED_SECONDS: Final = 60.0
 # Different reasons told between two reminders. A reason with a changing number in it must not fill the log.
 MAX_REASONS: Final = 4
 MAX_TEXT: Final = 512
@@ -32,6 +32,11 @@ def concerns_hub(error: BaseException | None) -> bool:
     if not isinstance(error, ApiError):
         return False
     return error.status == 0 or error.status >= 500 or error.status == TOO_MANY_REQUESTS
+
+
+def hub_problem(error: BaseException | None) -> str:
+    """Returns the error as text if the hub could not serve a request; else ""."""
+    return str(error) if concerns_hub(error) else ""
 
 
 class Lines(NamedTuple):
@@ -119,7 +124,7 @@ class FailureLog(Generic[K]):
     def _tell(self, key: K, failure: _Failure, since: float, now: float) -> None:
         found, write = (failure.reason, failure.error), log.warning if failure.severe else log.info
         if not failure.told:
-            soon = now - failure.ended_at < QUIET_SECONDS and now - since < QUIET_SECONDS
+            soon = now - failure.ended_at < SETTLED_SECONDS and now - since < SETTLED_SECONDS
             if soon and now - failure.told_at < REMINDER_SECONDS:
                 return
             line, failure.told = self._lines.begins, True
@@ -130,7 +135,7 @@ class FailureLog(Generic[K]):
         elif (
             found not in failure.reasons
             and len(failure.reasons) < MAX_REASONS
-            and now - failure.told_at >= QUIET_SECONDS
+            and now - failure.told_at >= SETTLED_SECONDS
         ):
             line = self._lines.goes_on
             failure.reasons.add(found)

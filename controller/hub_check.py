@@ -58,6 +58,7 @@ OUR_PATHS: Final = (
     "spec.federatedMinReplicas",
     "spec.scaleAssist",
     "spec.scalingToZero",
+    "status.lastSeen",
 )
 
 

@@ -61,7 +61,12 @@ def until_slot(key: Key, period: float, now: float) -> float:
 
 
 class WorkQueue:
-    """Keys (namespace, name), each with the time on `clock` (seconds) at which it is due."""
+    """Keys (namespace, name), each with the time on `clock` (seconds) at which it is due.
+
+    At most one worker holds a key. A key has one pending time, and the earlier of two requested times wins.
+    Each object has a fixed slot in its period for as long as the process lives, so that a thousand objects
+    created together are not reconciled together.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

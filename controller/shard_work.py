@@ -108,7 +108,7 @@ async def lead(
     events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
         caches = MemberCaches(lists, clock.monotonic)
-        snapshots = SnapshotBuilder(hub, lambda: members.members, caches, settings, clock=clock.monotonic)
+        snapshots = SnapshotBuilder(hub, members.members, caches, settings, clock=clock.monotonic)
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )

@@ -6,7 +6,7 @@ The workloads keep their replicas.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ class HpaRemoval:
 
     def __init__(
         self,
-        members: Callable[[], Mapping[str, Member]],
+        members: Mapping[str, Member],
         hpas: HpaCache,
         writer: HpaWriter,
         events: EventRecorder,
@@ -55,8 +55,8 @@ class HpaRemoval:
         """
         assigned = clusters_with_hpas(state)
         if not state.clusters and has_finalizer(raw):
-            assigned = set(self._members())  # the record was lost, so each may have one
-        readings = await read_hpas(self._hpas, self._members(), self._members(), key)
+            assigned = set(self._members)  # the record was lost, so each may have one
+        readings = await read_hpas(self._hpas, self._members, self._members, key)
         left = dict.fromkeys(assigned - readings.keys(), NOT_REGISTERED)
         left |= {
             name: reading.hpa.error
@@ -78,7 +78,7 @@ class HpaRemoval:
 
         `before` may have our HPA in them, and they are not in `after` any more.
         """
-        for name in sorted(clusters_with_hpas(before) - self._members().keys() - after.clusters.keys()):
+        for name in sorted(clusters_with_hpas(before) - self._members.keys() - after.clusters.keys()):
             self._report(key, raw, name, NOT_REGISTERED)
 
     async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:

@@ -19,7 +19,6 @@ from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
-from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.propagation import DIVIDED, Placement
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import ApiClient, Resource, ResourceMapper
@@ -99,7 +98,7 @@ def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member
         selection = Selection(decoded)
     except InvalidObject as error:
         raise InvalidObject(f"spec.clusterAffinity cannot be read: {error}") from error
-    chosen = {name for name, member in members.items() if selection.selects(known_cluster(member.cluster))}
+    chosen = {name for name, member in members.items() if selection.selects(member.known)}
     if decoded.label_selector is None and decoded.field_selector is None:
         chosen |= selection.named - set(decoded.exclude)
     return Candidates(tuple(sorted(chosen)), selection.named & chosen)

@@ -10,7 +10,6 @@ import msgspec
 from controller.distributed.hpa_reader import HpaReading
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.memory import ObjectMemory
-from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.member_hpas import MemberHpa, differing_fields, wanted_spec
 from fedhpa.decision import ClusterSnapshot, ScalingObject
 from fedhpa.members import Member
@@ -44,7 +43,7 @@ async def cluster_snapshots(
             reading,
             absence=memory.state.absences.get(name),
             last_replicas=_last_known(memory, shares, name, reading),
-            cluster=known_cluster(members[name].cluster) if name in members else None,
+            cluster=members[name].known if name in members else None,
             available_replicas=available.get(name),
             most_replicas=capped.get(name),
             held=name in held,

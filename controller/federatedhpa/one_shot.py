@@ -17,8 +17,8 @@ import msgspec
 
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.health import INVALID_OBJECT
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.publication import INVALID_OBJECT
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
@@ -77,7 +77,7 @@ class OneShotReader:
         self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
         self._hub_check = HubCheck(hub, clock=clock.monotonic)
         self._snapshots = SnapshotBuilder(
-            hub, lambda: members.members, caches, settings, clock=clock.monotonic, reads_nodes=True
+            hub, members.members, caches, settings, clock=clock.monotonic, reads_nodes=True
         )
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:

@@ -23,9 +23,8 @@ from controller.federatedhpa.candidates import NOT_BUILT
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
-from controller.federatedhpa.health import INVALID_OBJECT, FailureReports, HealthLog
 from controller.federatedhpa.memory import ObjectMemory, SteppedClock
-from controller.federatedhpa.publication import Publisher
+from controller.federatedhpa.publication import INVALID_OBJECT, FailureReports, HealthLog, Publisher
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
@@ -251,7 +250,7 @@ class FederatedHPAReconciler:
         self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float
     ) -> Blocked | None:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
-        found = self._autoscalers.has_ours(key, self._snapshots.members())
+        found = self._autoscalers.has_ours(key, self._snapshots.members)
         blocked = await self._modes.blocked(key, raw, memory.state, now, found=found)
         if self._modes.leaves(raw):
             memory.leave_distributed()

@@ -13,6 +13,7 @@ from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.distributed.template import Bound
+from controller.failure_log import hub_problem
 from controller.federatedhpa.candidates import (
     NO_BINDINGS,
     NOT_BUILT,
@@ -32,7 +33,6 @@ from controller.federatedhpa.cluster_reader import (
 )
 from controller.federatedhpa.cluster_snapshots import cluster_snapshots, with_member_hpas
 from controller.federatedhpa.competition import Ambiguities
-from controller.federatedhpa.health import hub_problem
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import MemberScale, WriteTargets
@@ -71,7 +71,7 @@ class SnapshotBuilder:
     def __init__(
         self,
         hub: ApiClient,
-        members: Callable[[], Mapping[str, Member]],
+        members: Mapping[str, Member],
         caches: MemberCaches,
         settings: Settings,
         *,
@@ -90,8 +90,8 @@ class SnapshotBuilder:
         self._ambiguities = Ambiguities()
 
     @property
-    def members(self) -> Callable[[], Mapping[str, Member]]:
-        """The registered members, as a function."""
+    def members(self) -> Mapping[str, Member]:
+        """The registered members; a live view."""
         return self._members
 
     @property
@@ -168,7 +168,7 @@ class SnapshotBuilder:
             expected,
             now,
             candidates.shares,
-            self._members(),
+            self._members,
             self._caches.nodes,
             direct=template is None or distributed,
             reads_nodes=self._reads_nodes,
@@ -226,7 +226,7 @@ class SnapshotBuilder:
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
     ) -> dict[str, HpaReading]:
         """The HPAs of the candidates, and of other clusters that have or had one of ours."""
-        members, cache = self._members(), self._caches.hpas
+        members, cache = self._members, self._caches.hpas
         assigned = clusters_with_hpas(state)
         others = [
             name
@@ -244,7 +244,7 @@ class SnapshotBuilder:
         if not names:
             return {}
         nothing = MetricNeeds(usage=False, queries={}, max_age=0.0)
-        found = await read_clusters(self._caches, self._members(), workload, names, nothing)
+        found = await read_clusters(self._caches, self._members, workload, names, nothing)
         scales: dict[str, MemberScale | None] = dict.fromkeys(
             [name for name, reading in found.items() if reading.workload.is_absent]
         )
@@ -256,7 +256,7 @@ class SnapshotBuilder:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB and (needs.usage or bool(needs.queries))
         of_members = replace(needs, usage=False, queries={}) if through_hub else needs
-        readings = await read_clusters(self._caches, self._members(), workload, candidates.names, of_members)
+        readings = await read_clusters(self._caches, self._members, workload, candidates.names, of_members)
         if not through_hub:
             return readings, HubSamples()
         return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)
@@ -269,7 +269,7 @@ class SnapshotBuilder:
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
     def _member_scales(self, readings: Mapping[str, ClusterSnapshot]) -> dict[str, MemberScale]:
-        members, note = self._members(), self._caches.scales.note
+        members, note = self._members, self._caches.scales.note
         return {
             name: MemberScale(
                 members[name].client,
@@ -290,7 +290,7 @@ class SnapshotBuilder:
 
     async def _candidates(self, spec: Mapping[str, Any], workload: Workload) -> Candidates:
         if self._settings.propagation == DIRECT:
-            return by_affinity(spec.get("clusterAffinity"), self._members())
+            return by_affinity(spec.get("clusterAffinity"), self._members)
         try:
             return await by_binding(
                 self._hub,
@@ -298,7 +298,7 @@ class SnapshotBuilder:
                 workload.resource,
                 workload.namespace,
                 workload.name,
-                self._members(),
+                self._members,
                 HUB_DEADLINE_SECONDS,
             )
         except TargetUnreadable as error:
