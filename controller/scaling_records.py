@@ -89,7 +89,7 @@ class RecordFile:
         """Store the content, in a new record if there is none.
 
         Raises Conflict if another process wrote it, NotRecorded if the hub refuses, and ApiError if it does
-        not answer. `problem` tells of both failures until a write succeeds.
+        not answer. `problem` names both failures until a write succeeds.
         """
         try:
             await self._delete_earlier()

@@ -51,7 +51,7 @@ class HpaRemoval:
     ) -> dict[str, str]:
         """Remove our HPAs of this name from all members. Returns the reason by cluster where one may remain.
 
-        A cluster that is Lost is given up, and if `overdue` each cluster: an event names it.
+        A cluster that is Lost is no longer waited for, and if `overdue` none is: an event names it.
         """
         assigned = clusters_with_hpas(state)
         if not state.clusters and has_finalizer(raw):
@@ -65,7 +65,7 @@ class HpaRemoval:
             if isinstance(reading.hpa, Failure) and name in assigned
         }
         left |= await self._deleted(key, [name for name, reading in readings.items() if is_ours(reading)])
-        # An unregistered cluster can never answer, so its HPA is given up at once.
+        # An unregistered cluster can never answer, so its HPA is not waited for.
         given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(state))
         for name in sorted(given_up):
             self._report(key, raw, name, left[name])

@@ -44,7 +44,7 @@ WRITES: Final = Lines(
 
 
 class HealthLog:
-    """Follows all objects of this process. A failure of the hub is told once, and not for each object."""
+    """Follows all objects of this process. A failure of the hub is reported once, and not for each object."""
 
     def __init__(self, metrics: ControllerMetrics, clock: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -80,7 +80,7 @@ class HealthLog:
             self._objects.failing(key, *failure, severe=False)
 
     def _not_served(self, key: Key, problem: str) -> None:
-        """Tell of the hub if it serves no object, and of the object if only others are served."""
+        """Report the hub if it serves no object, and the object if only others are served."""
         now = self._clock()
         since = self._unserved.setdefault(key, now)
         if now - self._served_at >= SETTLED_SECONDS:

@@ -109,7 +109,7 @@ def _metrics_lost(fleet: FleetView, failed: Mapping[str, str]) -> dict[str, str]
     """Returns the clusters that answer, but whose metrics have failed for lostAfterSeconds.
 
     Their replicas still count, and the pods of other clusters stand for theirs. If the metrics of all
-    clusters are lost, no cluster is given up.
+    clusters are lost, all of them stay expected.
     """
     found = {
         cluster.name: failed[cluster.name]
@@ -136,7 +136,7 @@ def apply_policy(
     return builder.step("coverage", desired, after, f"{verb} {spec.partial_policy} while missing {missing}")
 
 
-def holds(spec: ScalingSpec, coverage: Coverage) -> bool:
+def keeps_size(spec: ScalingSpec, coverage: Coverage) -> bool:
     """True if the policy allows no change of the size."""
     without_number = spec.partial_policy == FALLBACK and spec.fallback_replicas is None
     return bool(coverage.missing) and (spec.partial_policy == HOLD or without_number)
@@ -250,11 +250,11 @@ _MAX_NAMED: Final = 8
 
 
 class Failover(NamedTuple):
-    """The lost clusters' `shares`, and the `floor` of the size that they give: 0 if it is `held`."""
+    """The lost clusters' `shares`, and the `floor` of the size that they give: 0 if it is `prevented`."""
 
     shares: Mapping[str, int]
     floor: int
-    held: bool
+    prevented: bool
     reason: str
     is_new: bool
 

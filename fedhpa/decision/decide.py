@@ -14,7 +14,7 @@ import msgspec
 
 from fedhpa.assignment import Outcome
 from fedhpa.decision.context import Context, NoDecision
-from fedhpa.decision.coverage import apply_policy, failover_of, falls_back, holds, no_cluster
+from fedhpa.decision.coverage import apply_policy, failover_of, falls_back, keeps_size, no_cluster
 from fedhpa.decision.distributed import decide_bounds
 from fedhpa.decision.memory import History
 from fedhpa.decision.messages import (
@@ -200,11 +200,11 @@ def _after_policy(context: Context, current: int, proposed: SizeVerdict) -> Size
 
 def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
     spec, failover = context.spec, context.failover
-    held = holds(spec, context.coverage)
+    kept = keeps_size(spec, context.coverage)
     floored = _floored(context, covered.replicas)
-    # While the policy holds the size, only the recommendations of the normalisation are kept: an older
+    # While the policy keeps_size the size, only the recommendations of the normalisation are kept: an older
     # recommendation must not change the size. The steps go to a builder that is thrown away.
-    builder = DecisionBuilder(context.stored.conditions, context.now) if held else context.builder
+    builder = DecisionBuilder(context.stored.conditions, context.now) if kept else context.builder
     allowed, recommendations = normalize(
         builder,
         spec,
@@ -215,10 +215,10 @@ def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVer
         None if failover is None else failover.floor,
     )
     context.recommend(recommendations)
-    if held and floored == current:
+    if kept and floored == current:
         return SizeVerdict(current, covered.reason)
     if failover is not None and floored > covered.replicas:
-        if held:
+        if kept:
             allowed = min(floored, spec.max_replicas)
             context.builder.step("bounds", floored, allowed, failover.reason)
         return SizeVerdict(allowed, failover.reason)
@@ -242,8 +242,8 @@ def normalize(
 ) -> tuple[int, tuple[Recommendation, ...]]:
     """Returns the allowed size and the recommendations to keep; sets AbleToScale and ScalingLimited.
 
-    `floor` is the size that lost clusters leave to the others (0 if their failover is held, None without lost
-    clusters). Only maxReplicas applies to it.
+    `floor` is the size that lost clusters leave to the others (0 if their failover is prevented, None without
+    lost clusters). Only maxReplicas applies to it.
     """
     stabilized, limited = _windows_and_limits(builder.now, spec, settings, history, current, desired)
     if floor is not None:
@@ -341,5 +341,5 @@ def _with_floor(
 def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:
     if rules.stabilization_seconds is not None:
         return rules.stabilization_seconds
-    # Kubernetes fills the field from its flag, and the field holds whole seconds.
+    # Kubernetes fills the field from its flag, and the field keeps_size whole seconds.
     return settings.downscale_stabilization // 1

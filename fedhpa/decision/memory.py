@@ -26,7 +26,7 @@ ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
 LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
 
 # With a smaller part, a cluster that is missing most of the time would be expected for ever. With the whole
-# time, one failure an hour would give up a healthy cluster.
+# time, one failure an hour would make a healthy cluster a lost one.
 STEADY_SHARE: Final = 0.5
 
 

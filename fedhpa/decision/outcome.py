@@ -155,7 +155,7 @@ def _failed_over(context: Context, desired: int, *, written: bool) -> frozenset[
     failover, builder = context.failover, context.builder
     if failover is None:
         return frozenset()
-    if failover.held:
+    if failover.prevented:
         if failover.is_new:
             builder.warn("FailoverHeld", failover.reason)
         return frozenset()

@@ -100,8 +100,8 @@ class MemberToken:
 class Member:
     """A registered cluster. The object lives as long as the registration.
 
-    Calls go through `client` and raise MemberUnavailable while the member is unavailable. `known` are the
-    fields of its Cluster that affinities read.
+    Calls go through `client` and raise MemberUnavailable while the member is unavailable. `cluster` is
+    the last observed Cluster, and `known` are its fields that affinities read.
     """
 
     def __init__(
@@ -147,11 +147,6 @@ class Member:
             suspect=self._wake.set,
             clock=clock,
         )
-
-    @property
-    def cluster(self) -> Cluster:
-        """The last observed Cluster object."""
-        return self._cluster
 
     @property
     def access(self) -> Access | None:
@@ -303,7 +298,7 @@ class Member:
 
     def _note(self, cluster: Cluster) -> None:
         """Keep the Cluster, and what every call and every reconcile reads of it."""
-        self._cluster, self.known = cluster, known_cluster(cluster)
+        self.cluster, self.known = cluster, known_cluster(cluster)
         self._foreign = _foreign_condition(cluster)
 
     def _evaluate(self) -> tuple[bool, str, str]:
