@@ -163,8 +163,8 @@ class MetricNeeds:
     @classmethod
     def of(cls, metrics: Sequence[ScalingMetric], max_age: float) -> MetricNeeds:
         """The needs of an object's spec.metrics."""
-        usage = any(spec.metric_type.api == USAGE_API for spec in metrics)
-        return cls(usage, metric_queries(metrics), max_age)
+        others = [spec for spec in metrics if spec.metric_type.api != USAGE_API]
+        return cls(len(others) < len(metrics), metric_queries(others) if others else {}, max_age)
 
 
 UsageList = Fetched[tuple[UsageRecord, ...]]

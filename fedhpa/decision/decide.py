@@ -13,8 +13,15 @@ from typing import NamedTuple
 import msgspec
 
 from fedhpa.assignment import Outcome
-from fedhpa.decision.context import Context, NoDecision
-from fedhpa.decision.coverage import apply_policy, failover_of, falls_back, keeps_size, no_cluster
+from fedhpa.decision.context import (
+    Context,
+    NoDecision,
+    apply_policy,
+    failover_of,
+    falls_back,
+    keeps_size,
+    no_cluster,
+)
 from fedhpa.decision.distributed import decide_bounds
 from fedhpa.decision.memory import History
 from fedhpa.decision.messages import (

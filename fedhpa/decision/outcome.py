@@ -12,8 +12,7 @@ import msgspec
 
 from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, NO_STATE
-from fedhpa.decision.context import Context
-from fedhpa.decision.coverage import absence_clocks, report
+from fedhpa.decision.context import Context, absence_clocks, report
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.memory import (
     ANSWERED,

@@ -22,8 +22,7 @@ from fedhpa.assignment import (
     limits,
     split,
 )
-from fedhpa.decision.context import Context
-from fedhpa.decision.coverage import MAX_LOST_PER_CENT
+from fedhpa.decision.context import MAX_LOST_PER_CENT, Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Assignment, MetricResult

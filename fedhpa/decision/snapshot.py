@@ -64,7 +64,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
     `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
-    `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.coverage`);
+    `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.context`);
     None reports an implausible answer at once. No decision reads `workload`.
     """
 

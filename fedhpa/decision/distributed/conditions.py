@@ -8,8 +8,7 @@ from typing import Final
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
 from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, ClusterState, Plan
-from fedhpa.decision.context import Context
-from fedhpa.decision.coverage import describe
+from fedhpa.decision.context import Context, describe
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,

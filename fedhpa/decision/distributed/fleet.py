@@ -21,8 +21,7 @@ from fedhpa.assignment import (
     pinned_need,
     usage_load,
 )
-from fedhpa.decision.context import Context
-from fedhpa.decision.coverage import too_many_lost
+from fedhpa.decision.context import Context, too_many_lost
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.metrics.samples import metrics_api
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, pending_replicas
