@@ -17,7 +17,7 @@ from aiohttp import web
 
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError
-from fedhpa.decision import Decision, compact_decision, to_json
+from fedhpa.decision import Decision, compact_decision, explained_json
 from fedhpa.kube import ApiClient
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust
 from fedhpa.serving.authorization import Attributes, Authorizer
@@ -31,8 +31,6 @@ MAX_BYTES: Final = 8 * 1024 * 1024
 # A larger decision, over very many clusters or metrics, is kept in the compact form of the status.
 MAX_DECISION_BYTES: Final = 64 * 1024
 DEFAULT_LIMIT: Final = 100
-# Left out: fields that the status has anyway, or that belong to the object and not to the decision.
-LEFT_OUT: Final = ("name", "status", "history", "record")
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,9 @@ class DecisionLog:
     def add(self, namespace: str, name: str, decision: Decision, *, written: bool) -> None:
         """Keep a decision; `written` is true if a scale was written because of it."""
         head = {"namespace": namespace, "name": name, "written": written}
-        found = {key: value for key, value in to_json(decision).items() if key not in LEFT_OUT}
-        body = msgspec.json.encode({**head, "decision": found})
+        body = msgspec.json.encode({**head, "decision": explained_json(decision)})
         if len(body) > MAX_DECISION_BYTES:
-            short = {key: value for key, value in compact_decision(decision).items() if key not in LEFT_OUT}
-            body = msgspec.json.encode({**head, "decision": short})
+            body = msgspec.json.encode({**head, "decision": compact_decision(decision)})
         self._entries.append(_Entry(namespace, name, body))
         self.size += len(body)
         while len(self._entries) > self._max_count or self.size > self._max_bytes:

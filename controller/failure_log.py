@@ -9,6 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import structlog
 
+from fedhpa.api.errors import ApiError
 from fedhpa.api.texts import one_line
 
 log = structlog.get_logger(__name__)
@@ -16,13 +17,26 @@ log = structlog.get_logger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 REMINDER_SECONDS: Final = 600.0
-# A change of the reason is told at most once in this time. A failure that begins again this soon after its
-# end is told only if it lasts, so that an object which fails at every other reconcile cannot fill the log.
-QUIET_SECONDS: Final = 60.0
-# Different reasons told between two reminders. A reason with a changing number in it must not fill the log.
+# A change of the reason is logged at most once in this time. A failure that begins again this soon after its
+# end is logged only if it lasts, so that an object which fails at every other reconcile cannot fill the log.
+SETTLED_SECONDS: Final = 60.0
+# Different reasons logged between two reminders. A reason with a changing number in it must not fill the log.
 MAX_REASONS: Final = 4
 MAX_TEXT: Final = 512
 CHECK_SECONDS: Final = 15.0
+TOO_MANY_REQUESTS: Final = 429
+
+
+def concerns_hub(error: BaseException | None) -> bool:
+    """True if the hub could not serve a request, whatever object it was about."""
+    if not isinstance(error, ApiError):
+        return False
+    return error.status == 0 or error.status >= 500 or error.status == TOO_MANY_REQUESTS
+
+
+def hub_problem(error: BaseException | None) -> str:
+    """Returns the error as text if the hub could not serve a request; else ""."""
+    return str(error) if concerns_hub(error) else ""
 
 
 class Lines(NamedTuple):
@@ -39,9 +53,9 @@ class _Failure:
 
     since: float | None = None
     ended_at: float = float("-inf")
-    told_at: float = float("-inf")
+    logged_at: float = float("-inf")
     reminded_at: float = float("-inf")
-    told: bool = False
+    logged: bool = False
     count: int = 0
     reason: str = ""
     error: str = ""
@@ -75,10 +89,10 @@ class FailureLog(Generic[K]):
         now = self._clock()
         failure = self._known.setdefault(key, _Failure())
         if failure.since is None:
-            failure.since, failure.count, failure.told = now, 0, False
+            failure.since, failure.count, failure.logged = now, 0, False
         failure.count += 1
         failure.reason, failure.error, failure.severe = reason, one_line(error, MAX_TEXT), severe
-        self._tell(key, failure, failure.since, now)
+        self._report(key, failure, failure.since, now)
 
     def well(self, key: K) -> None:
         """Note that the key does not fail."""
@@ -86,10 +100,10 @@ class FailureLog(Generic[K]):
         if failure is None or failure.since is None:
             return
         now = self._clock()
-        if failure.told:
+        if failure.logged:
             seconds = round(now - failure.since, 1)
             log.info(self._lines.ends, **self._about(key), seconds=seconds, failures=failure.count)
-            failure.told_at = now
+            failure.logged_at = now
         failure.since, failure.ended_at = None, now
 
     def forget(self, key: K) -> None:
@@ -97,23 +111,23 @@ class FailureLog(Generic[K]):
         self._known.pop(key, None)
 
     async def remind(self) -> None:
-        """Tell again of failures that go on, until cancelled; also of keys that nobody tries again."""
+        """Log again the failures that go on, until cancelled; also of keys that nobody tries again."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             now = self._clock()
             for key, failure in list(self._known.items()):
                 if failure.since is not None:
-                    self._tell(key, failure, failure.since, now)
+                    self._report(key, failure, failure.since, now)
                 elif now - failure.ended_at >= REMINDER_SECONDS:
                     del self._known[key]
 
-    def _tell(self, key: K, failure: _Failure, since: float, now: float) -> None:
+    def _report(self, key: K, failure: _Failure, since: float, now: float) -> None:
         found, write = (failure.reason, failure.error), log.warning if failure.severe else log.info
-        if not failure.told:
-            soon = now - failure.ended_at < QUIET_SECONDS and now - since < QUIET_SECONDS
-            if soon and now - failure.told_at < REMINDER_SECONDS:
+        if not failure.logged:
+            soon = now - failure.ended_at < SETTLED_SECONDS and now - since < SETTLED_SECONDS
+            if soon and now - failure.logged_at < REMINDER_SECONDS:
                 return
-            line, failure.told = self._lines.begins, True
+            line, failure.logged = self._lines.begins, True
             failure.reminded_at, failure.reasons = now, {found}
         elif now - failure.reminded_at >= REMINDER_SECONDS:
             line, write = self._lines.goes_on, log.warning
@@ -121,12 +135,12 @@ class FailureLog(Generic[K]):
         elif (
             found not in failure.reasons
             and len(failure.reasons) < MAX_REASONS
-            and now - failure.told_at >= QUIET_SECONDS
+            and now - failure.logged_at >= SETTLED_SECONDS
         ):
             line = self._lines.goes_on
             failure.reasons.add(found)
         else:
             return
-        failure.told_at = now
+        failure.logged_at = now
         lasted = {"seconds": round(now - since, 1), "failures": failure.count} if failure.count > 1 else {}
         write(line, **self._about(key), reason=failure.reason, error=failure.error, **lasted)

@@ -60,6 +60,7 @@ OUR_PATHS: Final = (
     "spec.federatedMinReplicas",
     "spec.scaleAssist",
     "spec.scalingToZero",
+    "status.lastSeen",
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import structlog
 
+from controller.failure_log import concerns_hub
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.scaling_record import (
     API_VERSION,
@@ -112,7 +113,7 @@ class RecordFile:
         """Store the content, in a new record if there is none.
 
         Raises Conflict if another process wrote it, NotRecorded if the hub refuses, and ApiError if it does
-        not answer. `problem` tells of both failures until a write succeeds.
+        not answer. `problem` names both failures until a write succeeds.
         """
         try:
             await self._delete_earlier()
@@ -129,7 +130,7 @@ class RecordFile:
             raise
         except ApiError as error:
             self.problem = f"{self} cannot be written: {_remedy(error)}"
-            if not _is_refusal(error):
+            if concerns_hub(error):
                 raise
             raise NotRecorded(self.problem) from error
         self.problem = ""
@@ -167,7 +168,7 @@ class RecordFile:
         except Conflict:
             log.debug("earlier scaling record changed", record=str(self))
         except ApiError as error:
-            if not _is_refusal(error):
+            if concerns_hub(error):
                 raise
             self.problem = f"{self} of an earlier object cannot be deleted: {_remedy(error)}"
 
@@ -187,11 +188,6 @@ class RecordFile:
 
 def _version_of(stored: Mapping[str, Any]) -> str:
     return str(stored["metadata"].get("resourceVersion", ""))
-
-
-def _is_refusal(error: ApiError) -> bool:
-    """True if the hub answered that it will not do it."""
-    return 400 <= error.status < 500
 
 
 def _remedy(error: ApiError) -> str:

@@ -11,7 +11,7 @@ from controller.cronfederatedhpa.hub import CRD_PATH, PATHS, other_controller
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.targets import Targets, mappers_of_members
-from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings
@@ -108,7 +108,7 @@ async def lead(
     events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
         caches = MemberCaches(lists, clock.monotonic)
-        snapshots = SnapshotBuilder(hub, lambda: members.members, caches, settings, clock=clock.monotonic)
+        snapshots = SnapshotBuilder(hub, members.members, caches, settings, clock=clock.monotonic)
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )

@@ -281,14 +281,14 @@ async def memory_fleet(
     bodies, hub = MemberBodies(size), Hub((key for key in size.keys if keep(key)), spec)
     settings = Settings(DIRECT, 5, 15.0, 3.0, False, ControllerSettings())
     async with SharedLists(clock=clock) as lists, asyncio.TaskGroup() as group:
-        members = {}
+        members: dict[str, Member] = {}
         for number in range(size.clusters):
             member = await _member(f"member-{number}", bodies, api)
             members[member.name] = member
             group.create_task(member.run())
         caches = MemberCaches(lists, clock)
         group.create_task(caches.run())
-        snapshots = SnapshotBuilder(hub, lambda: members, caches, settings, clock=clock)
+        snapshots = SnapshotBuilder(hub, members, caches, settings, clock=clock)
         metrics = ControllerMetrics(CollectorRegistry(), clock=SYSTEM.monotonic)
         events = EventRecorder(hub, "benchmark", wall=wall)
         running = reconciler(hub, snapshots, events, metrics, settings, wall=wall, clock=clock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from controller.distributed.hpa_writes import apply_hpa, delete_hpa
@@ -16,7 +16,7 @@ NOT_REGISTERED: Final = "no Cluster of this name is registered"
 class MemberHpaWriter:
     """An HpaWriter by the clients of the members. `deadline` are the seconds of one request."""
 
-    def __init__(self, members: Callable[[], Mapping[str, Member]], hpas: HpaCache, deadline: float) -> None:
+    def __init__(self, members: Mapping[str, Member], hpas: HpaCache, deadline: float) -> None:
         self._members = members
         self._hpas = hpas
         self._deadline = deadline
@@ -42,7 +42,7 @@ class MemberHpaWriter:
             self._hpas.note(member, *key)
 
     def _member(self, cluster: str) -> Member:
-        member = self._members().get(cluster)
+        member = self._members.get(cluster)
         if member is None:
             raise MemberUnavailable(cluster, NOT_REGISTERED)
         return member

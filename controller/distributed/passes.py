@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
-from controller.distributed.finalizer import set_finalizer
 from controller.distributed.hpa_reader import HpaReading
+from controller.distributed.mode_changes import set_finalizer
 from controller.distributed.writer import HpaWriter, result_of, write_plan
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError

@@ -6,16 +6,16 @@ The workloads keep their replicas.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from controller.distributed.finalizer import has_finalizer
 from controller.distributed.hpa_reader import is_ours, read_hpas
 from controller.distributed.hpa_writes import NotOwned
 from controller.distributed.member_writer import NOT_REGISTERED
+from controller.distributed.mode_changes import has_finalizer
 from controller.distributed.writer import REQUESTS, HpaWriter
 from controller.publish import FEDERATED_HPAS, record_events
 from fedhpa.api.errors import FedHPAError
@@ -34,7 +34,7 @@ class HpaRemoval:
 
     def __init__(
         self,
-        members: Callable[[], Mapping[str, Member]],
+        members: Mapping[str, Member],
         hpas: HpaCache,
         writer: HpaWriter,
         events: EventRecorder,
@@ -51,12 +51,12 @@ class HpaRemoval:
     ) -> dict[str, str]:
         """Remove our HPAs of this name from all members. Returns the reason by cluster where one may remain.
 
-        A cluster that is Lost is given up, and if `overdue` each cluster: an event names it.
+        A cluster that is Lost is no longer waited for, and if `overdue` none is: an event names it.
         """
         assigned = clusters_with_hpas(state)
         if not state.clusters and has_finalizer(raw):
-            assigned = set(self._members())  # the record was lost, so each may have one
-        readings = await read_hpas(self._hpas, self._members(), self._members(), key)
+            assigned = set(self._members)  # the record was lost, so each may have one
+        readings = await read_hpas(self._hpas, self._members, self._members, key)
         left = dict.fromkeys(assigned - readings.keys(), NOT_REGISTERED)
         left |= {
             name: reading.hpa.error
@@ -65,7 +65,7 @@ class HpaRemoval:
             if isinstance(reading.hpa, Failure) and name in assigned
         }
         left |= await self._deleted(key, [name for name, reading in readings.items() if is_ours(reading)])
-        # An unregistered cluster can never answer, so its HPA is given up at once.
+        # An unregistered cluster can never answer, so its HPA is not waited for.
         given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(state))
         for name in sorted(given_up):
             self._report(key, raw, name, left[name])
@@ -78,7 +78,7 @@ class HpaRemoval:
 
         `before` may have our HPA in them, and they are not in `after` any more.
         """
-        for name in sorted(clusters_with_hpas(before) - self._members().keys() - after.clusters.keys()):
+        for name in sorted(clusters_with_hpas(before) - self._members.keys() - after.clusters.keys()):
             self._report(key, raw, name, NOT_REGISTERED)
 
     async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:

@@ -28,7 +28,7 @@ class WorkRemoval:
     def __init__(
         self,
         hub: ApiClient,
-        members: Callable[[], Mapping[str, Member]],
+        members: Mapping[str, Member],
         removal: HpaRemoval,
         works: WorkWriter,
         bound: BoundReader,
@@ -72,7 +72,7 @@ class WorkRemoval:
 
     async def _running(self, clusters: Iterable[str], path: str) -> dict[str, int]:
         """The replicas of the workload in the clusters that answer."""
-        members = self._members()
+        members = self._members
         asked = [members[name] for name in clusters if name in members and members[name].state.ready]
         async with asyncio.TaskGroup() as group:  # the tasks never raise
             tasks = {

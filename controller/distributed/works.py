@@ -116,7 +116,7 @@ class WorkWriter:
     def __init__(
         self,
         hub: ApiClient,
-        members: Callable[[], Mapping[str, Member]],
+        members: Mapping[str, Member],
         hpas: HpaCache,
         uid_of: Callable[[Key], str],
         deadline: float,
@@ -134,7 +134,7 @@ class WorkWriter:
 
         Raises NotApplied if Karmada refused, or did not apply it within the deadline.
         """
-        member = self._members().get(cluster)
+        member = self._members.get(cluster)
         if member is None:
             raise MemberUnavailable(cluster, NOT_REGISTERED)
         present = await self._member_hpa(member, key)
@@ -163,7 +163,7 @@ class WorkWriter:
 
     async def delete(self, cluster: str, key: Key) -> bool:
         """Delete the Work and wait until Karmada removed the HPA, as `HpaWriter.delete`."""
-        member = self._members().get(cluster)
+        member = self._members.get(cluster)
         found = await read_if_there(self._hub, work_path(cluster, key), self._deadline)
         present = None if member is None else await self._member_hpa(member, key)
         if found is None:

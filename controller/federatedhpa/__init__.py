@@ -5,7 +5,7 @@ A reconcile builds one snapshot of the hub and the members (`snapshot`), calls t
 `one_shot` runs the reading half for commands such as `fedhpa preview`.
 """
 
-from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.one_shot import one_shot_reader, read_recording, settings_for
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder

@@ -1,8 +1,9 @@
-"""The candidate clusters of a FederatedHPA (docs/reference/processes.md).
+"""The candidate clusters of a FederatedHPA, and fields that the propagation cannot act on.
 
-With propagation karmada these are the clusters of the workload's ResourceBinding, or all registered clusters
-if the hub does not serve bindings. With propagation direct these are the clusters of spec.clusterAffinity, or
-all registered clusters without one.
+With propagation karmada these are the clusters of the ResourceBinding, or all registered clusters if the hub
+serves no bindings. With propagation direct these are the clusters of spec.clusterAffinity, or all registered
+clusters without one (docs/reference/processes.md). Nothing is scaled while a field is set that this version
+cannot act on. Fields that it does not even know hold nothing; another condition names them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
-from fedhpa.api.known_cluster import known_cluster
+from fedhpa.api.gate import Judgement
 from fedhpa.api.propagation import DIVIDED, Placement
+from fedhpa.api.texts import listed
 from fedhpa.api.wire import ObjectMeta
+from fedhpa.decision import Finding
 from fedhpa.kube import ApiClient, Resource, ResourceMapper
 from fedhpa.members import Member
 
@@ -98,7 +101,7 @@ def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member
         selection = Selection(decoded)
     except InvalidObject as error:
         raise InvalidObject(f"spec.clusterAffinity cannot be read: {error}") from error
-    chosen = {name for name, member in members.items() if selection.selects(known_cluster(member.cluster))}
+    chosen = {name for name, member in members.items() if selection.selects(member.known)}
     if decoded.label_selector is None and decoded.field_selector is None:
         chosen |= selection.named - set(decoded.exclude)
     return Candidates(tuple(sorted(chosen)), selection.named & chosen)
@@ -159,3 +162,92 @@ def _bound(path: str, template: ObjectMeta, bindings: Resource, binding: _Bindin
         shares={target.name: target.replicas for target in spec.clusters or ()},
         divided=spec.placement is not None and spec.placement.scheduling == DIVIDED,
     )
+
+
+# Reasons in conditions.
+NOT_BUILT: Final = "NotBuilt"
+UNKNOWN_FIELD: Final = "UnknownField"
+_MAX_UNKNOWN: Final = 5
+PROPAGATED: Final = "Karmada's scheduler divides the replicas by the workload's PropagationPolicy"
+# The API server holds the object to shorter names, unless its CRD is another one.
+_MAX_SHOWN: Final = 64
+
+_WEIGHTED: Final = (
+    "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, "
+    "weightPreference: {%s}}"
+)
+# The policies that a PropagationPolicy has, too (docs/decisions/0017).
+_IN_POLICY: Final = {
+    "Duplicated": "replicaScheduling: {replicaSchedulingType: Duplicated}",
+    "Aggregated": (
+        "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}"
+    ),
+    "DynamicWeighted": _WEIGHTED % "dynamicWeight: AvailableReplicas",
+    "StaticWeighted": _WEIGHTED % "staticWeightList: [{targetCluster: {clusterNames: [...]}, weight: ...}]",
+}
+_OF_KARMADA: Final = {
+    "clusterHPAPreference": (
+        "leave the field out, and limit the namespace in each cluster by the staticAssignments of a "
+        "FederatedResourceQuota"
+    ),
+    "autoscaleMultiClusterDelay": (
+        "leave the field out, and run karmada-descheduler, whose --unschedulable-threshold is that delay"
+    ),
+}
+
+NO_BINDINGS: Final = (
+    "spec.mode: Distributed with --propagation=karmada needs Karmada's ResourceBindings, which this hub does "
+    "not serve: use --propagation=direct"
+)
+
+
+def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
+    """A message that names the first unsupported field of the spec; None if there is none.
+
+    `direct` is true if this controller places the replicas (--propagation=direct).
+    """
+    if direct:
+        return None
+    if spec.get("mode") == "Distributed":
+        return _unsupported_target(spec.get("scaleTargetRef"))
+    assignment = (spec.get("federatedHPAAssignment") or {}).get("federatedHPAAssignmentType")
+    if assignment is not None:
+        field = f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {str(assignment)[:_MAX_SHOWN]}"
+        return _not_built(field, _remedy(str(assignment)))
+    for name, remedy in _OF_KARMADA.items():
+        if spec.get(name):
+            return _not_built(f"spec.{name}", remedy)
+    return None
+
+
+def unknown_fields(judgement: Judgement) -> tuple[Finding, ...]:
+    """The finding that names unknown fields of a spec, such as those of a newer release; () without any."""
+    paths = judgement.unknown_fields
+    if not paths:
+        return ()
+    what = f"this release does not know {listed(paths, _MAX_UNKNOWN)}, which has no effect"
+    return (Finding(UNKNOWN_FIELD, f"{what}: run a release that does, or remove it"),)
+
+
+def _unsupported_target(reference: object) -> str | None:
+    found = reference if isinstance(reference, Mapping) else {}
+    version, kind = (str(found.get(name))[:_MAX_SHOWN] for name in ("apiVersion", "kind"))
+    if (version, kind) == ("apps/v1", "Deployment"):
+        return None
+    return (
+        f"spec.scaleTargetRef: {version} {kind}: with --propagation=karmada mode Distributed is built only "
+        "for apps/v1 Deployment, because Karmada undoes what member HPAs set on other kinds: use mode "
+        "Centralized, or --propagation=direct"
+    )
+
+
+def _remedy(policy: str) -> str:
+    if policy not in _IN_POLICY:
+        return "Karmada has no such policy, so leave the field out, or use --propagation=direct"
+    return (
+        f"leave the field out, and write {_IN_POLICY[policy]} in the spec.placement of the PropagationPolicy"
+    )
+
+
+def _not_built(what: str, remedy: str) -> str:
+    return f"{what} is not built for --propagation=karmada, where {PROPAGATED}: {remedy}"

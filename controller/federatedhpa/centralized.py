@@ -8,11 +8,11 @@ import msgspec
 import structlog
 
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.scale_writes import (
     NotWritten,
     Superseded,
     WriteFailed,
+    WriteTargets,
     may_be_written,
     write_assignment,
     write_scale,
@@ -48,7 +48,8 @@ class CentralizedDecisions:
         self,
         key: Key,
         memory: ObjectMemory,
-        observed: Observation,
+        snapshot: Snapshot,
+        targets: WriteTargets,
         now: float,
         may_write: Callable[[], bool],
     ) -> tuple[Decision, bool] | None:
@@ -57,7 +58,7 @@ class CentralizedDecisions:
         None asks for a new decision: someone else's write came first, or `may_write` is False. Raises
         Conflict if another process wrote the record.
         """
-        snapshot, rules = observed.snapshot, self._settings.decision
+        rules = self._settings.decision
         memory.count_unreported_scale(snapshot, now)
         decision = decide(snapshot, memory.history, now, rules)
         written = decision.writes
@@ -67,18 +68,18 @@ class CentralizedDecisions:
             await memory.recording.write_before_first_scale(
                 decision, _state_before(memory, snapshot, decision)
             )
-            error = await self._try_to_write(key, memory, observed, decision)
+            error = await self._try_to_write(key, memory, snapshot, targets, decision)
             if error is not None:
                 after = self._after_failed_write(key, memory, snapshot, error, now)
                 return None if after is None else (after, False)
         memory.note_decision(snapshot, decision)
-        if written and observed.template is None:
+        if written and targets.template is None:
             memory.note_write(decision.assignment)
         memory.history = decision.history
         return decision, written
 
     async def _try_to_write(
-        self, key: Key, memory: ObjectMemory, observed: Observation, decision: Decision
+        self, key: Key, memory: ObjectMemory, snapshot: Snapshot, targets: WriteTargets, decision: Decision
     ) -> FedHPAError | None:
         """Write the decided replicas. Returns the error, which names the shares that were written.
 
@@ -86,10 +87,10 @@ class CentralizedDecisions:
         write, so that the next reconcile counts what has changed since.
         """
         about = {"namespace": key[0], "name": key[1]}
-        _expect(memory, observed.snapshot, decision.current_replicas)
+        _expect(memory, snapshot, decision.current_replicas)
         error: FedHPAError | None = None
         try:
-            await self._write_scale(observed, decision)
+            await self._write_scale(targets, decision)
         except FedHPAError as failure:
             error = failure
         except Exception as failure:
@@ -127,12 +128,12 @@ class CentralizedDecisions:
         memory.last_replicas |= shares
         return decision
 
-    async def _write_scale(self, observed: Observation, decision: Decision) -> None:
-        template, replicas = observed.template, decision.desired_replicas
+    async def _write_scale(self, targets: WriteTargets, decision: Decision) -> None:
+        template, replicas = targets.template, decision.desired_replicas
         if template is None:
-            await write_assignment(observed.members, decision.assignment, self._settings.member_deadline)
+            await write_assignment(targets.members, decision.assignment, self._settings.member_deadline)
         else:
-            await write_scale(self._hub, observed.path, template, replicas, HUB_DEADLINE_SECONDS)
+            await write_scale(self._hub, targets.path, template, replicas, HUB_DEADLINE_SECONDS)
 
 
 def _state_before(memory: ObjectMemory, snapshot: Snapshot, decision: Decision) -> MemoryState:

@@ -1,4 +1,4 @@
-"""Reads all candidate clusters of a workload at once, each within its deadline.
+"""Reads all candidate clusters of a workload at once, each within its deadline, through shared caches.
 
 An error becomes a reason in the snapshot, never a number.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.metric_reader import (
     CustomAnswers,
     ExternalAnswers,
@@ -20,21 +20,97 @@ from controller.federatedhpa.metric_reader import (
     metric_queries,
     read_metrics,
 )
-from controller.federatedhpa.pod_index import Labels, PodIndex
+from controller.federatedhpa.pod_index import PodIndex, PodIndexes
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.lists import list_items
 from fedhpa.api.selectors import Selector, parse_selector
-from fedhpa.api.wire import Scale
+from fedhpa.api.wire import PodMetrics, Scale
 from fedhpa.cache import Fetched
 from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
     Failure,
+    WorkloadReading,
     forbidden_in_member,
 )
-from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of
-from fedhpa.members import WATCHED_VERSION, Member, pod_metrics, pod_metrics_path
+from fedhpa.kube import NOT_FOUND, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
+from fedhpa.members import (
+    METRICS_API,
+    POD_METRICS_LIST,
+    WATCHED_VERSION,
+    HpaCache,
+    Member,
+    PodCache,
+    ScaleCache,
+    SharedLists,
+    pod_metrics,
+    pod_metrics_path,
+)
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
-from fedhpa.scaling import CustomSample, ExternalSample, UsageRecord
+from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord, pod_record, usage_record
+
+
+class MemberCaches:
+    """Lists of usage, watched pods, scales and HPAs, node capacity, and discovery of the members.
+
+    `run` keeps the watched collections up to date. `lists` belongs to the caller.
+    """
+
+    def __init__(self, lists: SharedLists, clock: Callable[[], float]) -> None:
+        self.lists = lists
+        self.pods: PodCache[PodRecord] = PodCache(pod_record, clock=clock)
+        self.scales = ScaleCache(clock=clock)
+        self.hpas = HpaCache(clock=clock)
+        self.nodes = NodeCapacity(clock)
+        self.pod_indexes = PodIndexes(clock)
+        self._clock = clock
+        self._decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = {}
+        self._mappers: dict[str, tuple[Member, ResourceMapper]] = {}
+
+    async def run(self) -> None:
+        """Watch the collections that were read, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(supervise("pods", self.pods.run))
+            group.create_task(supervise("scales", self.scales.run))
+            group.create_task(supervise("member-hpas", self.hpas.run))
+            group.create_task(supervise("nodes", self.nodes.run))
+
+    def usage_decoder(self, cluster: str) -> Callable[[bytes], tuple[UsageRecord, ...]]:
+        """The decoder of a cluster's PodMetrics, always the same object because it is part of a cache key."""
+        found = self._decoders.get(cluster)
+        if found is None:
+            found = self._decoders[cluster] = functools.partial(decode_usage, cluster)
+        return found
+
+    def mapper(self, member: Member) -> ResourceMapper:
+        """The discovery of a member, kept while the member is registered."""
+        kept = self._mappers.get(member.name)
+        if kept is None or kept[0] is not member:
+            mapper = ResourceMapper(member.client, clock=self._clock)
+            kept = self._mappers[member.name] = (member, mapper)
+        return kept[1]
+
+
+def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
+    """The records of a PodMetricsList. Raises ValueError or InvalidObject if the list is invalid."""
+    items = list_items(body, PodMetrics, POD_METRICS_LIST, METRICS_API)
+    return checked_usage(tuple([usage_record(cluster, item) for item in items]))
+
+
+def checked_usage(records: tuple[UsageRecord, ...]) -> tuple[UsageRecord, ...]:
+    """The same records. Raises InvalidObject for negative usage, which would cause a scale-down."""
+    for record in records:
+        for container in record.containers:
+            cpu, memory, others = container.cpu, container.memory, container.others
+            if (
+                (cpu is not None and cpu < 0)
+                or (memory is not None and memory < 0)
+                or (others is not None and min(others.values()) < 0)
+            ):
+                place = f"pod {record.namespace}/{record.name}, container {container.name!r}"
+                raise InvalidObject(f"{place}: usage is negative")
+    return records
+
 
 NOT_REGISTERED = "no Cluster of this name is registered"
 # A first list of tens of megabytes takes longer than the deadline of a call. It gets this long, once.
@@ -86,24 +162,8 @@ class MetricNeeds:
     @classmethod
     def of(cls, metrics: Sequence[ScalingMetric], max_age: float) -> MetricNeeds:
         """The needs of an object's spec.metrics."""
-        usage = any(spec.metric_type.api == USAGE_API for spec in metrics)
-        return cls(usage, metric_queries(metrics), max_age)
-
-
-@dataclass(frozen=True)
-class ClusterReading:
-    """One cluster's part of the snapshot, and the scale that a write must be based on.
-
-    `path` is the workload's URL path in that cluster. `absent` is true if the cluster answered that it has no
-    such workload. `selector` is None if the scale has none. `label_sets` are the label sets of its pods.
-    """
-
-    snapshot: ClusterSnapshot
-    path: str = ""
-    scale: Scale | None = None
-    selector: Selector | None = None
-    absent: bool = False
-    label_sets: tuple[Labels, ...] = ()
+        others = [spec for spec in metrics if spec.metric_type.api != USAGE_API]
+        return cls(len(others) < len(metrics), metric_queries(others) if others else {}, max_age)
 
 
 UsageList = Fetched[tuple[UsageRecord, ...]]
@@ -111,10 +171,9 @@ _NO_USAGE: UsageList = Fetched((), 0.0)
 
 
 @dataclass
-class FleetReading:
-    """The readings of all clusters, and the metrics of the hub that belong to no cluster."""
+class HubSamples:
+    """The metrics that the hub serves and that belong to no cluster."""
 
-    clusters: dict[str, ClusterReading]
     custom: tuple[CustomSample, ...] = ()
     external: tuple[ExternalSample, ...] = ()
 
@@ -125,9 +184,9 @@ async def read_clusters(
     workload: Workload,
     names: tuple[str, ...],
     needs: MetricNeeds,
-) -> dict[str, ClusterReading]:
+) -> dict[str, ClusterSnapshot]:
     """Read all named clusters at once. An error of one cluster becomes the reason in its reading."""
-    found: dict[str, ClusterReading | None] = {}
+    found: dict[str, ClusterSnapshot | None] = {}
     for name in names:
         try:
             found[name] = _read_cached(caches, members.get(name), name, workload, needs)
@@ -159,20 +218,20 @@ def read_right(workload: Workload, *, scale: bool = True) -> str:
     return f"get {what}{of_group} in namespace {workload.namespace}"
 
 
-def _unread(name: str, reason: str) -> ClusterReading:
+def _unread(name: str, reason: str) -> ClusterSnapshot:
     """The reading of a cluster that could not be read at all."""
-    return ClusterReading(ClusterSnapshot(name=name, error=reason))
+    return ClusterSnapshot(name=name, error=reason)
 
 
 def _read_cached(
     caches: MemberCaches, member: Member | None, name: str, workload: Workload, needs: MetricNeeds
-) -> ClusterReading | None:
+) -> ClusterSnapshot | None:
     """A cluster's reading from the caches alone; None if it needs a request. Most reconciles need none."""
     if member is None:
-        return ClusterReading(ClusterSnapshot(name=name, ready=False, error=NOT_REGISTERED))
+        return ClusterSnapshot(name=name, ready=False, error=NOT_REGISTERED)
     state = member.state
     if not state.ready:
-        return ClusterReading(ClusterSnapshot(name=name, ready=False, error=state.message or state.reason))
+        return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
     if needs.queries or not workload.is_builtin:
         return None
     try:
@@ -188,7 +247,7 @@ def _read_cached(
     if scale is None or pods is None or usage is None:
         return None
     selector = _selector(name, workload.path, scale)
-    if isinstance(selector, ClusterReading):
+    if isinstance(selector, ClusterSnapshot):
         return selector
     index = caches.pod_indexes.of(pods, workload.namespace)
     return _reading(name, workload.path, scale, selector, index, usage)
@@ -196,16 +255,16 @@ def _read_cached(
 
 async def _read(
     caches: MemberCaches, member: Member, workload: Workload, needs: MetricNeeds
-) -> ClusterReading:
+) -> ClusterSnapshot:
     name = member.name
     try:
         path, scale = await _scale(caches, member, workload)
     except InvalidObject as error:  # without the kind, the cluster has no such workload
-        return ClusterReading(ClusterSnapshot(name=name, scale=Failure(str(error))), absent=True)
+        return _without_workload(name, str(error))
     except FedHPAError as error:
         return _without_scale(name, workload, error)
     selector = _selector(name, path, scale)
-    if isinstance(selector, ClusterReading):
+    if isinstance(selector, ClusterSnapshot):
         return selector
     async with asyncio.TaskGroup() as group:  # the tasks never raise
         reading_usage = group.create_task(
@@ -219,8 +278,12 @@ async def _read(
         index = await _pods(caches, member, workload.namespace)
         if isinstance(index, Failure):
             reading_usage.cancel()
-            snapshot = ClusterSnapshot(name=name, scale=_numbers(scale), error=index.error)
-            return ClusterReading(snapshot, path, scale)
+            return ClusterSnapshot(
+                name=name,
+                scale=_numbers(scale),
+                error=index.error,
+                workload=WorkloadReading(path=path, scale=scale),
+            )
         pods = index.selected(scale.status.selector, selector).names
         mapper = caches.mapper(member)
         source = MetricSource(caches.lists, member, mapper, workload.namespace, selector, pods, needs.max_age)
@@ -240,30 +303,34 @@ async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tu
     return path, await get_scale(member.client, path)
 
 
-def _without_scale(name: str, workload: Workload, error: FedHPAError) -> ClusterReading:
+def _without_scale(name: str, workload: Workload, error: FedHPAError) -> ClusterSnapshot:
     if isinstance(error, ApiError):
         text = str(error)
         if error.status == FORBIDDEN:
             text = forbidden_in_member(read_right(workload), text)
-        failure = Failure(text)
-        return ClusterReading(ClusterSnapshot(name=name, scale=failure), absent=error.status == NOT_FOUND)
-    return ClusterReading(ClusterSnapshot(name=name, error=error_reason(error)))
+        return _without_workload(name, text, absent=error.status == NOT_FOUND)
+    return ClusterSnapshot(name=name, error=error_reason(error))
+
+
+def _without_workload(name: str, reason: str, *, absent: bool = True) -> ClusterSnapshot:
+    workload = WorkloadReading(is_absent=absent)
+    return ClusterSnapshot(name=name, scale=Failure(reason), workload=workload)
 
 
 def _numbers(scale: Scale) -> ClusterScale:
     return ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
 
 
-def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterReading:
+def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterSnapshot:
     """The selector of the pods, or the reading of a cluster whose scale has none."""
+    unusable: str | None = None
     try:
-        selector = parse_selector(scale.status.selector) if scale.status.selector else None
+        if scale.status.selector:
+            return parse_selector(scale.status.selector)
     except InvalidObject as error:
-        snapshot = ClusterSnapshot(name=name, scale=_numbers(scale), selector_error=str(error))
-        return ClusterReading(snapshot, path, scale)
-    if selector is None:
-        return ClusterReading(ClusterSnapshot(name=name, scale=_numbers(scale)), path, scale)
-    return selector
+        unusable = str(error)
+    workload = WorkloadReading(path=path, scale=scale)
+    return ClusterSnapshot(name=name, scale=_numbers(scale), selector_error=unusable, workload=workload)
 
 
 def _reading(
@@ -275,9 +342,9 @@ def _reading(
     usage: UsageList | Failure,
     custom: CustomAnswers | None = None,
     external: ExternalAnswers | None = None,
-) -> ClusterReading:
+) -> ClusterSnapshot:
     selected = index.selected(scale.status.selector, selector)
-    snapshot = ClusterSnapshot(
+    return ClusterSnapshot(
         name=name,
         scale=_numbers(scale),
         pods=selected.pods,
@@ -285,8 +352,8 @@ def _reading(
         usage=usage if isinstance(usage, Failure) else index.usage(usage, selected),
         custom_metrics=custom or {},
         external_metrics=external or {},
+        workload=WorkloadReading(path=path, scale=scale, selector=selector, label_sets=selected.label_sets),
     )
-    return ClusterReading(snapshot, path, scale, selector, label_sets=selected.label_sets)
 
 
 async def _pods(caches: MemberCaches, member: Member, namespace: str) -> PodIndex | Failure:

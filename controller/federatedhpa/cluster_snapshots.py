@@ -8,11 +8,8 @@ from typing import Any
 import msgspec
 
 from controller.distributed.hpa_reader import HpaReading
-from controller.federatedhpa.cluster_capacity import available_replicas, capped_replicas
-from controller.federatedhpa.cluster_reader import ClusterReading
+from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.node_capacity import NodeCapacity
-from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.member_hpas import MemberHpa, differing_fields, wanted_spec
 from fedhpa.decision import ClusterSnapshot, ScalingObject
 from fedhpa.members import Member
@@ -21,7 +18,7 @@ from fedhpa.members import Member
 async def cluster_snapshots(
     hpa: ScalingObject,
     memory: ObjectMemory,
-    readings: Mapping[str, ClusterReading],
+    readings: Mapping[str, ClusterSnapshot],
     now: float,
     shares: Mapping[str, int],
     members: Mapping[str, Member],
@@ -43,10 +40,10 @@ async def cluster_snapshots(
     held = _held(memory, readings, now) if direct else frozenset()
     return tuple(
         msgspec.structs.replace(
-            reading.snapshot,
+            reading,
             absence=memory.state.absences.get(name),
             last_replicas=_last_known(memory, shares, name, reading),
-            cluster=known_cluster(members[name].cluster) if name in members else None,
+            cluster=members[name].known if name in members else None,
             available_replicas=available.get(name),
             most_replicas=capped.get(name),
             held=name in held,
@@ -92,18 +89,18 @@ def _drift(name: str, reading: HpaReading, memory: ObjectMemory, raw: Mapping[st
 
 
 def _last_known(
-    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterReading
+    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterSnapshot
 ) -> int | None:
     """The cluster's last known replicas, else its share in the ResourceBinding."""
     # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
     # known all the same, also right after a start.
-    if reading.scale is not None:
-        return reading.scale.spec.replicas
+    if reading.workload.scale is not None:
+        return reading.workload.scale.spec.replicas
     return memory.last_replicas.get(name, shares.get(name))
 
 
-def _held(memory: ObjectMemory, readings: Mapping[str, ClusterReading], now: float) -> frozenset[str]:
+def _held(memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot], now: float) -> frozenset[str]:
     """The clusters that refused their share recently; none if every answering cluster did."""
-    answering = {name for name, reading in readings.items() if reading.selector is not None}
+    answering = {name for name, reading in readings.items() if reading.workload.selector is not None}
     refusing = {name for name in answering if memory.refuses(name, now)}
     return frozenset(refusing if refusing < answering else ())

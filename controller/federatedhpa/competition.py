@@ -15,12 +15,15 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.scale_writes import WriteTargets
 from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_stored, target_of
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER
 from fedhpa.api.selectors import Selector
+from fedhpa.decision import ClusterSnapshot
 from fedhpa.kube import ApiClient, Key, contain, report_failure, resource_path
 
 log = structlog.get_logger(__name__)
@@ -57,6 +60,65 @@ def ambiguous_with(
     return tuple(sorted(f"{one[0]}/{one[1]}" for one in (*found, key)))
 
 
+class Ambiguities:
+    """The objects whose selectors or targets match the same pods; compared again only after a change."""
+
+    def __init__(self) -> None:
+        # By namespace, how often the selectors or targets of any of its objects changed.
+        self._versions: dict[str, int] = {}
+        # Group, kind and name of each object's target.
+        self._targets: dict[Key, tuple[str, str, str]] = {}
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of a deleted object."""
+        if self._targets.pop(key, None) is not None:
+            self._compare_again(key[0])
+
+    def note_target(self, key: Key, spec: Mapping[str, Any], *, scales: bool) -> None:
+        """Store the object's target. An object that `scales` nothing is forgotten."""
+        if not scales:
+            self.forget(key)
+            return
+        reference = spec.get("scaleTargetRef")
+        known = reference if isinstance(reference, Mapping) else {}
+        # All versions of a group serve the same object.
+        group = str(known.get("apiVersion") or "").rpartition("/")[0]
+        target = (group, str(known.get("kind") or ""), str(known.get("name") or ""))
+        if self._targets.get(key) != target:
+            self._targets[key] = target
+            self._compare_again(key[0])
+
+    def note_selectors(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
+        """Store the object's selectors."""
+        if selectors != memory.selectors:
+            self._compare_again(key[0])
+            memory.selectors = selectors
+
+    def of(
+        self,
+        key: Key,
+        memory: ObjectMemory,
+        readings: Mapping[str, ClusterSnapshot],
+        memories: Mapping[Key, ObjectMemory],
+    ) -> tuple[str, ...]:
+        """The objects with the same target or the same pods; `memories` are those of all objects.
+
+        Two objects with one target are ambiguous while it has no pods, too: their bounds may differ.
+        """
+        found = {name: reading.workload.label_sets for name, reading in readings.items()}
+        labels = {name: sets for name, sets in found.items() if sets}
+        basis = (self._versions.get(key[0], 0), len(memories), labels)
+        if memory.ambiguity_basis != basis:
+            others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
+            own = self._targets.get(key)  # None if the object was deleted meanwhile
+            same = [other for other in others if self._targets.get(other, ()) == own]
+            memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others, same), basis
+        return memory.ambiguous_with
+
+    def _compare_again(self, namespace: str) -> None:
+        self._versions[namespace] = self._versions.get(namespace, 0) + 1
+
+
 _HPAS: Final = ("autoscaling/v2", "horizontalpodautoscalers")
 _CRONS: Final = (API_VERSION, "cronfederatedhpas")
 
@@ -77,6 +139,12 @@ class _List(NamedTuple):
     cluster: str
     namespace: str
     kind: str
+
+
+def clients_of(targets: WriteTargets, hub: ApiClient) -> dict[str, ApiClient]:
+    """The API servers that have the workload, by cluster: members, and the hub if it has a template."""
+    clients = {name: member.client for name, member in targets.members.items()}
+    return clients if targets.template is None else {**clients, ON_HUB: hub}
 
 
 class CompetingAutoscalers:

@@ -8,18 +8,17 @@ from typing import Any
 
 import structlog
 
-from controller.distributed.finalizer import has_finalizer
+from controller.distributed.mode_changes import has_finalizer
 from controller.distributed.passes import BoundsWriter
 from controller.distributed.template import hold
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.observation import Observation
 from controller.federatedhpa.recording import expecting_hpas
-from controller.federatedhpa.scale_writes import NotWritten, write_assignment
+from controller.federatedhpa.scale_writes import NotWritten, WriteTargets, write_assignment
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, FedHPAError
-from fedhpa.decision import Assignment, Decision, decide
+from fedhpa.decision import Assignment, Decision, Snapshot, decide
 from fedhpa.kube import ApiClient, Key
 
 log = structlog.get_logger(__name__)
@@ -41,7 +40,8 @@ class DistributedDecisions:
         key: Key,
         raw: Mapping[str, Any],
         memory: ObjectMemory,
-        observed: Observation,
+        snapshot: Snapshot,
+        targets: WriteTargets,
         now: float,
         may_write: Callable[[], bool],
     ) -> tuple[Decision, bool] | None:
@@ -50,9 +50,9 @@ class DistributedDecisions:
         None asks for a new decision, because `may_write` is False. Raises Conflict if another process wrote
         the record.
         """
-        snapshot, rules = observed.snapshot, self._settings.decision
+        rules = self._settings.decision
         decision = decide(snapshot, memory.history, now, rules)
-        leaving = decision.plan is not None and bool(observed.unselected)
+        leaving = decision.plan is not None and bool(targets.unselected)
         written = not snapshot.hpa.spec.dry_run and (decision.writes or leaving)
         if written and not may_write():
             return None
@@ -63,29 +63,29 @@ class DistributedDecisions:
                 memory.note_decision(snapshot, decision)
                 memory.note_pass(decision)
                 return decision, False
-            scale = partial(self._scale, observed)
+            scale = partial(self._scale, targets)
             result = await self._bounds.write(
                 key,
                 raw,
                 decision,
-                observed.hpas,
+                targets.hpas,
                 scale,
-                observed.unselected,
-                partial(self._hold, observed, memory.uid),
+                targets.unselected,
+                partial(self._hold, targets, memory.uid),
             )
             decision = decide(
                 snapshot, memory.history, now, rules, outcomes=result.outcomes, write_error=result.error
             )
         elif has_finalizer(raw) and not snapshot.hpa.spec.dry_run and may_write():
-            await self._follow(key, observed, memory.uid)
+            await self._follow(key, targets, memory.uid)
         memory.note_decision(snapshot, decision)
         memory.note_pass(decision)
         return decision, written
 
-    async def _follow(self, key: Key, observed: Observation, uid: str) -> None:
+    async def _follow(self, key: Key, targets: WriteTargets, uid: str) -> None:
         """Let a ResourceBinding follow what runs between two passes. A refusal is only logged."""
         try:
-            await self._hold(observed, uid)
+            await self._hold(targets, uid)
         except FedHPAError as error:
             log.warning("resource binding not updated", namespace=key[0], name=key[1], error=str(error))
 
@@ -109,20 +109,20 @@ class DistributedDecisions:
                 return recording.obstacle or str(error)
         return ""
 
-    async def _hold(self, observed: Observation, uid: str) -> None:
+    async def _hold(self, targets: WriteTargets, uid: str) -> None:
         """Keep Karmada's hands off the workload. Raises FedHPAError. Without Karmada it does nothing."""
-        if observed.bound is None or observed.template is None:
+        if targets.bound is None or targets.template is None:
             return
-        running = {name: member.scale.spec.replicas for name, member in observed.members.items()}
-        size = observed.template.spec.replicas
-        await hold(self._hub, observed.bound, uid, running, size, HUB_DEADLINE_SECONDS)
+        running = {name: member.scale.spec.replicas for name, member in targets.members.items()}
+        size = targets.template.spec.replicas
+        await hold(self._hub, targets.bound, uid, running, size, HUB_DEADLINE_SECONDS)
 
-    async def _scale(self, observed: Observation, replicas: Mapping[str, int]) -> str | None:
+    async def _scale(self, targets: WriteTargets, replicas: Mapping[str, int]) -> str | None:
         """Write replicas by cluster. Returns the first error."""
-        targets = {name: scale for name, scale in observed.unselected.items() if scale is not None}
+        unselected = {name: scale for name, scale in targets.unselected.items() if scale is not None}
         shares = [Assignment(cluster, number) for cluster, number in replicas.items()]
         try:
-            await write_assignment({**observed.members, **targets}, shares, self._settings.member_deadline)
+            await write_assignment({**targets.members, **unselected}, shares, self._settings.member_deadline)
         except FedHPAError as error:
             for cluster in error.clusters if isinstance(error, NotWritten) else ():
                 self._metrics.count_scale_failure(cluster)

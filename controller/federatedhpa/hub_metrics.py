@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 import msgspec
 
-from controller.federatedhpa.cluster_reader import ClusterReading, FleetReading, MetricNeeds
-from controller.federatedhpa.member_caches import MemberCaches, checked_usage
+from controller.federatedhpa.cluster_reader import HubSamples, MemberCaches, MetricNeeds, checked_usage
 from controller.federatedhpa.metric_reader import MetricSource, error_reason, read_metrics
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
 from fedhpa.api.lists import list_items
 from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics
-from fedhpa.decision import Failure
+from fedhpa.decision import ClusterSnapshot, Failure
 from fedhpa.kube import ApiClient, ResourceMapper, contain
 from fedhpa.members import METRICS_API, POD_METRICS_LIST, CircuitBreaker, pod_metrics_path
 from fedhpa.metric_types.metric import EXTERNAL_API, ScalingMetric
@@ -70,16 +68,19 @@ async def read_hub(
     caches: MemberCaches,
     hub: HubMetrics,
     namespace: str,
-    readings: Mapping[str, ClusterReading],
+    readings: Mapping[str, ClusterSnapshot],
     needs: MetricNeeds,
-) -> FleetReading:
-    """The readings, completed with the hub's metrics. An error becomes the reason in the readings."""
-    fleet = FleetReading(dict(readings))
-    groups: dict[str, dict[str, ClusterReading]] = {}
+) -> tuple[dict[str, ClusterSnapshot], HubSamples]:
+    """The readings, completed with the hub's metrics, and those that belong to no cluster.
+
+    An error becomes the reason in the readings.
+    """
+    found, samples = dict(readings), HubSamples()
+    groups: dict[str, dict[str, ClusterSnapshot]] = {}
     for name, reading in readings.items():
         # The pods of a cluster that does not answer are unknown, so their usage cannot count.
-        if reading.selector is not None and reading.snapshot.error is None:
-            groups.setdefault(str(reading.selector), {})[name] = reading
+        if reading.workload.selector is not None and reading.error is None:
+            groups.setdefault(str(reading.workload.selector), {})[name] = reading
     of_pods = {key: spec for key, spec in needs.queries.items() if spec.metric_type.per_pod}
     # These metrics do not depend on pods: the first group queries them, and a failure is every group's.
     rest = {key: spec for key, spec in needs.queries.items() if not spec.metric_type.per_pod}
@@ -101,22 +102,20 @@ async def read_hub(
         by_cluster = {key: _split_by_cluster(custom[key], group) for key in of_pods}
         for key, spec in rest.items() if number == 0 else ():
             _add_samples(
-                fleet, failed, key, (external if spec.metric_type.api == EXTERNAL_API else custom)[key]
+                samples, failed, key, (external if spec.metric_type.api == EXTERNAL_API else custom)[key]
             )
         for name, reading in group.items():
-            answers = {key: found.get(name, ()) for key, found in by_cluster.items()}
-            fleet.clusters[name] = _with_metrics(
-                reading, usage.result().get(name, ()), answers, failed, needs.queries
-            )
-    return fleet
+            answers = {key: of.get(name, ()) for key, of in by_cluster.items()}
+            found[name] = _with_metrics(reading, usage.result().get(name, ()), answers, failed, needs.queries)
+    return found, samples
 
 
-def _all_failed(group: Mapping[str, ClusterReading], reason: str) -> UsageByCluster:
+def _all_failed(group: Mapping[str, ClusterSnapshot], reason: str) -> UsageByCluster:
     return dict.fromkeys(group, Failure(reason))
 
 
 def _add_samples(
-    fleet: FleetReading,
+    samples: HubSamples,
     failed: dict[str, Failure],
     key: str,
     answer: Failure | Sequence[CustomSample] | Sequence[ExternalSample],
@@ -126,36 +125,33 @@ def _add_samples(
         return
     for sample in answer:
         if isinstance(sample, CustomSample):
-            fleet.custom += (sample,)
+            samples.custom += (sample,)
         else:
-            fleet.external += (sample,)
+            samples.external += (sample,)
 
 
 def _with_metrics(
-    reading: ClusterReading,
+    reading: ClusterSnapshot,
     usage: tuple[UsageRecord, ...] | Failure,
     answers: Mapping[str, CustomSamples],
     failed: Mapping[str, Failure],
     queries: Mapping[str, ScalingMetric],
-) -> ClusterReading:
+) -> ClusterSnapshot:
     external = {key: why for key, why in failed.items() if queries[key].metric_type.api == EXTERNAL_API}
     custom = {**answers, **{key: why for key, why in failed.items() if key not in external}}
-    snapshot = msgspec.structs.replace(
-        reading.snapshot, usage=usage, custom_metrics=custom, external_metrics=external
-    )
-    return replace(reading, snapshot=snapshot)
+    return msgspec.structs.replace(reading, usage=usage, custom_metrics=custom, external_metrics=external)
 
 
 def _source(
     caches: MemberCaches,
     hub: HubMetrics,
     namespace: str,
-    group: Mapping[str, ClusterReading],
+    group: Mapping[str, ClusterSnapshot],
     needs: MetricNeeds,
 ) -> MetricSource:
-    selector = next(iter(group.values())).selector
+    selector = next(iter(group.values())).workload.selector
     assert selector is not None, "clusters are grouped by selector"
-    names = {pod.name for reading in group.values() for pod in reading.snapshot.pods}
+    names = {pod.name for reading in group.values() for pod in reading.pods}
     return MetricSource(caches.lists, hub, hub.mapper, namespace, selector, names, needs.max_age)
 
 
@@ -163,12 +159,12 @@ async def _usage(
     caches: MemberCaches,
     hub: HubMetrics,
     namespace: str,
-    group: Mapping[str, ClusterReading],
+    group: Mapping[str, ClusterSnapshot],
     needs: MetricNeeds,
 ) -> UsageByCluster:
     if not needs.usage:
         return {}
-    selector = str(next(iter(group.values())).selector)
+    selector = str(next(iter(group.values())).workload.selector)
     params = {"labelSelector": selector} if selector else {}
     try:
         fetched = await caches.lists.get(
@@ -194,7 +190,7 @@ def _decode_usage(body: bytes) -> tuple[UsageRecord, ...]:
 
 
 def _by_cluster(
-    records: Sequence[UsageRecord], group: Mapping[str, ClusterReading], namespace: str
+    records: Sequence[UsageRecord], group: Mapping[str, ClusterSnapshot], namespace: str
 ) -> UsageByCluster:
     found: dict[str, list[UsageRecord]] = {name: [] for name in group}
     failures: dict[str, Failure] = {}
@@ -218,15 +214,15 @@ def _by_cluster(
 
 
 def _selected(
-    records: Sequence[UsageRecord], reading: ClusterReading, namespace: str
+    records: Sequence[UsageRecord], reading: ClusterSnapshot, namespace: str
 ) -> tuple[UsageRecord, ...]:
     """The usage of the workload's pods; the hub may send usage of others too."""
-    assert reading.selector is not None, "clusters are grouped by selector"
-    return select_usage(records, namespace, reading.selector, SelectedPods(reading.snapshot.pods))
+    assert reading.workload.selector is not None, "clusters are grouped by selector"
+    return select_usage(records, namespace, reading.workload.selector, SelectedPods(reading.pods))
 
 
 def _split_by_cluster(
-    answer: CustomSamples, group: Mapping[str, ClusterReading]
+    answer: CustomSamples, group: Mapping[str, ClusterSnapshot]
 ) -> Mapping[str, CustomSamples]:
     """The samples of a Pods metric by the cluster of their pods."""
     if isinstance(answer, Failure):
@@ -245,11 +241,11 @@ def _split_by_cluster(
     return {name: tuple(own) for name, own in samples.items()} | found
 
 
-def _clusters_of_pods(group: Mapping[str, ClusterReading]) -> Mapping[str, Sequence[str]]:
+def _clusters_of_pods(group: Mapping[str, ClusterSnapshot]) -> Mapping[str, Sequence[str]]:
     """The sorted clusters that have a pod of a name, by name."""
     found: dict[str, list[str]] = {}
     for name, reading in sorted(group.items()):
-        for pod in reading.snapshot.pods:
+        for pod in reading.pods:
             found.setdefault(pod.name, []).append(name)
     return found
 

@@ -1,27 +1,32 @@
-"""The controller's memory of an object between two reconciles, and its restoration after a restart.
+"""The memory of an object between two reconciles, its restoration after a restart, and its clock.
 
-A restarted controller restores it from the object's ScalingRecord. What a record need not repeat, it takes
-from the status: the present shares, and until when the controller before surely worked.
+A restarted controller restores it from the ScalingRecord. What a record need not repeat, it takes from the
+status: the present shares, and until when the controller before surely worked.
+
+Objects of Kubernetes and the status hold wall times, so the memory does too. A step of the wall clock would
+make all of them look older, or lie in the future: windows would end at once, or never. Therefore the
+monotonic clock of the process shows each step, and the times in memory move with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+import structlog
 
-from controller.federatedhpa.cluster_reader import ClusterReading
-from controller.federatedhpa.recording import Recording
-from controller.federatedhpa.status import STILL_SECONDS
+from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
     NO_MEMORY,
+    Absence,
     Assignment,
     ClusterScale,
+    ClusterSnapshot,
     Decision,
     Failure,
     History,
@@ -36,6 +41,7 @@ from fedhpa.decision import (
     last_answer,
     stored_status,
 )
+from fedhpa.kube import Key
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
 REFUSED_SECONDS: Final = 60.0
@@ -117,7 +123,7 @@ class ObjectMemory:
         """For how many seconds the cluster's answer has been implausible; 0 if it is not, or only now."""
         return max(now - self.implausible_since.get(cluster, now), 0.0)
 
-    def decided_size(self, readings: Mapping[str, ClusterReading]) -> int | None:
+    def decided_size(self, readings: Mapping[str, ClusterSnapshot]) -> int | None:
         """The size of the last decision, None on a fresh start.
 
         A former leader may have stopped between a write and its status. Clusters that all have the same
@@ -125,7 +131,9 @@ class ObjectMemory:
         """
         if self.reported_size is not None:
             present = {
-                reading.scale.spec.replicas for reading in readings.values() if reading.scale is not None
+                reading.workload.scale.spec.replicas
+                for reading in readings.values()
+                if reading.workload.scale is not None
             }
             if len(present) == 1:
                 return present.pop()
@@ -141,13 +149,13 @@ class ObjectMemory:
             self.without_workload.clear()
         self.target = path
 
-    def note_workloads(self, readings: Mapping[str, ClusterReading]) -> None:
+    def note_workloads(self, readings: Mapping[str, ClusterSnapshot]) -> None:
         """Note which clusters have no such workload. For a cluster that is away, its last answer counts."""
         self.without_workload &= set(readings)
         for name, reading in readings.items():
-            if reading.absent:
+            if reading.workload.is_absent:
                 self.without_workload.add(name)
-            elif reading.scale is not None:
+            elif reading.workload.scale is not None:
                 self.without_workload.discard(name)
 
     def count_unreported_scale(self, snapshot: Snapshot, now: float) -> None:
@@ -232,3 +240,70 @@ def _prolonged(history: History, written_at: float, now: float) -> History:
     if until <= last.time:
         return history
     return msgspec.structs.replace(history, recommendations=(*known, Recommendation(until, last.replicas)))
+
+
+log = structlog.get_logger(__name__)
+
+# Less is the slewing of a time service, or the time between the reads of the two clocks.
+STEP_SECONDS: Final = 1.0
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class SteppedClock:
+    """The wall clock. `now` moves the times in an object's memory by the steps since its last call."""
+
+    def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        self._wall = wall
+        self._monotonic = monotonic
+        self._reported = wall() - monotonic()
+        # By object, the difference of the two clocks to which the times in its memory belong.
+        self._offsets: dict[Key, float] = {}
+
+    def now(self, key: Key, memory: ObjectMemory) -> float:
+        """The wall time in POSIX seconds; the times in `memory` are comparable with it afterwards."""
+        wall = self._wall()
+        offset = wall - self._monotonic()
+        step = offset - self._offsets.setdefault(key, offset)
+        if abs(step) >= STEP_SECONDS:
+            self._report(offset)
+            redate(memory, step)
+            self._offsets[key] = offset
+        return wall
+
+    def forget(self, key: Key) -> None:
+        """Drop what is known of an object, whose memory is replaced or no longer needed."""
+        self._offsets.pop(key, None)
+
+    def _report(self, offset: float) -> None:
+        """Log a step once, not for each object."""
+        step = offset - self._reported
+        if abs(step) >= STEP_SECONDS:
+            self._reported = offset
+            log.warning("wall clock stepped; windows and clocks of losses go on", seconds=round(step, 1))
+
+
+def redate(memory: ObjectMemory, seconds: float) -> None:
+    """Move all times in the memory by so many seconds."""
+    known = memory.history
+    memory.history = History(
+        None if known.recommendations is None else tuple(_moved(e, seconds) for e in known.recommendations),
+        tuple(_moved(event, seconds) for event in known.scale_ups),
+        tuple(_moved(event, seconds) for event in known.scale_downs),
+    )
+    absences = {name: _clock_moved(clock, seconds) for name, clock in memory.state.absences.items()}
+    memory.state = msgspec.structs.replace(memory.state, absences=absences)
+    memory.refused = {name: at + seconds for name, at in memory.refused.items()}
+    memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
+    memory.status_written_at += seconds
+    memory.recording.at += seconds
+
+
+def _moved(entry: S, seconds: float) -> S:
+    timed: Any = entry
+    return msgspec.structs.replace(entry, time=timed.time + seconds)
+
+
+def _clock_moved(clock: Absence, seconds: float) -> Absence:
+    back = None if clock.back is None else clock.back + seconds
+    return Absence(clock.since + seconds, back, clock.answered)

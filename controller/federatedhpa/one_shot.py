@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.federatedhpa.competition import CompetingAutoscalers
-from controller.federatedhpa.failures import INVALID_OBJECT
-from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.cluster_reader import MemberCaches
+from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.publication import INVALID_OBJECT
 from controller.federatedhpa.recording import Recording
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
@@ -76,7 +76,7 @@ class OneShotReader:
         self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
         self._hub_check = HubCheck(hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock.monotonic)
         self._snapshots = SnapshotBuilder(
-            hub, lambda: members.members, caches, settings, clock=clock.monotonic, reads_nodes=True
+            hub, members.members, caches, settings, clock=clock.monotonic, reads_nodes=True
         )
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
@@ -94,18 +94,16 @@ class OneShotReader:
             for other, one in objects.items():
                 if other != key:
                     group.create_task(self._read_other(slots, other, one, memories, now))
-        observed = await self._snapshots.build(key, raw, memories, now)
-        memories[key].count_unreported_scale(observed.snapshot, now)
-        competitors = await self._autoscalers.find(raw, self._hub, observed.clients(self._hub))
+        snapshot, targets = await self._snapshots.build(key, raw, memories, now)
+        memories[key].count_unreported_scale(snapshot, now)
+        competitors = await self._autoscalers.find(raw, self._hub, clients_of(targets, self._hub))
         # Nothing is known of earlier reconciles, so an implausible answer is shown at once, as replay does.
-        clusters = observed.snapshot.clusters
+        clusters = snapshot.clusters
         snapshot = msgspec.structs.replace(
-            observed.snapshot,
+            snapshot,
             clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
             competitors=competitors,
-            blocked=_held(observed.snapshot)
-            or observed.snapshot.blocked
-            or self._hub_check.other_controller(key, raw, now),
+            blocked=_held(snapshot) or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )
         return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)
 

@@ -6,33 +6,28 @@ Status, events, series and log are all derived from the one `Decision`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 import structlog
 
-from controller.distributed.finalizer import is_deleted
 from controller.distributed.member_writer import MemberHpaWriter
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, Removal
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, Removal, is_deleted
 from controller.distributed.passes import BoundsWriter
 from controller.distributed.removal import HpaRemoval
 from controller.distributed.work_removal import WorkRemoval
 from controller.distributed.works import WorkWriter
 from controller.distributed.writer import HpaWriter
+from controller.federatedhpa.candidates import NOT_BUILT, unknown_fields
 from controller.federatedhpa.centralized import CentralizedDecisions
-from controller.federatedhpa.clock_steps import SteppedClock
-from controller.federatedhpa.competition import CompetingAutoscalers
+from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
-from controller.federatedhpa.failures import INVALID_OBJECT, FailureReports
-from controller.federatedhpa.health import HealthLog
-from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.observation import Observation
-from controller.federatedhpa.publication import Publisher
+from controller.federatedhpa.memory import ObjectMemory, SteppedClock
+from controller.federatedhpa.publication import INVALID_OBJECT, FailureReports, HealthLog, Publisher
 from controller.federatedhpa.recording import Recording
+from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
-from controller.federatedhpa.unsupported import NOT_BUILT, unknown_fields
 from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck
 from controller.publish import FEDERATED_HPAS, record_events
@@ -156,7 +151,7 @@ class FederatedHPAReconciler:
             blocked = await self._leave_distributed(key, raw, memory, now)
             # A pass goes on from the last status of mode Distributed, which the hub may not have stored.
             latest = raw if memory.status is None else {**raw, "status": memory.status}
-            observed = await self._snapshots.build(key, latest, self._memories, now, late=late)
+            snapshot, targets = await self._snapshots.build(key, latest, self._memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
             await self._failures.report(key, raw, INVALID_OBJECT, str(error))
@@ -166,28 +161,32 @@ class FederatedHPAReconciler:
         if self._memories.get(key) is not memory:
             return False  # deleted in between
         now = self._times.now(key, memory)
-        observed = replace(observed, snapshot=self._with_conflicts(key, raw, observed.snapshot, now, blocked))
+        snapshot = self._with_conflicts(key, raw, snapshot, now, blocked)
         may_write = partial(self._knows_neighbours, key, known)
         try:
-            if observed.snapshot.hpa.spec.mode == DISTRIBUTED:
-                outcome = await self._distributed.decide_and_write(key, raw, memory, observed, now, may_write)
+            if snapshot.hpa.spec.mode == DISTRIBUTED:
+                outcome = await self._distributed.decide_and_write(
+                    key, raw, memory, snapshot, targets, now, may_write
+                )
             else:
-                outcome = await self._centralized.decide_and_write(key, memory, observed, now, may_write)
+                outcome = await self._centralized.decide_and_write(
+                    key, memory, snapshot, targets, now, may_write
+                )
         except Conflict as error:
             return self._begin_anew(key, error, first=first)
         if outcome is None:
             return True
-        (decision, written), snapshot = outcome, observed.snapshot
+        decision, written = outcome
         if memory.status is not None:
             memory.status = decision.status
         if decision.plan is not None and not snapshot.hpa.spec.dry_run:
-            self._modes.report_unregistered(key, raw, observed.snapshot.memory, decision.memory)
+            self._modes.report_unregistered(key, raw, snapshot.memory, decision.memory)
         self._show(key, memory, decision, snapshot, written=written, late=late, seconds=self._clock() - began)
         try:
             await self._publisher.record(memory, decision, snapshot)
         except Conflict as error:
             return self._begin_anew(key, error, first=first)
-        await self._publish(key, raw, memory, decision, observed, blocked)
+        await self._publish(key, raw, memory, decision, snapshot, targets, blocked)
         return False
 
     def _begin_anew(self, key: Key, error: Conflict, *, first: bool) -> bool:
@@ -225,18 +224,18 @@ class FederatedHPAReconciler:
         raw: Mapping[str, Any],
         memory: ObjectMemory,
         decision: Decision,
-        observed: Observation,
+        snapshot: Snapshot,
+        targets: WriteTargets,
         blocked: Blocked | None,
     ) -> None:
         """Write events and status, and read what the next reconcile uses, so that no write waits for it."""
-        snapshot = observed.snapshot
         stored = self._settings.paused or await self._publisher.publish(key, raw, memory, decision, snapshot)
         if blocked is None and self._modes.leaves(raw) and stored and not self._settings.paused:
             await self._modes.finish(key, raw)
         if self._memories.get(key) is memory:
-            self._health.decided(key, decision, observed.hub_problem)
+            self._health.decided(key, decision, targets.hub_problem)
             self._show_success(key, decision, snapshot, stored=stored)
-        competitors = await self._autoscalers.find(raw, self._hub, observed.clients(self._hub))
+        competitors = await self._autoscalers.find(raw, self._hub, clients_of(targets, self._hub))
         if self._memories.get(key) is memory:
             self._competitors[key] = competitors
         await self._hub_check.refresh()
@@ -253,7 +252,7 @@ class FederatedHPAReconciler:
         self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float
     ) -> Blocked | None:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
-        found = self._autoscalers.has_ours(key, self._snapshots.members())
+        found = self._autoscalers.has_ours(key, self._snapshots.members)
         blocked = await self._modes.blocked(key, raw, memory.state, now, found=found)
         if self._modes.leaves(raw):
             memory.leave_distributed()

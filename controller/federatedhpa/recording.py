@@ -1,18 +1,20 @@
-"""The part of an object's memory that its ScalingRecord has, and the changes that are worth a write.
+"""The changes of an object that are worth a write: of its ScalingRecord and of its status.
 
-A record is written when a later decision would be another one after a restart.
+A record is written when a later decision would be another one after a restart. A status is written at once
+when a person would act on the change, otherwise at most once a minute. If only times change, one write in ten
+minutes is enough (docs/reference/federatedhpa.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
 
-from controller.scaling_records import RecordFile
+from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, FedHPAError, InvalidObject
 from fedhpa.api.scaling_record import UnknownVersion
 from fedhpa.decision import (
@@ -112,6 +114,7 @@ class Recording:
     explained: tuple[str, ...] = ()
     failure: FedHPAError | None = None
     unstored: Unstored = field(default_factory=Unstored)
+    _refused_at: float = float("-inf")
     _latest: Decision | None = None
 
     @classmethod
@@ -173,13 +176,20 @@ class Recording:
         return decision.distributed and self.stored.shares != decision.memory.shares
 
     async def write(self, state: MemoryState, decision: Decision) -> None:
-        """Store a state that `decision` left. Raises as `RecordFile.write`."""
+        """Store a state that `decision` left. Raises as `RecordFile.write`.
+
+        After a refusal, an object without a record asks for one once a minute: the hub may lack the kind.
+        """
         if self.problem:
             return
+        if self.stored is None and abs(decision.now - self._refused_at) < QUIET_SECONDS:
+            raise NotRecorded(self.file.problem)
         try:
             await self.file.write(encode_stored(state, decision))
         except FedHPAError as error:
             self.failure = error
+            if isinstance(error, NotRecorded):
+                self._refused_at = decision.now
             raise
         self.record = self.failure = None
         self.stored, self.at = state, decision.now
@@ -252,3 +262,67 @@ def _last_decision(record: StoredRecord) -> Decision | None:
         return record.last_decision()
     except InvalidObject:
         return None  # the memory beside it is readable
+
+
+# For a status in which only times differ: shows that the controller still works.
+STILL_SECONDS: Final = 600.0
+
+# The fields that a person acts on, by level. Usage and times beside them change at every reconcile.
+TOP_FIELDS: Final = (
+    "currentReplicas",
+    "desiredReplicas",
+    "observedGeneration",
+    "lastScaleTime",
+)
+CONDITION_FIELDS: Final = ("type", "status", "reason")
+CLUSTER_FIELDS: Final = (
+    "name",
+    "state",
+    "currentReplicas",
+    "desiredReplicas",
+    "minReplicas",
+    "maxReplicas",
+)
+
+
+def worth_writing(
+    stored: Mapping[str, Any] | None, wanted: Mapping[str, Any], written_at: float, now: float
+) -> bool:
+    """True if `wanted` should replace the `stored` status; `written_at` is our last write, POSIX seconds."""
+    if stored is None or _shown_parts(stored) != _shown_parts(wanted):
+        return True
+    # The clock of a former leader may have been ahead of ours.
+    waited = abs(now - written_at)
+    if waited < QUIET_SECONDS or stored == wanted:
+        return False
+    return waited >= STILL_SECONDS or _without_times(stored) != _without_times(wanted)
+
+
+def _shown_parts(status: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The parts of a status that a person acts on."""
+    return (
+        tuple(status.get(name) for name in TOP_FIELDS),
+        _rows(status.get("conditions"), CONDITION_FIELDS),
+        _rows(status.get("clusters"), CLUSTER_FIELDS),
+        _reason(status.get("summary")),
+    )
+
+
+def _without_times(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status without the times of answers, which change although nothing happens."""
+    clusters = [{**entry, "lastSeen": None} for entry in status.get("clusters") or ()]
+    return {**status, "lastSeen": None, "clusters": clusters}
+
+
+def _reason(summary: Any) -> tuple[str, ...]:
+    """The reason up to a colon: details of an absence may vary.
+
+    Words with digits are left out: names of pods, numbers and times vary without a new cause.
+    """
+    reason = summary.get("reason") if isinstance(summary, Mapping) else None
+    words = str(reason or "").partition(":")[0].split()
+    return tuple(word for word in words if not any(letter.isdigit() for letter in word))
+
+
+def _rows(entries: Sequence[Mapping[str, Any]] | None, fields: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(tuple(entry.get(name) for name in fields) for entry in entries or ())

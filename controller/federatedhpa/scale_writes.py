@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from controller.distributed.hpa_reader import HpaReading
+from controller.distributed.template import Bound
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.texts import listed
 from fedhpa.api.wire import Scale
 from fedhpa.decision import Assignment
 from fedhpa.kube import ApiClient, Backoff, contain, get_scale, put_scale
@@ -78,6 +81,24 @@ class MemberScale:
     path: str
     scale: Scale
     on_read: Callable[[Scale], None] = _ignore
+
+
+@dataclass(frozen=True)
+class WriteTargets:
+    """The objects that writes depend on: the template's scale, or that of each member.
+
+    `hub_problem` says why the hub could not serve what the snapshot needs; "" if it did.
+    `hpas` are the HPAs of mode Distributed. `unselected` are the scales of clusters that have our HPA and are
+    no longer selected, None without the workload. `bound` is the ResourceBinding with propagation karmada.
+    """
+
+    path: str = ""
+    template: Scale | None = None
+    members: Mapping[str, MemberScale] = field(default_factory=dict)
+    hub_problem: str = ""
+    hpas: Mapping[str, HpaReading] = field(default_factory=dict)
+    unselected: Mapping[str, MemberScale | None] = field(default_factory=dict)
+    bound: Bound | None = None
 
 
 async def write_scale(
@@ -157,11 +178,8 @@ async def write_assignment(
     for cluster, error in refused:
         message = f"cluster {cluster!r}: {error}"
         if written:
-            shares = ", ".join(
-                f"{name}: {replicas}" for name, replicas in sorted(written.items())[:MAX_NAMED]
-            )
-            more = f" and {len(written) - MAX_NAMED} more" if len(written) > MAX_NAMED else ""
-            message += f"; written all the same: {shares}{more}"
+            shares = [f"{name}: {replicas}" for name, replicas in sorted(written.items())]
+            message += f"; written all the same: {listed(shares, MAX_NAMED)}"
         unsure = any(may_be_written(each) for _, each in refused)
         raise NotWritten(message, [name for name, _ in refused], written, unsure=unsure) from error
     for _, error in failures:

@@ -13,32 +13,32 @@ from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.distributed.template import Bound
+from controller.failure_log import hub_problem
 from controller.federatedhpa.candidates import (
+    NO_BINDINGS,
+    NOT_BUILT,
     Candidates,
     NoBinding,
     TargetUnreadable,
     by_affinity,
     by_binding,
+    unsupported_field,
 )
 from controller.federatedhpa.cluster_reader import (
-    ClusterReading,
-    FleetReading,
+    HubSamples,
+    MemberCaches,
     MetricNeeds,
     Workload,
     read_clusters,
 )
 from controller.federatedhpa.cluster_snapshots import cluster_snapshots, with_member_hpas
-from controller.federatedhpa.competition import ambiguous_with
-from controller.federatedhpa.health import hub_problem
+from controller.federatedhpa.competition import Ambiguities
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
-from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.observation import Observation
-from controller.federatedhpa.scale_writes import MemberScale
-from controller.federatedhpa.unsupported import NO_BINDINGS, NOT_BUILT, unsupported_field
+from controller.federatedhpa.scale_writes import MemberScale, WriteTargets
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
-from controller.workqueue import max_usage_age
+from controller.loop import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment
@@ -46,6 +46,7 @@ from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision import (
     Blocked,
+    ClusterSnapshot,
     Failure,
     MemoryState,
     ScalingObject,
@@ -61,8 +62,6 @@ from fedhpa.metric_types.metric import ScalingMetric
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 
-TargetIdentity = tuple[str, str, str]
-
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
 MAX_PERIOD_SECONDS: Final = 300.0
@@ -74,7 +73,7 @@ class SnapshotBuilder:
     def __init__(
         self,
         hub: ApiClient,
-        members: Callable[[], Mapping[str, Member]],
+        members: Mapping[str, Member],
         caches: MemberCaches,
         settings: Settings,
         *,
@@ -90,14 +89,11 @@ class SnapshotBuilder:
         self._caches = caches
         self._settings = settings
         self._search = WorkloadSearch(hub, members, clock=clock)
-        # By namespace, how often the selectors or targets of any of its objects changed.
-        self._selector_versions: dict[str, int] = {}
-        # Group, kind and name of each object's target.
-        self._targets: dict[Key, TargetIdentity] = {}
+        self._ambiguities = Ambiguities()
 
     @property
-    def members(self) -> Callable[[], Mapping[str, Member]]:
-        """The registered members, as a function."""
+    def members(self) -> Mapping[str, Member]:
+        """The registered members; a live view."""
         return self._members
 
     @property
@@ -115,8 +111,7 @@ class SnapshotBuilder:
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a deleted object."""
-        if self._targets.pop(key, None) is not None:
-            self._compare_again(key[0])
+        self._ambiguities.forget(key)
 
     async def build(
         self,
@@ -126,7 +121,7 @@ class SnapshotBuilder:
         now: float,
         *,
         late: float = 0.0,
-    ) -> Observation:
+    ) -> tuple[Snapshot, WriteTargets]:
         """The snapshot of the object read as `raw` at `now`; `memories` are those of all objects.
 
         A reconcile that is `late` seconds late accepts usage that is so much older. Errors of the hub or of
@@ -136,7 +131,7 @@ class SnapshotBuilder:
         hpa = self._object(raw, memory.spec_of(raw))
         spec = raw.get("spec") or {}
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
-        self._note_target(key, spec, scales=unsupported is None)
+        self._ambiguities.note_target(key, spec, scales=unsupported is None)
         if unsupported is not None:
             return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
@@ -147,35 +142,35 @@ class SnapshotBuilder:
             no_binding = Blocked("FailedGetBinding", str(error), event="FailedGetBindings")
             return self._blocked(hpa, memory, no_binding)
         except TargetUnreadable as error:
-            unreadable = self._blocked(hpa, memory, Blocked("FailedGetScaleTargetRef", str(error)))
-            return replace(unreadable, hub_problem=hub_problem(error.__cause__))
+            unreadable = Blocked("FailedGetScaleTargetRef", str(error))
+            return self._blocked(hpa, memory, unreadable, hub_problem(error.__cause__))
         except (ApiError, InvalidObject) as error:
-            return replace(self._without_scale(hpa, memory, str(error)), hub_problem=hub_problem(error))
+            return self._without_scale(hpa, memory, str(error), hub_problem=hub_problem(error))
         distributed = hpa.spec.mode == DISTRIBUTED
         if distributed and self._settings.propagation != DIRECT:
             if candidates.bound is None:
                 return self._blocked(hpa, memory, Blocked(NOT_BUILT, NO_BINDINGS, condition="ScalingActive"))
             hpa = self._object(raw, decode_spec(with_assignment(dict(spec), candidates.placement)))
         needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(self.period(raw), late))
-        fleet = await self._read(workload, candidates, needs)
+        readings, of_hub = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
-        memory.note_workloads(fleet.clusters)
+        memory.note_workloads(readings)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
         # With propagation karmada, the ResourceBinding decides.
-        blocked = await self._without_workload(workload, memory, fleet.clusters)
+        blocked = await self._without_workload(workload, memory, readings)
         expected = {
             name: reading
-            for name, reading in fleet.clusters.items()
+            for name, reading in readings.items()
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
-        self._note_selectors(key, memory, _selectors(expected))
+        self._ambiguities.note_selectors(key, memory, _selectors(expected))
         clusters = await cluster_snapshots(
             hpa,
             memory,
             expected,
             now,
             candidates.shares,
-            self._members(),
+            self._members,
             self._caches.nodes,
             direct=template is None or distributed,
             reads_nodes=self._reads_nodes,
@@ -191,9 +186,9 @@ class SnapshotBuilder:
             target=None
             if template is None or distributed
             else TemplateScale(template.spec.replicas, scheduling=candidates.scheduling),
-            hub_custom_metrics=fleet.custom,
-            hub_external_metrics=fleet.external,
-            ambiguous_with=self._ambiguous_with(key, memory, expected, memories),
+            hub_custom_metrics=of_hub.custom,
+            hub_external_metrics=of_hub.external,
+            ambiguous_with=self._ambiguities.of(key, memory, expected, memories),
             decided_size=memory.decided_size(expected),
             blocked=blocked,
             propagation=self._settings.propagation,
@@ -204,8 +199,7 @@ class SnapshotBuilder:
             last_reason=memory.last_reason,
         )
         left = {name: found for name, found in hpas.items() if name not in expected and is_ours(found)}
-        return Observation(
-            snapshot,
+        targets = WriteTargets(
             workload.path,
             template,
             self._member_scales(expected),
@@ -213,6 +207,7 @@ class SnapshotBuilder:
             unselected=await self._scales_of(workload, tuple(left)),
             bound=candidates.bound,
         )
+        return snapshot, targets
 
     async def bound(self, key: Key, raw: Mapping[str, Any]) -> Bound | None:
         """Returns template and ResourceBinding of an object's workload; None if one of them is gone.
@@ -230,10 +225,10 @@ class SnapshotBuilder:
             raise
 
     async def _member_hpas(
-        self, key: Key, state: MemoryState, expected: Mapping[str, ClusterReading]
+        self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
     ) -> dict[str, HpaReading]:
         """The HPAs of the candidates, and of other clusters that have or had one of ours."""
-        members, cache = self._members(), self._caches.hpas
+        members, cache = self._members, self._caches.hpas
         assigned = clusters_with_hpas(state)
         others = [
             name
@@ -251,63 +246,22 @@ class SnapshotBuilder:
         if not names:
             return {}
         nothing = MetricNeeds(usage=False, queries={}, max_age=0.0)
-        found = await read_clusters(self._caches, self._members(), workload, names, nothing)
+        found = await read_clusters(self._caches, self._members, workload, names, nothing)
         scales: dict[str, MemberScale | None] = dict.fromkeys(
-            [name for name, reading in found.items() if reading.absent]
+            [name for name, reading in found.items() if reading.workload.is_absent]
         )
         return scales | self._member_scales(found)
 
-    async def _read(self, workload: Workload, candidates: Candidates, needs: MetricNeeds) -> FleetReading:
+    async def _read(
+        self, workload: Workload, candidates: Candidates, needs: MetricNeeds
+    ) -> tuple[dict[str, ClusterSnapshot], HubSamples]:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB and (needs.usage or bool(needs.queries))
         of_members = replace(needs, usage=False, queries={}) if through_hub else needs
-        readings = await read_clusters(self._caches, self._members(), workload, candidates.names, of_members)
+        readings = await read_clusters(self._caches, self._members, workload, candidates.names, of_members)
         if not through_hub:
-            return FleetReading(readings)
+            return readings, HubSamples()
         return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)
-
-    def _note_selectors(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
-        """Store the object's selectors. A change makes all objects of the namespace compare them again."""
-        if selectors != memory.selectors:
-            self._compare_again(key[0])
-            memory.selectors = selectors
-
-    def _note_target(self, key: Key, spec: Mapping[str, Any], *, scales: bool) -> None:
-        if not scales:
-            self.forget(key)
-            return
-        reference = spec.get("scaleTargetRef")
-        known = reference if isinstance(reference, Mapping) else {}
-        # All versions of a group serve the same object.
-        group = str(known.get("apiVersion") or "").rpartition("/")[0]
-        target = (group, str(known.get("kind") or ""), str(known.get("name") or ""))
-        if self._targets.get(key) != target:
-            self._targets[key] = target
-            self._compare_again(key[0])
-
-    def _compare_again(self, namespace: str) -> None:
-        """Let all objects of the namespace compare their selectors and targets again."""
-        self._selector_versions[namespace] = self._selector_versions.get(namespace, 0) + 1
-
-    def _ambiguous_with(
-        self,
-        key: Key,
-        memory: ObjectMemory,
-        readings: Mapping[str, ClusterReading],
-        memories: Mapping[Key, ObjectMemory],
-    ) -> tuple[str, ...]:
-        """The objects with the same target or the same pods; compared only if any of these changed.
-
-        Two objects with one target are ambiguous while it has no pods, too: their bounds may differ.
-        """
-        labels = {name: reading.label_sets for name, reading in readings.items() if reading.label_sets}
-        basis = (self._selector_versions.get(key[0], 0), len(memories), labels)
-        if memory.ambiguity_basis != basis:
-            others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
-            own = self._targets.get(key)  # None if the object was deleted meanwhile
-            same = [other for other in others if self._targets.get(other, ()) == own]
-            memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others, same), basis
-        return memory.ambiguous_with
 
     def _object(self, raw: Mapping[str, Any], spec: ScalingSpec) -> ScalingObject:
         hpa = decode_object(raw, spec)
@@ -316,18 +270,18 @@ class SnapshotBuilder:
         # --pause means dryRun for every object: computed and shown, never written nor remembered as written.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
-    def _member_scales(self, readings: Mapping[str, ClusterReading]) -> dict[str, MemberScale]:
-        members, note = self._members(), self._caches.scales.note
+    def _member_scales(self, readings: Mapping[str, ClusterSnapshot]) -> dict[str, MemberScale]:
+        members, note = self._members, self._caches.scales.note
         return {
             name: MemberScale(
                 members[name].client,
-                reading.path,
-                reading.scale,
-                functools.partial(note, members[name], reading.path),
+                found.path,
+                found.scale,
+                functools.partial(note, members[name], found.path),
             )
-            for name, reading in readings.items()
+            for name, found in ((name, reading.workload) for name, reading in readings.items())
             # A cluster without a selector counts as not answering, so its replicas stay.
-            if reading.scale is not None and reading.selector is not None and name in members
+            if found.scale is not None and found.selector is not None and name in members
         }
 
     async def _workload(self, spec: Mapping[str, Any], namespace: str) -> Workload:
@@ -338,7 +292,7 @@ class SnapshotBuilder:
 
     async def _candidates(self, spec: Mapping[str, Any], workload: Workload) -> Candidates:
         if self._settings.propagation == DIRECT:
-            return by_affinity(spec.get("clusterAffinity"), self._members())
+            return by_affinity(spec.get("clusterAffinity"), self._members)
         try:
             return await by_binding(
                 self._hub,
@@ -346,7 +300,7 @@ class SnapshotBuilder:
                 workload.resource,
                 workload.namespace,
                 workload.name,
-                self._members(),
+                self._members,
                 HUB_DEADLINE_SECONDS,
             )
         except TargetUnreadable as error:
@@ -363,7 +317,7 @@ class SnapshotBuilder:
             raise ApiError(text, status=error.status, reason=error.reason) from error
 
     async def _without_workload(
-        self, workload: Workload, memory: ObjectMemory, readings: Mapping[str, ClusterReading]
+        self, workload: Workload, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]
     ) -> Blocked | None:
         """Why there is nothing to scale; None if a cluster has the workload or may have it."""
         if readings and not (
@@ -372,18 +326,35 @@ class SnapshotBuilder:
             return None
         return Blocked("FailedGetScale", await self._search.missing_in_members(workload, tuple(readings)))
 
-    def _blocked(self, hpa: ScalingObject, memory: ObjectMemory, blocked: Blocked) -> Observation:
-        return self._without_scale(hpa, memory, blocked.message, blocked)
+    def _blocked(
+        self, hpa: ScalingObject, memory: ObjectMemory, blocked: Blocked, hub_problem: str = ""
+    ) -> tuple[Snapshot, WriteTargets]:
+        return self._without_scale(hpa, memory, blocked.message, blocked, hub_problem)
 
     def _without_scale(
-        self, hpa: ScalingObject, memory: ObjectMemory, reason: str, blocked: Blocked | None = None
-    ) -> Observation:
-        found = Snapshot(hpa=hpa, target=Failure(reason), blocked=blocked, memory=memory.state)
-        return Observation(msgspec.structs.replace(found, propagation=self._settings.propagation))
+        self,
+        hpa: ScalingObject,
+        memory: ObjectMemory,
+        reason: str,
+        blocked: Blocked | None = None,
+        hub_problem: str = "",
+    ) -> tuple[Snapshot, WriteTargets]:
+        snapshot = Snapshot(
+            hpa=hpa,
+            target=Failure(reason),
+            blocked=blocked,
+            memory=memory.state,
+            propagation=self._settings.propagation,
+        )
+        return snapshot, WriteTargets(hub_problem=hub_problem)
 
 
-def _selectors(readings: Mapping[str, ClusterReading]) -> dict[str, Selector]:
-    return {name: reading.selector for name, reading in readings.items() if reading.selector is not None}
+def _selectors(readings: Mapping[str, ClusterSnapshot]) -> dict[str, Selector]:
+    return {
+        name: reading.workload.selector
+        for name, reading in readings.items()
+        if reading.workload.selector is not None
+    }
 
 
 def _metrics_read(hpa: ScalingObject) -> Sequence[ScalingMetric]:

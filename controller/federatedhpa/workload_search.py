@@ -38,7 +38,7 @@ class WorkloadSearch:
     def __init__(
         self,
         hub: ApiClient,
-        members: Callable[[], Mapping[str, Member]],
+        members: Mapping[str, Member],
         *,
         clock: Callable[[], float],
     ) -> None:
@@ -51,7 +51,7 @@ class WorkloadSearch:
     async def missing_in_members(self, workload: Workload, clusters: Sequence[str]) -> str:
         """Why no scale was read in the `clusters`: all answered 404, or there is none."""
         if not clusters:
-            return no_candidates(len(self._members()))
+            return no_candidates(len(self._members))
         found = await self._search(HUB_NAME, workload, {HUB_NAME: self._hub})
         return missing_in_members(workload.text, sorted(clusters), found)
 
@@ -62,7 +62,7 @@ class WorkloadSearch:
         """
         if error.status not in (NOT_FOUND, FORBIDDEN):
             return str(error)
-        ready = {name: member.client for name, member in self._members().items() if member.state.ready}
+        ready = {name: member.client for name, member in self._members.items() if member.state.ready}
         asked = dict(sorted(ready.items())[:MAX_ASKED])
         found = await self._search("members", workload, asked)
         if error.status == NOT_FOUND:

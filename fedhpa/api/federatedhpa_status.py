@@ -30,20 +30,32 @@ class ClusterStatus(ApiModel):
     name: Name = Field("", description="Name of the cluster.")
     state: LongText = Field(
         "",
-        description="Answered; Missing (does not answer) or MetricsMissing (its metrics cannot be read) "
-        "while partialMetrics applies; Lost or MetricsLost after lostAfterSeconds.",
+        description="Missing (does not answer) or MetricsMissing (its metrics cannot be read) while "
+        "partialMetrics applies; Lost or MetricsLost after lostAfterSeconds. Absent means Answered.",
     )
     current_replicas: Int32 | None = Field(None, description="Replicas that the cluster had.")
-    desired_replicas: Int32 | None = Field(None, description="Replicas that the cluster should have.")
-    ready_replicas: Int32 | None = Field(None, description="Pods that were ready.")
+    desired_replicas: Int32 | None = Field(
+        None, description="Replicas that the cluster should have. Absent means as many as currentReplicas."
+    )
+    ready_replicas: Int32 | None = Field(
+        None,
+        description="Pods that were ready. Absent means as many as currentReplicas, or unknown if the "
+        "cluster does not answer.",
+    )
     min_replicas: Int32 | None = Field(
         None, description="Mode Distributed: minReplicas of the cluster's HPA."
     )
     max_replicas: Int32 | None = Field(
         None, description="Mode Distributed: maxReplicas of the cluster's HPA."
     )
-    last_scale_time: Time | None = Field(None, description="When the cluster's replicas changed last.")
-    last_seen: Time | None = Field(None, description="When the cluster answered last.")
+    last_scale_time: Time | None = Field(
+        None,
+        description="When the cluster's replicas changed last. Absent means at the object's lastScaleTime, "
+        "or not yet.",
+    )
+    last_seen: Time | None = Field(
+        None, description="When a cluster that does not answer did so last. Absent if it answers."
+    )
     message: Message = Field("", description="Error of the cluster, if there is one.")
 
 
@@ -95,6 +107,9 @@ class FederatedHPAStatus(ApiModel):
             }
         ),
     ] = Field((), description="The clusters at the last decision.")
+    last_seen: Time | None = Field(
+        None, description="When clusters answered last: the time of the status. Absent if none answered."
+    )
     summary: Summary | None = Field(
         None, description="Texts for the columns of `kubectl get`, as old as the status."
     )

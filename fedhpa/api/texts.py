@@ -1,4 +1,4 @@
-"""Makes text from other systems safe to pass on: one printable line, bounded, without credentials."""
+"""Texts for people, bounded: text from other systems in one printable line, and lists."""
 
 from __future__ import annotations
 
@@ -29,12 +29,6 @@ def ascii_line(text: str, most: int = MAX_TEXT) -> str:
     return one_line(text, most).encode("ascii", "replace").decode()
 
 
-def listed(names: Sequence[str], most: int) -> str:
-    """Returns the first names as a text, with the number of the others: "a, b and 3 more"."""
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
-
-
 def redacted(text: AnyStr, authorization: str) -> AnyStr:
     """Removes the credential of an Authorization header ("Bearer x"), which servers and proxies may quote."""
     start = authorization.partition(" ")[2][:CREDENTIAL_START]
@@ -44,6 +38,12 @@ def redacted(text: AnyStr, authorization: str) -> AnyStr:
     if isinstance(text, bytes):
         return re.sub(pattern.encode(), b"(redacted)", text)
     return re.sub(pattern, "(redacted)", text)
+
+
+def listed(parts: Sequence[str], most: int, more: str = "more") -> str:
+    """Returns at most `most` parts as a list, and how many others there are: "a, b and 3 more"."""
+    others = f" and {len(parts) - most} {more}" if len(parts) > most else ""
+    return ", ".join(parts[:most]) + others
 
 
 def _printable(text: str, most: int) -> str:

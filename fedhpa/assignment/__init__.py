@@ -1,10 +1,9 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
-from fedhpa.assignment.apportion import apportion
 from fedhpa.assignment.direct import Place, fair_split, limits, size_of_each, split
+from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
 from fedhpa.assignment.member_hpa import pinned_need, usage_load
-from fedhpa.assignment.outlook import ClusterHeadroom, WorstLoss, cluster_headroom, worst_loss
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
 from fedhpa.assignment.rebalance import RebalanceStep, ended, rebalance_step
@@ -25,7 +24,6 @@ __all__ = [
     "LOAD_WEIGHTED",
     "NO_STATE",
     "Bounds",
-    "ClusterHeadroom",
     "ClusterState",
     "Count",
     "MemberState",
@@ -40,11 +38,9 @@ __all__ = [
     "Rules",
     "Seconds",
     "States",
-    "WorstLoss",
     "Write",
     "apportion",
     "assigned_for",
-    "cluster_headroom",
     "ended",
     "fair_split",
     "limits",
@@ -55,5 +51,4 @@ __all__ = [
     "size_of_each",
     "split",
     "usage_load",
-    "worst_loss",
 ]

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedhpa.assignment.bounded import by_weight
+from fedhpa.assignment.division import by_weight
 from fedhpa.assignment.shares import Bounds
 
 _NONE = Bounds(minimum=0, maximum=0)

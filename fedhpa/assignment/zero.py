@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from fedhpa.assignment.apportion import in_order
+from fedhpa.assignment.division import in_order
 from fedhpa.assignment.policies import AGGREGATED, DUPLICATED, DYNAMIC_WEIGHTED, PRIORITIZED, Policy
 from fedhpa.assignment.shares import MemberState
 from fedhpa.assignment.state import NO_STATE, ClusterState, States

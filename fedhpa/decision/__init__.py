@@ -4,11 +4,18 @@
 `fedhpa replay` all render that one value. Other packages import from here.
 """
 
-from fedhpa.decision.absence import ANSWERED_STATES, LOST, Absence
 from fedhpa.decision.decide import decide
 from fedhpa.decision.explanation import to_text
-from fedhpa.decision.history import History, Recommendation, ScaleEvent
-from fedhpa.decision.memory import NO_MEMORY, ClusterMemory, MemoryState, Rebalance
+from fedhpa.decision.memory import (
+    ANSWERED_STATES,
+    LOST,
+    NO_MEMORY,
+    Absence,
+    ClusterMemory,
+    History,
+    MemoryState,
+    Rebalance,
+)
 from fedhpa.decision.messages import NO_RECORD
 from fedhpa.decision.model import (
     Assignment,
@@ -19,9 +26,8 @@ from fedhpa.decision.model import (
     StatusCondition,
     Step,
 )
-from fedhpa.decision.normalize import history_after_scale
-from fedhpa.decision.record.compact import compact_decision
-from fedhpa.decision.record.decision import to_json, to_line
+from fedhpa.decision.outcome import history_after_scale
+from fedhpa.decision.record.decision import compact_decision, explained_json, to_json, to_line
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
 from fedhpa.decision.record.status import RawStatus, StoredStatus, last_answer, stored_status
 from fedhpa.decision.record.stored import StoredRecord, decode_stored, encode_stored
@@ -34,10 +40,11 @@ from fedhpa.decision.snapshot import (
     Finding,
     Snapshot,
     TemplateScale,
+    WorkloadReading,
 )
 from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object, decode_spec
 from fedhpa.decision.spec.placement import PlacementSpec
-from fedhpa.decision.summary import targets
+from fedhpa.decision.status import targets
 from fedhpa.decision.whereabouts import (
     Search,
     forbidden_in_member,
@@ -46,6 +53,7 @@ from fedhpa.decision.whereabouts import (
     missing_on_hub,
     no_candidates,
 )
+from fedhpa.scaling import Recommendation, ScaleEvent
 
 __all__ = [
     "ANSWERED_STATES",
@@ -82,6 +90,7 @@ __all__ = [
     "StoredRecord",
     "StoredStatus",
     "TemplateScale",
+    "WorkloadReading",
     "compact_decision",
     "decide",
     "decode_object",
@@ -90,6 +99,7 @@ __all__ = [
     "decode_stored",
     "encode_scenario",
     "encode_stored",
+    "explained_json",
     "forbidden_in_member",
     "forbidden_on_hub",
     "history_after_scale",

@@ -1,17 +1,42 @@
-"""The state of one decision while it is made."""
+"""The state of one decision while it is made: its clusters, which of them count, and what is missing.
+
+Missing data never becomes a number, and an empty answer neither: `partialMetrics` decides. The replicas of a
+lost cluster go to the others (direct propagation; Karmada replaces those of a template). Source:
+docs/reference/federatedhpa.md (partialMetrics), docs/reference/decision-record.md (coverage) and
+docs/explanation/how-it-decides.md.
+"""
 
 from __future__ import annotations
 
-from fedhpa.decision.builder import DecisionBuilder
-from fedhpa.decision.coverage import coverage_of
-from fedhpa.decision.failover import Failover
-from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.history import History, Recommendation, history_at
-from fedhpa.decision.model import Coverage, MetricResult
-from fedhpa.decision.plausibility import implausible_answers
+from collections.abc import Mapping, Sequence, Set
+from typing import Final, NamedTuple
+
+from fedhpa.api.texts import listed
+from fedhpa.assignment import DUPLICATED
+from fedhpa.decision.fleet import ClusterView, FleetView
+from fedhpa.decision.memory import (
+    ANSWERED,
+    LOST,
+    LOST_STATES,
+    METRICS_MISSING,
+    Absence,
+    History,
+    follow,
+    history_at,
+)
+from fedhpa.decision.messages import METRICS_COMPLETE, NO_CLUSTER, REBALANCED
+from fedhpa.decision.model import WARNING, Coverage, DecisionBuilder, Event, MetricResult, api_time
 from fedhpa.decision.settings import ControllerSettings
-from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
+from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
+from fedhpa.decision.spec.federatedhpa import DISTRIBUTED, FALLBACK, HOLD, PROCEED, ScalingSpec
+from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.scaling import IGNORED, PodRecord, Recommendation
+
+# For how long an implausible answer is not reported.
+PODS_GRACE_SECONDS: Final = 30.0
+SAMPLES_GRACE_SECONDS: Final = 60.0
+# A pod that has been ready for so long has a sample. Metrics servers need two measurements.
+READY_SECONDS: Final = 60.0
 
 
 def unreadable_hpas(snapshot: Snapshot) -> dict[str, str]:
@@ -41,7 +66,7 @@ class Context:
         self.now = now
         self.settings = settings
         self.fleet = FleetView(snapshot, settings, now)
-        self.builder = DecisionBuilder(self.stored, now)
+        self.builder = DecisionBuilder(self.stored.conditions, now)
         # In mode Distributed each member reads its metrics itself, so nothing of them is read here.
         distributed = self.spec.mode == DISTRIBUTED
         failed = unreadable_hpas(snapshot) if distributed else self.fleet.metric_failures(self.spec.metrics)
@@ -64,6 +89,12 @@ class Context:
         """True if a metric has a value while no pod runs."""
         return any(metric.metric_type.scales_from_zero for metric in self.spec.metrics)
 
+    @property
+    def knows_rebalance(self) -> bool:
+        """True if an annotation asks for a rebalance, or something of an earlier one is left."""
+        asked = self.snapshot.hpa.rebalance or self.rebalance
+        return bool(asked) or self.builder.found(REBALANCED) is not None
+
     def seed(self, current: int) -> None:
         """On a fresh start, make the present size the first recommendation."""
         if self.history.recommendations is None:
@@ -72,3 +103,277 @@ class Context:
     def recommend(self, recommendations: tuple[Recommendation, ...]) -> None:
         """Replace the recommendations in the history."""
         self.history = History(recommendations, self.history.scale_ups, self.history.scale_downs)
+
+
+class Implausible(NamedTuple):
+    """The reason why an answer is implausible, and True once that is old enough to be reported."""
+
+    reason: str
+    reported: bool
+
+
+def implausible_answers(
+    fleet: FleetView, metrics: Sequence[ScalingMetric], now: float
+) -> Mapping[str, Implausible]:
+    """Returns the clusters whose answer is implausible.
+
+    A scale with replicas needs pods. Pods that have been ready for a minute need a sample of each metric: at
+    least one of them. A metric that failed is not judged here.
+    """
+    found: dict[str, Implausible] = {}
+    by_pod = [
+        (spec, {name for name, _ in fleet.failures(spec)})
+        for spec in metrics
+        if spec.metric_type.per_pod and spec.present
+    ]
+    # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
+    alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
+    for cluster in fleet.answered:
+        scale = cluster.scale
+        if not cluster.pods:
+            if scale.spec_replicas > 0 and scale.status_replicas > 0 and not alone:
+                reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
+                found[cluster.name] = Implausible(reason, _is_over(cluster, PODS_GRACE_SECONDS))
+            continue
+        for spec, failed in by_pod:
+            kind = spec.metric_type
+            if (
+                cluster.name not in failed
+                and not kind.has_sample(fleet, cluster, spec)
+                and _long_ready(cluster.pods, now)
+            ):
+                reason = f"none of its ready pods has a sample of {kind.display_name(spec)}"
+                found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
+                break
+    return found
+
+
+def _needs_no_pods(spec: ScalingMetric) -> bool:
+    return not spec.metric_type.per_pod and spec.average_value is not None
+
+
+def _is_over(cluster: ClusterView, grace: float) -> bool:
+    implausible_for = cluster.snapshot.implausible_for
+    return implausible_for is None or implausible_for >= grace
+
+
+def _long_ready(pods: Sequence[PodRecord], now: float) -> bool:
+    return any(
+        pod.ready == "True" and pod.state != IGNORED and now - pod.ready_since > READY_SECONDS for pod in pods
+    )
+
+
+# People read the condition. With a thousand clusters it would be larger than the object.
+_MAX_CLUSTERS: Final = 16
+_MAX_REASON: Final = 160
+
+
+def coverage_of(fleet: FleetView, spec: ScalingSpec, failed: Mapping[str, str]) -> Coverage:
+    """Returns which clusters were expected, answered, missing and lost.
+
+    `failed` maps the clusters that answered but whose metrics failed to the reason.
+    """
+    reasons = {**fleet.missing, **failed}
+    metrics_lost = _metrics_lost(fleet, failed)
+    expected = tuple(cluster.name for cluster in fleet.expected if cluster.name not in metrics_lost)
+    missing = {name: reasons[name] for name in expected if name in reasons}
+    return Coverage(
+        expected=expected,
+        answered=tuple(cluster.name for cluster in fleet.answered if cluster.name not in metrics_lost),
+        missing=missing,
+        policy=spec.partial_policy,
+        applied=bool(missing),
+        lost={**fleet.lost, **metrics_lost},
+    )
+
+
+def _metrics_lost(fleet: FleetView, failed: Mapping[str, str]) -> dict[str, str]:
+    """Returns the clusters that answer, but whose metrics have failed for lostAfterSeconds.
+
+    Their replicas still count, and the pods of other clusters stand for theirs. If the metrics of all
+    clusters are lost, all of them stay expected.
+    """
+    found = {
+        cluster.name: failed[cluster.name]
+        for cluster in fleet.expected
+        if cluster.name in failed and fleet.is_overdue(cluster)
+    }
+    return {} if len(found) == len(fleet.expected) else found
+
+
+def apply_policy(
+    builder: DecisionBuilder, spec: ScalingSpec, coverage: Coverage, current: int, desired: int
+) -> int:
+    """Returns the size after the partialMetrics policy; adds the step."""
+    if not coverage.missing:
+        return builder.step("coverage", desired, desired, "all expected clusters answered")
+    missing = describe(coverage.missing)
+    if spec.partial_policy == PROCEED:
+        return builder.step("coverage", desired, desired, f"Proceed without {missing}")
+    if spec.partial_policy == FALLBACK and spec.fallback_replicas is not None:
+        return builder.step("coverage", desired, spec.fallback_replicas, f"Fallback while missing {missing}")
+    # Fallback without fallbackReplicas keeps the present size.
+    after = current if spec.partial_policy in (HOLD, FALLBACK) else max(desired, current)
+    verb = "held by" if after != desired else "allowed by"
+    return builder.step("coverage", desired, after, f"{verb} {spec.partial_policy} while missing {missing}")
+
+
+def keeps_size(spec: ScalingSpec, coverage: Coverage) -> bool:
+    """True if the policy allows no change of the size."""
+    without_number = spec.partial_policy == FALLBACK and spec.fallback_replicas is None
+    return bool(coverage.missing) and (spec.partial_policy == HOLD or without_number)
+
+
+def falls_back(spec: ScalingSpec, coverage: Coverage) -> bool:
+    """True if the policy sets a size of its own, whatever the metrics say."""
+    return bool(coverage.missing) and spec.partial_policy == FALLBACK and spec.fallback_replicas is not None
+
+
+def absence_clocks(
+    fleet: FleetView, snapshot: Snapshot, coverage: Coverage, now: float, unreported: Set[str] = frozenset()
+) -> Mapping[str, Absence]:
+    """Returns the clocks of lost clusters after this decision. Without any cluster they stay as stored.
+
+    `unreported` are clusters that are missing for a moment only: their clocks neither start nor end.
+    """
+    if not snapshot.clusters:
+        return snapshot.memory.absences
+    usable = set(coverage.answered) - set(coverage.missing)
+    found = {
+        cluster.name: cluster.absence
+        if cluster.name in unreported
+        else follow(cluster.absence, cluster.name in usable, now, fleet.lost_after)
+        for cluster in snapshot.clusters
+    }
+    return {name: absence for name, absence in found.items() if absence is not None}
+
+
+def report(
+    builder: DecisionBuilder,
+    fleet: FleetView,
+    coverage: Coverage,
+    states: Mapping[str, str],
+    absences: Mapping[str, Absence],
+    unreported: Set[str] = frozenset(),
+) -> None:
+    """Set MetricsComplete, and add one event when a cluster goes missing and one when it is lost.
+
+    `states` are the clusters' states in the stored status: they show which events were sent before.
+    `unreported` are clusters that are missing for a moment only.
+    """
+    missing = coverage.missing
+    if unreported:
+        missing = {name: reason for name, reason in missing.items() if name not in unreported}
+    if missing:
+        builder.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(missing, absences))
+    elif unreported and builder.message(METRICS_COMPLETE) is not None:
+        pass  # a moment changes no condition
+    elif coverage.lost and not coverage.expected:
+        builder.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost, absences))
+    elif not coverage.expected:
+        builder.condition(METRICS_COMPLETE, False, "NoClusters", "no cluster was found that has the workload")
+    else:
+        count = len(coverage.expected)
+        noun = "cluster" if count == 1 else "clusters"
+        builder.condition(METRICS_COMPLETE, True, "AllClustersAnswered", f"{count} expected {noun} answered")
+    events = [
+        Event(
+            WARNING, "ClusterMissing", f"cluster {cluster.name} is missing: {coverage.missing[cluster.name]}"
+        )
+        for cluster in fleet.expected
+        if cluster.name in missing
+        and _is_new(cluster, states.get(cluster.name, ANSWERED), fleet.implausible)
+        # If the only cluster answers, Kubernetes' own events name the problem.
+        and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
+    ]
+    for name, reason in coverage.lost.items():
+        if states.get(name) not in LOST_STATES:
+            absence = absences.get(name)
+            ago = "" if absence is None else f" {builder.now - absence.since:.0f} s ago"
+            text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
+            events.append(Event(WARNING, "ClusterLost", text))
+    builder.events[:0] = events  # the cause comes before its effects
+
+
+def _is_new(cluster: ClusterSnapshot, state: str, implausible: Set[str]) -> bool:
+    """True without an event about a missing cluster. An implausible one is missing before its clock runs."""
+    waited = state == METRICS_MISSING and cluster.name in implausible
+    return state == ANSWERED or (waited and (cluster.absence is None or cluster.absence.back is not None))
+
+
+def no_cluster(coverage: Coverage) -> str:
+    """Returns the error of a decision for which no cluster gave its scale, with the reason of each."""
+    reasons = {**coverage.missing, **coverage.lost}
+    return f"{NO_CLUSTER}: {describe(reasons)}" if reasons else f"{NO_CLUSTER}: no cluster was asked"
+
+
+def describe(
+    missing: Mapping[str, str],
+    absences: Mapping[str, Absence] | None = None,
+    most: int = _MAX_CLUSTERS,
+) -> str:
+    """Returns one line with each missing cluster, its reason and, if known, the time of the loss.
+
+    Names at most `most` clusters, then the number of the others.
+    """
+    since = {name: f", since {api_time(absence.since)}" for name, absence in (absences or {}).items()}
+    described = [
+        f"{cluster}: {reason[:_MAX_REASON]}{since.get(cluster, '')}"
+        for cluster, reason in list(missing.items())[:most]
+    ]
+    more = [f"and {len(missing) - most} more clusters"] if len(missing) > most else []
+    return "; ".join([*described, *more])
+
+
+# As --unhealthy-zone-threshold of Kubernetes: above it, the hub may be the one that is cut off.
+MAX_LOST_PER_CENT: Final = 55
+# People read events, so they name only so many clusters.
+_MAX_NAMED: Final = 8
+
+
+class Failover(NamedTuple):
+    """The lost clusters' `shares`, and the `floor` of the size that they give: 0 if it is `prevented`."""
+
+    shares: Mapping[str, int]
+    floor: int
+    prevented: bool
+    reason: str
+    is_new: bool
+
+
+def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover | None:
+    """Returns the failover of lost clusters; None if no lost cluster has replicas that others could run."""
+    if not fleet.direct or not fleet.lost or snapshot.hpa.spec.assignment.policy == DUPLICATED:
+        return None
+    known = {cluster.name: fleet.known_replicas(cluster) for cluster in snapshot.clusters}
+    shares = {name: known[name] for name in fleet.lost if known[name] > 0}
+    if not shares:
+        return None
+    lost = sum(shares.values())
+    states = snapshot.memory.states
+    is_new = any(states.get(name) != LOST for name in shares)
+    reason = too_many_lost(shares, known)
+    if reason:
+        return Failover(shares, 0, True, reason, is_new)
+    floor = min(snapshot.hpa.status.desired_replicas or 0, current + lost)
+    noun = "cluster" if len(shares) == 1 else "clusters"
+    return Failover(shares, floor, False, f"lost {noun} {_named(shares)} had {lost} replicas", is_new)
+
+
+def too_many_lost(lost: Mapping[str, int], known: Mapping[str, int]) -> str:
+    """Returns why the shares of `lost` clusters are not failed over; "" if they are.
+
+    `known` are the replicas of all clusters.
+    """
+    part, whole = sum(lost.values()), sum(known.values())
+    if part * 100 <= MAX_LOST_PER_CENT * whole:
+        return ""
+    return (
+        f"lost clusters have {part} of {whole} replicas, more than {MAX_LOST_PER_CENT} %: "
+        f"nothing is failed over ({_named(lost, with_shares=True)})"
+    )
+
+
+def _named(shares: Mapping[str, int], *, with_shares: bool = False) -> str:
+    named = [f"{name} {share}" if with_shares else name for name, share in shares.items()]
+    return listed(named, _MAX_NAMED)

@@ -1,26 +1,66 @@
 """decide(snapshot, history, now, settings) -> Decision: one reconcile of one autoscaler, as a pure function.
 
-Source: Kubernetes HPA 1.36, reconcile 4 (the order matters); docs/reference/decision-record.md for several
-clusters.
+The size comes from bounds, metrics, the partialMetrics policy, failover, stabilization and limits, in this
+order. Source: Kubernetes HPA 1.36, reconcile 4 (the order matters), normalisation 7 and 8, zero 9;
+docs/reference/federatedhpa.md for partialMetrics, docs/reference/decision-record.md for several clusters.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from fedhpa.assignment import Outcome
-from fedhpa.decision.context import Context, NoDecision
-from fedhpa.decision.coverage import no_cluster
+from fedhpa.decision.context import (
+    Context,
+    NoDecision,
+    apply_policy,
+    failover_of,
+    falls_back,
+    keeps_size,
+    no_cluster,
+)
 from fedhpa.decision.distributed import decide_bounds
-from fedhpa.decision.history import History
-from fedhpa.decision.messages import ABLE_TO_SCALE, ASSIGNED, GOT_SCALE
-from fedhpa.decision.metrics import check_ambiguity
-from fedhpa.decision.model import Decision
+from fedhpa.decision.memory import History
+from fedhpa.decision.messages import (
+    ABLE_TO_SCALE,
+    ABOVE_MAXIMUM,
+    ALL_BELOW_TARGET,
+    ASSIGNED,
+    BELOW_MINIMUM,
+    DISABLED_AT_ZERO,
+    GOT_SCALE,
+    HIGHER_RECOMMENDED,
+    LOWER_RECOMMENDED,
+    NO_OTHER_SIZE,
+    READY_FOR_NEW_SCALE,
+    SCALED_TO_ZERO,
+    SCALING_ACTIVE,
+    SCALING_LIMITED,
+)
+from fedhpa.decision.metrics import check_ambiguity, highest_proposal
+from fedhpa.decision.model import Decision, DecisionBuilder
 from fedhpa.decision.outcome import decided, undecided
+from fedhpa.decision.rebalance import is_surging
 from fedhpa.decision.settings import ControllerSettings
-from fedhpa.decision.size import decide_size
 from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec.federatedhpa import CENTRALIZED, DISTRIBUTED
+from fedhpa.decision.spec.federatedhpa import CENTRALIZED, DISTRIBUTED, ScalingSpec
+from fedhpa.scaling import (
+    MESSAGES,
+    TOO_MANY,
+    WITHIN_RANGE,
+    Bounds,
+    Limited,
+    Recommendation,
+    ScalingRules,
+    Stabilized,
+    limit,
+    limit_legacy,
+    stabilize,
+    stabilize_legacy,
+)
 
 
 def decide(
@@ -89,3 +129,224 @@ def _read_scale(context: Context) -> int:
         raise NoDecision(error)
     context.builder.condition(ABLE_TO_SCALE, True, "SucceededGetScale", GOT_SCALE)
     return fleet.current
+
+
+class SizeVerdict(NamedTuple):
+    """A number of replicas, and the reason that the event gives if it is a change."""
+
+    replicas: int
+    reason: str
+
+
+def decide_size(context: Context, current: int) -> SizeVerdict:
+    """Returns the size to have; adds the steps that led there. Raises NoDecision."""
+    context.failover = failover_of(context.snapshot, context.fleet, current)
+    # With direct propagation and no answer, the present size is unknown: it cannot be compared with bounds.
+    if context.fleet.answered or not context.fleet.direct:
+        verdict = _without_metrics(context, current)
+        if verdict is not None:
+            return verdict
+    return _normalized(context, current, _after_policy(context, current, _proposed(context, current)))
+
+
+def _floored(context: Context, size: int) -> int:
+    """Returns the size with the replicas of lost clusters; adds the step if there are any."""
+    failover = context.failover
+    if failover is None:
+        return size
+    return context.builder.step("failover", size, max(size, failover.floor), failover.reason)
+
+
+def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
+    """Returns what can be decided before metrics are evaluated, if anything."""
+    spec, builder = context.spec, context.builder
+    if current == 0 and not _may_wake(context):
+        builder.condition(SCALING_ACTIVE, False, "ScalingDisabled", DISABLED_AT_ZERO)
+        return SizeVerdict(builder.step("metrics", 0, 0, DISABLED_AT_ZERO), "")
+    # Two owners of the same pods may have other bounds, and would take turns.
+    check_ambiguity(context)
+    # The user sets the bounds. They need no data, so partialMetrics does not apply.
+    if current > spec.max_replicas and not is_surging(context, current):
+        return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
+    if 0 < current < spec.min_replicas:
+        size = builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM)
+        floored = min(_floored(context, size), spec.max_replicas)
+        if floored == size or context.failover is None:
+            return SizeVerdict(size, BELOW_MINIMUM)
+        return SizeVerdict(floored, context.failover.reason)
+    return None
+
+
+def _may_wake(context: Context) -> bool:
+    """True if the autoscaler scaled the workload to zero and may scale it up again."""
+    by_autoscaler = context.builder.has(SCALED_TO_ZERO)
+    return by_autoscaler and (context.spec.min_replicas != 0 or context.wakes_on_metrics)
+
+
+def _proposed(context: Context, current: int) -> SizeVerdict:
+    builder = context.builder
+    try:
+        proposal, name = highest_proposal(context, current)
+    except NoDecision as stop:
+        if not (context.fleet.answered and falls_back(context.spec, context.coverage)):
+            builder.warn("FailedComputeMetricsReplicas", str(stop))
+            raise
+        return SizeVerdict(builder.step("metrics", current, current, str(stop)), "")
+    reason = ""
+    if proposal != current:
+        reason = f"{name} above target" if proposal > current else ALL_BELOW_TARGET
+    return SizeVerdict(builder.step("metrics", current, proposal, reason or NO_OTHER_SIZE), reason)
+
+
+def _after_policy(context: Context, current: int, proposed: SizeVerdict) -> SizeVerdict:
+    context.policy_in_force = bool(context.coverage.missing)
+    covered = apply_policy(context.builder, context.spec, context.coverage, current, proposed.replicas)
+    reason = proposed.reason if covered == proposed.replicas else context.builder.steps[-1].reason
+    return SizeVerdict(covered, reason)
+
+
+def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
+    spec, failover = context.spec, context.failover
+    kept = keeps_size(spec, context.coverage)
+    floored = _floored(context, covered.replicas)
+    # While the policy keeps_size the size, only the recommendations of the normalisation are kept: an older
+    # recommendation must not change the size. The steps go to a builder that is thrown away.
+    builder = DecisionBuilder(context.stored.conditions, context.now) if kept else context.builder
+    allowed, recommendations = normalize(
+        builder,
+        spec,
+        context.settings,
+        context.history,
+        current,
+        covered.replicas,
+        None if failover is None else failover.floor,
+    )
+    context.recommend(recommendations)
+    if kept and floored == current:
+        return SizeVerdict(current, covered.reason)
+    if failover is not None and floored > covered.replicas:
+        if kept:
+            allowed = min(floored, spec.max_replicas)
+            context.builder.step("bounds", floored, allowed, failover.reason)
+        return SizeVerdict(allowed, failover.reason)
+    # An older recommendation changed a size that the policy kept: the policy's reason does not apply.
+    overruled = bool(context.coverage.missing) and covered.replicas == current != allowed
+    reason = "" if overruled else covered.reason
+    if current == 0 and allowed < spec.min_replicas:
+        allowed = builder.step("bounds", allowed, spec.min_replicas, BELOW_MINIMUM)
+        reason = reason or BELOW_MINIMUM
+    return SizeVerdict(allowed, reason)
+
+
+def normalize(
+    builder: DecisionBuilder,
+    spec: ScalingSpec,
+    settings: ControllerSettings,
+    history: History,
+    current: int,
+    desired: int,
+    floor: int | None = None,
+) -> tuple[int, tuple[Recommendation, ...]]:
+    """Returns the allowed size and the recommendations to keep; sets AbleToScale and ScalingLimited.
+
+    `floor` is the size that lost clusters leave to the others (0 if their failover is prevented, None without
+    lost clusters). Only maxReplicas applies to it.
+    """
+    stabilized, limited = _windows_and_limits(builder.now, spec, settings, history, current, desired)
+    if floor is not None:
+        # The recommendations were made when the lost clusters counted: no window brings their replicas back.
+        ceiling = max(current, desired, floor)
+        desired = max(desired, floor)
+        stabilized, limited = _with_floor(stabilized, limited, floor, ceiling, spec.max_replicas)
+    reason, message = "ReadyForNewScale", READY_FOR_NEW_SCALE
+    if stabilized.replicas != desired:
+        up = spec.behavior is not None and desired >= current
+        reason = "ScaleUpStabilized" if up else "ScaleDownStabilized"
+        message = LOWER_RECOMMENDED if up else HIGHER_RECOMMENDED
+    builder.condition(ABLE_TO_SCALE, True, reason, message)
+    builder.step("stabilization", desired, stabilized.replicas, message)
+
+    builder.condition(
+        SCALING_LIMITED, limited.replicas != stabilized.replicas, limited.reason, MESSAGES[limited.reason]
+    )
+    by_rate = limited.rate_limited != stabilized.replicas
+    rate_reason = MESSAGES[limited.reason if limited.replicas == limited.rate_limited else WITHIN_RANGE]
+    builder.step(
+        "rateLimit",
+        stabilized.replicas,
+        limited.rate_limited,
+        rate_reason if by_rate else MESSAGES[WITHIN_RANGE],
+    )
+    by_bounds = limited.replicas != limited.rate_limited
+    builder.step(
+        "bounds",
+        limited.rate_limited,
+        limited.replicas,
+        MESSAGES[limited.reason if by_bounds else WITHIN_RANGE],
+    )
+    return limited.replicas, stabilized.recommendations
+
+
+def _windows_and_limits(
+    now: float,
+    spec: ScalingSpec,
+    settings: ControllerSettings,
+    history: History,
+    current: int,
+    desired: int,
+) -> tuple[Stabilized, Limited]:
+    recommendations = history.recommendations or ()
+    bounds = Bounds(spec.min_replicas, spec.max_replicas)
+    behavior = spec.behavior
+    if behavior is None:
+        stabilized = stabilize_legacy(desired, recommendations, now, settings.downscale_stabilization)
+        limited = limit_legacy(
+            current,
+            stabilized.replicas,
+            bounds,
+            settings.scale_up_limit_factor,
+            settings.scale_up_limit_minimum,
+        )
+        return stabilized, limited
+    stabilized = stabilize(
+        current,
+        desired,
+        recommendations,
+        now,
+        behavior.scale_up.stabilization_seconds or 0,
+        _down_window(behavior.scale_down, settings),
+    )
+    limited = limit(
+        current,
+        stabilized.replicas,
+        bounds,
+        behavior.scale_up,
+        behavior.scale_down,
+        history.scale_ups,
+        history.scale_downs,
+        now,
+    )
+    return stabilized, limited
+
+
+def _with_floor(
+    stabilized: Stabilized, limited: Limited, floor: int, ceiling: int, maximum: int
+) -> tuple[Stabilized, Limited]:
+    """Returns the results of windows and limits, not below `floor` and not above `ceiling`."""
+    size = min(max(stabilized.replicas, floor), ceiling)
+    stable = msgspec.structs.replace(stabilized, replicas=size)
+    by_rate = min(max(limited.rate_limited, floor), ceiling)
+    allowed = min(max(limited.replicas, floor), ceiling, maximum)
+    reason = limited.reason
+    if allowed == size:
+        reason = WITHIN_RANGE
+    elif allowed == maximum < by_rate:
+        reason = TOO_MANY
+    return stable, Limited(allowed, by_rate, reason)
+
+
+def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:
+    if rules.stabilization_seconds is not None:
+        return rules.stabilization_seconds
+    # Kubernetes fills the field from its flag, and the field keeps_size whole seconds.
+    return settings.downscale_stabilization // 1

@@ -8,7 +8,7 @@ from typing import Final
 from fedhpa.api.times import format_time
 from fedhpa.decision.messages import REBALANCED, SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, MemberBounds, MetricResult
-from fedhpa.decision.summary import sentence
+from fedhpa.decision.status import sentence
 
 # The sums over all clusters that the steps of mode Distributed are about; the others are about replicas.
 _SUMS: Final = {

@@ -193,7 +193,7 @@ class FleetView:
         self.expected.append(cluster)
 
     def _preferences(self, snapshot: Snapshot) -> Mapping[str, PlacementPreference]:
-        clusters = (cluster.cluster or KnownCluster(cluster.name) for cluster in self.expected)
+        clusters = [cluster.cluster or KnownCluster(cluster.name) for cluster in self.expected]
         return snapshot.hpa.spec.assignment.preferred(clusters)
 
     def _current(self, snapshot: Snapshot) -> int:

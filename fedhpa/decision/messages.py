@@ -6,7 +6,6 @@ from typing import Final
 
 from fedhpa.metric_types.metric import ScalingMetric
 
-READY: Final = "Ready"
 ABLE_TO_SCALE: Final = "AbleToScale"
 SCALING_ACTIVE: Final = "ScalingActive"
 SCALING_LIMITED: Final = "ScalingLimited"

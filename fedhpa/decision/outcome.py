@@ -5,11 +5,27 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.assignment import DUPLICATED
-from fedhpa.decision.context import Context
-from fedhpa.decision.coverage import absence_clocks, report
+import msgspec
+
+from fedhpa.api.texts import listed
+from fedhpa.assignment import DUPLICATED, NO_STATE
+from fedhpa.decision.context import Context, absence_clocks, report
+from fedhpa.decision.fleet import FleetView
+from fedhpa.decision.memory import (
+    ANSWERED,
+    ANSWERED_STATES,
+    LOST,
+    METRICS_LOST,
+    METRICS_MISSING,
+    MISSING,
+    ClusterMemory,
+    History,
+    MemoryState,
+    bounded_history,
+)
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     HUB_COMPATIBLE,
@@ -22,17 +38,17 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision
-from fedhpa.decision.normalize import history_after_scale
-from fedhpa.decision.outlook import report_outlook
-from fedhpa.decision.placement import PlacementPlan, headroom_of_binding
+from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, report_outlook
 from fedhpa.decision.rebalance import Moves, rebalance, report_refusal
-from fedhpa.decision.record.settings import encode_settings
-from fedhpa.decision.snapshot import Failure
-from fedhpa.decision.status import with_status
-from fedhpa.decision.summary import reason_of_steps
+from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
+from fedhpa.decision.spec.federatedhpa import DISTRIBUTED, ScalingSpec
+from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_steps, status_of
+from fedhpa.scaling import ScaleEvent, store_event
 
 # People read events and conditions, so they name only so many autoscalers.
 _MAX_NAMED: Final = 4
+
+JSON = object
 
 
 def decided(
@@ -61,13 +77,14 @@ def decided(
         if desired == current and context.fleet.size_was_decided:
             changes = split
             reason = plan.cause if changes else reason if desired == wanted else ""
-        moved = rebalance(context, plan, current, desired)
+        moved = rebalance(context, plan, current, desired) if context.knows_rebalance else None
         if moved is not None:
             shares, desired, reason = moved.shares, moved.size, moved.reason
             split = changes = plan.changes(shares)
     else:
         headroom = headroom_of_binding(context)
-        report_refusal(context)
+        if context.knows_rebalance:
+            report_refusal(context)
     copies = context.fleet.scheduling == DUPLICATED
     report_outlook(context, headroom, copies=copies, held_above=context.fleet.direct and not copies)
     why = reason or reason_of_steps(builder.steps, current, desired)
@@ -137,7 +154,7 @@ def _failed_over(context: Context, desired: int, *, written: bool) -> frozenset[
     failover, builder = context.failover, context.builder
     if failover is None:
         return frozenset()
-    if failover.held:
+    if failover.prevented:
         if failover.is_new:
             builder.warn("FailoverHeld", failover.reason)
         return frozenset()
@@ -201,7 +218,7 @@ def without_status(
         failed_over=failed_over,
         propagation=_propagation(context),
         tolerance=(allowed.scale_up, allowed.scale_down),
-        settings=encode_settings(context.settings, changed_only=True),
+        settings=context.settings,
         rebalance=context.rebalance,
     )
 
@@ -213,8 +230,7 @@ def _report_competitors(context: Context) -> None:
         if builder.message(SOLE_OWNER) is not None:
             builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
         return
-    more = f" and {len(others) - _MAX_NAMED} more" if len(others) > _MAX_NAMED else ""
-    message = f"the target is also scaled by {', '.join(others[:_MAX_NAMED])}{more}: remove either"
+    message = f"the target is also scaled by {listed(others, _MAX_NAMED)}: remove either"
     if builder.message(SOLE_OWNER) != message:
         builder.warn("AnotherAutoscaler", message)
     builder.condition(SOLE_OWNER, False, "AnotherAutoscaler", message)
@@ -245,3 +261,102 @@ def _coverage(context: Context) -> Coverage:
     return Coverage(
         known.expected, known.answered, known.missing, known.policy, context.policy_in_force, known.lost
     )
+
+
+def history_after_scale(spec: ScalingSpec, history: History, change: int, now: float) -> History:
+    """Returns the history after a scale by `change` replicas. Without behavior no scale event is kept."""
+    if spec.behavior is None or change == 0:
+        return history
+    ups: tuple[ScaleEvent, ...] = history.scale_ups
+    downs: tuple[ScaleEvent, ...] = history.scale_downs
+    if change > 0:
+        ups = store_event(ups, spec.behavior.scale_up, change, now)
+    else:
+        downs = store_event(downs, spec.behavior.scale_down, -change, now)
+    return History(history.recommendations, ups, downs)
+
+
+def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool) -> Decision:
+    """Returns the decision with its status and memory. Without the target's scale the stored metrics stay."""
+    stored = snapshot.hpa.status
+    if have_scale:
+        values: Sequence[Mapping[str, JSON]] | None = [metric.status for metric in decision.metrics] or None
+    else:
+        values = stored.current_metrics
+    memory = memory_of(decision, snapshot, fleet, have_scale=have_scale)
+    entries = cluster_entries(decision, snapshot, fleet, memory)
+    if _keeps_assignment(snapshot):
+        entries = entries or [kept_entry(name, one) for name, one in memory.clusters.items()]
+        entries = [{**entry, **bounds_entry(memory, str(entry["name"]))} for entry in entries]
+    status = status_of(decision, snapshot, fleet, entries, values)
+    return msgspec.structs.replace(decision, status=status, memory=memory)
+
+
+def memory_of(
+    decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool = True
+) -> MemoryState:
+    """Returns what the next decision needs of this one."""
+    before = snapshot.memory
+    size = decision.desired_replicas if decision.writes else decision.current_replicas
+    shares = {share.cluster: share.replicas for share in decision.assignment}
+    keeps = _keeps_assignment(snapshot)
+    clusters = {
+        cluster.name: _remembered(
+            decision, cluster, before.clusters.get(cluster.name), shares.get(cluster.name), fleet, keeps=keeps
+        )
+        for cluster in snapshot.clusters
+    }
+    return MemoryState(
+        size=size if have_scale else before.size,
+        history=bounded_history(decision.history),
+        absences=dict(decision.absences),
+        rebalance=decision.rebalance,
+        clusters=clusters or before.clusters,
+        assigned_for=before.assigned_for if keeps else "",
+    )
+
+
+def _remembered(
+    decision: Decision,
+    cluster: ClusterSnapshot,
+    before: ClusterMemory | None,
+    share: int | None,
+    fleet: FleetView,
+    *,
+    keeps: bool,
+) -> ClusterMemory:
+    before = before or ClusterMemory(state=MISSING)
+    known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
+    scaled = decision.writes and share is not None and share != fleet.known_replicas(cluster)
+    answers = fleet.answers(cluster.name)
+    return ClusterMemory(
+        replicas=share if share is not None and decision.writes else known,
+        state=_state(decision, cluster, answers=answers),
+        seen=None if answers else _last_seen(decision.now, cluster, before),
+        scaled=decision.now // 1 if scaled else before.scaled,
+        assignment=before.assignment if keeps else NO_STATE,
+        holds_hpa=before.holds_hpa and keeps,
+    )
+
+
+def _keeps_assignment(snapshot: Snapshot) -> bool:
+    """True while members may have our HPAs: in mode Distributed, and until its HPAs are removed."""
+    return snapshot.hpa.spec.mode == DISTRIBUTED or snapshot.blocked is not None
+
+
+def _last_seen(now: float, cluster: ClusterSnapshot, before: ClusterMemory) -> float | None:
+    """Returns when a cluster that does not answer was seen last; None if it never was."""
+    if before.seen is None and before.state not in ANSWERED_STATES:
+        return None
+    if cluster.absence is None or cluster.absence.back is not None:
+        return now // 1  # it answered at the last reconcile
+    # It was seen until the loss began, or later if it answered in between.
+    return max(before.seen or 0.0, cluster.absence.since)
+
+
+def _state(decision: Decision, cluster: ClusterSnapshot, *, answers: bool) -> str:
+    if cluster.name in decision.coverage.lost:
+        return METRICS_LOST if answers else LOST
+    if not answers:
+        return MISSING
+    return METRICS_MISSING if cluster.name in decision.coverage.missing else ANSWERED

@@ -1,31 +1,120 @@
-"""Each cluster's share of the replicas (direct propagation).
+"""Each cluster's share of the replicas (direct propagation), and the outlook on the loss of one cluster.
 
-Source: docs/reference/processes.md and docs/explanation/placement.md; the arithmetic is
+Source: docs/reference/processes.md and docs/explanation/placement.md; the arithmetic of shares is
 `fedhpa.assignment.direct`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.quantity import parse_milli
+from fedhpa.api.texts import listed
+from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
     LOAD_WEIGHTED,
-    ClusterHeadroom,
     Place,
-    cluster_headroom,
     limits,
     split,
 )
-from fedhpa.decision.context import Context
+from fedhpa.decision.context import MAX_LOST_PER_CENT, Context
 from fedhpa.decision.fleet import ClusterView
+from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec.placement import PlacementPreference
 from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling import IGNORED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterHeadroom:
+    """One cluster: its `replicas`, the part of them that is `running`, and its room for more.
+
+    `sure` is the room that is known. `most` is the room if unknown nodes take everything that its limits
+    allow, None without a limit. `known` is True if the capacity of its nodes is known.
+    """
+
+    cluster: str
+    replicas: int
+    running: int
+    sure: int
+    most: int | None
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorstLoss:
+    """The loss of the one cluster that leaves most replicas without room.
+
+    Without `cluster`, at least `lacking` of all `total` replicas have no room, and at most `at_most`: the two
+    differ if the capacity of other clusters is unknown.
+    """
+
+    cluster: str
+    total: int
+    lacking: int
+    at_most: int
+
+    @property
+    def survives(self) -> bool | None:
+        """True if all replicas have room, None if that is unknown."""
+        return None if self.lacking == 0 < self.at_most else self.lacking == 0
+
+
+def cluster_headroom(
+    cluster: str, *, replicas: int, pending: int = 0, available: int | None = None, high: int | None = None
+) -> ClusterHeadroom:
+    """Returns the headroom of one cluster with `replicas` replicas.
+
+    `pending` of them wait for a node, and while some do, its nodes are full. `available` is how many more fit
+    on its nodes, None if unknown. `high` is the limit of its replicas, None without one.
+    """
+    most = None if high is None else max(high - replicas, 0)
+    if pending:
+        sure, most = 0, 0
+    elif available is None:
+        sure = 0
+    else:
+        sure = most = max(available if most is None else min(available, most), 0)
+    return ClusterHeadroom(
+        cluster=cluster,
+        replicas=replicas,
+        running=max(replicas - pending, 0),
+        sure=sure,
+        most=most,
+        known=available is not None,
+    )
+
+
+def worst_loss(clusters: Iterable[ClusterHeadroom], maximum: int) -> WorstLoss | None:
+    """Returns the worst loss of one cluster; None if no replica runs.
+
+    Replicas above `maximum`, that of the FederatedHPA, need no room elsewhere.
+    """
+    found = list(clusters)
+    total = sum(one.replicas for one in found)
+    if total <= 0:
+        return None
+    needed = min(total, maximum)
+    running = sum(one.running for one in found)
+    sure = sum(one.sure for one in found)
+    most = sum(one.most for one in found if one.most is not None)
+    unlimited = sum(one.most is None for one in found)
+    losses = []
+    for one in found:
+        lacking = needed - (running - one.running)
+        at_most = max(lacking - (sure - one.sure), 0)
+        takes_all = unlimited > (one.most is None)
+        least = 0 if takes_all else max(lacking - (most - (one.most or 0)), 0)
+        losses.append((-least, -at_most, -one.replicas, one.cluster))
+    least, at_most, _, cluster = min(losses)
+    return WorstLoss(cluster=cluster, total=total, lacking=-least, at_most=-at_most)
+
 
 ABOVE_LIMIT: Final = "autoscalingMaxThreshold lets the clusters take no more"
 ABOVE_CAP: Final = "clusterHPAPreference lets the clusters take no more"
@@ -74,8 +163,7 @@ class PlacementPlan:
             for share in shares
             if share.replicas != self.places[share.cluster].present
         ]
-        more = f" and {len(changed) - _MAX_NAMED} more" if len(changed) > _MAX_NAMED else ""
-        return ", ".join(changed[:_MAX_NAMED]) + more
+        return listed(changed, _MAX_NAMED) if changed else ""
 
     def ready(self) -> dict[str, int]:
         """Returns the ready pods of each cluster that answers."""
@@ -174,3 +262,72 @@ def _loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
         for cluster, share in deciding.clusters.items()
         if share.pods
     }
+
+
+# Free capacity changes all the time. A better outlook waits so long after the last change.
+QUIET_SECONDS: Final = 600
+ROOM_ELSEWHERE: Final = "if any one cluster is lost, the others have room for its replicas"
+COPIES: Final = "if any one cluster is lost, each of the others still runs the whole size"
+NOTHING_KNOWN: Final = "the capacity of no cluster is known any more"
+# People read conditions, so they name only so many clusters.
+_MAX_UNKNOWN: Final = 8
+
+
+def report_outlook(
+    context: Context, clusters: Sequence[ClusterHeadroom], *, copies: bool = False, held_above: bool = False
+) -> None:
+    """Sets the condition from the headroom of all `clusters`.
+
+    With `copies` each cluster runs the whole size. With `held_above` the controller fails a cluster with a
+    large part of the replicas over only as usage asks for it.
+    """
+    # While a cluster is missing, its replicas and its room are those of some time ago.
+    if context.coverage.missing or not clusters:
+        return
+    unknown = [one.cluster for one in clusters if not one.known]
+    if len(unknown) == len(clusters):
+        if context.builder.message(SURVIVES_CLUSTER_LOSS) is not None:
+            _set(context, None, "CapacityUnknown", NOTHING_KNOWN)
+        return
+    worst = worst_loss(clusters, context.spec.max_replicas)
+    if worst is None:
+        return
+    if len(clusters) == 1:
+        text = f"without {worst.cluster}, no replica has room, because no other cluster takes part"
+        _set(context, False, "OnlyCluster", text)
+    elif copies:
+        _set(context, True, "RunsEverywhere", COPIES)
+    elif worst.survives:
+        _set(context, True, "RoomElsewhere", ROOM_ELSEWHERE + _failover(clusters, held_above=held_above))
+    elif worst.survives is None:
+        text = f"without {worst.cluster}, up to {worst.at_most} of {worst.total} replicas have no room"
+        others = [name for name in unknown if name != worst.cluster]
+        names = listed(others, _MAX_UNKNOWN)
+        _set(context, None, "CapacityUnknown", f"{text}; the capacity of {names} is unknown")
+    else:
+        verb = "has" if worst.lacking == 1 else "have"
+        text = f"without {worst.cluster}, {worst.lacking} of {worst.total} replicas {verb} no room"
+        _set(context, False, "NoRoom", text + _failover(clusters, held_above=held_above))
+
+
+def _failover(clusters: Sequence[ClusterHeadroom], *, held_above: bool) -> str:
+    """Returns what happens to the replicas of a cluster that has most of them; "" without such a cluster."""
+    total = sum(one.replicas for one in clusters)
+    for one in clusters:
+        if held_above and one.replicas * 100 > MAX_LOST_PER_CENT * total:
+            part = f"more than {MAX_LOST_PER_CENT} % of the replicas"
+            return f"; {one.cluster} runs {part}, so after its loss the others grow only as usage asks"
+    return ""
+
+
+def _set(context: Context, status: bool | None, reason: str, message: str) -> None:
+    """Sets the condition. A worse status is set at once, a better one only after a quiet time."""
+    before = context.builder.found(SURVIVES_CLUSTER_LOSS)
+    if before is not None and status is not False and before.status != str(status or "Unknown"):
+        try:
+            since = parse_time(before.last_transition_time) if before.last_transition_time else None
+        except InvalidObject:
+            since = None
+        if since is not None and 0 <= context.now - since < QUIET_SECONDS:
+            return
+    context.builder.condition(SURVIVES_CLUSTER_LOSS, status, reason, message)

@@ -13,16 +13,17 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
+from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
 from fedhpa.assignment import DUPLICATED, ended, rebalance_step, release_step
 from fedhpa.decision.context import Context
-from fedhpa.decision.history import Recommendation
 from fedhpa.decision.memory import Rebalance
 from fedhpa.decision.messages import REBALANCED
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment
 from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
+from fedhpa.scaling import Recommendation
 
 # Pods that never become ready must not keep the size for ever.
 MAX_SECONDS: Final = 3600
@@ -172,8 +173,7 @@ def _forget_surge(context: Context, size: int) -> None:
 
 def _listed(shares: dict[str, int]) -> str:
     # People read conditions, so they name only so many clusters.
-    named = [f"{cluster} {replicas}" for cluster, replicas in list(shares.items())[:8]]
-    return ", ".join(named) + (f" and {len(shares) - 8} more" if len(shares) > 8 else "")
+    return listed([f"{cluster} {replicas}" for cluster, replicas in shares.items()], 8)
 
 
 def _refuse(context: Context, reason: str, text: str) -> None:

@@ -1,10 +1,16 @@
-"""The controller's flags that a decision depends on."""
+"""The flags of the controller that a decision depends on, and their JSON in scenarios and ScalingRecords."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
 from fedhpa.api import default_values
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.times import format_duration, parse_duration
+from fedhpa.decision.record.fields import read_at
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,3 +23,73 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
     scale_up_limit_minimum: int = default_values.SCALE_UP_LIMIT_MINIMUM
     cluster_lost_timeout: float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
+
+
+JSON = object
+
+# JSON key -> field.
+_NUMBERS: Final = {
+    "tolerance": "tolerance",
+    "scaleUpLimitFactor": "scale_up_limit_factor",
+    "scaleUpLimitMinimum": "scale_up_limit_minimum",
+}
+# JSON key -> field of a duration, which is written as a Go duration.
+_DURATIONS: Final = {
+    "downscaleStabilization": "downscale_stabilization",
+    "cpuInitializationPeriod": "cpu_initialization_period",
+    "initialReadinessDelay": "initial_readiness_delay",
+    "clusterLostTimeout": "cluster_lost_timeout",
+}
+
+
+class RawController(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """`controller` of a scenario: durations are Go durations or seconds."""
+
+    tolerance: float = default_values.TOLERANCE
+    downscale_stabilization: str | float = default_values.DOWNSCALE_STABILIZATION_SECONDS
+    cpu_initialization_period: str | float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
+    initial_readiness_delay: str | float = default_values.INITIAL_READINESS_DELAY_SECONDS
+    cluster_lost_timeout: str | float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
+    scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
+    scale_up_limit_minimum: float = default_values.SCALE_UP_LIMIT_MINIMUM
+
+
+def encode_settings(settings: ControllerSettings, *, changed_only: bool = False) -> Mapping[str, JSON]:
+    """Returns all settings, or only those that differ from the defaults."""
+    defaults = ControllerSettings()
+    found: dict[str, JSON] = {}
+    for key, field in (_NUMBERS | _DURATIONS).items():
+        value = getattr(settings, field)
+        if not changed_only or value != getattr(defaults, field):
+            found[key] = format_duration(value) if key in _DURATIONS else value
+    return found
+
+
+def decode_settings(raw: RawController) -> ControllerSettings:
+    """Returns the settings of a scenario. Raises InvalidObject naming the field."""
+    durations = {
+        field: read_at(f"controller.{key}", parse_duration, getattr(raw, field))
+        for key, field in _DURATIONS.items()
+    }
+    return ControllerSettings(
+        tolerance=raw.tolerance,
+        scale_up_limit_factor=raw.scale_up_limit_factor,
+        scale_up_limit_minimum=int(raw.scale_up_limit_minimum),
+        **durations,
+    )
+
+
+def stored_settings(raw: JSON) -> ControllerSettings:
+    """Returns the settings of a stored decision. A setting that is absent or unreadable has its default."""
+    fields = raw if isinstance(raw, Mapping) else {}
+    found: dict[str, float] = {}
+    for key, field in (_NUMBERS | _DURATIONS).items():
+        value = fields.get(key)
+        if key in _DURATIONS and isinstance(value, str):
+            try:
+                found[field] = parse_duration(value)
+            except InvalidObject:
+                continue
+        elif key in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
+            found[field] = value
+    return ControllerSettings(**found)  # type: ignore[arg-type]  # names and types are of the tables above

@@ -8,8 +8,9 @@ import msgspec
 
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.decision.absence import Absence
-from fedhpa.decision.memory import NO_MEMORY, MemoryState
+from fedhpa.api.selectors import Selector
+from fedhpa.api.wire import Scale
+from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
 from fedhpa.decision.model import Step
 from fedhpa.decision.spec.federatedhpa import ScalingObject
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
@@ -35,6 +36,21 @@ class ClusterScale(msgspec.Struct, frozen=True):
     selector: str = ""
 
 
+class WorkloadReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload as one cluster has it, for whoever writes to it or compares selectors.
+
+    `path` is its URL path in that cluster, and `scale` what a write must be based on. `selector` is None if
+    the scale has none. `is_absent` says that the cluster answered that it has no such workload. `label_sets`
+    are the label sets of its pods.
+    """
+
+    path: str = ""
+    scale: Scale | None = None
+    selector: Selector | None = None
+    is_absent: bool = False
+    label_sets: tuple[Mapping[str, str], ...] = ()
+
+
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate cluster.
 
@@ -48,8 +64,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
     `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
-    `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.plausibility`);
-    None reports an implausible answer at once.
+    `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.context`);
+    None reports an implausible answer at once. No decision reads `workload`.
     """
 
     name: str
@@ -72,6 +88,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     cluster: KnownCluster | None = None
     held: bool = False
     implausible_for: float | None = None
+    workload: WorkloadReading = WorkloadReading()
 
 
 class TemplateScale(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
-"""The FederatedHPA status that a decision writes, and the memory that it leaves.
+"""The FederatedHPA status that a decision writes: sizes, the condition Ready, clusters, and a summary.
 
-Source: Kubernetes HPA 1.36, reconcile 4.12 (which fields stay if nothing was computed);
-docs/reference/decision-record.md.
+The first line of `fedhpa explain`, the message of Ready and status.summary have the reason from `why`. They
+therefore answer in the same words. Source: Kubernetes HPA 1.36, reconcile 4.12 (which fields stay if nothing
+was computed); docs/reference/decision-record.md.
 """
 
 from __future__ import annotations
@@ -9,52 +10,36 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
-
-from fedhpa.assignment import NO_STATE
-from fedhpa.decision.absence import (
-    ANSWERED,
-    ANSWERED_STATES,
-    LOST,
-    METRICS_LOST,
-    METRICS_MISSING,
-    MISSING,
-)
-from fedhpa.decision.builder import api_time, condition_json, shortened
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.history import bounded_history
-from fedhpa.decision.memory import ClusterMemory, MemoryState
-from fedhpa.decision.messages import READY
-from fedhpa.decision.model import Decision, StatusCondition
-from fedhpa.decision.snapshot import ClusterSnapshot, Snapshot
-from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
-from fedhpa.decision.summary import ready_condition, sentence, summary
+from fedhpa.decision.memory import (
+    ANSWERED,
+    ClusterMemory,
+    MemoryState,
+)
+from fedhpa.decision.messages import (
+    ABLE_TO_SCALE,
+    ASSIGNED,
+    HUB_COMPATIBLE,
+    METRICS_COMPLETE,
+    NO_RECORD,
+    SCALING_ACTIVE,
+    SOLE_OWNER,
+)
+from fedhpa.decision.model import READY, Decision, StatusCondition, Step, api_time, condition_json, shortened
+from fedhpa.decision.snapshot import Snapshot
+from fedhpa.decision.spec.federatedhpa import ScalingSpec
+from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 
 JSON = object
 
 # There may be a thousand clusters, each with a reason.
-_MAX_REASON: Final = 512
-
-
-def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool) -> Decision:
-    """Returns the decision with its status and memory. Without the target's scale the stored metrics stay."""
-    stored = snapshot.hpa.status
-    if have_scale:
-        values: Sequence[Mapping[str, JSON]] | None = [metric.status for metric in decision.metrics] or None
-    else:
-        values = stored.current_metrics
-    memory = memory_of(decision, snapshot, fleet, have_scale=have_scale)
-    entries = cluster_entries(decision, snapshot, fleet, memory)
-    if _keeps_assignment(snapshot):
-        entries = entries or [_kept(name, one) for name, one in memory.clusters.items()]
-        entries = [{**entry, **bounds_entry(memory, str(entry["name"]))} for entry in entries]
-    status = status_of(decision, snapshot, entries, values)
-    return msgspec.structs.replace(decision, status=status, memory=memory)
+_MAX_MESSAGE: Final = 512
 
 
 def status_of(
     decision: Decision,
     snapshot: Snapshot,
+    fleet: FleetView,
     entries: Sequence[Mapping[str, JSON]],
     values: Sequence[Mapping[str, JSON]] | None,
 ) -> Mapping[str, JSON]:
@@ -63,65 +48,26 @@ def status_of(
     status: dict[str, JSON] = {}
     if snapshot.hpa.generation:
         status["observedGeneration"] = snapshot.hpa.generation
-    if decision.rescale and not decision.distributed:
-        status["lastScaleTime"] = api_time(decision.now)
-    elif stored.last_scale_time:
-        status["lastScaleTime"] = stored.last_scale_time
+    if scaled := _last_scale_time(decision, entries) or stored.last_scale_time:
+        status["lastScaleTime"] = scaled
     status["currentReplicas"] = decision.current_replicas
     status["desiredReplicas"] = decision.desired_replicas
     status["currentMetrics"] = values
     conditions = (_ready(decision, snapshot), *decision.conditions)
     status["conditions"] = [condition_json(condition) for condition in conditions]
     status["summary"] = summary(decision, snapshot.hpa.spec, values)
-    status["clusters"] = entries
+    if fleet.answered:
+        status["lastSeen"] = api_time(decision.now)
+    status["clusters"] = [_without_defaults(entry, scaled) for entry in entries]
     return status
 
 
-def memory_of(
-    decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool = True
-) -> MemoryState:
-    """Returns what the next decision needs of this one."""
-    before = snapshot.memory
-    size = decision.desired_replicas if decision.writes else decision.current_replicas
-    shares = {share.cluster: share.replicas for share in decision.assignment}
-    keeps = _keeps_assignment(snapshot)
-    clusters = {
-        cluster.name: _remembered(
-            decision, cluster, before.clusters.get(cluster.name), shares.get(cluster.name), fleet, keeps=keeps
-        )
-        for cluster in snapshot.clusters
-    }
-    return MemoryState(
-        size=size if have_scale else before.size,
-        history=bounded_history(decision.history),
-        absences=dict(decision.absences),
-        rebalance=decision.rebalance,
-        clusters=clusters or before.clusters,
-        assigned_for=before.assigned_for if keeps else "",
-    )
-
-
-def _remembered(
-    decision: Decision,
-    cluster: ClusterSnapshot,
-    before: ClusterMemory | None,
-    share: int | None,
-    fleet: FleetView,
-    *,
-    keeps: bool,
-) -> ClusterMemory:
-    before = before or ClusterMemory(state=MISSING)
-    known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
-    scaled = decision.writes and share is not None and share != fleet.known_replicas(cluster)
-    answers = fleet.answers(cluster.name)
-    return ClusterMemory(
-        replicas=share if share is not None and decision.writes else known,
-        state=_state(decision, cluster, answers=answers),
-        seen=None if answers else _last_seen(decision.now, cluster, before),
-        scaled=decision.now // 1 if scaled else before.scaled,
-        assignment=before.assignment if keeps else NO_STATE,
-        holds_hpa=before.holds_hpa and keeps,
-    )
+def _last_scale_time(decision: Decision, entries: Sequence[Mapping[str, JSON]]) -> str:
+    """Returns when this decision, or in mode Distributed a member, changed the replicas; "" if none did."""
+    if decision.distributed:
+        times = [time for entry in entries if isinstance(time := entry.get("lastScaleTime"), str)]
+        return max(times, default="")
+    return api_time(decision.now) if decision.rescale else ""
 
 
 def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
@@ -158,19 +104,29 @@ def cluster_entries(
             entry["readyReplicas"] = view.ready_pods
         if known.scaled is not None:
             entry["lastScaleTime"] = api_time(known.scaled)
-        seen = known.seen if view is None else decision.now
-        if seen is not None:
-            entry["lastSeen"] = api_time(seen)
+        if known.seen is not None:
+            entry["lastSeen"] = api_time(known.seen)
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if message:
-            entry["message"] = shortened(message, _MAX_REASON)
+            entry["message"] = shortened(message, _MAX_MESSAGE)
         entries.append(entry)
     return entries
 
 
-def _keeps_assignment(snapshot: Snapshot) -> bool:
-    """True while members may have our HPAs: in mode Distributed, and until its HPAs are removed."""
-    return snapshot.hpa.spec.mode == DISTRIBUTED or snapshot.blocked is not None
+def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[str, JSON]:
+    """Returns an entry of status.clusters without the fields that say nothing new.
+
+    People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
+    wanted and ready has one number. `scaled` is the object's lastScaleTime.
+    """
+    current = entry.get("currentReplicas")
+    said = {
+        "state": ANSWERED,
+        "desiredReplicas": current,
+        "readyReplicas": current,
+        "lastScaleTime": scaled,
+    }
+    return {name: value for name, value in entry.items() if name not in said or said[name] != value}
 
 
 def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
@@ -179,7 +135,7 @@ def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
     return {} if bounds is None else {"minReplicas": bounds.minimum, "maxReplicas": bounds.maximum}
 
 
-def _kept(name: str, known: ClusterMemory) -> Mapping[str, JSON]:
+def kept_entry(name: str, known: ClusterMemory) -> Mapping[str, JSON]:
     """Returns the entry of a known cluster for a status of a decision that read no cluster."""
     fields = {
         "name": name,
@@ -191,19 +147,168 @@ def _kept(name: str, known: ClusterMemory) -> Mapping[str, JSON]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _last_seen(now: float, cluster: ClusterSnapshot, before: ClusterMemory) -> float | None:
-    """Returns when a cluster that does not answer was seen last; None if it never was."""
-    if before.seen is None and before.state not in ANSWERED_STATES:
-        return None
-    if cluster.absence is None or cluster.absence.back is not None:
-        return now // 1  # it answered at the last reconcile
-    # It was seen until the loss began, or later if it answered in between.
-    return max(before.seen or 0.0, cluster.absence.since)
+# Ready takes the reason of the first of these conditions that is False. The worst comes first: nothing can be
+# written, no size can be computed, shares are not as decided, another autoscaler interferes, data is missing.
+WORST_FIRST: Final = (
+    ABLE_TO_SCALE,
+    SCALING_ACTIVE,
+    ASSIGNED,
+    SOLE_OWNER,
+    METRICS_COMPLETE,
+    HUB_COMPATIBLE,
+)
+
+# As many as `kubectl get hpa` shows.
+_MAX_TARGETS: Final = 2
+# A ScalingRecord keeps as much of a reason, so `fedhpa explain` shows the same text.
+_MAX_REASON: Final = 256
+# The CRD allows no longer text in a column.
+_MAX_COLUMN: Final = 512
 
 
-def _state(decision: Decision, cluster: ClusterSnapshot, *, answers: bool) -> str:
-    if cluster.name in decision.coverage.lost:
-        return METRICS_LOST if answers else LOST
-    if not answers:
-        return MISSING
-    return METRICS_MISSING if cluster.name in decision.coverage.missing else ANSWERED
+def sentence(decision: Decision) -> str:
+    """Returns the decision and its reason as one sentence without a period."""
+    reason = why(decision)
+    return f"{_verdict(decision)}; reason: {reason}" if reason else _verdict(decision)
+
+
+def why(decision: Decision) -> str:
+    """Returns why the workload has its size, or why no decision could be made; "" if nothing is known."""
+    if decision.error is not None:
+        return decision.error
+    if decision.moves:
+        return decision.reason
+    if decision.distributed:
+        return decision.reason or (decision.steps[0].reason if decision.steps else "")
+    if decision.desired_replicas != decision.current_replicas:
+        moved = reason_of_steps(decision.steps, decision.current_replicas, decision.desired_replicas)
+        return decision.reason or moved
+    # The size stays. Usage may ask for another one, and then the last step that changed it holds the size.
+    holding = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
+    if holding:
+        return holding[-1].reason
+    return decision.reason or (decision.steps[0].reason if decision.steps else "")
+
+
+def reason_of_steps(steps: Sequence[Step], current: int, desired: int) -> str:
+    """Returns the reason of the last step that moved the size towards `desired`; "" if the size stays.
+
+    Kubernetes gives no reason if a window or a limit changes a size that the metrics left as it is.
+    """
+    up = desired > current
+    return next(
+        (
+            step.reason
+            for step in reversed(steps)
+            if desired != current and step.after != step.before and (step.after > step.before) is up
+        ),
+        "",
+    )
+
+
+def _verdict(decision: Decision) -> str:
+    current, desired = decision.current_replicas, decision.desired_replicas
+    if decision.distributed:
+        return _verdict_on_bounds(decision)
+    if decision.error is not None:
+        return f"no decision, {current} replicas stay"
+    if decision.moves and current != desired:
+        return f"change {current} -> {desired} replicas to move them between clusters"
+    if decision.moves:
+        return f"stay at {current} replicas, in other clusters"
+    if decision.rescale:
+        return f"scale {current} -> {desired} replicas"
+    if current != desired:
+        return f"would scale {current} -> {desired} replicas"
+    return f"stay at {current} replicas"
+
+
+def _verdict_on_bounds(decision: Decision) -> str:
+    replicas = f"{decision.current_replicas} replicas run"
+    if decision.error is not None:
+        return f"{replicas}, bounds could not be written"
+    if decision.rescale:
+        return f"{replicas}, member HPAs are changed"
+    return f"{replicas}, the members scale on their own"
+
+
+def ready_condition(
+    others: Sequence[StatusCondition],
+    before: StatusCondition | None,
+    now: float,
+    generation: int | None,
+    *,
+    message: str,
+    failed: bool = False,
+    record_problem: str = "",
+    dry_run: bool = False,
+) -> StatusCondition:
+    """Returns the condition Ready: False with the worst of the `others` that is False, else True.
+
+    `before` is Ready as stored, and its transition time stays while the status does. `message` is for a Ready
+    that takes none from the others. `failed` makes Ready False also if no other condition shows the failure,
+    and so does a `record_problem`.
+    """
+    found = {condition.type: condition for condition in others if condition.status == "False"}
+    worst = next((found[kind] for kind in WORST_FIRST if kind in found), None)
+    if worst is not None:
+        status, reason, message = "False", worst.reason, worst.message
+    elif record_problem:
+        status, reason, message = "False", NO_RECORD, record_problem
+    elif failed:
+        status, reason = "False", "NoDecision"
+    else:
+        status, reason = "True", "DryRun" if dry_run else "Reconciled"
+    kept = before is not None and before.status == status and before.last_transition_time
+    since = before.last_transition_time if before is not None and kept else api_time(now)
+    return StatusCondition(READY, status, reason, shortened(message), since, generation)
+
+
+def summary(
+    decision: Decision, spec: ScalingSpec, values: Sequence[Mapping[str, JSON]] | None
+) -> Mapping[str, JSON]:
+    """Returns status.summary, whose texts are columns of `kubectl get`; `values` is status.currentMetrics."""
+    coverage = decision.coverage
+    return {
+        "targets": shortened(targets(spec.metrics, values or ()), _MAX_COLUMN),
+        "clusters": f"{len(coverage.answered)}/{len(coverage.expected)}",
+        "min": str(spec.min_replicas),
+        "max": str(spec.max_replicas),
+        "reason": shortened(why(decision), _MAX_REASON),
+        **({"propagation": decision.propagation} if decision.propagation else {}),
+    }
+
+
+def targets(metrics: Sequence[ScalingMetric], values: Sequence[Mapping[str, JSON]]) -> str:
+    """Returns current and target values of the metrics as `kubectl get hpa` prints them."""
+    shown = [
+        _target(metric, values[index] if index < len(values) else {})
+        for index, metric in enumerate(metrics[:_MAX_TARGETS])
+    ]
+    more = f" + {len(metrics) - _MAX_TARGETS} more..." if len(metrics) > _MAX_TARGETS else ""
+    return ", ".join(shown) + more
+
+
+def _target(metric: ScalingMetric, value: Mapping[str, JSON]) -> str:
+    kind = metric.metric_type
+    if not kind.field or not metric.present:
+        return "<unknown type>"
+    source = value.get(kind.field)
+    found = source.get("current") if isinstance(source, Mapping) else None
+    current: Mapping[str, JSON] = found if isinstance(found, Mapping) else {}
+    of_pods = kind.api == USAGE_API
+    name = f"{metric.name}: " if of_pods else ""
+    if "averageValue" in metric.target or (kind.per_pod and not of_pods):
+        return f"{name}{_pair('averageValue', current, metric)}{'' if kind.per_pod else ' (avg)'}"
+    if not of_pods:
+        return _pair("value", current, metric)
+    usage, wanted = current.get("averageUtilization"), metric.target.get("averageUtilization")
+    return (
+        f"{name}{'<unknown>' if usage is None else f'{usage}%'}/"
+        f"{'<auto>' if wanted is None else f'{wanted}%'}"
+    )
+
+
+def _pair(field: str, current: Mapping[str, JSON], metric: ScalingMetric) -> str:
+    """Returns the field's current value and its target."""
+    return f"{current.get(field) or '<unknown>'}/{metric.target.get(field) or '<unset>'}"

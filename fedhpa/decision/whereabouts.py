@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.api.texts import listed
+
 # People read the condition, and there may be a thousand clusters.
 _MAX_NAMED: Final = 8
 _MAX_REASON: Final = 256
@@ -73,13 +75,12 @@ def _elsewhere(members: Search) -> str:
 
 
 def _unknown(search: Search) -> str:
-    listed = [
+    unasked = [
         f"{place} cannot be asked: {reason[:_MAX_REASON]}"
         for place, reason in list(search.unknown.items())[:_MAX_NAMED]
     ]
-    return "".join(f"; {one}" for one in listed)
+    return "".join(f"; {one}" for one in unasked)
 
 
 def _names(clusters: Sequence[str]) -> str:
-    more = f" and {len(clusters) - _MAX_NAMED} more clusters" if len(clusters) > _MAX_NAMED else ""
-    return ", ".join(clusters[:_MAX_NAMED]) + more
+    return listed(clusters, _MAX_NAMED, "more clusters")

@@ -12,8 +12,7 @@ from fedhpa.kube.config import ApiConfig, load_config, tls_context
 from fedhpa.kube.credentials import Credentials, StaticCredentials
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
-from fedhpa.kube.mapping import Resource, ResourceMapper
-from fedhpa.kube.paths import group_path, resource_path, segment
+from fedhpa.kube.mapping import Resource, ResourceMapper, group_path, resource_path, segment
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.reflector import Change, Key, Reflector
 from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Listing, Response

@@ -57,25 +57,17 @@ class ApiClient:
     `deadline` is in seconds and covers the whole call, with the waits for the client-side rate limit and for
     Retry-After; None means the client's default. All methods raise ApiError (Conflict for 409). Its `status`
     is 0 if no usable response came; `fedhpa.kube.transport` lists the reasons.
+    `config` is the present configuration. `generation` is the number of calls of `use`: data from another
+    generation may come from another server.
     """
 
     def __init__(self, config: ApiConfig, *, deadline: float = DEFAULT_DEADLINE) -> None:
-        self._config = config
+        self.config = config
         self._pool: ConnectionPool | None = None
         self._limit = RateLimit(config.qps, config.burst)
         self._deadline = deadline
-        self._generation = 0
+        self.generation = 0
         self.outage = Outage(config.name)
-
-    @property
-    def config(self) -> ApiConfig:
-        """The current configuration."""
-        return self._config
-
-    @property
-    def generation(self) -> int:
-        """The number of calls of `use`. Data from another generation may come from another server."""
-        return self._generation
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,9 +78,9 @@ class ApiClient:
     async def use(self, config: ApiConfig) -> None:
         """Switch to another configuration. Watches end; other requests under way finish with the old one."""
         old, self._pool = self._pool, None
-        self._config = config
+        self.config = config
         self._limit = RateLimit(config.qps, config.burst)
-        self._generation += 1
+        self.generation += 1
         if old is not None:
             await old.retire()
 
@@ -112,7 +104,7 @@ class ApiClient:
         limit: int | None = None,
         is_list: bool = False,
     ) -> Response:
-        """Send one request. `path` is percent-encoded (`fedhpa.kube.paths`). Raises for statuses from 300.
+        """Send one request. `path` is percent-encoded (`fedhpa.kube.mapping`). Raises for statuses from 300.
 
         With `idle` the deadline counts from the last byte received, within five minutes in total. A list may
         be larger than an object, and its body comes in parts.
@@ -285,7 +277,7 @@ class ApiClient:
 
     def _connections(self) -> ConnectionPool:
         if self._pool is None:
-            self._pool = ConnectionPool(self._config)
+            self._pool = ConnectionPool(self.config)
         return self._pool
 
     async def _open_watch(
@@ -335,12 +327,12 @@ class ApiClient:
 
     async def _authorized(self, headers: dict[str, str], stage: _Stage) -> dict[str, str]:
         with self._credentials(stage):
-            value = await self._config.credentials.authorization()
+            value = await self.config.credentials.authorization()
         return headers if value is None else {**headers, "Authorization": value}
 
     async def _renewed(self, stage: _Stage) -> bool:
         with self._credentials(stage):
-            return await self._config.credentials.renew()
+            return await self.config.credentials.renew()
 
     @contextmanager
     def _credentials(self, stage: _Stage) -> Iterator[None]:
@@ -352,7 +344,7 @@ class ApiClient:
             raise
         except Exception as error:
             text = str(error) if isinstance(error, FedHPAError) else explain(error)
-            raise ApiError(f"{self._config.name}: {text}", status=0, reason=CREDENTIALS) from error
+            raise ApiError(f"{self.config.name}: {text}", status=0, reason=CREDENTIALS) from error
         stage.waits_for_credentials = False
 
     async def _wait_turn(self) -> None:
@@ -363,13 +355,13 @@ class ApiClient:
     def _timed_out(self, method: str, path: str, seconds: float, stage: _Stage | None = None) -> ApiError:
         if stage is not None and stage.waits_for_credentials:
             return ApiError(
-                f"{self._config.name}: {method} {path}: not sent, because its credentials took longer than"
+                f"{self.config.name}: {method} {path}: not sent, because its credentials took longer than"
                 f" {seconds:g} s: check the exec plugin or the identity provider",
                 status=0,
                 reason=CREDENTIALS,
             )
         return ApiError(
-            f"{self._config.name}: {method} {path}: no answer within {seconds:g} s", status=0, reason=TIMEOUT
+            f"{self.config.name}: {method} {path}: no answer within {seconds:g} s", status=0, reason=TIMEOUT
         )
 
 

@@ -17,7 +17,7 @@ import structlog
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
+from fedhpa.kube.mapping import resource_path
 from fedhpa.kube.responses import NOT_FOUND
 from fedhpa.kube.supervision import report_failure
 

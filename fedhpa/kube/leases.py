@@ -24,7 +24,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.paths import resource_path
+from fedhpa.kube.mapping import resource_path
 from fedhpa.kube.responses import NOT_FOUND
 
 log = structlog.get_logger(__name__)
@@ -196,7 +196,7 @@ class LeaderElector:
                 self._log.warning("lease could not be renewed in time")
                 return
             if self.wanted_by and self._yields_to(self.wanted_by):
-                self._log.info("lease given up for another", wanted_by=self.wanted_by)
+                self._log.info("lease released for another", wanted_by=self.wanted_by)
                 self._yielded = True
                 return
 

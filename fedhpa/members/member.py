@@ -12,6 +12,7 @@ import structlog
 
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
+from fedhpa.api.known_cluster import known_cluster
 from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members.client import PROBE_PATH, MemberClient
@@ -99,7 +100,8 @@ class MemberToken:
 class Member:
     """A registered cluster. The object lives as long as the registration.
 
-    Calls go through `client` and raise MemberUnavailable while the member is unavailable.
+    Calls go through `client` and raise MemberUnavailable while the member is unavailable. `cluster` is
+    the last observed Cluster, and `known` are its fields that affinities read.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class Member:
     ) -> None:
         self.name = cluster.metadata.name
         self.closed = False
-        self._cluster = cluster
+        self._note(cluster)
         self._access: Access | None = None
         self._token = MemberToken("", reread, clock)
         self._problem: str | None = "its credentials were not read yet"
@@ -145,11 +147,6 @@ class Member:
             suspect=self._wake.set,
             clock=clock,
         )
-
-    @property
-    def cluster(self) -> Cluster:
-        """The last observed Cluster object."""
-        return self._cluster
 
     @property
     def access(self) -> Access | None:
@@ -183,7 +180,7 @@ class Member:
 
     async def observe(self, cluster: Cluster, access: Access | str, *, pending: bool = False) -> None:
         """Apply the present Cluster and its access, or the reason why there is none (`pending`: not yet)."""
-        self._cluster = cluster
+        self._note(cluster)
         self._pending = pending
         if isinstance(access, str):
             await self._lose_access(access)
@@ -295,25 +292,20 @@ class Member:
             return "it is no longer registered"
         if self._problem is not None:
             return self._problem
-        foreign = self._foreign_condition()
-        if foreign is not None and not foreign[0]:
-            return foreign[2]
+        if self._foreign is not None and not self._foreign[0]:
+            return self._foreign[2]
         return None
 
-    def _foreign_condition(self) -> tuple[bool, str, str] | None:
-        condition = self._cluster.condition(READY)
-        if condition is None or condition.reason in OWN_REASONS:
-            return None
-        ready = condition.status == "True"
-        text = condition.message or condition.reason or "no reason given"
-        return ready, condition.reason, "" if ready else f"its Ready condition is {condition.status}: {text}"
+    def _note(self, cluster: Cluster) -> None:
+        """Keep the Cluster, and what every call and every reconcile reads of it."""
+        self.cluster, self.known = cluster, known_cluster(cluster)
+        self._foreign = _foreign_condition(cluster)
 
     def _evaluate(self) -> tuple[bool, str, str]:
         if self._problem is not None:
             return False, ACCESS_INVALID, self._problem
-        foreign = self._foreign_condition()
-        if foreign is not None:
-            return foreign
+        if self._foreign is not None:
+            return self._foreign
         reason = self.client.breaker.reason
         if reason is not None:
             return False, PROBE_FAILED, reason
@@ -341,3 +333,13 @@ class Member:
             write = self._log.info if due else self._log.debug
             write("member still not ready", reason=now[1], message=now[2])
         self._on_change()
+
+
+def _foreign_condition(cluster: Cluster) -> tuple[bool, str, str] | None:
+    """Returns readiness, reason and message of another controller's Ready condition; None without one."""
+    condition = cluster.condition(READY)
+    if condition is None or condition.reason in OWN_REASONS:
+        return None
+    ready = condition.status == "True"
+    text = condition.message or condition.reason or "no reason given"
+    return ready, condition.reason, "" if ready else f"its Ready condition is {condition.status}: {text}"

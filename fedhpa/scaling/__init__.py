@@ -1,15 +1,20 @@
 """Replica arithmetic: pods and usage in, replica counts out. Pure: no I/O, no clock, no object model."""
 
-from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Sampled, group_pods, running_and_ready
-from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
     MESSAGES,
     TOO_MANY,
     WITHIN_RANGE,
     Bounds,
     Limited,
+    Recommendation,
+    ScaleEvent,
+    ScalingPolicy,
+    ScalingRules,
+    Stabilized,
     limit,
     limit_legacy,
+    stabilize,
+    stabilize_legacy,
     store_event,
 )
 from fedhpa.scaling.records import (
@@ -27,17 +32,22 @@ from fedhpa.scaling.records import (
     usage_record,
 )
 from fedhpa.scaling.replicas import (
+    ClusterSamples,
     CurrentSize,
+    Groups,
     Proposal,
+    Readiness,
+    Sampled,
+    Tolerances,
+    group_pods,
     propose_average,
     propose_per_pod,
     propose_utilization,
     propose_value,
+    running_and_ready,
 )
 from fedhpa.scaling.requests import PodRequests, amounts, shared_requests
-from fedhpa.scaling.rules import ScalingPolicy, ScalingRules, Tolerances
 from fedhpa.scaling.selection import SelectedPods, select_pods, select_usage
-from fedhpa.scaling.stabilization import Stabilized, stabilize, stabilize_legacy
 
 __all__ = [
     "IGNORED",

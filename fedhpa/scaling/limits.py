@@ -1,17 +1,107 @@
-"""Rate limits and bounds of one scale.
+"""The limits of one scale: stabilization windows, rate limits and bounds.
 
-Source: Kubernetes HPA 1.36, normalisation 7.3 and 8.2-8.3, with the reasons and messages of the condition
-ScalingLimited.
+Source: Kubernetes HPA 1.36, normalisation 7 (without behavior) and 8 (with it), with the reasons and messages
+of the condition ScalingLimited. As in Kubernetes, an entry at the cut-off of a window counts without
+behavior, and does not count with it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from fedhpa.scaling.history import ScaleEvent, add_entry
-from fedhpa.scaling.rules import DISABLED, MIN, PODS, ScalingPolicy, ScalingRules
+import msgspec
+
+T = TypeVar("T")
+
+
+class Recommendation(msgspec.Struct, frozen=True, gc=False):
+    """A proposed size before stabilization and limits, with its time in POSIX seconds."""
+
+    time: float
+    replicas: int
+
+
+class ScaleEvent(msgspec.Struct, frozen=True, gc=False):
+    """A scale that succeeded, with its time in POSIX seconds; `change` is a positive number of replicas."""
+
+    time: float
+    change: int
+
+
+def add_entry(entries: Sequence[T], entry: T, outdated: Sequence[int]) -> tuple[T, ...]:
+    """Returns the entries with a new one in place of the last outdated one (by index), else at the end."""
+    kept = list(entries)
+    if outdated:
+        kept[outdated[-1]] = entry
+    else:
+        kept.append(entry)
+    return tuple(kept)
+
+
+MAX: Final = "Max"
+MIN: Final = "Min"
+DISABLED: Final = "Disabled"
+PODS: Final = "Pods"
+PERCENT: Final = "Percent"
+
+
+class ScalingPolicy(msgspec.Struct, frozen=True):
+    """At most `value` pods, or per cent of the present size, within `period_seconds`."""
+
+    type: str
+    value: int
+    period_seconds: int
+
+
+class ScalingRules(msgspec.Struct, frozen=True):
+    """One direction of spec.behavior. `stabilization_seconds` None means the controller's flag."""
+
+    policies: tuple[ScalingPolicy, ...]
+    select_policy: str = MAX
+    stabilization_seconds: float | None = None
+    tolerance: float | None = None
+
+
+class Stabilized(msgspec.Struct, frozen=True):
+    """The stabilized size, and the recommendations to keep (their order is part of the state)."""
+
+    replicas: int
+    recommendations: tuple[Recommendation, ...]
+
+
+def stabilize_legacy(
+    desired: int, recommendations: Sequence[Recommendation], now: float, window: float
+) -> Stabilized:
+    """Returns the highest of `desired` and the recommendations of the last `window` seconds."""
+    cutoff = now - window
+    highest = max([desired, *(entry.replicas for entry in recommendations if entry.time >= cutoff)])
+    outdated = [index for index, entry in enumerate(recommendations) if entry.time < cutoff]
+    return Stabilized(highest, add_entry(recommendations, Recommendation(now, desired), outdated))
+
+
+def stabilize(
+    current: int,
+    desired: int,
+    recommendations: Sequence[Recommendation],
+    now: float,
+    up_window: float,
+    down_window: float,
+) -> Stabilized:
+    """Returns the size nearest to `desired` that all recommendations of the direction's window allow."""
+    up_cutoff, down_cutoff = now - up_window, now - down_window
+    up = min([desired, *(entry.replicas for entry in recommendations if entry.time > up_cutoff)])
+    down = max([desired, *(entry.replicas for entry in recommendations if entry.time > down_cutoff)])
+    outdated = [
+        index
+        for index, entry in enumerate(recommendations)
+        if entry.time < up_cutoff and entry.time < down_cutoff
+    ]
+    return Stabilized(
+        min(max(current, up), down), add_entry(recommendations, Recommendation(now, desired), outdated)
+    )
+
 
 WITHIN_RANGE: Final = "DesiredWithinRange"
 TOO_MANY: Final = "TooManyReplicas"

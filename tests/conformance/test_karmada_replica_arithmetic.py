@@ -26,29 +26,33 @@ from fedhpa.decision import (
     ScalingSpec,
     Snapshot,
     StatusCondition,
-    StoredStatus,
     TemplateScale,
     decode_object,
     history_after_scale,
 )
-from fedhpa.decision.builder import DecisionBuilder
+from fedhpa.decision.decide import normalize
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.metrics import evaluate
-from fedhpa.decision.normalize import normalize
+from fedhpa.decision.model import DecisionBuilder
 from fedhpa.decision.spec.federatedhpa import behavior_with_defaults
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.metric_types.table import metric_type
-from fedhpa.scaling.grouping import ClusterSamples, Readiness, Sampled, group_pods, running_and_ready
-from fedhpa.scaling.history import Recommendation, ScaleEvent
+from fedhpa.scaling import Tolerances
 from fedhpa.scaling.limits import (
     MESSAGES,
     Bounds,
+    Recommendation,
+    ScaleEvent,
+    ScalingPolicy,
+    ScalingRules,
     change_within,
     down_limit,
     legacy_up_limit,
     limit,
     limit_legacy,
     longest_period,
+    stabilize,
+    stabilize_legacy,
     up_limit,
 )
 from fedhpa.scaling.records import (
@@ -63,10 +67,16 @@ from fedhpa.scaling.records import (
     pod_record,
     usage_record,
 )
-from fedhpa.scaling.replicas import CurrentSize, propose_value
+from fedhpa.scaling.replicas import (
+    ClusterSamples,
+    CurrentSize,
+    Readiness,
+    Sampled,
+    group_pods,
+    propose_value,
+    running_and_ready,
+)
 from fedhpa.scaling.requests import requested_milli
-from fedhpa.scaling.rules import ScalingPolicy, ScalingRules, Tolerances
-from fedhpa.scaling.stabilization import stabilize, stabilize_legacy
 from tests.conformance.facts import BASE, NOW, params
 from tests.conformance.tables import table
 
@@ -468,7 +478,7 @@ def test_stabilizes_without_behavior(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", cases(HELPERS, "TestNormalizeDesiredReplicas"))
 def test_normalizes_without_behavior(case: dict[str, Any]) -> None:
     """Size and conditions after stabilization and bounds are Karmada's."""
-    builder = DecisionBuilder(StoredStatus(), NOW)
+    builder = DecisionBuilder((), NOW)
     spec = spec_with(min_replicas=case["minReplicas"], max_replicas=case["maxReplicas"])
 
     replicas, _ = normalize(
@@ -493,7 +503,7 @@ def test_normalizes_with_behavior(case: dict[str, Any]) -> None:
     hpa = decode_object(case["hpa"])
 
     replicas, _ = normalize(
-        DecisionBuilder(StoredStatus(), NOW),
+        DecisionBuilder((), NOW),
         hpa.spec,
         ControllerSettings(),
         History(()),
@@ -624,7 +634,7 @@ def test_upserts_conditions(case: dict[str, Any]) -> None:
     stored = tuple(
         StatusCondition(c["type"], c["status"], "", "", c.get("lastTransitionTime", "")) for c in before
     )
-    builder = DecisionBuilder(StoredStatus(conditions=stored), NOW)
+    builder = DecisionBuilder(stored, NOW)
 
     builder.condition(case["conditionType"], case["status"] == "True", case["reason"], case["message"])
 

@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from controller.federatedhpa.cluster_reader import ClusterReading, MetricNeeds
+from controller.federatedhpa.cluster_reader import MemberCaches, MetricNeeds
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
-from controller.federatedhpa.member_caches import MemberCaches
 from controller.federatedhpa.metric_reader import MetricSource, metric_queries, read_metrics
 from fedhpa.api.selectors import parse_selector
 from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterSnapshot
+from fedhpa.decision import ClusterSnapshot, WorkloadReading
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
@@ -146,8 +145,8 @@ def hub_requests_of(spec: ScalingMetric, version: str) -> list[str]:
         client = ApiClient(ApiConfig(server="http://hub"))
         hub = HubMetrics(client, Kinds(client, clock=SYSTEM.monotonic), 3.0, clock=SYSTEM.monotonic)
         pod = PodRecord("m1", "ns1", "web-0", {"app": "web"}, PodRequests())
-        snapshot = ClusterSnapshot(name="m1", pods=(pod,))
-        readings = {"m1": ClusterReading(snapshot, selector=parse_selector(POD_SELECTOR))}
+        workload = WorkloadReading(selector=parse_selector(POD_SELECTOR))
+        readings = {"m1": ClusterSnapshot(name="m1", pods=(pod,), workload=workload)}
         await read_hub(
             MemberCaches(lists, clock=SYSTEM.monotonic), hub, "ns1", readings, MetricNeeds.of([spec], 0.0)
         )

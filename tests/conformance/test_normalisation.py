@@ -11,18 +11,21 @@ from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.decode import decode
 from fedhpa.decision import History, decode_object, history_after_scale
 from fedhpa.decision.spec.federatedhpa import ScalingBehavior, behavior_with_defaults
-from fedhpa.scaling.history import Recommendation, ScaleEvent
 from fedhpa.scaling.limits import (
     MESSAGES,
     Bounds,
+    Recommendation,
+    ScaleEvent,
+    ScalingPolicy,
+    ScalingRules,
     change_within,
     down_limit,
     limit,
     limit_legacy,
+    stabilize,
+    stabilize_legacy,
     up_limit,
 )
-from fedhpa.scaling.rules import ScalingPolicy, ScalingRules
-from fedhpa.scaling.stabilization import stabilize, stabilize_legacy
 from tests.conformance.facts import NOW, at, params
 from tests.conformance.tables import table
 

@@ -22,7 +22,7 @@ from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.metrics import evaluate
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.metric_types.table import metric_type
-from fedhpa.scaling.grouping import ClusterSamples, Groups, Readiness, Share, group_pods
+from fedhpa.scaling import Tolerances
 from fedhpa.scaling.records import (
     CustomSample,
     ExternalSample,
@@ -31,9 +31,17 @@ from fedhpa.scaling.records import (
     pod_record,
     usage_record,
 )
-from fedhpa.scaling.replicas import CurrentSize, propose_average, propose_utilization
+from fedhpa.scaling.replicas import (
+    ClusterSamples,
+    CurrentSize,
+    Groups,
+    Readiness,
+    Share,
+    group_pods,
+    propose_average,
+    propose_utilization,
+)
 from fedhpa.scaling.requests import requested_milli
-from fedhpa.scaling.rules import Tolerances
 from tests.conformance.facts import NOW, at, params, pod_json, text_at
 from tests.conformance.tables import table
 

@@ -29,7 +29,7 @@ def short(decision: Mapping[str, Any]) -> dict[str, Any]:
         "events": [event["reason"] for event in decision["events"]],
         "steps": [f"{step['step']} {step['from']} -> {step['to']}" for step in decision["steps"]],
         "assignment": {share["cluster"]: share["replicas"] for share in decision["assignment"]},
-        "states": {cluster["name"]: cluster["state"] for cluster in clusters},
+        "states": {cluster["name"]: cluster.get("state", "Answered") for cluster in clusters},
     }
 
 

@@ -64,7 +64,7 @@ async def test_status_tells_what_was_done_and_why() -> None:
         reason = "cpu resource utilization (percentage of request) above target"
         conditions = {entry["type"]: (entry["status"], entry["reason"]) for entry in status["conditions"]}
         clusters = [
-            (entry["name"], entry["state"], entry["currentReplicas"], entry["desiredReplicas"])
+            (entry["name"], entry.get("state"), entry["currentReplicas"], entry["desiredReplicas"])
             for entry in status["clusters"]
         ]
         assert status["currentReplicas"] == 4
@@ -87,7 +87,7 @@ async def test_status_tells_what_was_done_and_why() -> None:
             "reason": reason,
             "propagation": "direct",
         }
-        assert clusters == [("m1", "Answered", 2, 4), ("m2", "Answered", 2, 4)]
+        assert clusters == [("m1", None, 2, 4), ("m2", None, 2, 4)]
         assert w.record()["decision"]["reason"] == reason
         assert w.record()["decision"]["rescale"] is True
         assert [entry["change"] for entry in w.record()["state"]["history"]["scaleUps"]] == [4]

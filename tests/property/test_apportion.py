@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedhpa.assignment.apportion import apportion
-from fedhpa.assignment.bounded import by_weight
+from fedhpa.assignment.division import apportion, by_weight
 
 names = st.text("abcdef", min_size=1, max_size=3)
 weights = st.dictionaries(names, st.integers(0, 50), min_size=1, max_size=12)

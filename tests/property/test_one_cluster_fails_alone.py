@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from controller.federatedhpa import metric_reader
+from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.competition import CompetingAutoscalers
-from controller.federatedhpa.node_capacity import NodeCapacity
 from controller.flags import HUB
 from fedhpa.api.errors import InvalidObject
 from fedhpa.kube.mapping import ResourceMapper

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fedhpa.api import rights
 from fedhpa.api.rights import Switches
 from testbed.real.controlplane import Answer
@@ -11,48 +9,17 @@ from testbed.real.plane import Plane
 from testbed.stage.processes import Processes
 from tests.real.settling import settled
 from tests.real.workloads import federated_hpa, federated_hpa_path, namespace, run_everywhere
-from tests.support.distributed_scenarios import NOW, cluster, federated, hpa, replayed, scenario
+from tests.support.three_clusters import MAX_LINES, object_of, quiet_status
 
 NAME, SPACE = "web", "records"
 RECORDS = f"/apis/fedhpa.io/v1alpha1/namespaces/{SPACE}/scalingrecords"
-# Lines without events, and lines up to the type of Ready.
-MAX_LINES = {"Centralized": (90, 52), "Distributed": (100, 58)}
-CLUSTERS = ("member1", "member2", "member3")
-
-
-def answering(name: str, autoscaler: dict[str, Any] | None) -> dict[str, Any]:
-    """A cluster with three pods at their target."""
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-03-11T12:00:00Z"}
-    metadata = [
-        {"name": f"web-{number}", "namespace": "shop", "labels": {"app": "web"}} for number in range(3)
-    ]
-    container = {"name": "web", "resources": {"requests": {"cpu": "100m"}}}
-    status = {"phase": "Running", "startTime": "2026-03-11T12:00:00Z", "conditions": [ready]}
-    usage = {"timestamp": NOW, "window": "15s", "containers": [{"name": "web", "usage": {"cpu": "50m"}}]}
-    pods = [{"metadata": one, "spec": {"containers": [container]}, "status": status} for one in metadata]
-    return cluster(
-        name, 3, autoscaler, pods=pods, podMetrics=[{"metadata": one, **usage} for one in metadata]
-    )
-
-
-def status_of_three_clusters(mode: str) -> dict[str, Any]:
-    """The status of an object whose clusters all answer."""
-    distributed = mode == "Distributed"
-    clusters = [answering(name, hpa(1, 4, 3) if distributed else None) for name in CLUSTERS]
-    obj = federated(2, 12)
-    obj["spec"]["mode"] = mode
-    found: dict[str, Any] = replayed(scenario(obj, *clusters))["status"]
-    return found
 
 
 async def test_describe_is_short_and_ready_comes_first(plane: Plane) -> None:
-    """An object with three clusters has a bounded number of lines, and Ready is in the first 60."""
+    """An object with three clusters has a bounded number of lines, and Ready comes before most of them."""
     name = "described"
     async with plane.hub.api() as api:
-        obj = federated_hpa(name, SPACE, low=2, high=12)
-        for field in ("behavior", "syncPeriodSeconds"):
-            obj["spec"].pop(field, None)
-        await api.apply_all([namespace(SPACE), obj])
+        await api.apply_all([namespace(SPACE), object_of(name, SPACE)])
         path = federated_hpa_path(name, SPACE)
 
         for mode, (most, most_to_ready) in MAX_LINES.items():
@@ -60,7 +27,7 @@ async def test_describe_is_short_and_ready_comes_first(plane: Plane) -> None:
             async def described(mode: str = mode) -> Answer:
                 """A controller of another test may write its own status in between."""
                 stored = await api.get(path)
-                written = {**stored, "status": status_of_three_clusters(mode)}
+                written = {**stored, "status": quiet_status(mode)}
                 await api.request("PUT", f"{path}/status", body=written)
                 return await plane.hub.kubectl("describe", "fhpa", name, "-n", SPACE)
 

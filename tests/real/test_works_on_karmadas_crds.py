@@ -99,7 +99,7 @@ async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:
     """The server keeps the whole HPA, and the finalizer keeps a deleted Work for Karmada."""
     async with ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as client:
         members = {"m1": cast(Member, object())}
-        writer = WorkWriter(client, lambda: members, AppliedAtOnce(client), lambda _: "uid-1", DEADLINE)
+        writer = WorkWriter(client, members, AppliedAtOnce(client), lambda _: "uid-1", DEADLINE)
         path = work_path("m1", KEY)
         for maximum in (10, 8, 8):
             await writer.apply("m1", KEY, wanted_spec(FEDERATED, 2, maximum, V2), V2)

@@ -294,7 +294,7 @@ class ControllerWorld:
     def state(self, cluster: str, name: str = "web") -> str:
         """The state of a cluster in status.clusters."""
         clusters = self.status(name).get("clusters") or ()
-        return next((entry["state"] for entry in clusters if entry["name"] == cluster), "")
+        return next((entry.get("state", "Answered") for entry in clusters if entry["name"] == cluster), "")
 
     def events(self, reason: str = "", name: str = "web") -> list[str]:
         """Messages of the events of a reason; reasons of all events without one."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.cluster_capacity import fits_by_summary, requests_of_replica
+from controller.federatedhpa.capacity import fits_by_summary, requests_of_replica
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.api.wire import Pod
 from fedhpa.members.cluster import Cluster

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.cluster_capacity import allocatable, replicas_within
+from controller.federatedhpa.capacity import allocatable, replicas_within
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import decode_object
 from fedhpa.members.cluster import Cluster

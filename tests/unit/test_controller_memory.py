@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.cluster_reader import ClusterReading
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale, ScaleSpec
@@ -26,6 +25,7 @@ from fedhpa.decision import (
     ScaleEvent,
     Snapshot,
     TemplateScale,
+    WorkloadReading,
     decide,
     decode_object,
 )
@@ -152,7 +152,7 @@ def test_without_a_record_the_status_has_the_shares() -> None:
         "fine",
         {"clusters": {"m1": 3}},
         {"clusters": [{"name": "m1", "currentReplicas": "three"}]},
-        {"clusters": [{"name": "m1", "state": "Answered", "lastSeen": "noon"}]},
+        {"lastSeen": "noon", "clusters": [{"name": "m1"}]},
         {"clusters": ["m1", {"name": 5}]},
     ],
 )
@@ -188,9 +188,8 @@ def test_last_recommendation_held_until_the_status_would_have_been_written_again
 def test_a_status_shows_until_when_the_process_before_worked() -> None:
     """It is written every ten minutes, the record only when a later decision would differ."""
     state = MemoryState(history=History((Recommendation(NOW, 4),)))
-    seen = {"name": "m1", "state": "Answered", "lastSeen": format_time(NOW + 3000)}
 
-    found = restored(state, NOW + 7200, clusters=[seen]).history.recommendations
+    found = restored(state, NOW + 7200, lastSeen=format_time(NOW + 3000)).history.recommendations
 
     assert found == (Recommendation(NOW, 4), Recommendation(NOW + 3600, 4))
 
@@ -227,11 +226,11 @@ def test_template_that_was_scaled_since_the_last_record_counts() -> None:
 def test_word_of_a_cluster_that_went_away_counts() -> None:
     """A cluster without the workload stays so until it answers with one."""
     memory = ObjectMemory("u1", recording())
-    absent = ClusterReading(away("m1"), absent=True)
-    gone, back = ClusterReading(away("m1")), ClusterReading(answering("m1", 1), scale=Scale())
+    absent = msgspec.structs.replace(away("m1"), workload=WorkloadReading(is_absent=True))
+    gone, back = away("m1"), reading("m1", 1)
     states = []
-    for reading in (gone, absent, gone, back, gone):
-        memory.note_workloads({"m1": reading})
+    for found in (gone, absent, gone, back, gone):
+        memory.note_workloads({"m1": found})
         states.append("m1" in memory.without_workload)
 
     assert states == [False, True, True, False, False]
@@ -263,9 +262,9 @@ def test_a_doubt_is_counted_without_a_break() -> None:
     assert memory.implausible_for("m2", NOW - 60) == 0.0
 
 
-def reading(name: str, replicas: int) -> ClusterReading:
+def reading(name: str, replicas: int) -> ClusterSnapshot:
     scale = Scale(spec=ScaleSpec(replicas))
-    return ClusterReading(ClusterSnapshot(name=name), scale=scale)
+    return ClusterSnapshot(name=name, workload=WorkloadReading(scale=scale))
 
 
 def test_the_decided_size_survives_a_restart() -> None:

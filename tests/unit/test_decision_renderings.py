@@ -17,7 +17,7 @@ from fedhpa.decision import (
     encode_stored,
     to_text,
 )
-from fedhpa.decision.history import bounded_history
+from fedhpa.decision.memory import bounded_history
 from fedhpa.decision.record.history import decode_history, encode_history
 from tests.support.scenarios import answered, cluster, decided, scenario
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.node_capacity import Node, PlacedPod, free_capacity
+from controller.federatedhpa.capacity import Node, PlacedPod, free_capacity
 from fedhpa.api.errors import InvalidObject
 
 ONE = {"cpu": 500, "pods": 1000}

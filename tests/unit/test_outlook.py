@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fedhpa.assignment import ClusterHeadroom, cluster_headroom, worst_loss
 from fedhpa.decision import to_text
+from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, worst_loss
 from tests.support.scenarios import answered, cluster, condition, decided, scenario
 
 LOSS = "SurvivesClusterLoss"

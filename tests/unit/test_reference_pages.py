@@ -17,7 +17,7 @@ from fedhpa.cli.main import run
 from fedhpa.decision import Absence, ClusterMemory, MemoryState, Rebalance
 from fedhpa.decision.record import wire
 from fedhpa.decision.record.history import RawScenarioHistory
-from fedhpa.decision.record.settings import RawController
+from fedhpa.decision.settings import RawController
 from testbed.reference import chart, pages
 from tests.support.sources import parsed
 

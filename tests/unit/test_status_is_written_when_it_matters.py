@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.status import QUIET_SECONDS, STILL_SECONDS, worth_writing
+from controller.federatedhpa.recording import QUIET_SECONDS, STILL_SECONDS, worth_writing
 
 
 def status(**changes: Any) -> dict[str, Any]:
@@ -17,7 +17,8 @@ def status(**changes: Any) -> dict[str, Any]:
         "conditions": [
             {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale", "message": "m"}
         ],
-        "clusters": [{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:00"}],
+        "clusters": [{"name": "m1", "currentReplicas": 3}],
+        "lastSeen": "10:00",
         "summary": {"reason": "All metrics below target"},
     }
     return {**base, **changes}
@@ -77,7 +78,7 @@ def test_usage_waits_for_the_quiet_period() -> None:
     """Usage changes at every reconcile and is written at most once a minute."""
     moved = status(
         currentMetrics=[{"type": "Resource", "resource": {"current": {"averageUtilization": 51}}}],
-        clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:01"}],
+        lastSeen="10:01",
     )
 
     assert not worth_writing(status(), moved, written_at=100.0, now=100.0 + QUIET_SECONDS - 1)
@@ -88,7 +89,7 @@ def test_times_alone_wait_for_ten_minutes() -> None:
     """A status in which only times change is written every ten minutes."""
     before = status()
     after = status(
-        clusters=[{"name": "m1", "state": "Answered", "currentReplicas": 3, "lastSeen": "10:01"}],
+        lastSeen="10:01",
     )
 
     assert not worth_writing(before, after, written_at=100.0, now=100.0 + STILL_SECONDS - 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.status import QUIET_SECONDS, worth_writing
+from controller.federatedhpa.recording import QUIET_SECONDS, worth_writing
 from fedhpa.cli.explain import ExplainFormat, Explanation, render
 from fedhpa.decision import decode_object, decode_stored, encode_stored, targets
 from tests.support.scenarios import CPU, answered, cluster, decided, external, scenario

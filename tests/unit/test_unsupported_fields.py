@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.unsupported import unsupported_field
+from controller.federatedhpa.candidates import unsupported_field
 
 
 def policy(name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from controller.workqueue import WorkQueue, max_usage_age, until_slot
+from controller.loop import WorkQueue, max_usage_age, until_slot
 
 A, B = ("shop", "a"), ("shop", "b")
 

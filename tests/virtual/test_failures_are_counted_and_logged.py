@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.member_caches import MemberCaches
+from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA
 from controller.hub_check import CRD_PATH

@@ -217,13 +217,15 @@ async def test_a_refused_record_stops_no_scale(code: int, request_: tuple[str, s
 
 
 async def test_a_hub_without_the_kind_names_the_remedy() -> None:
+    """The hub is asked for the record once a minute, and not at every reconcile."""
     async with world(m1=2, m2=2) as w:
         w.hub.refused["GET", f"/{NAME}"] = w.hub.refused["POST", "/scalingrecords"] = 404
         w.scale()
         async with w.controller(sync_period=PERIOD):
-            await asyncio.sleep(30)
+            await asyncio.sleep(300)
 
         assert "fedhpa crds --records" in w.condition("Ready")[2]
+        assert 4 <= len(requests(w.hub, "POST")) <= 6
 
 
 async def test_a_record_that_may_not_be_read_stops_no_scale() -> None:

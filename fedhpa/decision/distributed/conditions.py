@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
+from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, ClusterState, Plan
-from fedhpa.decision.context import Context
-from fedhpa.decision.coverage import describe
+from fedhpa.decision.context import Context, describe
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
@@ -132,5 +132,4 @@ def _counted(count: int, one: str, several: str) -> str:
 
 
 def _names(clusters: Sequence[str]) -> str:
-    more = f" and {len(clusters) - _MAX_NAMED} more" if len(clusters) > _MAX_NAMED else ""
-    return ", ".join(clusters[:_MAX_NAMED]) + more
+    return listed(clusters, _MAX_NAMED)

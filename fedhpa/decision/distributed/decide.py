@@ -7,15 +7,16 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, Write, plan
-from fedhpa.decision.absence import LOST
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.conditions import report_assignment, report_members
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
+from fedhpa.decision.memory import LOST
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
-from fedhpa.decision.outlook import report_outlook
+from fedhpa.decision.placement import report_outlook
 from fedhpa.decision.rebalance import report_refusal
 
 # The bounds are computed in this interval, and at once when something asks for it.
@@ -236,8 +237,7 @@ def changes(made: Plan, writes: Sequence[Write]) -> str:
         f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
         for cluster, replicas in sorted(made.scales.items())
     ]
-    more = f" and {len(texts) - _MAX_NAMED} more" if len(texts) > _MAX_NAMED else ""
-    return ", ".join(texts[:_MAX_NAMED]) + more
+    return listed(texts, _MAX_NAMED)
 
 
 def _text(bounds: Bounds | None) -> str:

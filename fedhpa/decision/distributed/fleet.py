@@ -12,21 +12,18 @@ from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
     Bounds,
-    ClusterHeadroom,
     ClusterState,
     MemberState,
     Observed,
     Previous,
     Rules,
     assigned_for,
-    cluster_headroom,
     pinned_need,
     usage_load,
 )
-from fedhpa.decision.context import Context
-from fedhpa.decision.failover import too_many_lost
+from fedhpa.decision.context import Context, too_many_lost
 from fedhpa.decision.fleet import ClusterView
-from fedhpa.decision.placement import pending_replicas
+from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, pending_replicas
 from fedhpa.decision.samples import metrics_api
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure
 from fedhpa.decision.spec.placement import PlacementPreference

@@ -14,12 +14,12 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.assignment import ClusterState
-from fedhpa.decision.builder import api_time
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.fleet import BoundsView, time_of
 from fedhpa.decision.metrics import status_entry
-from fedhpa.decision.model import Decision
-from fedhpa.decision.status import bounds_entry, cluster_entries, memory_of, status_of
+from fedhpa.decision.model import Decision, api_time
+from fedhpa.decision.outcome import memory_of
+from fedhpa.decision.status import bounds_entry, cluster_entries, status_of
 from fedhpa.metric_types.metric import ScalingMetric
 
 JSON = object
@@ -56,10 +56,7 @@ def with_bounds(
         }
         for entry in cluster_entries(decision, context.snapshot, context.fleet, memory)
     ]
-    status = dict(status_of(decision, context.snapshot, entries, values if any(values) else None))
-    scaled = [time for entry in entries if isinstance(time := entry.get("lastScaleTime"), str)]
-    if scaled:
-        status["lastScaleTime"] = max(scaled)
+    status = status_of(decision, context.snapshot, context.fleet, entries, values if any(values) else None)
     return msgspec.structs.replace(decision, status=status, memory=memory)
 
 

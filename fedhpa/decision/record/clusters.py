@@ -12,7 +12,7 @@ from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.decision.absence import Absence
+from fedhpa.decision.memory import Absence
 from fedhpa.decision.record.fields import read_each
 from fedhpa.decision.record.kubernetes import Object, encode_pod, encode_sample, encode_usage
 from fedhpa.decision.record.wire import (

@@ -1,26 +1,59 @@
-"""The decision as JSON. Format and order of keys: docs/reference/decision-record.md."""
+"""The decision as JSON: whole, and compact, as `fedhpa explain` shows it and the ScalingRecord keeps it.
+
+Format and order of keys: docs/reference/decision-record.md. The compact form has a bounded size, whatever was
+decided.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from fedhpa.api.times import format_time
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, convert_json
+from fedhpa.api.times import format_time, parse_time
 from fedhpa.assignment import Bounds
-from fedhpa.decision.model import Decision, MetricResult
-from fedhpa.decision.record.compact import metric_fields, share_fields
+from fedhpa.decision.memory import ANSWERED_STATES, LOST_STATES, ClusterMemory, MemoryState
+from fedhpa.decision.model import (
+    Coverage,
+    Decision,
+    MemberBounds,
+    MetricResult,
+    StatusCondition,
+    Step,
+    member_bounds,
+)
 from fedhpa.decision.record.history import encode_history
 from fedhpa.decision.record.memory import encode_memory
+from fedhpa.decision.settings import encode_settings
+from fedhpa.metric_types.metric import ClusterShare, PodCounts
 
 JSON = object
 
 
 def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[str, JSON]:
     """Returns the decision as a JSON object; `now_text` is the time as the scenario has it."""
-    coverage = decision.coverage
     return {
         "name": name,
+        **_reasons(decision, now_text),
+        "status": decision.status,
+        "history": encode_history(decision.history),
+        "record": encode_memory(decision.memory),
+        **_assignment(decision),
+    }
+
+
+def explained_json(decision: Decision) -> Mapping[str, JSON]:
+    """Returns the decision as `to_json` does, without name, status and memory."""
+    return {**_reasons(decision, ""), **_assignment(decision)}
+
+
+def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
+    coverage = decision.coverage
+    return {
         "now": now_text or format_time(decision.now),
         "currentReplicas": decision.current_replicas,
         "desiredReplicas": decision.desired_replicas,
@@ -53,11 +86,11 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
             {"type": event.type, "reason": event.reason, "message": event.message}
             for event in decision.events
         ],
-        "status": decision.status,
-        "history": encode_history(decision.history),
-        "record": encode_memory(decision.memory),
-        **(_bounds(decision) if decision.distributed else {"assignment": _shares(decision)}),
     }
+
+
+def _assignment(decision: Decision) -> Mapping[str, JSON]:
+    return _bounds(decision) if decision.distributed else {"assignment": _shares(decision)}
 
 
 def _shares(decision: Decision) -> list[Mapping[str, JSON]]:
@@ -111,3 +144,217 @@ def _metric(metric: MetricResult) -> Mapping[str, JSON]:
         "clusters": share_fields(metric),
         **({"missing": metric.missing} if metric.missing else {}),
     }
+
+
+_MAX_TEXT: Final = 256
+_MAX_CLUSTERS: Final = 32
+_MAX_METRICS: Final = 64
+# Only so many metrics are shown by cluster and pod: 64 would make the record too large.
+_MAX_DETAILED: Final = 8
+
+
+class CompactCoverage(msgspec.Struct):
+    """coverage: numbers of clusters, and the missing ones by name."""
+
+    expected: int = 0
+    answered: int = 0
+    missing: dict[str, str] = {}
+    lost: dict[str, str] = {}
+    policy: str = ""
+    applied: bool = False
+
+
+class CompactMetric(msgspec.Struct):
+    """One entry of metrics."""
+
+    index: int
+    type: str
+    name: str
+    target: dict[str, JSON]
+    current: dict[str, JSON] | None = None
+    usageRatio: float | None = None
+    proposal: int | None = None
+    error: str | None = None
+    pods: PodCounts | None = None
+    clusters: dict[str, ClusterShare] = {}
+    missing: dict[str, str] = {}
+
+
+class CompactStep(msgspec.Struct, rename={"before": "from", "after": "to"}):
+    """One entry of steps."""
+
+    step: str
+    before: int
+    after: int
+    reason: str
+
+
+class CompactDecision(msgspec.Struct):
+    """A decision as far as `fedhpa explain` shows it."""
+
+    time: str
+    currentReplicas: int
+    desiredReplicas: int
+    rescale: bool
+    reason: str
+    coverage: CompactCoverage
+    moved: bool = False
+    error: str | None = None
+    metrics: list[CompactMetric] = []
+    steps: list[CompactStep] = []
+    tolerance: tuple[float, float] | None = None
+    distributed: bool = False
+
+
+def compact_decision(decision: Decision) -> Mapping[str, JSON]:
+    """Returns the decision in its compact form."""
+    settings = encode_settings(decision.settings, changed_only=True)
+    missing = list(decision.coverage.missing.items())
+    coverage: dict[str, JSON] = {
+        "expected": len(decision.coverage.expected),
+        "answered": len(decision.coverage.answered),
+        "missing": {cluster: _short(reason) for cluster, reason in missing[:_MAX_CLUSTERS]},
+        "policy": decision.coverage.policy,
+        "applied": decision.coverage.applied,
+    }
+    if len(missing) > _MAX_CLUSTERS:
+        coverage["moreMissing"] = len(missing) - _MAX_CLUSTERS
+    if decision.coverage.lost:
+        lost = list(decision.coverage.lost.items())[:_MAX_CLUSTERS]
+        coverage["lost"] = {cluster: _short(reason) for cluster, reason in lost}
+    return {
+        "time": format_time(decision.now),
+        "currentReplicas": decision.current_replicas,
+        "desiredReplicas": decision.desired_replicas,
+        "rescale": decision.rescale,
+        **({"moved": True} if decision.moves else {}),
+        **({"distributed": True} if decision.distributed else {}),
+        "reason": _short(decision.reason),
+        "error": None if decision.error is None else _short(decision.error),
+        "coverage": coverage,
+        "metrics": [
+            _compact_metric(metric, detailed=index < _MAX_DETAILED)
+            for index, metric in enumerate(decision.metrics[:_MAX_METRICS])
+        ],
+        "steps": [
+            {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
+            for step in decision.steps
+        ],
+        **({"propagation": decision.propagation} if decision.propagation else {}),
+        **({"controller": settings} if settings else {}),
+        **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
+    }
+
+
+def decode_compact(
+    fields: JSON, state: MemoryState, conditions: tuple[StatusCondition, ...] = ()
+) -> Decision:
+    """Returns the decision that left `state`, without its status, events and shares.
+
+    Raises InvalidObject if it cannot be read.
+    """
+    try:
+        compact = convert_json(fields, CompactDecision)
+    except InvalidJson as error:
+        raise InvalidObject(f"the decision cannot be read: {error}") from error
+    now = parse_time(compact.time) or 0.0
+    return Decision(
+        now=now,
+        current_replicas=compact.currentReplicas,
+        desired_replicas=compact.desiredReplicas,
+        rescale=compact.rescale,
+        reason=compact.reason,
+        error=compact.error,
+        coverage=_stored_coverage(compact.coverage, state),
+        metrics=tuple(_stored_metric(metric) for metric in compact.metrics),
+        steps=tuple(Step(step.step, step.before, step.after, step.reason) for step in compact.steps),
+        conditions=conditions,
+        events=(),
+        status={},
+        history=state.history,
+        assignment=(),
+        moves=compact.moved,
+        absences=state.absences,
+        rebalance=state.rebalance,
+        memory=state,
+        tolerance=compact.tolerance,
+        distributed=compact.distributed,
+        bounds=tuple(_stored_bounds(name, one, now) for name, one in sorted(state.clusters.items()))
+        if compact.distributed
+        else (),
+    )
+
+
+def _stored_bounds(name: str, known: ClusterMemory, now: float) -> MemberBounds:
+    state = known.assignment
+    bounds = member_bounds(name, None if state.lost else state.bounds, state, now)
+    return msgspec.structs.replace(
+        bounds, current=known.replicas, is_missing=known.state not in ANSWERED_STATES
+    )
+
+
+def _stored_coverage(compact: CompactCoverage, state: MemoryState) -> Coverage:
+    states = state.states.items()
+    return Coverage(
+        expected=tuple(name for name, one in states if one not in LOST_STATES),
+        answered=tuple(name for name, one in states if one in ANSWERED_STATES and one not in LOST_STATES),
+        missing=compact.missing,
+        policy=compact.policy,
+        applied=compact.applied,
+        lost={name: compact.lost.get(name, "") for name, one in states if one in LOST_STATES},
+    )
+
+
+def _stored_metric(compact: CompactMetric) -> MetricResult:
+    return MetricResult(
+        index=compact.index,
+        type=compact.type,
+        name=compact.name,
+        current=compact.current,
+        target=compact.target,
+        usage_ratio=compact.usageRatio,
+        proposal=compact.proposal,
+        error=compact.error,
+        pods=compact.pods,
+        clusters=compact.clusters,
+        status={},
+        missing=compact.missing,
+    )
+
+
+def metric_fields(metric: MetricResult) -> dict[str, JSON]:
+    """Returns the fields that a metric has in a decision and in its compact form."""
+    ratio = metric.usage_ratio
+    return {
+        "index": metric.index,
+        "type": metric.type,
+        "name": metric.name,
+        "current": metric.current,
+        "target": metric.target,
+        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
+        "proposal": metric.proposal,
+        "error": metric.error,
+    }
+
+
+def share_fields(metric: MetricResult) -> dict[str, JSON]:
+    """Returns each cluster's share of a metric."""
+    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
+
+
+def _compact_metric(metric: MetricResult, *, detailed: bool) -> Mapping[str, JSON]:
+    entry = metric_fields(metric)
+    if metric.error is not None:
+        entry["error"] = _short(metric.error)
+    if detailed and metric.pods is not None:
+        entry["pods"] = msgspec.to_builtins(metric.pods)
+    if detailed and metric.clusters:
+        entry["clusters"] = dict(list(share_fields(metric).items())[:_MAX_CLUSTERS])
+    if detailed and metric.missing:
+        missing = list(metric.missing.items())[:_MAX_CLUSTERS]
+        entry["missing"] = {cluster: _short(reason) for cluster, reason in missing}
+    return entry
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."

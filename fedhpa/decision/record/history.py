@@ -9,8 +9,9 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import format_time
-from fedhpa.decision.history import History, Recommendation, ScaleEvent
+from fedhpa.decision.memory import History
 from fedhpa.decision.record.fields import path_first, required_time
+from fedhpa.scaling import Recommendation, ScaleEvent
 
 JSON = object
 

@@ -12,8 +12,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json, decode_json
-from fedhpa.decision.absence import Absence
-from fedhpa.decision.memory import ClusterMemory, MemoryState
+from fedhpa.decision.memory import Absence, ClusterMemory, MemoryState
 from fedhpa.decision.record.fields import path_first
 
 T = TypeVar("T")

@@ -16,18 +16,16 @@ from fedhpa.api.json import convert_json
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.times import format_time
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.history import History
-from fedhpa.decision.memory import MemoryState
+from fedhpa.decision.memory import History, MemoryState
 from fedhpa.decision.record.clusters import decode_cluster, encode_cluster
 from fedhpa.decision.record.fields import path_first, read_each, required_time
 from fedhpa.decision.record.history import decode_history
 from fedhpa.decision.record.kubernetes import encode_sample
 from fedhpa.decision.record.memory import decode_memory, encode_memory
 from fedhpa.decision.record.old_status import memory_of
-from fedhpa.decision.record.settings import RawController, decode_settings, encode_settings
 from fedhpa.decision.record.status import RawStatus
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
-from fedhpa.decision.settings import ControllerSettings
+from fedhpa.decision.settings import ControllerSettings, RawController, decode_settings, encode_settings
 from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
 from fedhpa.decision.spec.federatedhpa import ScalingObject, decode_object
 from fedhpa.scaling import custom_sample, external_sample

@@ -12,7 +12,6 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_time
-from fedhpa.decision.absence import ANSWERED_STATES
 from fedhpa.decision.model import StatusCondition
 
 JSON = object
@@ -41,6 +40,7 @@ class RawStatus(msgspec.Struct):
     currentMetrics: list[dict[str, JSON]] | None = None
     conditions: list[RawCondition] | None = None
     observedGeneration: JSON = None
+    lastSeen: JSON = None
     clusters: JSON = None
     assignedFor: JSON = None
     decision: JSON = None
@@ -86,14 +86,10 @@ def cluster_entries(raw: RawStatus) -> dict[str, Mapping[str, JSON]]:
 
 
 def last_answer(raw: RawStatus) -> float | None:
-    """Returns when a cluster answered last, in POSIX seconds; None if that is not known."""
-    found: list[float] = []
-    for entry in cluster_entries(raw).values():
-        seen = entry.get("lastSeen")
-        if isinstance(seen, str) and entry.get("state") in ANSWERED_STATES:
-            with contextlib.suppress(InvalidObject):
-                found.append(parse_time(seen) or 0.0)
-    return max(found, default=None)
+    """Returns when clusters answered last, in POSIX seconds; None if that is not known."""
+    with contextlib.suppress(InvalidObject):
+        return parse_time(raw.lastSeen) if isinstance(raw.lastSeen, str) else None
+    return None
 
 
 def number(value: JSON) -> int | None:

@@ -13,9 +13,8 @@ from fedhpa.api.scaling_record import check_version
 from fedhpa.assignment import Seconds
 from fedhpa.decision.memory import VERSION, MemoryState
 from fedhpa.decision.model import Decision, StatusCondition
-from fedhpa.decision.record.compact import compact_decision, decode_compact
-from fedhpa.decision.record.settings import stored_settings
-from fedhpa.decision.settings import ControllerSettings
+from fedhpa.decision.record.decision import compact_decision, decode_compact
+from fedhpa.decision.settings import ControllerSettings, stored_settings
 
 JSON = object
 

@@ -13,7 +13,7 @@ import msgspec
 from fedhpa.api import wire
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.decision.record.history import RawScenarioHistory
-from fedhpa.decision.record.settings import RawController
+from fedhpa.decision.settings import RawController
 
 
 class _Checked(msgspec.Struct, forbid_unknown_fields=True):

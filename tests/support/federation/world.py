@@ -126,7 +126,7 @@ class Federation:
     def state(self, cluster: str) -> str:
         """The state of a cluster in status.clusters."""
         clusters = self.status().get("clusters") or ()
-        return next((entry["state"] for entry in clusters if entry["name"] == cluster), "")
+        return next((entry.get("state", "Answered") for entry in clusters if entry["name"] == cluster), "")
 
     def events(self, reason: str = "") -> list[Object]:
         """The events about autoscalers, of one reason or all."""
