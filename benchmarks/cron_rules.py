@@ -17,7 +17,7 @@ import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
-from controller.cronfederatedhpa import CronController, CronMetrics, CronReconciler, Targets
+from controller.cronfederatedhpa import CronMetrics, CronReconciler, CronWorker, Targets, rules_loop
 from fedhpa.api.errors import ApiError
 from fedhpa.api.times import format_time
 from fedhpa.kube import SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
@@ -138,27 +138,19 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     metrics = CronMetrics(CollectorRegistry())
     events = EventRecorder(hub, "cron", wall=clock)
     targets = Targets(hub, dict, lambda _: None, direct=False, member_deadline=3.0, clock=SYSTEM)  # type: ignore[arg-type, return-value]
-    controller = CronController(
-        hub,
+    worker = CronWorker(
         lambda objects: CronReconciler(
-            hub,
-            objects,
-            targets,
-            events,
-            metrics,
-            paused=False,
-            wall=clock,
-            clock=SYSTEM.monotonic,
+            hub, objects, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
         ),
         events,
         metrics,
         wall=clock,
-        clock=SYSTEM.monotonic,
     )
-    tasks = [asyncio.create_task(controller.run()), asyncio.create_task(events.run())]
+    loop = rules_loop(hub, worker, wall=clock, clock=SYSTEM.monotonic)
+    tasks = [asyncio.create_task(loop.run()), asyncio.create_task(events.run())]
     try:
         async with asyncio.timeout(60):
-            while len(controller.objects) < OBJECTS or not _all_stored(hub):  # noqa: ASYNC110  # no event
+            while len(worker.objects) < OBJECTS or not _all_stored(hub):  # noqa: ASYNC110  # no event
                 await asyncio.sleep(0.05)
         await asyncio.sleep(SETTLING_SECONDS)
         began = time.process_time()

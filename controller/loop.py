@@ -1,8 +1,8 @@
-"""The reconcile loop of a leader: reconciles every object when its spec changes, and once a period.
+"""The loop of a leader, for all kinds: watches objects, and works on each key when it is due.
 
-A failed reconcile is repeated after the period too. There is no longer back-off (Karmada's grows to 17
-minutes): a broken cluster must not hide its recovery. The queue of keys by due time gives the guarantees of a
-Kubernetes workqueue.
+A key is what a kind works on: an object, or a target that several objects share. The queue gives the
+guarantees of a Kubernetes workqueue. A failure is repeated as soon as the kind says; there is no longer
+back-off (Karmada's grows to 17 minutes), because a broken cluster must not hide its recovery.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import functools
 import heapq
 import math
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from fedhpa.api.member_hpas import FINALIZER
 from fedhpa.kube import (
     ApiClient,
     Change,
@@ -28,6 +27,8 @@ from fedhpa.kube import (
     report_failure,
     supervise,
 )
+
+K = TypeVar("K", bound=Hashable)
 
 # The age that usage may have, as a share of the sync period: one list serves all objects of a namespace, and
 # no object decides twice on the same list.
@@ -60,73 +61,64 @@ def until_slot(key: Key, period: float, now: float) -> float:
     return period if delay < SAME_SLOT_SECONDS else delay
 
 
-class WorkQueue:
-    """Keys (namespace, name), each with the time on `clock` (seconds) at which it is due.
+class WorkQueue(Generic[K]):
+    """Keys, each with the time on `clock` (seconds) at which it is due.
 
-    At most one worker holds a key. A key has one pending time, and the earlier of two requested times wins.
-    Each object has a fixed slot in its period for as long as the process lives, so that a thousand objects
-    created together are not reconciled together.
+    A key is taken once at a time. It has one pending time, and the earlier of two requested times wins. The
+    clock is read again after `longest_wait` seconds, because a wall clock may be stepped.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], longest_wait: float | None = None) -> None:
         self._clock = clock
-        self._due: dict[Key, float] = {}
-        self._heap: list[tuple[float, Key]] = []
-        self._processing: dict[Key, float] = {}
-        self._again: dict[Key, float] = {}
-        self._changed = asyncio.Condition()
+        self._longest_wait = longest_wait
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._count = 0
+        self._taken: dict[K, float] = {}
+        self._again: dict[K, float] = {}
+        self._changed = asyncio.Event()
 
-    async def add(self, key: Key, delay: float = 0.0) -> None:
-        """Make `key` due in `delay` seconds unless it is due earlier; during processing, after `done`."""
-        await self._add_at(key, self._clock() + delay)
+    def add(self, key: K, delay: float = 0.0) -> None:
+        """Make `key` due in `delay` seconds unless it is due earlier; while it is taken, after `done`."""
+        self._add_at(key, self._clock() + delay)
 
-    async def add_periodic(self, key: Key, period: float) -> None:
-        """Make `key` due at its next slot, after at most `period` seconds."""
+    async def get(self) -> K:
+        """Wait for the earliest due key, and take it. One task at a time may wait."""
+        while True:
+            self._changed.clear()
+            key, wait = self._earliest()
+            if key is not None:
+                self._taken[key] = self._due.pop(key)
+                return key
+            await self._wait_change(wait)
+
+    def lateness(self, key: K) -> float:
+        """Seconds since a taken key was due; 0 for one that is not taken."""
         now = self._clock()
-        await self._add_at(key, now + until_slot(key, period, now))
+        return max(now - self._taken.get(key, now), 0.0)
 
-    async def discard(self, key: Key) -> None:
-        """Remove a pending key. A key that is being processed is not queued again by `done`."""
-        async with self._changed:
-            self._due.pop(key, None)
-            self._again.pop(key, None)
-
-    async def get(self) -> Key:
-        """Wait for the earliest due key and start processing it."""
-        async with self._changed:
-            while True:
-                key, wait = self._earliest()
-                if key is not None:
-                    self._processing[key] = max(self._clock() - self._due.pop(key), 0.0)
-                    return key
-                await self._wait_change(wait)
-
-    def lateness(self, key: Key) -> float:
-        """Seconds between a key's due time and its `get`; 0 for a key that is not being processed."""
-        return self._processing.get(key, 0.0)
-
-    async def done(self, key: Key) -> None:
-        """End the processing of a key. A time requested in between becomes its pending time."""
-        self._processing.pop(key, None)
+    def done(self, key: K) -> None:
+        """Give back a taken key. A time requested in between becomes its pending time."""
+        self._taken.pop(key, None)
         due = self._again.pop(key, None)
         if due is not None:
-            await self._add_at(key, due)
+            self._add_at(key, due)
 
-    async def _add_at(self, key: Key, due: float) -> None:
-        async with self._changed:
-            times = self._again if key in self._processing else self._due
-            if due >= times.get(key, float("inf")):
-                return
-            times[key] = due
-            if times is self._due:
-                heapq.heappush(self._heap, (due, key))
-                self._changed.notify()
+    def _add_at(self, key: K, due: float) -> None:
+        times = self._again if key in self._taken else self._due
+        if due >= times.get(key, float("inf")):
+            return
+        times[key] = due
+        if times is self._due:
+            self._count += 1
+            heapq.heappush(self._heap, (due, self._count, key))
+            self._changed.set()
 
-    def _earliest(self) -> tuple[Key | None, float | None]:
+    def _earliest(self) -> tuple[K | None, float | None]:
         """A due key, or the seconds until the earliest one; (None, None) for an empty queue."""
         while self._heap:
-            due, key = self._heap[0]
-            if self._due.get(key) != due:  # replaced by an earlier time, taken, or discarded
+            due, _, key = self._heap[0]
+            if self._due.get(key) != due:  # replaced by an earlier time, or taken
                 heapq.heappop(self._heap)
                 continue
             wait = due - self._clock()
@@ -137,6 +129,8 @@ class WorkQueue:
         return None, None
 
     async def _wait_change(self, seconds: float | None) -> None:
+        if self._longest_wait is not None:
+            seconds = self._longest_wait if seconds is None else min(seconds, self._longest_wait)
         try:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
@@ -146,179 +140,191 @@ class WorkQueue:
 
 # Delay before a superseded decision is made again; members may need a moment to serve the other write.
 RETRY_SECONDS: Final = 0.1
-# A reconcile that hangs beyond all deadlines inside it is cancelled, which frees its worker.
-RECONCILE_SECONDS: Final = 60.0
+# Work that hangs beyond all deadlines inside it is cancelled, which frees its slot.
+WORK_SECONDS: Final = 60.0
 # The report of a failure is one short write.
 REPORT_SECONDS: Final = 10.0
+# Changes that are noted one after another hold the event loop for no longer.
+TURN_SECONDS: Final = 0.02
 
 # The reasons in conditions and events for a reconcile that raised, and for one that took too long.
 RECONCILE_FAILED: Final = "ReconcileFailed"
 RECONCILE_TIMED_OUT: Final = "ReconcileTimedOut"
 
 Object = dict[str, Any]
+Objects = Mapping[Key, Object]
 
 
 @dataclass(frozen=True)
 class _Failed:
-    """The reason of a reconcile that failed, as conditions have it, and what happened."""
+    """The reason of work that failed, as conditions have it, and what happened."""
 
     reason: str
     message: str
 
 
-class KindReconciler(Protocol):
-    """Reconciles the objects of one kind; `reconcile` runs for different objects at once."""
+class Worker(Protocol[K]):
+    """Works for one kind. `work` runs for different keys at once."""
 
-    async def reconcile(
-        self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = (), *, late: float = 0.0
-    ) -> bool:
-        """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
+    def keeps(self, raw: Object) -> bool:
+        """True while there is something to do for an object."""
 
-        `known` are the keys of all objects of the kind.
+    async def begin(self) -> Iterable[K]:
+        """Read what no object tells, once all objects are known. Returns the keys that are due."""
+
+    def changed(self, change: Change[Object]) -> Iterable[K]:
+        """Note a change of an object. Returns the keys that are due because of it."""
+
+    def taken(self, key: K) -> None:
+        """Note that a key is due, and waits for a slot."""
+
+    async def work(self, key: K, objects: Objects, *, late: float, slots: asyncio.Semaphore) -> float | None:
+        """Do what is due, `late` seconds ago. Returns the seconds until the key is due again; None for never.
+
+        The caller holds one of the `slots`, which the work may give to others while it waits.
         """
 
-    async def failed(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
-        """Show on the object that its reconcile raised or took too long."""
+    async def failed(self, key: K, objects: Objects, reason: str, message: str) -> float:
+        """Show that the work raised or took too long. Returns the seconds until it is tried again."""
+
+    def retry(self, key: K) -> float:
+        """Seconds until work is tried again whose failure could not even be shown."""
 
     def unreadable(self, key: Key, uid: str, message: str) -> None:
-        """Show that an object cannot be decoded, and is left out."""
+        """Show that an object cannot be decoded, and is left out; with "" it is gone."""
 
-    def period(self, raw: Mapping[str, Any]) -> float:
-        """Seconds between two reconciles of an object."""
-
-    async def flush(self) -> None:
-        """Write what the next process would not know. Called when the objects leave this process."""
-
-    def forget(self, key: Key) -> None:
-        """Drop all state of an object that was deleted or belongs to another process now."""
+    async def end(self, objects: Objects) -> None:
+        """Write what the next process would not know, and drop all state. The objects leave this process."""
 
 
-class ReconcileLoop:
-    """Runs a reconciler over the objects of a watched collection that `owns` selects.
+class Loop(Generic[K]):
+    """Runs a worker over the objects of a watched collection that `owns` selects.
 
-    `on_count` receives the number of these objects after each change.
+    At most `slots` keys are worked on at once. `on_count` receives the number of objects after each change.
+    With a wall clock as `due_clock`, keys are due on it (see `WorkQueue`).
     """
 
     def __init__(
         self,
         hub: ApiClient,
         collection: str,
-        reconciler: KindReconciler,
+        worker: Worker[K],
         *,
-        workers: int,
+        slots: int,
         owns: Callable[[Key], bool] = lambda _: True,
         on_count: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float],
+        due_clock: Callable[[], float] | None = None,
+        longest_wait: float | None = None,
     ) -> None:
-        name = collection.rpartition("/")[2]
         self._owns = owns
         self.objects: Reflector[Object] = Reflector(
             hub,
             collection,
             dict[str, Any],
-            functools.partial(_if_owned, owns),
-            name=name,
+            self._if_owned,
+            name=collection.rpartition("/")[2],
             on_unreadable=self._note_unreadable,
             clock=clock,
         )
         self._on_count = on_count
-        self._reconciler = reconciler
-        self._workers = workers
-        self._queue = WorkQueue(clock)
+        self._worker = worker
+        self._slots = asyncio.Semaphore(slots)
+        self._queue: WorkQueue[K] = WorkQueue(due_clock or clock, longest_wait)
+        self._clock = clock
         self._changes: asyncio.Queue[Change[Object]] = asyncio.Queue()
+        self._listed = asyncio.Event()
+
+    def wake(self, key: K) -> None:
+        """Make a key due now."""
+        self._queue.add(key)
+
+    async def listed(self) -> None:
+        """Wait until the worker knows all objects of the first list."""
+        await self._listed.wait()
 
     async def run(self) -> None:
-        """Reconcile every object when due, until cancelled."""
+        """Work on every key when it is due, until cancelled."""
         unsubscribe = self.objects.subscribe(self._changes.put_nowait)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(supervise("objects-watch", self.objects.run))
-                group.create_task(supervise("reconcile-queue", self._enqueue_changes))
-                for _ in range(self._workers):
-                    group.create_task(supervise("reconcile", self._work))
+                group.create_task(supervise("objects-changes", self._follow_changes))
+                group.create_task(supervise("reconcile-queue", lambda: self._dispatch(group)))
         finally:
             unsubscribe()
             # A failure here must not keep the Lease from being released.
             with contextlib.suppress(Exception):
-                await self._reconciler.flush()
-            # Another process reconciles these objects now, so the series here would show old values.
-            for key in self.objects.store:
-                self._reconciler.forget(key)
+                await self._worker.end(self.objects.store)
             self._on_count(0)
 
-    async def _enqueue_changes(self) -> None:
+    async def _follow_changes(self) -> None:
+        await self.objects.synced.wait()
+        began = self._clock()
         while True:
+            if self._changes.empty():
+                self._listed.set()
             change = await self._changes.get()
+            if self._clock() - began > TURN_SECONDS:
+                # A thousand objects take longer to decode than the event loop may be held.
+                await asyncio.sleep(0)
+                began = self._clock()
             try:
-                await self._apply(change)
-            except Exception as error:  # the changes of other objects are applied all the same
-                report_failure("reconcile-queue", error, namespace=change.key[0], name=change.key[1])
+                for key in self._worker.changed(change):
+                    self._queue.add(key)
+            except Exception as error:  # the changes of other objects are noted all the same
+                report_failure("objects-changes", error, namespace=change.key[0], name=change.key[1])
+            self._on_count(len(self.objects.store))
 
-    async def _apply(self, change: Change[Object]) -> None:
-        if change.new is None:
-            await self._queue.discard(change.key)
-            self._reconciler.forget(change.key)
-        elif change.old is None or _generation(change.old) != _generation(change.new):
-            await self._queue.add(change.key)
-        self._on_count(len(self.objects.store))
-
-    async def _work(self) -> None:
+    async def _dispatch(self, group: asyncio.TaskGroup) -> None:
+        # Before the whole list is read, a key would be worked on without all of its objects.
+        await self._listed.wait()
+        for key in await self._worker.begin():
+            self._queue.add(key)
         while True:
             key = await self._queue.get()
-            try:
-                await self._reconcile(key)
-            finally:
-                await self._queue.done(key)
+            self._worker.taken(key)
+            group.create_task(self._work(key))
 
-    async def _reconcile(self, key: Key) -> None:
-        raw = self.objects.store.get(key)
-        if raw is None:
-            self._reconciler.forget(key)
-            return
-        about = {"namespace": key[0], "name": key[1]}
-        retry = await contain_unlogged(  # the reconciler logs it with the other failures of the object
+    async def _work(self, key: K) -> None:
+        try:
+            async with self._slots:
+                again = await self._work_in_slot(key)
+            if again is not None:
+                self._queue.add(key, again)
+        finally:
+            self._queue.done(key)
+
+    async def _work_in_slot(self, key: K) -> float | None:
+        found = await contain_unlogged(  # the worker logs it with the other failures of the object
             "reconcile",
-            functools.partial(self._reconcile_in_time, key, raw),
+            functools.partial(self._work_in_time, key),
             functools.partial(_Failed, RECONCILE_FAILED),
         )
-        if isinstance(retry, _Failed):
-            report = functools.partial(self._report, key, raw, retry)
-            await contain("report-failure", report, lambda _: None, **about)
-        if retry is True:
-            await self._queue.add(key, RETRY_SECONDS)
-        else:
-            await self._queue.add_periodic(key, self._reconciler.period(raw))
+        if not isinstance(found, _Failed):
+            return found
+        report = functools.partial(self._report, key, found)
+        return await contain("report-failure", report, lambda _: self._worker.retry(key), key=str(key))
 
-    async def _reconcile_in_time(self, key: Key, raw: Object) -> bool | _Failed:
-        """Reconcile an object. Returns True for a quick retry."""
-        late = self._queue.lateness(key)
+    async def _work_in_time(self, key: K) -> float | _Failed | None:
         try:
-            async with asyncio.timeout(RECONCILE_SECONDS) as deadline:
-                return await self._reconciler.reconcile(key, raw, self.objects.store, late=late)
+            async with asyncio.timeout(WORK_SECONDS) as deadline:
+                late = self._queue.lateness(key)
+                return await self._worker.work(key, self.objects.store, late=late, slots=self._slots)
         except TimeoutError:
             if not deadline.expired():
                 raise
-            return _Failed(RECONCILE_TIMED_OUT, f"the reconcile took more than {RECONCILE_SECONDS:g} s")
+            return _Failed(RECONCILE_TIMED_OUT, f"the reconcile took more than {WORK_SECONDS:g} s")
 
-    async def _report(self, key: Key, raw: Object, failure: _Failed) -> None:
+    async def _report(self, key: K, failure: _Failed) -> float:
         async with asyncio.timeout(REPORT_SECONDS):
-            await self._reconciler.failed(key, raw, failure.reason, failure.message)
+            return await self._worker.failed(key, self.objects.store, failure.reason, failure.message)
+
+    def _if_owned(self, raw: Object) -> Object | None:
+        metadata = raw.get("metadata") or {}
+        owned = self._owns((metadata.get("namespace", ""), metadata.get("name", "")))
+        return raw if owned and self._worker.keeps(raw) else None
 
     def _note_unreadable(self, key: Key, uid: str, message: str) -> None:
-        if not message:
-            self._reconciler.forget(key)
-        elif self._owns(key):
-            self._reconciler.unreadable(key, uid, message)
-
-
-def _if_owned(owns: Callable[[Key], bool], raw: Object) -> Object | None:
-    """The object, or None if it belongs to another shard, or is being deleted without a finalizer of ours."""
-    metadata = raw.get("metadata") or {}
-    if metadata.get("deletionTimestamp") and FINALIZER not in (metadata.get("finalizers") or ()):
-        return None
-    return raw if owns((metadata.get("namespace", ""), metadata.get("name", ""))) else None
-
-
-def _generation(raw: Mapping[str, Any]) -> object:
-    metadata = raw["metadata"]
-    return metadata.get("generation"), metadata.get("uid"), metadata.get("deletionTimestamp")
+        if self._owns(key):
+            self._worker.unreadable(key, uid, message)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from controller.cronfederatedhpa import CronController, CronMetrics
+from controller.cronfederatedhpa import CronMetrics, CronWorker, rules_loop
 from controller.cronfederatedhpa.hub import CRD_PATH, PATHS, other_controller
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
@@ -16,7 +16,7 @@ from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.hub_check import HubCheck
-from controller.loop import ReconcileLoop
+from controller.loop import Loop
 from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, Shard, within
 from controller.telemetry import ControllerMetrics
@@ -54,8 +54,7 @@ async def lead_rules(
     )
     owns = within(settings.watch_namespaces, shard)
     owners = WorkloadOwners(hub, owns=owns, clock=clock.monotonic)
-    controller = CronController(
-        hub,
+    worker = CronWorker(
         lambda objects: CronReconciler(
             hub,
             objects,
@@ -73,16 +72,26 @@ async def lead_rules(
         events,
         metrics,
         owns=owns,
-        on_count=on_count,
-        owners=owners,
         wall=clock.wall,
-        clock=clock.monotonic,
     )
+    loop = rules_loop(hub, worker, owns=owns, on_count=on_count, wall=clock.wall, clock=clock.monotonic)
+    owners.on_change(lambda target: loop.wake(target) if worker.objects.of(target) else None)
+
+    async def forget_former_owners() -> None:
+        """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
+        await owners.synced()
+        await loop.listed()
+        for target in worker.objects.contested():
+            loop.wake(target)
+
     async with asyncio.TaskGroup() as group:
-        group.create_task(supervise("cron-events", lambda: events.run(controller.results_stored)))
+        group.create_task(supervise("cron-events", lambda: events.run(worker.results_stored)))
         if direct:
             await _until_synced(members)
-        group.create_task(controller.run())
+        group.create_task(supervise("cron-owners", owners.run))
+        group.create_task(forget_former_owners())
+        group.create_task(supervise("cron-reminders", worker.remind))
+        group.create_task(loop.run())
 
 
 async def lead(
@@ -112,11 +121,11 @@ async def lead(
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )
-        loop = ReconcileLoop(
+        loop = Loop(
             hub,
             FEDERATED_HPAS.path(),
             reconciler,
-            workers=settings.concurrent_syncs,
+            slots=settings.concurrent_syncs,
             owns=within(settings.watch_namespaces, shard),
             on_count=count,
             clock=clock.monotonic,

@@ -20,7 +20,7 @@ import structlog
 from benchmarks.controller.bodies import FleetSize, Key
 from benchmarks.controller.fleet import HPAS, MemoryFleet, memory_fleet, resident_bytes
 from controller.federatedhpa import FederatedHPAReconciler
-from controller.loop import ReconcileLoop
+from controller.loop import Loop
 from controller.shards import Shard
 
 PERIOD_SECONDS: Final = 15.0
@@ -123,9 +123,7 @@ async def _loop(size: FleetSize, shard: Shard, hang: bool) -> Measured:
         fleet.warm()
         changes = [fleet.changes(CHANGED, ready=ready) for ready in (False, True)]
         clock = asyncio.get_running_loop().time
-        loop = ReconcileLoop(
-            fleet.hub, HPAS, reconciler, workers=fleet.settings.concurrent_syncs, clock=clock
-        )
+        loop = Loop(fleet.hub, HPAS, reconciler, slots=fleet.settings.concurrent_syncs, clock=clock)
         running = asyncio.create_task(loop.run())
         try:
             while len(reconciler.began) < len(fleet.keys):  # noqa: ASYNC110  # the first reconcile of each

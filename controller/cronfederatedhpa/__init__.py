@@ -5,14 +5,13 @@
 - `objects`: the objects by target.
 - `targets`: the values of a target.
 - `units`: the targets with the windows that are open on them, and `memory` what outlives the process.
-- `wakeups`: the times at which targets are due.
 - `reconciler`: one pass over one target.
 - `status`: the status that people see.
 - `reporter`: the events and metrics of what was done.
 - `one_shot`: one read of a target for the command line.
 """
 
-from controller.cronfederatedhpa.controller import CronController
+from controller.cronfederatedhpa.controller import CronWorker, rules_loop
 from controller.cronfederatedhpa.hub import is_run_by_karmada
 from controller.cronfederatedhpa.one_shot import (
     PlannedTarget,
@@ -27,9 +26,9 @@ from controller.cronfederatedhpa.targets import Targets
 from controller.cronfederatedhpa.telemetry import CronMetrics
 
 __all__ = [
-    "CronController",
     "CronMetrics",
     "CronReconciler",
+    "CronWorker",
     "PlannedTarget",
     "Remembered",
     "Targets",
@@ -37,5 +36,6 @@ __all__ = [
     "planned_targets",
     "read_memory",
     "read_target",
+    "rules_loop",
     "values_of",
 ]

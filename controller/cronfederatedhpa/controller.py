@@ -1,39 +1,29 @@
-"""Runs the rules of all CronFederatedHPAs of one shard until cancelled."""
+"""Runs the rules of the CronFederatedHPAs of one shard, by the targets that they scale."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from typing import Any, Final
 
+import structlog
+
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, NotLeading
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
-from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.telemetry import CronMetrics
-from controller.cronfederatedhpa.wakeups import Wakeups
+from controller.loop import Loop, Objects
 from fedhpa.api.errors import InvalidObject
-from fedhpa.kube import (
-    ApiClient,
-    Change,
-    EventRecorder,
-    InvolvedObject,
-    Key,
-    Reflector,
-    contain,
-    report_failure,
-    supervise,
-)
+from fedhpa.kube import ApiClient, Change, EventRecorder, InvolvedObject, Key
+
+log = structlog.get_logger(__name__)
 
 # Targets that are worked on at once. The hub's fairness decides about more.
 CONCURRENT_TARGETS: Final = 64
-# A pass that hangs beyond all deadlines inside it is cancelled.
-PASS_SECONDS: Final = 60.0
 # Results wait this long at most for the effects of the same minute, and events for the results.
 LONGEST_WAIT_SECONDS: Final = 20.0
-# Decoded objects hold the event loop for no longer.
-TURN_SECONDS: Final = 0.02
+# The wall clock is read again after this time, so that steps and a suspended machine are noticed.
+LONGEST_SLEEP_SECONDS: Final = 5.0
 # The delay after a pass that failed unexpectedly.
 RETRY_SECONDS: Final = 5.0
 
@@ -71,183 +61,137 @@ class Barrier:
             return
 
 
-class CronController:
-    """Watches the objects that `owns` selects, and reconciles each target when it is due.
-
-    `on_count` receives the number of these objects after each change.
-    """
+class CronWorker:
+    """Runs the rules of each target when it is due. Several objects may have one target."""
 
     def __init__(
         self,
-        hub: ApiClient,
         make_reconciler: Callable[[ObjectsByTarget], CronReconciler],
         events: EventRecorder,
         metrics: CronMetrics,
         *,
         owns: Callable[[Key], bool] = lambda _: True,
-        on_count: Callable[[int], None] = lambda _: None,
-        owners: WorkloadOwners | None = None,
         wall: Callable[[], float],
-        clock: Callable[[], float],
     ) -> None:
         self.objects = ObjectsByTarget()
         self._owns = owns
         self._events = events
         self._metrics = metrics
-        self._on_count = on_count
-        self._owners = owners
         self._wall = wall
         self._reconciler = make_reconciler(self.objects)
-        self._wakeups: Wakeups[TargetKey] = Wakeups(wall)
-        self._changes: asyncio.Queue[Change[Object]] = asyncio.Queue()
-        self._running: set[TargetKey] = set()
-        self._again: set[TargetKey] = set()
-        self._slots = asyncio.Semaphore(CONCURRENT_TARGETS)
         self._effects = Barrier()
         self._results = Barrier()
-        self._listed = asyncio.Event()
-        self._clock = clock
-        self._reflector: Reflector[Object] = Reflector(
-            hub,
-            CRON_FEDERATED_HPAS.path(),
-            dict[str, Any],
-            self._if_owned,
-            name="cronfederatedhpas",
-            on_unreadable=self._note_unreadable,
-            clock=clock,
-        )
 
-    async def run(self) -> None:
-        """Run the rules until cancelled."""
-        unsubscribe = self._reflector.subscribe(self._changes.put_nowait)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(supervise("cron-watch", self._reflector.run))
-                group.create_task(supervise("cron-changes", self._follow_changes))
-                if self._owners is not None:
-                    self._owners.on_change(self._wake)
-                    group.create_task(supervise("cron-owners", self._owners.run))
-                    group.create_task(self._forget_former_owners(self._owners))
-                group.create_task(supervise("cron-reminders", self._reconciler.remind))
-                group.create_task(supervise("cron-wakeups", lambda: self._dispatch(group)))
-        finally:
-            unsubscribe()
-            for key in self._reflector.store:
-                self._metrics.forget(key)
-            self._on_count(0)
-            self._reconciler.end()
+    def keeps(self, raw: Object) -> bool:  # noqa: ARG002  # also one that is being deleted
+        """All objects matter: the windows of a deleted one are closed first."""
+        return True
 
-    async def results_stored(self) -> None:
-        """Waits until the results of a busy minute are stored, for a bounded time. Events come after them."""
-        await self._results.wait()
+    async def begin(self) -> list[TargetKey]:
+        """Read the records of open windows. Returns their targets, also those whose objects are gone."""
+        return await self._reconciler.load(self._owns)
 
-    async def _follow_changes(self) -> None:
-        await self._reflector.synced.wait()
-        began = self._clock()
-        while True:
-            if self._changes.empty():
-                self._listed.set()
-            change = await self._changes.get()
-            if self._clock() - began > TURN_SECONDS:
-                # A thousand objects take longer to decode than the event loop may be held.
-                await asyncio.sleep(0)
-                began = self._clock()
-            try:
-                self._apply(change)
-            except Exception as error:  # the changes of other objects are applied all the same
-                report_failure("cron-changes", error, namespace=change.key[0], name=change.key[1])
-
-    def _apply(self, change: Change[Object]) -> None:
+    def changed(self, change: Change[Object]) -> set[TargetKey]:
+        """Note an object. Returns the targets that it had and has, and those with windows of it."""
         key = change.key
         if change.new is None:
             touched = self.objects.remove(key) | self._reconciler.holds(key)
             self._metrics.forget(key)
             self._reconciler.forget_object(key)
-        else:
-            try:
-                touched = self.objects.put(CronObject.of(key, change.new))
-                touched |= self._reconciler.holds(key) if touched else set()
-            except InvalidObject as error:
-                touched = self.objects.remove(key)
-                self._note_unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
-        self._on_count(len(self.objects))
-        for target in touched:
-            self._wakeups.set(target, self._wall())
+            return touched
+        try:
+            touched = self.objects.put(CronObject.of(key, change.new))
+        except InvalidObject as error:
+            self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
+            return self.objects.remove(key)
+        return touched | self._reconciler.holds(key) if touched else touched
 
-    def _wake(self, target: TargetKey) -> None:
-        """Makes a target due now, if it has objects."""
-        if self.objects.of(target):
-            self._wakeups.set(target, self._wall())
+    def unreadable(self, key: Key, uid: str, message: str) -> None:
+        """Record that an object cannot be decoded, and is left out."""
+        if message:
+            about = InvolvedObject(
+                CRON_FEDERATED_HPAS.api_version, CRON_FEDERATED_HPAS.kind, key[1], key[0], uid
+            )
+            self._events.event(about, "Warning", "InvalidObject", message)
 
-    async def _forget_former_owners(self, owners: WorkloadOwners) -> None:
-        """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
-        await owners.synced()
-        await self._listed.wait()
-        for target in self.objects.contested():
-            self._wake(target)
+    def taken(self, key: TargetKey) -> None:  # noqa: ARG002  # all targets count
+        """Let the results of others wait for the effect of this target, and events for its result."""
+        self._effects.begin()
+        self._results.begin()
 
-    async def _dispatch(self, group: asyncio.TaskGroup) -> None:
-        # Before the whole list is read, a target would be planned without all of its objects.
-        await self._listed.wait()
-        for target in await self._reconciler.load(self._owns):
-            self._wakeups.set(target, self._wall())
-        while True:
-            for target in await self._wakeups.wait():
-                if target in self._running:
-                    self._again.add(target)
-                    continue
-                self._running.add(target)
-                self._effects.begin()
-                self._results.begin()
-                group.create_task(self._work(target))
-
-    async def _work(self, target: TargetKey) -> None:
-        """Reconciles one target, and notes when it is due next."""
-        about = {"namespace": target.namespace, "target": f"{target.kind}/{target.name}"}
-        wake = await contain(
-            "cron-reconcile",
-            functools.partial(self._pass, target),
-            lambda _: self._wall() + RETRY_SECONDS,
-            **about,
-        )
-        self._results.end()
-        self._running.discard(target)
-        if target in self._again:
-            self._again.discard(target)
-            wake = self._wall()
-        if wake is not None:
-            self._wakeups.set(target, wake)
-
-    async def _pass(self, target: TargetKey) -> float | None:
+    async def work(
+        self,
+        key: TargetKey,
+        objects: Objects,  # noqa: ARG002  # they are known by target
+        *,
+        late: float,  # noqa: ARG002  # lateness counts from the schedule
+        slots: asyncio.Semaphore,
+    ) -> float | None:
+        """Do what is due for a target. Other targets get the slot while this one waits for their effects."""
         effect_done = False
 
         async def results() -> None:
             nonlocal effect_done
             effect_done = True
             self._effects.end()
-            # Another target may write its effect meanwhile.
-            self._slots.release()
+            slots.release()
             try:
                 await self._effects.wait()
             finally:
-                await self._slots.acquire()
+                await slots.acquire()
 
         try:
-            async with asyncio.timeout(PASS_SECONDS), self._slots:
-                return await self._reconciler.reconcile(target, results)
+            wake = await self._reconciler.reconcile(key, results)
         except NotLeading:
-            return self._wall() + RETRY_SECONDS
+            return RETRY_SECONDS
         finally:
             if not effect_done:
                 self._effects.end()
+            self._results.end()
+        return None if wake is None else wake - self._wall()
 
-    def _if_owned(self, raw: Object) -> Object | None:
-        metadata = raw.get("metadata") or {}
-        key = (metadata.get("namespace", ""), metadata.get("name", ""))
-        return raw if self._owns(key) else None
+    async def failed(self, key: TargetKey, objects: Objects, reason: str, message: str) -> float:  # noqa: ARG002
+        """Log the failure. What is due stays due."""
+        target = f"{key.kind}/{key.name}"
+        log.error("rules failed", namespace=key.namespace, target=target, reason=reason, error=message)
+        return RETRY_SECONDS
 
-    def _note_unreadable(self, key: Key, uid: str, message: str) -> None:
-        if self._owns(key):
-            resource = CRON_FEDERATED_HPAS
-            about = InvolvedObject(resource.api_version, resource.kind, key[1], key[0], uid)
-            self._events.event(about, "Warning", "InvalidObject", message)
+    def retry(self, key: TargetKey) -> float:  # noqa: ARG002
+        """Seconds until a target is tried again."""
+        return RETRY_SECONDS
+
+    async def results_stored(self) -> None:
+        """Waits until the results of a busy minute are stored, for a bounded time. Events come after them."""
+        await self._results.wait()
+
+    async def remind(self) -> None:
+        """Logs again, until cancelled, which results could not be written for long."""
+        await self._reconciler.remind()
+
+    async def end(self, objects: Objects) -> None:
+        """Withdraw what the series say. All memory is in the records."""
+        for key in objects:
+            self._metrics.forget(key)
+        self._reconciler.end()
+
+
+def rules_loop(
+    hub: ApiClient,
+    worker: CronWorker,
+    *,
+    owns: Callable[[Key], bool] = lambda _: True,
+    on_count: Callable[[int], None] = lambda _: None,
+    wall: Callable[[], float],
+    clock: Callable[[], float],
+) -> Loop[TargetKey]:
+    """Returns the loop of the rules. Targets are due on the wall clock, which is read every few seconds."""
+    return Loop(
+        hub,
+        CRON_FEDERATED_HPAS.path(),
+        worker,
+        slots=CONCURRENT_TARGETS,
+        owns=owns,
+        on_count=on_count,
+        clock=clock,
+        due_clock=wall,
+        longest_wait=LONGEST_SLEEP_SECONDS,
+    )

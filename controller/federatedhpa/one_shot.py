@@ -18,8 +18,7 @@ import msgspec
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.publication import INVALID_OBJECT
-from controller.federatedhpa.recording import Recording
+from controller.federatedhpa.recording import INVALID_OBJECT, Recording
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.hub_check import CRD_PATH, OUR_PATHS, PLURAL, HubCheck

@@ -152,7 +152,6 @@ log = structlog.get_logger(__name__)
 # The conditions that are False while an object is not reconciled.
 ABLE_TO_SCALE: Final = "AbleToScale"
 READY: Final = "Ready"
-INVALID_OBJECT: Final = "InvalidObject"
 
 MAX_MESSAGE: Final = 512
 PATCH_SECONDS: Final = 5.0

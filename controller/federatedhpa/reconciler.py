@@ -5,6 +5,7 @@ Status, events, series and log are all derived from the one `Decision`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
@@ -24,23 +25,23 @@ from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.memory import ObjectMemory, SteppedClock
-from controller.federatedhpa.publication import INVALID_OBJECT, FailureReports, HealthLog, Publisher
-from controller.federatedhpa.recording import Recording
+from controller.federatedhpa.publication import FailureReports, HealthLog, Publisher
+from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck
+from controller.loop import RETRY_SECONDS, Objects, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, InvalidObject
+from fedhpa.api.member_hpas import FINALIZER
 from fedhpa.decision import NO_RECORD, Blocked, Decision, Event, Snapshot
-from fedhpa.kube import ApiClient, EventRecorder, Key
+from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
 
-# Reasons of Ready for which an object has no record yet.
-NEVER_RECORDED: Final = frozenset((NO_RECORD, INVALID_OBJECT))
 # Reasons for which this controller must not scale an object.
 NOT_OURS: Final = frozenset((NOT_BUILT, ANOTHER_CONTROLLER))
 
@@ -112,6 +113,42 @@ class FederatedHPAReconciler:
             member_deadline=deadline,
             hub_deadline=HUB_DEADLINE_SECONDS,
         )
+
+    def keeps(self, raw: Mapping[str, Any]) -> bool:
+        """False for an object that is being deleted without a finalizer of ours."""
+        metadata = raw["metadata"]
+        return not metadata.get("deletionTimestamp") or FINALIZER in (metadata.get("finalizers") or ())
+
+    async def begin(self) -> Iterable[Key]:
+        """Nothing is due but what changed."""
+        return ()
+
+    def changed(self, change: Change[dict[str, Any]]) -> Iterable[Key]:
+        """Return an object whose spec changed, and forget one that is gone."""
+        if change.new is None:
+            self.forget(change.key)
+            return ()
+        same = change.old is not None and _generation(change.old) == _generation(change.new)
+        return () if same else (change.key,)
+
+    def taken(self, key: Key) -> None:
+        """Nothing waits for other objects that are due."""
+
+    async def work(
+        self,
+        key: Key,
+        objects: Objects,
+        *,
+        late: float,
+        slots: asyncio.Semaphore,  # noqa: ARG002  # kept for the whole reconcile
+    ) -> float | None:
+        """Reconcile an object. Returns the seconds until its next slot, or until a quick retry."""
+        raw = objects.get(key)
+        if raw is None:
+            self.forget(key)
+            return None
+        retry = await self.reconcile(key, raw, objects, late=late)
+        return RETRY_SECONDS if retry else until_slot(key, self.period(raw), self._clock())
 
     def period(self, raw: Mapping[str, Any]) -> float:
         """Seconds between two reconciles of the object."""
@@ -285,13 +322,24 @@ class FederatedHPAReconciler:
             for other in known
         )
 
-    async def failed(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
+    async def failed(self, key: Key, objects: Objects, reason: str, message: str) -> float:
         """Show on the object that its reconcile raised or took too long. The hub may refuse that."""
+        raw = objects.get(key)
+        if raw is None:
+            return self.retry(key)
         self._metrics.watch_success(*key)
         await self._failures.report(key, raw, reason, message)
+        return until_slot(key, self.period(raw), self._clock())
+
+    def retry(self, key: Key) -> float:
+        """Seconds until the next reconcile, without the object's own period."""
+        return until_slot(key, self._settings.sync_period, self._clock())
 
     def unreadable(self, key: Key, uid: str, message: str) -> None:
-        """Show that an object cannot even be decoded, and is therefore left out."""
+        """Show that an object cannot even be decoded, and is therefore left out; with "" it is gone."""
+        if not message:
+            self.forget(key)
+            return
         metadata = {"namespace": key[0], "name": key[1], "uid": uid}
         self._failures.record(key, {"metadata": metadata}, INVALID_OBJECT, message)
 
@@ -304,7 +352,7 @@ class FederatedHPAReconciler:
         recording = await Recording.open(file, writes=not self._settings.paused)
         memory = self._memories[key] = ObjectMemory(uid, recording)
         memory.restore(raw, self._wall())
-        if lost := _lost(recording, raw):
+        if lost := lost_memory(recording, raw):
             log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "MemoryLost", lost)])
         self._times.forget(key)
@@ -320,29 +368,23 @@ class FederatedHPAReconciler:
         else:
             self._metrics.watch_success(*key)
 
-    async def flush(self) -> None:
-        """Store what the next leader would want to know, within FLUSH_SECONDS."""
-        await self._publisher.flush([(key, memory.recording) for key, memory in self._memories.items()])
+    async def end(self, objects: Objects) -> None:
+        """Store what the next leader would want to know, within FLUSH_SECONDS, and drop the memories."""
+        try:
+            await self._publisher.flush([(key, memory.recording) for key, memory in self._memories.items()])
+        finally:
+            # Another process reconciles these objects now, so the series here would show old values.
+            for key in objects:
+                self.forget(key)
 
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
 
 
-def _lost(recording: Recording, raw: Mapping[str, Any]) -> str:
-    """Why a fresh start is one although the object was scaled before; "" if it is none."""
-    if recording.lost:
-        return f"{recording.lost}; the history begins anew"
-    status = raw.get("status")
-    if recording.stored is not None or recording.obstacle or not isinstance(status, Mapping):
-        return ""
-    conditions = status.get("conditions")
-    # Only a status of ours has the condition Ready.
-    ours = any(
-        isinstance(one, Mapping) and one.get("type") == "Ready" and one.get("reason") not in NEVER_RECORDED
-        for one in (conditions if isinstance(conditions, list) else ())
-    )
-    return f"{recording.file} is gone; the history begins anew" if ours else ""
+def _generation(raw: Mapping[str, Any]) -> object:
+    metadata = raw["metadata"]
+    return metadata.get("generation"), metadata.get("uid"), metadata.get("deletionTimestamp")
 
 
 def _log(key: Key, decision: Decision, written: bool) -> None:

@@ -18,6 +18,7 @@ from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, FedHPAError, InvalidObject
 from fedhpa.api.scaling_record import UnknownVersion
 from fedhpa.decision import (
+    NO_RECORD,
     ClusterMemory,
     Decision,
     History,
@@ -35,6 +36,12 @@ log = structlog.get_logger(__name__)
 QUIET_SECONDS: Final = 60.0
 # The record of an object of mode Distributed follows the members' sizes this often.
 SIZES_SECONDS: Final = 600.0
+
+
+# The reason in conditions and events for an object that is held, because it would run as something else.
+INVALID_OBJECT: Final = "InvalidObject"
+# Reasons of Ready for which an object has no record yet.
+NEVER_RECORDED: Final = frozenset((NO_RECORD, INVALID_OBJECT))
 
 
 class Windows(NamedTuple):
@@ -326,3 +333,19 @@ def _reason(summary: Any) -> tuple[str, ...]:
 
 def _rows(entries: Sequence[Mapping[str, Any]] | None, fields: Sequence[str]) -> tuple[Any, ...]:
     return tuple(tuple(entry.get(name) for name in fields) for entry in entries or ())
+
+
+def lost_memory(recording: Recording, raw: Mapping[str, Any]) -> str:
+    """Returns why a fresh start is one although the object was scaled before; "" if it is none."""
+    if recording.lost:
+        return f"{recording.lost}; the history begins anew"
+    status = raw.get("status")
+    if recording.stored is not None or recording.obstacle or not isinstance(status, Mapping):
+        return ""
+    conditions = status.get("conditions")
+    # Only a status of ours has the condition Ready.
+    ours = any(
+        isinstance(one, Mapping) and one.get("type") == "Ready" and one.get("reason") not in NEVER_RECORDED
+        for one in (conditions if isinstance(conditions, list) else ())
+    )
+    return f"{recording.file} is gone; the history begins anew" if ours else ""
