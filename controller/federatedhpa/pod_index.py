@@ -65,17 +65,12 @@ class PodSelection:
         self._pods = None
 
 
-@dataclass
-class _UsageList:
-    """One list of usage by pod name. `unmatched` are the names without a listed pod of the same labels."""
-
-    fetched: Fetched[tuple[UsageRecord, ...]]
-    by_name: dict[str, UsageRecord]
-    unmatched: set[str] = field(default_factory=set)
-
-
 class PodIndex:
-    """The pods of one namespace of one cluster, by selector. `change` keeps it up to date."""
+    """The pods of one namespace of one cluster, by selector. `change` keeps it up to date.
+
+    It also has the last list of usage by pod name, and the names in it that no listed pod of the same labels
+    has.
+    """
 
     def __init__(self, namespace: str, pods: Mapping[Key, PodRecord], clock: Callable[[], float]) -> None:
         self._namespace = namespace
@@ -83,7 +78,9 @@ class PodIndex:
         self._clock = clock
         self._selections: dict[str, PodSelection] = {}
         self._label_sets: dict[int, _LabelSet] = {}
-        self._usage: _UsageList | None = None
+        self._fetched: Fetched[tuple[UsageRecord, ...]] | None = None
+        self._usage: dict[str, UsageRecord] = {}
+        self._unmatched: set[str] = set()
         for pod in pods.values():
             if self._in_namespace(pod):
                 self._insert(pod)
@@ -100,13 +97,12 @@ class PodIndex:
         self, fetched: Fetched[tuple[UsageRecord, ...]], selection: PodSelection
     ) -> tuple[UsageRecord, ...]:
         """The usage of the selected pods, and of unlisted pods that the selector would select."""
-        usage = self._usage
-        if usage is None or usage.fetched is not fetched:
-            usage = self._usage = self._index_usage(fetched)
-        records = usage.by_name
+        if self._fetched is not fetched:
+            self._index_usage(fetched)
+        records = self._usage
         names = selection.names
         own = [records[name] for name in names if name in records]
-        for name in usage.unmatched:
+        for name in self._unmatched:
             labels = records[name].labels
             if name not in names and labels is not None and selection.selector.matches(labels):
                 own.append(records[name])
@@ -127,9 +123,8 @@ class PodIndex:
                 known.pods[new.name] = new
                 for selection in known.matching:
                     selection.invalidate()
-        usage = self._usage
-        if usage is not None and change.key[1] in usage.by_name and old is None:
-            self._match(usage, change.key[1], usage.by_name[change.key[1]])
+        if change.key[1] in self._usage and old is None:
+            self._match(change.key[1], self._usage[change.key[1]])
 
     def _add(self, text: str, selector: Selector) -> PodSelection:
         now = self._clock()
@@ -168,21 +163,21 @@ class PodIndex:
             for selection in known.matching:
                 selection.sets.remove(known)
 
-    def _index_usage(self, fetched: Fetched[tuple[UsageRecord, ...]]) -> _UsageList:
+    def _index_usage(self, fetched: Fetched[tuple[UsageRecord, ...]]) -> None:
         places = ("", self._namespace)
-        usage = _UsageList(fetched, {one.name: one for one in fetched.value if one.namespace in places})
-        for name, record in usage.by_name.items():
-            self._match(usage, name, record)
-        return usage
+        self._fetched, self._unmatched = fetched, set()
+        self._usage = {one.name: one for one in fetched.value if one.namespace in places}
+        for name, record in self._usage.items():
+            self._match(name, record)
 
-    def _match(self, usage: _UsageList, name: str, record: UsageRecord) -> None:
-        """Add the record to `unmatched`, or remove it, by the labels of its listed pod."""
+    def _match(self, name: str, record: UsageRecord) -> None:
+        """Add the record to the unmatched ones, or remove it, by the labels of its listed pod."""
         pod = self._pods.get((self._namespace, name))
         known = pod is not None and (record.labels is pod.labels or record.labels == pod.labels)
         if known or record.labels is None:
-            usage.unmatched.discard(name)
+            self._unmatched.discard(name)
         else:
-            usage.unmatched.add(name)
+            self._unmatched.add(name)
 
 
 class PodIndexes:
