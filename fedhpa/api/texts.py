@@ -1,4 +1,7 @@
-"""Makes text from other systems safe to pass on: one printable line, bounded, without credentials."""
+"""Texts in messages: bounded lists of names, and text from other systems made safe to pass on.
+
+Such a text becomes one printable line, bounded and without credentials.
+"""
 
 from __future__ import annotations
 
