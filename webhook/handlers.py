@@ -13,14 +13,9 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from fedhpa.admission import (
-    default_patch,
-    federatedhpa_remedies,
-    validate_cronfederatedhpa,
-    validate_federatedhpa,
-    warn_cronfederatedhpa,
-    warn_federatedhpa,
-)
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cronfederatedhpa
+from fedhpa.admission.defaults import default_patch
+from fedhpa.admission.federatedhpa import federatedhpa_remedies, validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode

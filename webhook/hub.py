@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any, Final
 
-from fedhpa.admission import warn_unknown_clusters
+from fedhpa.admission.placement import warn_unknown_clusters
 from fedhpa.api.autoscalers import (
     HPA_KIND,
     Autoscaler,

@@ -23,6 +23,7 @@ from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
 from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
 from fedhpa.api.names import label_value, qualified_name
+from fedhpa.api.texts import listed
 
 DISTRIBUTED: Final = "Distributed"
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
@@ -160,15 +161,15 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
         if names and unknown:
             others = f" (nor are {len(unknown) - 1} others)" if len(unknown) > 1 else ""
             at = f"{path}.clusterNames[{unknown[0]}]"
-            yield f"{at}: {_unknown(affinity.cluster_names[unknown[0]])}{others}; {_listed(names)}"
+            yield f"{at}: {_unknown(affinity.cluster_names[unknown[0]])}{others}; {_known(names)}"
             continue
         left -= _size(affinity) * len(clusters)
         if left >= 0 and not _selects_any(affinity, clusters):
-            yield f"{path}: selects no known cluster; {_listed(names)}"
+            yield f"{path}: selects no known cluster; {_known(names)}"
     for index, cap in enumerate(spec.cluster_hpa_preference[:MAX_CLUSTERS]):
         if cap.cluster_name and cap.cluster_name not in names:
             at = f"spec.clusterHPAPreference[{index}].clusterName"
-            yield f"{at}: {_unknown(cap.cluster_name)}; {_listed(names)}"
+            yield f"{at}: {_unknown(cap.cluster_name)}; {_known(names)}"
 
 
 def _selects_any(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) -> bool:
@@ -194,12 +195,10 @@ def _unknown(name: str) -> str:
     return f"{quoted(name[:MAX_NAME])} is not a known cluster"
 
 
-def _listed(names: set[str]) -> str:
+def _known(names: set[str]) -> str:
     if not names:
         return "no cluster is known yet"
-    more = len(names) - _SHOWN_CLUSTERS
-    shown = ", ".join(sorted(names)[:_SHOWN_CLUSTERS])
-    return f"known: {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"known: {listed(sorted(names), _SHOWN_CLUSTERS)}"
 
 
 def _affinities(spec: FederatedHPASpec) -> Iterator[tuple[ClusterAffinity, str]]:

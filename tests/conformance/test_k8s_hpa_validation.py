@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from fedhpa.admission import default_patch, validate_federatedhpa, warn_federatedhpa
+from fedhpa.admission.defaults import default_patch
+from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import API_VERSION, KIND, FederatedHPA
 from tests.conformance.tables import table

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from fedhpa.admission import crd, validate_cronfederatedhpa
+from fedhpa.admission import crd
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import aggregate

@@ -87,11 +87,14 @@ def test_a_crd_without_a_newer_field_is_not_foreign() -> None:
 
 
 async def test_a_schema_that_drops_our_fields_is_told() -> None:
-    """Condition, event and series report pruned fields, and the workload is scaled all the same."""
+    """Condition, event and series report pruned fields, and the workload is scaled all the same.
+
+    They come before fields of a newer release, which the same condition names.
+    """
     async with world(m1=2) as w:
         w.hub.answers[CRD_PATH] = karmadas_crd
         w.load(200)
-        w.scale()
+        w.scale(addedLater=1)
         async with w.controller() as controller:
             await eventually(lambda: w.condition("HubCompatible")[:2] == ("False", "FieldsPruned"))
             await eventually(lambda: w.events("FieldsPruned"))
@@ -100,6 +103,7 @@ async def test_a_schema_that_drops_our_fields_is_told() -> None:
 
     assert "spec.dryRun" in w.condition("HubCompatible")[2]
     assert "status.clusters" in w.condition("HubCompatible")[2]
+    assert "spec.addedLater" in w.condition("HubCompatible")[2]
     assert shown == 1
 
 

@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def _admitted() -> dict[str, Any]:
-    from fedhpa.admission import validate_federatedhpa, warn_federatedhpa
+    from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
     from fedhpa.api.federatedhpa import FederatedHPA
 
     def errors(*metrics: dict[str, Any]) -> list[str]:

@@ -6,12 +6,8 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission import (
-    validate_cronfederatedhpa,
-    validate_federatedhpa,
-    warn_cronfederatedhpa,
-    warn_federatedhpa,
-)
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cronfederatedhpa
+from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA

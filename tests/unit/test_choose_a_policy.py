@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from demo.distributed import burst
-from fedhpa.admission import validate_federatedhpa, warn_federatedhpa
+from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import ASSIGNMENT_TYPES, FederatedHPA
 from fedhpa.assignment.initial import initial

@@ -19,7 +19,7 @@ from demo.distributed.hub_down import HubDown
 from demo.picture import REQUEST_MILLIS, TARGET, MemberView, Picture
 from demo.scenarios import SCENARIOS
 from demo.stages import MEMBERS
-from fedhpa.admission import validate_federatedhpa, warn_federatedhpa
+from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission import validate_federatedhpa
+from fedhpa.admission.federatedhpa import validate_federatedhpa
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.fielderror import aggregate

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.admission import validate_federatedhpa, warn_federatedhpa, warn_unknown_clusters
+from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
+from fedhpa.admission.placement import warn_unknown_clusters
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.known_cluster import KnownCluster, RawCluster, known_cluster

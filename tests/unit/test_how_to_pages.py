@@ -10,8 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import yaml
 
-from fedhpa.admission import warn_cronfederatedhpa
-from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.cron import forecast_warnings

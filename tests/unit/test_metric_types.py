@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission import validate_federatedhpa, warn_federatedhpa
+from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.decision.samples import METRICS_APIS
 from fedhpa.metric_types import table

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission import warn_cronfederatedhpa
+from fedhpa.admission.cronfederatedhpa import warn_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
 from fedhpa.api.decode import decode
 from fedhpa.cron import TargetBounds, forecast_warnings

@@ -6,7 +6,9 @@ from typing import Any
 
 import jsonpatch
 
-from fedhpa.admission import default_patch, validate_cronfederatedhpa, validate_federatedhpa
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa
+from fedhpa.admission.defaults import default_patch
+from fedhpa.admission.federatedhpa import validate_federatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
 from fedhpa.api.federatedhpa import FederatedHPA
