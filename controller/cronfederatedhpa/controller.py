@@ -160,13 +160,13 @@ class CronController:
     def _apply(self, change: Change[Object]) -> None:
         key = change.key
         if change.new is None:
-            touched = self.objects.remove(key) | self._reconciler.holds(key)
+            touched = self.objects.remove(key) | self._reconciler.targets_of(key)
             self._metrics.forget(key)
             self._reconciler.forget_object(key)
         else:
             try:
                 touched = self.objects.put(CronObject.of(key, change.new))
-                touched |= self._reconciler.holds(key) if touched else set()
+                touched |= self._reconciler.targets_of(key) if touched else set()
             except InvalidObject as error:
                 touched = self.objects.remove(key)
                 self._note_unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
