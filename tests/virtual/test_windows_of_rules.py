@@ -174,8 +174,8 @@ async def test_a_target_that_goes_away_ends_the_window() -> None:
         assert w.events("NotRestored", "office") != []
 
 
-@pytest.mark.parametrize("carrier", ["first", "second"])
-async def test_windows_survive_the_forced_deletion_of_an_object(carrier: str) -> None:
+@pytest.mark.parametrize("holder", ["first", "second"])
+async def test_windows_survive_the_forced_deletion_of_an_object(holder: str) -> None:
     """One object vanishes with its finalizer, and with it perhaps the record. The other one carries on."""
     async with world(m1=1) as w:
         w.scale()
@@ -184,15 +184,15 @@ async def test_windows_survive_the_forced_deletion_of_an_object(carrier: str) ->
         async with rules_running(w):
             await asyncio.sleep(360)
             both = bounds(w)
-            w.hub.remove(CRONS, carrier, NAMESPACE)
+            w.hub.remove(CRONS, holder, NAMESPACE)
             await asyncio.sleep(30)
             one = bounds(w)
         await run_rules(w, 1800)
 
         assert both == (8, 30)
-        assert one == ((8, 30) if carrier == "first" else (5, 20))
+        assert one == ((8, 30) if holder == "first" else (5, 20))
         assert bounds(w) == (1, 20)
-        assert not stored(w, "second" if carrier == "first" else "first")["metadata"].get("finalizers")
+        assert not stored(w, "second" if holder == "first" else "first")["metadata"].get("finalizers")
 
 
 async def test_a_tool_that_reverts_each_window_is_named() -> None:

@@ -27,7 +27,7 @@ def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     return {
         "object": f"{cron.metadata.namespace}/{cron.metadata.name}",
         "target": {"apiVersion": target.api_version, "kind": target.kind, "name": target.name},
-        "holds": _holding(owner, memory.record),
+        "holds": _values_set(owner, memory.record),
         "windows": [] if memory.record is None else _windows(memory.record),
         "next": _next(owner),
         "failed": _failed(owner),
@@ -42,7 +42,7 @@ def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     }
 
 
-def _holding(owner: ScheduledObject, record: WindowRecord | None) -> list[Json]:
+def _values_set(owner: ScheduledObject, record: WindowRecord | None) -> list[Json]:
     """Returns the values that the rules set: that of the top window, else that of the newest execution."""
     found: dict[str, tuple[float, Json]] = {}
     for rule in owner.rules:
