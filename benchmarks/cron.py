@@ -1,4 +1,4 @@
-"""CPU time of schedules: the first parse, the next fires, and the simulation at admission.
+"""CPU time of schedules: the first parse, the next times, and the simulation at admission.
 
 All schedules differ and have all shapes, and the caches are cleared before each parse. Other work on the
 machine adds CPU time, so the best of several runs counts.
@@ -21,9 +21,9 @@ from fedhpa.cron import (
     TargetBounds,
     forecast_warnings,
     load_zone,
-    next_fires,
+    next_times,
     parse,
-    previous_fire,
+    previous_time,
     shortest_interval,
 )
 
@@ -49,8 +49,8 @@ def run() -> dict[str, float]:
     minutely = _object("FederatedHPA", [{"schedule": "* * * * *"} for _ in texts])
     return {
         "1,000 different schedules parsed, CPU ms": _best(lambda: [parse(text) for text in texts], _forget),
-        "three fires of each, CPU ms": _best(lambda: [next_fires(one, zone, NOW, 3) for one in parsed]),
-        "the fire before of each, CPU ms": _best(lambda: [previous_fire(one, zone, NOW) for one in parsed]),
+        "next three times of each, CPU ms": _best(lambda: [next_times(one, zone, NOW, 3) for one in parsed]),
+        "previous time of each, CPU ms": _best(lambda: [previous_time(one, zone, NOW) for one in parsed]),
         "validation of 1,000 rules, CPU ms": _best(lambda: validate_cronfederatedhpa(large), _forget),
         "simulation of 2 rules, CPU ms": _best(lambda: forecast_warnings(small.spec, NOW)),
         "simulation of 1,000 rules, CPU ms": _best(lambda: forecast_warnings(large.spec, NOW)),

@@ -32,9 +32,9 @@ DONE_SECONDS: Final = 60.0
 AT_ONCE: Final = 20
 # The controller writes this many effects at once.
 CLIENTS: Final = 64
-# The bucket of all fires.
+# The bucket of all executions.
 ALL: Final = "+Inf"
-# The kinds of the counted requests: a fire reads and patches a target, and stores a status.
+# The kinds of the counted requests: an execution reads and patches a target, and stores a status.
 RESOURCES: Final = ("federatedhpas", "cronfederatedhpas")
 MERGE_PATCH: Final = "application/merge-patch+json"
 LATE: Final = re.compile(r"\brule applied\b.*\blate=([0-9.]+)")
@@ -75,7 +75,7 @@ class _Rules:
         self.stats = ProcessStats(int(pid))
         self._log = processes.log(CONTROLLER)
 
-    async def fire(self, size: int) -> dict[str, float]:
+    async def run_minute(self, size: int) -> dict[str, float]:
         """Returns the figures of one minute."""
         namespace = f"rules-{size}"
         names = [f"web-{number}" for number in range(size)]
@@ -83,10 +83,10 @@ class _Rules:
         minute = await self._create_rules(names, namespace)
         # The first statuses are stored before that, and targets are read later.
         await asyncio.sleep(max(minute - LEAD_SECONDS - time.time(), 0))
-        fired, requests = await self._fires(), await self._requests()
+        fired, requests = await self._executions(), await self._requests()
         began = self.stats.cpu
         async with asyncio.timeout(DONE_SECONDS + LEAD_SECONDS):
-            while await self._fires() - fired < size:  # noqa: ASYNC110  # no event
+            while await self._executions() - fired < size:  # noqa: ASYNC110  # no event
                 await asyncio.sleep(0.5)
         # The statuses and events of the last effects.
         await asyncio.sleep(5)
@@ -94,7 +94,7 @@ class _Rules:
         requests = await self._requests() - requests
         return {
             f"{size:,} objects, the last effect, s": max(self._lateness(namespace)),
-            f"{size:,} objects, CPU ms a fire": spent / (size * RULES) * 1000,
+            f"{size:,} objects, CPU ms an execution": spent / (size * RULES) * 1000,
             f"{size:,} objects, requests an object": requests / size,
             f"{size:,} patches of a plain client, s": plain,
         }
@@ -144,7 +144,7 @@ class _Rules:
         found = [LATE.search(line) for line in lines if f"namespace={namespace} " in line]
         return [float(match[1]) for match in found if match is not None]
 
-    async def _fires(self) -> float:
+    async def _executions(self) -> float:
         """Returns the number of effects so far."""
         async with (
             aiohttp.ClientSession() as session,
@@ -158,7 +158,7 @@ class _Rules:
         )
 
     async def _requests(self) -> float:
-        """Returns the number of requests about fires that the API server has answered."""
+        """Returns the number of requests about executions that the API server has answered."""
         async with self.plane.hub.api() as api:
             _, _, body = await api.request("GET", "/metrics")
         return sum(
@@ -199,7 +199,7 @@ async def _measure() -> dict[str, float]:
         await rules.start()
         figures: dict[str, float] = {}
         for size in SIZES:
-            figures |= await rules.fire(size)
+            figures |= await rules.run_minute(size)
         return figures
     finally:
         plane.end()

@@ -17,7 +17,7 @@ import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
-from controller.cronfederatedhpa import CronMetrics, CronReconciler, CronWorker, Targets, rules_loop
+from controller.cronfederatedhpa import CronMetrics, CronReconciler, CronTargets, CronWorker, rules_loop
 from fedhpa.api.errors import ApiError
 from fedhpa.api.times import format_time
 from fedhpa.kube import SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
@@ -133,11 +133,11 @@ class _Clock:
 
 
 async def _run(schedule: str, due: float | None) -> tuple[float, int]:
-    """Returns the CPU seconds of the fires at `due`, or of IDLE_SECONDS without one, and the effects."""
+    """Returns the CPU seconds of the executions at `due`, or of IDLE_SECONDS without one, and the effects."""
     hub, clock = Hub(calendar(f"web-{number}", schedule) for number in range(OBJECTS)), _Clock(CREATED + 1)
     metrics = CronMetrics(CollectorRegistry())
     events = EventRecorder(hub, "cron", wall=clock)
-    targets = Targets(hub, dict, lambda _: None, direct=False, member_deadline=3.0, clock=SYSTEM)  # type: ignore[arg-type, return-value]
+    targets = CronTargets(hub, dict, lambda _: None, direct=False, member_deadline=3.0, clock=SYSTEM)  # type: ignore[arg-type, return-value]
     worker = CronWorker(
         lambda objects: CronReconciler(
             hub, objects, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
@@ -169,7 +169,7 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
 
 
 def _all_stored(hub: Hub, *, results: bool = False) -> bool:
-    """True if each object has a status, and with `results` the result of a fire."""
+    """True if each object has a status, and with `results` the result of an execution."""
     statuses = [obj.get("status") for place, obj in hub.objects.items() if "/cronfederatedhpas/" in place]
     if not results:
         return all(statuses)
@@ -193,7 +193,9 @@ def run() -> dict[str, float]:
         structlog.reset_defaults()
     assert (effects, none) == (OBJECTS, 0)
     return {
-        "5,000 fires of 1,000 objects in one minute, CPU ms a fire": busy / (OBJECTS * RULES) * 1000,
+        "5,000 executions of 1,000 objects in one minute, CPU ms an execution": busy
+        / (OBJECTS * RULES)
+        * 1000,
         "1,000 effects in one minute, CPU ms an effect": busy / OBJECTS * 1000,
         "5,000 rules of which none is due, CPU ms a second": idle / IDLE_SECONDS * 1000,
     }

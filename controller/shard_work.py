@@ -10,7 +10,7 @@ from controller.cronfederatedhpa import CronMetrics, CronWorker, rules_loop
 from controller.cronfederatedhpa.hub import CRD_PATH, PATHS, other_controller
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.targets import Targets, mappers_of_members
+from controller.cronfederatedhpa.targets import CronTargets, mappers_of_members
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
@@ -44,7 +44,7 @@ async def lead_rules(
     """Run the rules of a shard's CronFederatedHPAs until cancelled."""
     direct = settings.propagation == DIRECT
     check = HubCheck(hub, CRD_PATH, PATHS, clock=clock.monotonic, on_finding=on_finding)
-    targets = Targets(
+    targets = CronTargets(
         hub,
         lambda: members.members,
         mappers_of_members(clock),

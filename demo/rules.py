@@ -16,7 +16,7 @@ CAUGHT_UP, FIRED = "cron-caught-up", "cron-fired"
 MINUTE = 60.0
 # The outage, as the status of the object tells it.
 AWAY_SECONDS = 10 * MINUTE
-# A fire that was applied within this many seconds was on time. Times in the history are whole seconds.
+# An execution that was applied within this many seconds was on time. Times in the history are whole seconds.
 ON_TIME_SECONDS = 5.0
 READ_SECONDS = 0.5
 EFFECT_SECONDS = 30.0
@@ -40,9 +40,9 @@ class RulesPicture:
         return f"{summary.get('target')}: {size} pods; last {last}; next {summary.get('next')}"
 
     def after(self, instant: float) -> tuple[float, float] | None:
-        """Returns when the oldest fire after an instant was due and applied.
+        """Returns when the oldest execution after an instant was due and applied.
 
-        None before the target has the size of the newest fire.
+        None before the target has the size of the newest execution.
         """
         done = sorted(
             (
@@ -75,7 +75,7 @@ class World(Protocol):
 
 
 class Rules:
-    """Plays the two fires. `wall` is the clock that the rules follow, in POSIX seconds.
+    """Shows the two executions. `wall` is the clock that the rules follow, in POSIX seconds.
 
     `restarting` is held while no controller runs.
     """
@@ -88,7 +88,7 @@ class Rules:
         self.observed: list[str] = []
 
     async def run(self, say: Callable[[str], None]) -> None:
-        """Plays the fires, unless that was done."""
+        """Shows the executions, unless that was done."""
         if not self._played:
             self._played = True
             await self._end_an_outage(say)
@@ -115,7 +115,7 @@ class Rules:
             self._observe(FIRED, say)
 
     async def _execution_after(self, instant: float) -> tuple[float, float] | None:
-        """Returns when the oldest fire after an instant was due and applied; None if it takes too long."""
+        """Returns when the oldest execution after an instant was due and applied; None after too long."""
         until = self._wall() + EFFECT_SECONDS
         while self._wall() < until:
             if found := (await self._world.read_rules()).after(instant):

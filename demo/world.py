@@ -15,7 +15,7 @@ from testbed.stage import gather
 JOB_DEPLOYMENT = f"/apis/apps/v1/namespaces/{JOBS_NAMESPACE}/deployments/{JOB}"
 RULES = f"/apis/autoscaling.karmada.io/v1alpha1/namespaces/{JOBS_NAMESPACE}/cronfederatedhpas/{JOB}"
 REFUSED_TRIES = 10
-# The rules need so long at most: the next fire is up to a minute away.
+# The rules need so long at most: the next execution is up to a minute away.
 RULES_SECONDS = 75.0
 
 

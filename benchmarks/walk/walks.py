@@ -58,7 +58,7 @@ PURE: Final = tuple(
 )
 
 WARM_SECONDS: Final = 60.0
-# Around a fire, less than the time by which its target is read ahead.
+# Around an execution, less than the time by which its target is read ahead.
 AROUND_SECONDS: Final = 2.0
 
 

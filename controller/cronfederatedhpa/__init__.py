@@ -22,16 +22,16 @@ from controller.cronfederatedhpa.one_shot import (
     values_of,
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.targets import Targets
+from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.telemetry import CronMetrics
 
 __all__ = [
     "CronMetrics",
     "CronReconciler",
+    "CronTargets",
     "CronWorker",
     "PlannedTarget",
     "Remembered",
-    "Targets",
     "is_run_by_karmada",
     "planned_targets",
     "read_memory",

@@ -94,7 +94,7 @@ class CronWorker:
         """Note an object. Returns the targets that it had and has, and those with windows of it."""
         key = change.key
         if change.new is None:
-            touched = self.objects.remove(key) | self._reconciler.holds(key)
+            touched = self.objects.remove(key) | self._reconciler.targets_of(key)
             self._metrics.forget(key)
             self._reconciler.forget_object(key)
             return touched
@@ -103,7 +103,7 @@ class CronWorker:
         except InvalidObject as error:
             self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
             return self.objects.remove(key)
-        return touched | self._reconciler.holds(key) if touched else touched
+        return touched | self._reconciler.targets_of(key) if touched else touched
 
     def unreadable(self, key: Key, uid: str, message: str) -> None:
         """Record that an object cannot be decoded, and is left out."""

@@ -11,14 +11,14 @@ from typing import Final, NamedTuple
 from controller.cronfederatedhpa.memory import Ahead, Unit
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject
-from controller.cronfederatedhpa.targets import Reading, TargetChanged, Targets
+from controller.cronfederatedhpa.targets import CronTargets, Reading, TargetChanged
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.cron.execution.model import Cause, Plan, ScheduledObject, WindowRecord
+from fedhpa.cron.execution.model import CronPlan, ScheduledObject, WindowRecord, WriteCause
 from fedhpa.cron.execution.outcome import Attempts
 
-# A reading is used for a fire if it is no older. The resourceVersion shows if it is outdated, so a fire that
-# waits for its turn in a busy minute need not read again.
+# A reading is used for an execution if it is no older. The resourceVersion shows if it is outdated, so an
+# execution that waits for its turn in a busy minute need not read again.
 MAX_READING_AGE_SECONDS: Final = 60.0
 PLAN_TRIES: Final = 3
 # Answers that are not about the values of a write. All others from 400 to 499 may be.
@@ -31,9 +31,9 @@ class Effect(NamedTuple):
     `refusals` says why the hub refused the events that the plan leaves out.
     """
 
-    plan: Plan
+    plan: CronPlan
     error: str
-    refusals: Mapping[Cause, str]
+    refusals: Mapping[WriteCause, str]
 
 
 class Effects:
@@ -41,7 +41,7 @@ class Effects:
 
     def __init__(
         self,
-        targets: Targets,
+        targets: CronTargets,
         writer: ObjectWriter,
         scheduled: Callable[[CronObject, Unit], ScheduledObject],
         *,
@@ -100,7 +100,7 @@ class Effects:
                 return attempts.plan.error
 
     async def _write(
-        self, unit: Unit, objects: Sequence[CronObject], planned: Plan, reading: Reading
+        self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan, reading: Reading
     ) -> None:
         """Makes the writes of a plan before its result. Raises _Refused if the hub refuses the values."""
         if self._paused or planned.error:
@@ -118,7 +118,7 @@ class Effects:
                 raise _Refused(str(error)) from error
             raise
 
-    async def _prepare(self, unit: Unit, objects: Sequence[CronObject], planned: Plan) -> None:
+    async def _prepare(self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan) -> None:
         """Sets the finalizers of objects whose windows open, and stores the write that is about to begin."""
         for owner in objects:
             if owner.key[1] in planned.holders and FINALIZER not in owner.cron.metadata.finalizers:
@@ -130,13 +130,13 @@ class Effects:
         except Conflict as error:
             raise TargetChanged(f"{unit.windows.file} was written by another process") from error
         except NotRecorded as error:
-            # Windows do not begin where a restart would not know them. Other fires of the plan do.
+            # Windows do not begin where a restart would not know them. Other executions of the plan do.
             raise _Refused(str(error)) from error
 
     async def _reading(self, unit: Unit, objects: Sequence[CronObject]) -> Reading:
-        """Returns the values of a target, read ahead of the fire if that is recent enough.
+        """Returns the values of a target, read ahead of the execution if that is recent enough.
 
-        A window takes its baseline from the reading, so then it is always read at the fire.
+        A window takes its baseline from the reading, so then it is always read at the execution.
         """
         ahead, unit.ahead = unit.ahead, None
         windows = unit.windows.state is not None or any(owner.has_windows for owner in objects)

@@ -1,8 +1,8 @@
 """Obstacles on the hub: its CRD drops fields of ours, or Karmada's controller runs the rules.
 
-Karmada's controller manager writes the status of an object after each fire. If it wrote after the last fire
-that was due, and after our last write, it runs the rules, and so nothing is written here. When it leaves out
-a fire, it was switched off, and the fire is caught up.
+Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
+execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
+leaves out an execution, it was switched off, and the execution is caught up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import GROUP
 from fedhpa.api.times import parse_time
-from fedhpa.cron.execution.due import latest_fire
+from fedhpa.cron.execution.due import latest_time
 from fedhpa.cron.execution.objects import RULE_FIELDS, executable_rules
 from fedhpa.decision import Finding
 
@@ -28,7 +28,7 @@ PATHS: Final = (
     *(f"spec.rules[].{field}" for field in RULE_FIELDS),
     *(f"status.{field}" for field in OUR_FIELDS),
 )
-# Karmada gets this long to write the result of a fire.
+# Karmada gets this long to write the result of an execution.
 GRACE_SECONDS: Final = 60.0
 MESSAGE: Final = (
     f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
@@ -43,9 +43,9 @@ def other_controller(owner: CronObject, now: float) -> Finding | None:
     if theirs is None or (ours is not None and ours >= theirs):
         return None
     due = [
-        fire
+        time
         for rule in executable_rules(owner.cron.spec)
-        if (fire := latest_fire(rule, now - GRACE_SECONDS)) is not None
+        if (time := latest_time(rule, now - GRACE_SECONDS)) is not None
     ]
     if due and max(due) > theirs:
         return None

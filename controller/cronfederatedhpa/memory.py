@@ -91,13 +91,13 @@ class Recorded(Generic[T]):
 class RulesMemory:
     """All that this process knows of one object beside its stored form; dropped with the object.
 
-    `told` are the lines about dropped fields that its events have, `reverts` the changes that clients made in
-    its open windows.
+    `reported` are the lines about dropped fields that its events have, `reverts` the changes that clients
+    made in its open windows.
     """
 
     uid: str
     rules: Recorded[States]
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     reverts: list[str] = field(default_factory=list)
 
 
@@ -124,7 +124,7 @@ class Unit:
     ahead: Ahead | None = None
     # True once the target was asked for the baseline of windows whose record is lost.
     asked: bool = False
-    # The holders that `Units.held_by` knows.
+    # The holders that `Units.targets_of` knows.
     noted: frozenset[str] = frozenset()
 
     @property

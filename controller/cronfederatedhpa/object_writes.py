@@ -25,7 +25,7 @@ class NotLeading(FedHPAError):
 
 
 class ObjectWriter:
-    """Writes objects of `objects`, and stores what the hub returns there. `leads` tells if it may."""
+    """Writes objects of `objects`, and stores what the hub returns there. It may while `leads` is True."""
 
     def __init__(self, hub: ApiClient, objects: ObjectsByTarget, leads: Callable[[], bool]) -> None:
         self._hub = hub

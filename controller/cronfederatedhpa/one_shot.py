@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from controller.cronfederatedhpa.memory import Recorded, States
 from controller.cronfederatedhpa.object_writes import NotLeading
 from controller.cronfederatedhpa.objects import CronObject, TargetKey
-from controller.cronfederatedhpa.targets import Members, Targets, bounds_of, mappers_of_members
+from controller.cronfederatedhpa.targets import CronTargets, Members, bounds_of, mappers_of_members
 from controller.cronfederatedhpa.units import open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
@@ -22,9 +22,9 @@ from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     REPLICAS,
+    ObservedTarget,
     RuleState,
     ScheduledObject,
-    Target,
     Values,
     WindowRecord,
 )
@@ -80,7 +80,7 @@ async def planned_targets(
 ) -> list[PlannedTarget]:
     """Returns each target of the named objects, with all objects of the target.
 
-    `raws` are the CronFederatedHPAs of one namespace. Without a hub the statuses tell what was executed, and
+    `raws` are the CronFederatedHPAs of one namespace. Without a hub the statuses show what was executed, and
     no window is open. Raises InvalidObject if an object cannot be decoded.
     """
     found = {raw["metadata"]["name"]: _cron_object(raw) for raw in raws}
@@ -134,7 +134,7 @@ def _never_writes() -> None:
     raise NotLeading("a command writes no record")
 
 
-async def read_target(hub: ApiClient, unit: PlannedTarget, *, clock: Clock) -> Target:
+async def read_target(hub: ApiClient, unit: PlannedTarget, *, clock: Clock) -> ObservedTarget:
     """Returns the present values of a target. Failures are part of the answer.
 
     A workload that the hub does not have is read in the members, as with --propagation=direct.
@@ -149,14 +149,14 @@ async def read_target(hub: ApiClient, unit: PlannedTarget, *, clock: Clock) -> T
                 return found
             there = await _read(hub, unit, lambda: registry.members, clock, direct=True)
     except ConfigError as error:
-        return Target({}, f"on the hub: {found.error}; {error}")
-    return there if not there.error else Target({}, f"on the hub: {found.error}; {there.error}")
+        return ObservedTarget({}, f"on the hub: {found.error}; {error}")
+    return there if not there.error else ObservedTarget({}, f"on the hub: {found.error}; {there.error}")
 
 
 async def _read(
     hub: ApiClient, unit: PlannedTarget, members: Members, clock: Clock, *, direct: bool
-) -> Target:
-    targets = Targets(
+) -> ObservedTarget:
+    targets = CronTargets(
         hub,
         members,
         mappers_of_members(clock),

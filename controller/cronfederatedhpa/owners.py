@@ -1,7 +1,7 @@
 """The FederatedHPAs of this process' shard, by the workload that they scale.
 
 A rule that sets the replicas of such a workload and its FederatedHPA overwrite one another. Both objects say
-so in condition SoleOwner; nothing is stopped, because nobody can tell which of the two is wanted.
+so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
 """
 
 from __future__ import annotations

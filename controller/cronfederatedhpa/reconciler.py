@@ -19,14 +19,14 @@ from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, Obj
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reporter import Reporter
 from controller.cronfederatedhpa.status import changes, conditions, render_status, with_hub
-from controller.cronfederatedhpa.targets import Targets, unreadable
+from controller.cronfederatedhpa.targets import CronTargets, unreadable
 from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.cronfederatedhpa.units import Units, open_rules
 from controller.failure_log import FailureLog, Lines
 from controller.hub_check import HubCheck
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cron.execution.model import Note, Plan, Rule, RuleState, ScheduledObject, WindowRecord
+from fedhpa.cron.execution.model import CronPlan, Note, Rule, RuleState, ScheduledObject, WindowRecord
 from fedhpa.cron.execution.objects import SCALE_FAILED, failing_text
 from fedhpa.cron.execution.outcome import Settled, settle
 from fedhpa.cron.execution.planning import plan
@@ -40,7 +40,7 @@ from fedhpa.kube import (
 
 log = structlog.get_logger(__name__)
 
-# A target that is due this soon is read ahead of its fire.
+# A target that is due this soon is read ahead of its execution.
 READ_AHEAD_SECONDS: Final = 5.0
 FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
@@ -55,15 +55,15 @@ Gate = Callable[[], Awaitable[None]]
 class CronReconciler:
     """Reconciles targets; `reconcile` runs for different targets at once.
 
-    `leads` tells if this process may write. `blocked` returns why an object must not be touched, or None.
-    `owners` returns the FederatedHPAs that scale a target, or None while they are unknown.
+    `leads` returns True while this process may write. `blocked` returns why an object must not be touched, or
+    None. `owners` returns the FederatedHPAs that scale a target, or None while they are unknown.
     """
 
     def __init__(
         self,
         hub: ApiClient,
         objects: ObjectsByTarget,
-        targets: Targets,
+        targets: CronTargets,
         events: EventRecorder,
         metrics: CronMetrics,
         *,
@@ -94,9 +94,9 @@ class CronReconciler:
         """Read the records of open windows. Returns the targets that have some. Raises ApiError."""
         return await self._units.load(owns)
 
-    def holds(self, key: Key) -> frozenset[TargetKey]:
+    def targets_of(self, key: Key) -> frozenset[TargetKey]:
         """Returns the targets on which an object has open windows."""
-        return self._units.held_by(key)
+        return self._units.targets_of(key)
 
     def forget_object(self, key: Key) -> None:
         """Drops what is known of a deleted object."""
@@ -129,7 +129,7 @@ class CronReconciler:
             finding = self._blocked(owner, now)
             self._check.note_contest(owner.key, None if finding is None else now)
             if finding is not None:
-                return await self._hold(objects, finding, now)
+                return await self._block(objects, finding, now)
         for owner in objects:
             await self._recall(owner)
         if self._is_due(unit, objects, now):
@@ -162,8 +162,8 @@ class CronReconciler:
     def _of(self, unit: Unit) -> list[CronObject]:
         """Returns the objects with this target, and those that have windows open on it, by name."""
         here = {owner.key: owner for owner in self._objects.of(unit.target)}
-        held = ((unit.target.namespace, name) for name in unit.holders)
-        found = here | {key: owner for key in held if (owner := self._objects.get(key)) is not None}
+        others = ((unit.target.namespace, name) for name in unit.holders)
+        found = here | {key: owner for key in others if (owner := self._objects.get(key)) is not None}
         return [found[key] for key in sorted(found)]
 
     def _is_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> bool:
@@ -206,12 +206,12 @@ class CronReconciler:
     async def _finish(
         self, unit: Unit, objects: list[CronObject], effect: Effect, now: float
     ) -> float | None:
-        """Stores the result of a plan and tells of it. Returns when the target is due next."""
+        """Stores the result of a plan and reports it. Returns when the target is due next."""
         planned, error = effect.plan, effect.error
         settled = settle(planned, now, error, effect.refusals)
         unstored, failed = await self._store(unit, objects, settled)
         if not self._paused:
-            self._reporter.tell(unit.target, planned, settled, now, unstored, failed=bool(error))
+            self._reporter.report(unit.target, planned, settled, now, unstored, failed=bool(error))
         if not (error or failed) and (planned.applied or planned.closed):
             # Events that the hub refused may be admitted with the results of this pass.
             unit.retry = None
@@ -285,13 +285,13 @@ class CronReconciler:
         finding = _failure(rules, states) or self._unrecorded(unit, latest)
         status = render_status(latest, rules, states, finding, now, self._owners(unit.target))
         status["conditions"] = with_hub(status["conditions"], self._check.pruned, now)
-        self._reporter.tell_dropped(latest, self._check.pruned, rules, self._memory(owner.key).told)
+        self._reporter.report_dropped(latest, self._check.pruned, rules, self._memory(owner.key).reported)
         patch = changes(latest.raw.get("status") or {}, status)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
-        self._metrics.set_next_fire(owner.key, min(coming, default=None))
+        self._metrics.set_next_execution(owner.key, min(coming, default=None))
         if patch:
             await self._writer.patch_status(latest, patch)
-            self._reporter.tell_owners(latest, patch.get("conditions", []))
+            self._reporter.report_owners(latest, patch.get("conditions", []))
 
     def _unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
         """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
@@ -310,7 +310,7 @@ class CronReconciler:
         latest = self._objects.get(owner.key)
         if latest is None or FINALIZER not in latest.cron.metadata.finalizers:
             return
-        if not self._units.held_by(owner.key):
+        if not self._units.targets_of(owner.key):
             await self._writer.set_finalizer(latest, wanted=False)
 
     async def _free_deleted(self, objects: list[CronObject]) -> None:
@@ -320,7 +320,7 @@ class CronReconciler:
             if meta.deletion_timestamp is not None and FINALIZER in meta.finalizers:
                 await self._writer.set_finalizer(owner, wanted=False)
 
-    async def _hold(self, objects: list[CronObject], finding: Finding, now: float) -> float:
+    async def _block(self, objects: list[CronObject], finding: Finding, now: float) -> float:
         """Shows why nothing is written, and returns when to look again."""
         await self._free_deleted(objects)
         for owner in () if self._paused else objects:
@@ -330,7 +330,7 @@ class CronReconciler:
         return now + BLOCKED_SECONDS
 
     def _next(self, wake: float | None, now: float) -> float | None:
-        """Returns when to look again: before the next fire, to read its target ahead."""
+        """Returns when to look again: before the next execution, to read its target ahead."""
         if wake is None:
             return None
         early = wake - READ_AHEAD_SECONDS
@@ -354,13 +354,13 @@ async def _record(memory: Recorded[T], state: T | None) -> bool:
     return True
 
 
-def _concerns_target(planned: Plan, record: WindowRecord | None) -> bool:
+def _concerns_target(planned: CronPlan, record: WindowRecord | None) -> bool:
     """True if the values of the target matter now: something is due, or a window is open."""
     return record is not None or bool(planned.applied or planned.invalid or planned.skipped)
 
 
 def _failure(rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Finding | None:
-    """Returns the first rule with a fire that is tried again, as a finding."""
+    """Returns the first rule with an execution that is tried again, as a finding."""
     for rule in rules:
         state = states.get(rule.name)
         if state is not None and state.failing:

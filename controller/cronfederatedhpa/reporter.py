@@ -1,4 +1,4 @@
-"""Tells of the fires of one pass: events on the objects, series and log lines."""
+"""Reports the executions of one pass: events on the objects, series and log lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import Note, Plan, Rule
+from fedhpa.cron.execution.model import CronPlan, Note, Rule
 from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED
 from fedhpa.cron.execution.outcome import Settled
 from fedhpa.cron.execution.planning import SOMEBODY
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 OVERRIDDEN: Final = "WindowOverridden"
 # Events about fields that the hub dropped from one object, and the characters of one message.
-MAX_TOLD: Final = 10
+MAX_REPORTED: Final = 10
 MAX_MESSAGE: Final = 1024
 # Different reverts that are remembered of one object.
 MAX_REVERTS: Final = 16
@@ -50,35 +50,35 @@ class Reporter:
         self._metrics = metrics
         self._reverts = reverts
 
-    def tell(
+    def report(
         self,
         target: TargetKey,
-        planned: Plan,
+        planned: CronPlan,
         settled: Settled,
         now: float,
         unstored: frozenset[str],
         *,
         failed: bool,
     ) -> None:
-        """Tells of what a pass stored at `now`. A later pass tells of the objects in `unstored`."""
+        """Reports what a pass stored at `now`. A later pass reports on the objects in `unstored`."""
         for skipped in planned.skipped:
             if skipped.object not in unstored:
                 self._metrics.count(MISSED, skipped.missed.count)
         notes = [note for note in settled.notes if note.object not in unstored]
         self._metrics.count(FAILED, sum(note.reason == SCALE_FAILED for note in notes))
         if not failed:
-            for fire, values, _ in planned.applied:
-                if fire.object in unstored:
+            for execution, values, _ in planned.applied:
+                if execution.object in unstored:
                     continue
                 self._metrics.count(APPLIED)
-                self._metrics.observe_lateness(now - fire.at)
+                self._metrics.observe_lateness(now - execution.at)
                 log.info(
                     "rule applied",
                     namespace=target.namespace,
-                    name=fire.object,
-                    rule=fire.rule.name,
-                    due=format_time(fire.at),
-                    late=round(now - fire.at, 3),
+                    name=execution.object,
+                    rule=execution.rule.name,
+                    due=format_time(execution.at),
+                    late=round(now - execution.at, 3),
                     target=f"{target.kind}/{target.name}",
                     **values,
                 )
@@ -97,30 +97,30 @@ class Reporter:
         known[:] = [*known, message][-MAX_REVERTS:]
         return False
 
-    def tell_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
-        """Tells of new owners of the target. `owner` is the object before its conditions were stored."""
-        told = {each.message for each in owner.cron.status.conditions if each.type == SOLE_OWNER}
+    def report_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
+        """Reports new owners of the target. `owner` is the object before its conditions were stored."""
+        reported = {each.message for each in owner.cron.status.conditions if each.type == SOLE_OWNER}
         for condition in stored:
             contested = condition["type"] == SOLE_OWNER and condition["status"] == "False"
-            if contested and condition["message"] not in told:
+            if contested and condition["message"] not in reported:
                 note = Note(owner.key[1], condition["reason"], condition["message"])
                 self.record(owner.key[0], note)
 
-    def tell_dropped(
-        self, owner: CronObject, hub: Finding | None, rules: Sequence[Rule], told: list[str]
+    def report_dropped(
+        self, owner: CronObject, hub: Finding | None, rules: Sequence[Rule], reported: list[str]
     ) -> None:
-        """Tells that the hub drops fields, and which rules therefore do not run.
+        """Reports that the hub drops fields, and which rules therefore do not run.
 
-        `told` is what the events of the object say already; it is brought up to date.
+        `reported` is what the events of the object say already; it is brought up to date.
         """
         lines = [f"rule {rule.name} does not run: {rule.problem}" for rule in rules if rule.hash == DROPPED]
         if hub is not None:
             lines.insert(0, hub.message)
-        lines = [line[:MAX_MESSAGE] for line in lines[:MAX_TOLD]]
+        lines = [line[:MAX_MESSAGE] for line in lines[:MAX_REPORTED]]
         for line in lines:
-            if line not in told:
+            if line not in reported:
                 self.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
-        told[:] = lines
+        reported[:] = lines
 
     def record(self, namespace: str, note: Note) -> None:
         """Records a note as an event on its object."""

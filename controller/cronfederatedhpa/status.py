@@ -119,7 +119,7 @@ def _problem(rules: Sequence[Rule]) -> Finding | None:
 
 
 def _summary(owner: CronObject, rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Json:
-    """Returns the texts of the columns: the target, the next and the last fire, and the suspended rules."""
+    """Returns the texts of the columns: the target, the next and last execution, and the suspended rules."""
     coming = [
         (state.next_execution, rule.name)
         for rule in rules
@@ -133,13 +133,13 @@ def _summary(owner: CronObject, rules: Sequence[Rule], states: Mapping[str, Rule
     suspended = sum(rule.suspended for rule in rules)
     return {
         "target": f"{owner.reference.kind}/{owner.reference.name}",
-        "next": _fire(*min(coming)) if coming else "",
-        "last": _fire(*max(done)) if done else "",
+        "next": _when(*min(coming)) if coming else "",
+        "last": _when(*max(done)) if done else "",
         "suspended": f"{suspended}/{len(rules)}" if suspended else "none",
     }
 
 
-def _fire(at: float, rule: str) -> str:
+def _when(at: float, rule: str) -> str:
     return f"{format_time(at)} {rule}"
 
 

@@ -21,7 +21,7 @@ from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.api.wire import Scale
 from fedhpa.assignment import apportion
-from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, Target, Values, split_markers
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values, split_markers
 from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,
@@ -37,8 +37,9 @@ from fedhpa.kube import (
 from fedhpa.members import Member
 
 FIELD_MANAGER: Final = "fedhpa-cron"
-# Names the fires and ends of windows of the last write to a FederatedHPA: `object/rule@time`, with commas
-# between several of them. After a crash before the result is stored, it tells which of them were applied.
+# Names the executions and ends of windows of the last write to a FederatedHPA: `object/rule@time`, with
+# commas between several of them. After a crash before the result is stored, it shows which of them were
+# applied.
 LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
 # The bounds from before the open windows, in case their record is lost: `{"minReplicas":1}`.
 BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
@@ -58,7 +59,7 @@ Write = Callable[[Values, str, Values | None], Awaitable[None]]
 class Reading:
     """A target as it was read, and the function that writes values to it."""
 
-    target: Target
+    target: ObservedTarget
     write: Write
 
 
@@ -81,14 +82,14 @@ async def _nothing_to_write(values: Values, marker: str, baseline: Values | None
 
 def unreadable(error: str, *, gone: bool = False) -> Reading:
     """Returns the reading of a target that cannot be read."""
-    return Reading(Target({}, error, gone), _nothing_to_write)
+    return Reading(ObservedTarget({}, error, gone), _nothing_to_write)
 
 
 class TargetChanged(FedHPAError):
     """Somebody changed the values of a target between its reading and the write, so nothing was written."""
 
 
-class Targets:
+class CronTargets:
     """Reads targets of all kinds. `direct` is True with --propagation=direct."""
 
     def __init__(
@@ -133,7 +134,7 @@ class Targets:
         path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
         raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
         metadata = raw["metadata"]
-        target = Target(
+        target = ObservedTarget(
             bounds_of(raw),
             done=split_markers(_our_annotation(metadata, LAST_EXECUTION)),
             managers=_managers(raw),
@@ -178,7 +179,7 @@ class Targets:
         async def write(values: Values, *_: object) -> None:  # a scale has no annotations
             await _put_replicas(self._hub, path, scale, values.get(REPLICAS) or 0, HUB_DEADLINE_SECONDS)
 
-        return Reading(Target({REPLICAS: scale.spec.replicas}), write)
+        return Reading(ObservedTarget({REPLICAS: scale.spec.replicas}), write)
 
     async def _read_members(self, key: TargetKey, api_version: str, known: dict[str, int]) -> Reading:
         """Reads the workload in all members. Its size is the sum; an absent member has its last share."""
@@ -197,7 +198,7 @@ class Targets:
                 return unreadable(f"{key}: no member answered; {name}: {error}")
             return unreadable(f"{key} does not exist in any member", gone=True)
         total = sum(known.values())
-        return Reading(Target({REPLICAS: total}), partial(self._write_members, known, scales))
+        return Reading(ObservedTarget({REPLICAS: total}), partial(self._write_members, known, scales))
 
     async def _scales(self, key: TargetKey, api_version: str) -> dict[str, _MemberScale | FedHPAError | None]:
         """Returns the scale in each member, its failure, or None where the workload does not exist."""
@@ -231,8 +232,8 @@ class Targets:
         self, known: dict[str, int], scales: Mapping[str, _MemberScale], values: Values, *_: object
     ) -> None:
         """Splits the size in equal parts over the members that answered. All of them are tried."""
-        held = sum(replicas for name, replicas in known.items() if name not in scales)
-        left = max((values.get(REPLICAS) or 0) - held, 0)
+        elsewhere = sum(replicas for name, replicas in known.items() if name not in scales)
+        left = max((values.get(REPLICAS) or 0) - elsewhere, 0)
         shares = apportion(left, dict.fromkeys(scales, 1))
         changes = {name: share for name, share in shares.items() if scales[name].scale.spec.replicas != share}
 
@@ -285,7 +286,7 @@ def bounds_of(raw: Mapping[str, Any]) -> Values:
 def _our_annotation(metadata: Mapping[str, Any], name: str) -> str:
     """Returns an annotation of the last write, "" if there is none or somebody else wrote it.
 
-    The managed fields tell who wrote it. A server without them leaves that open.
+    The managed fields show who wrote it. A server without them leaves that open.
     """
     annotations = metadata.get("annotations")
     text = annotations.get(name) if isinstance(annotations, Mapping) else None

@@ -22,7 +22,7 @@ class CronMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._executions = Counter(
             "fedhpa_cron_executions",
-            "Fires of rules by outcome: applied, failed (each fire once, however often it is tried), missed.",
+            "Executions of rules by outcome: applied, failed (each once, however often it is tried), missed.",
             ("outcome",),
             registry=registry,
         )
@@ -30,12 +30,12 @@ class CronMetrics:
             self._executions.labels(outcome)
         self._lateness = Histogram(
             "fedhpa_cron_lateness_seconds",
-            "Seconds between the time at which a fire was due and its effect.",
+            "Seconds between the time at which an execution was due and its effect.",
             buckets=LATENESS_BUCKETS,
             registry=registry,
         )
-        self._next_fire = Gauge(
-            "fedhpa_cron_next_fire_timestamp_seconds",
+        self._next_execution = Gauge(
+            "fedhpa_cron_next_execution_timestamp_seconds",
             "When the next rule of an object fires, as POSIX seconds; absent if all rules are suspended.",
             NAMES,
             registry=registry,
@@ -44,20 +44,20 @@ class CronMetrics:
             "fedhpa_cron_objects", "CronFederatedHPAs in this process' shards.", registry=registry
         )
 
-    def count(self, outcome: str, fires: int = 1) -> None:
-        """Counts fires with an outcome."""
-        self._executions.labels(outcome).inc(fires)
+    def count(self, outcome: str, executions: int = 1) -> None:
+        """Counts executions with an outcome."""
+        self._executions.labels(outcome).inc(executions)
 
     def observe_lateness(self, seconds: float) -> None:
-        """Counts how late the effect of a fire was."""
+        """Counts how late the effect of an execution was."""
         self._lateness.observe(max(seconds, 0.0))
 
-    def set_next_fire(self, key: Key, at: float | None) -> None:
-        """Shows when an object fires next."""
+    def set_next_execution(self, key: Key, at: float | None) -> None:
+        """Shows when the next rule of an object fires."""
         if at is None:
             self.forget(key)
         else:
-            self._next_fire.labels(*key).set(at)
+            self._next_execution.labels(*key).set(at)
 
     def set_objects(self, count: int) -> None:
         """Shows the number of objects."""
@@ -65,4 +65,4 @@ class CronMetrics:
 
     def forget(self, key: Key) -> None:
         """Drops the series of a deleted object."""
-        self._next_fire.remove_by_labels(dict(zip(NAMES, key, strict=True)))
+        self._next_execution.remove_by_labels(dict(zip(NAMES, key, strict=True)))

@@ -58,7 +58,7 @@ class Units:
         self._hub = hub
         self._check_lease = check_lease
         self._units: dict[TargetKey, Unit] = {}
-        self._holding: dict[Key, set[TargetKey]] = {}
+        self._targets: dict[Key, set[TargetKey]] = {}
         # The names of the records that the list at the start had; None if the hub did not let us list them.
         self._listed: set[tuple[str, str]] | None = None
 
@@ -113,17 +113,17 @@ class Units:
         """Notes which objects have windows on a target, after its windows changed."""
         namespace, holders = unit.target.namespace, unit.holders
         for name in unit.noted - holders:
-            targets = self._holding[namespace, name]
+            targets = self._targets[namespace, name]
             targets.discard(unit.target)
             if not targets:
-                del self._holding[namespace, name]
+                del self._targets[namespace, name]
         for name in holders - unit.noted:
-            self._holding.setdefault((namespace, name), set()).add(unit.target)
+            self._targets.setdefault((namespace, name), set()).add(unit.target)
         unit.noted = holders
 
-    def held_by(self, key: Key) -> frozenset[TargetKey]:
+    def targets_of(self, key: Key) -> frozenset[TargetKey]:
         """Returns the targets on which an object has open windows."""
-        return frozenset(self._holding.get(key, ()))
+        return frozenset(self._targets.get(key, ()))
 
     def forget(self, target: TargetKey) -> None:
         """Drops the unit of a target without objects and windows."""

@@ -136,7 +136,9 @@ def _max_delay(rule: CronFederatedHPARule, delay: int, path: str) -> Iterator[Fi
         # _schedule has reported the error; there is no interval to compare with.
         return
     if delay >= shortest:
-        detail = f"must be smaller than the shortest interval between two fires, which is {shortest} seconds"
+        detail = (
+            f"must be smaller than the shortest interval between two executions, which is {shortest} seconds"
+        )
         yield invalid(f"{path}.maxDelaySeconds", delay, detail)
 
 

@@ -99,8 +99,8 @@ class CronFederatedHPARule(ApiModel):
     )
     max_delay_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
         None,
-        description="Seconds after which a missed fire is no longer applied. Must be smaller than the "
-        "shortest interval between two fires. Default: the newest fire is always applied. Example: 600.",
+        description="Seconds after which a missed execution is no longer applied. Must be smaller than the "
+        "shortest interval between two executions. Default: the newest one is always applied. Example: 600.",
     )
     duration: Duration | None = Field(
         None,
@@ -133,7 +133,7 @@ class CronFederatedHPASpec(ApiModel):
 
 
 class SuccessfulExecution(ApiModel):
-    """A fire that was applied."""
+    """An execution that was applied."""
 
     required: ClassVar[tuple[str, ...]] = ("executionTime", "scheduleTime")
 
@@ -145,7 +145,7 @@ class SuccessfulExecution(ApiModel):
 
 
 class FailedExecution(ApiModel):
-    """A fire that could not be applied."""
+    """An execution that could not be applied."""
 
     required: ClassVar[tuple[str, ...]] = ("executionTime", "message", "scheduleTime")
 
@@ -155,16 +155,16 @@ class FailedExecution(ApiModel):
 
 
 class MissedExecution(ApiModel):
-    """A fire that is never applied, or several of them in a row."""
+    """An execution that is never applied, or several of them in a row."""
 
     required: ClassVar[tuple[str, ...]] = ("scheduleTime",)
 
     schedule_time: Time | None = Field(None, description="When the rule was due; the first time of several.")
     last_schedule_time: Time | None = Field(
-        None, description="When the last of several fires was due. Absent for one fire."
+        None, description="When the last of several executions was due. Absent for one execution."
     )
-    count: Int64 | None = Field(None, description="Number of fires. Absent for one fire.")
-    message: Message = Field("", description="Why the fire was skipped.")
+    count: Int64 | None = Field(None, description="Number of executions. Absent for one execution.")
+    message: Message = Field("", description="Why the execution was skipped.")
 
 
 class ExecutionHistory(ApiModel):
@@ -174,18 +174,18 @@ class ExecutionHistory(ApiModel):
 
     rule_name: Name = Field("", description="Name of the rule.")
     next_execution_time: Time | None = Field(
-        None, description="When the rule fires next, or the fire that could not be applied yet."
+        None, description="When the rule fires next, or the execution that could not be applied yet."
     )
     successful_executions: Annotated[
         tuple[SuccessfulExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})
-    ] = Field((), description="Fires that were applied, at most successfulHistoryLimit.")
+    ] = Field((), description="Executions that were applied, at most successfulHistoryLimit.")
     failed_executions: Annotated[tuple[FailedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = (
-        Field((), description="Fires that could not be applied, at most failedHistoryLimit.")
+        Field((), description="Executions that could not be applied, at most failedHistoryLimit.")
     )
     missed_executions: Annotated[tuple[MissedExecution, ...], Crd({"maxItems": MAX_HISTORY, **ATOMIC})] = (
         Field(
             (),
-            description="Fires that are never applied: late, superseded, or of a window that is over.",
+            description="Executions that are never applied: late, superseded, or of a window that is over.",
         )
     )
 
@@ -197,7 +197,7 @@ class CronSummary(ApiModel):
 
     target: LongText = Field("", description="Kind and name of the target.")
     next: LongText = Field("", description="When a rule fires next, and the rule.")
-    last: LongText = Field("", description="The newest fire that was applied, and its rule.")
+    last: LongText = Field("", description="The newest execution that was applied, and its rule.")
     suspended: LongText = Field("", description="Number of suspended rules.")
 
 

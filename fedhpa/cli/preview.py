@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FEDERATED_HPA = "FederatedHPA"
 CRON_FEDERATED_HPA = "CronFederatedHPA"
-NOT_SIMULATED = "the rules are not simulated; 'fedhpa cron next' prints the coming fires of a schedule"
+NOT_SIMULATED = "the rules are not simulated; 'fedhpa cron next' prints the next times of a schedule"
 
 
 class Preview(NamedTuple):

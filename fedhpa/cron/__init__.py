@@ -1,8 +1,8 @@
 """Cron schedules, the rules of a CronFederatedHPA, and a forecast of their effects.
 
-`parse` returns the `Schedule` of a text, and `load_zone` the time zone of a name. `fires`, `next_fires` and
-`previous_fire` return the instants of a schedule. `timetable` combines the fields of a rule into a
-`Timetable` with its fires and windows. `forecast_warnings` says what the rules of an object will do.
+`parse` returns the `Schedule` of a text, and `load_zone` the time zone of a name. `times`, `next_times` and
+`previous_time` return the instants of a schedule. `timetable` combines the fields of a rule into a
+`Timetable` with its times and windows. `forecast_warnings` says what the rules of an object will do.
 
 `fedhpa.cron.execution` plans what the rules of a target do now.
 
@@ -10,20 +10,20 @@ Everything here is pure: the time is an argument. Other packages import from her
 docs/reference/schedules.md.
 """
 
-from fedhpa.cron.fires import (
-    Timetable,
-    count_fires,
-    fires,
-    next_fires,
-    parse_excluded_date,
-    parse_window,
-    previous_fire,
-    timetable,
-)
 from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
 from fedhpa.cron.interval import SHORTEST_INTERVAL, shortest_interval
+from fedhpa.cron.timetables import (
+    Timetable,
+    count_times,
+    next_times,
+    parse_excluded_date,
+    parse_window,
+    previous_time,
+    times,
+    timetable,
+)
 from fedhpa.cron.zones import UnknownZone, load_zone
 
 __all__ = [
@@ -33,16 +33,16 @@ __all__ = [
     "TargetBounds",
     "Timetable",
     "UnknownZone",
-    "count_fires",
-    "fires",
+    "count_times",
     "forecast_warnings",
     "load_zone",
-    "next_fires",
+    "next_times",
     "parse",
     "parse_excluded_date",
     "parse_window",
-    "previous_fire",
+    "previous_time",
     "shortest_interval",
+    "times",
     "timetable",
     "warn_missing_time_zones",
 ]

@@ -4,7 +4,7 @@ The search runs on bit sets, one month at a time, so a rare date costs little mo
 time is a whole number: the minutes since midnight of 1 January of the year 1. A day is its ordinal
 (`date.toordinal`).
 
-Within one period of constant UTC offset a zone is a plain clock. Fires are searched period by period, so the
+Within one period of constant UTC offset a zone is a plain clock. Times are searched period by period, so the
 rules for clock changes concern only the boundary between two periods. Instants are whole seconds of UTC, and
 local times whole seconds of the local clock, both from midnight of 1 January of the year 1: whole numbers
 compare and subtract at a tenth of the cost of aware datetimes.

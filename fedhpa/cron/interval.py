@@ -1,4 +1,4 @@
-"""The shortest interval between two fires of a schedule, on the plain calendar without clock changes.
+"""The shortest interval between two times of a schedule, on the plain calendar without clock changes.
 
 The result is exact and needs no search, because the calendar repeats every 400 years and every date falls on
 every weekday within them.
@@ -22,7 +22,7 @@ SHORTEST_INTERVAL: Final = 60
 
 
 def shortest_interval(schedule: Schedule) -> int:
-    """Returns the seconds between the two fires that are closest to each other."""
+    """Returns the seconds between the two times that are closest to each other."""
     first, last = _ends_of_day(schedule)
     across_midnight = _shortest_day_gap(schedule) * MINUTES_PER_DAY - (last - first)
     return 60 * min(across_midnight, _shortest_within_day(schedule.hours, schedule.minutes))
@@ -35,7 +35,7 @@ def _ends_of_day(schedule: Schedule) -> tuple[int, int]:
 
 
 def _shortest_within_day(hours: int, minutes: int) -> int:
-    """Returns the minutes between the two closest fires of one day; very many if there is one fire."""
+    """Returns the minutes between the two closest times of one day; very many if there is one time."""
     width = minutes.bit_length() - 1 - _lowest(minutes)
     return min(_closest(minutes), _closest(hours) * 60 - width)
 
@@ -87,7 +87,7 @@ def _days_of(month: int, *, leap: bool) -> int:
 # A thousand different schedules have few different fields, so the results are shared.
 @lru_cache(maxsize=4096)
 def _closest(bits: int) -> int:
-    """Returns the distance between the two closest bits; more than any two fires if there is one bit."""
+    """Returns the distance between the two closest bits; more than any two times if there is one bit."""
     if not bits & (bits - 1):
         return _NEVER * MINUTES_PER_DAY
     for distance in range(1, bits.bit_length()):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedhpa.cron import InvalidSchedule, load_zone, next_fires, parse
+from fedhpa.cron import InvalidSchedule, load_zone, next_times, parse
 from tests.conformance.tables import table
 from tests.conformance.test_karmada_admission import DIFFERENCES, post
 
@@ -56,15 +56,15 @@ def test_the_schedules_whose_verdict_differs_are_listed() -> None:
 
 
 def fired(schedule: str, zone: str, after: str, count: int) -> list[datetime]:
-    return next_fires(parse(schedule), load_zone(zone), datetime.fromisoformat(after), count)
+    return next_times(parse(schedule), load_zone(zone), datetime.fromisoformat(after), count)
 
 
-def test_the_fires_that_differ_are_listed() -> None:
+def test_the_executions_that_differ_are_listed() -> None:
     """Skipped and repeated wall times, with what fires instead."""
     differing = set()
     for row in EXPRESSIONS["dst"]["rows"]:
         key = (row["timeZone"], row["schedule"], row["from"])
-        ours = [fire.isoformat() for fire in fired(key[1], key[0], key[2], len(row["next"]))]
+        ours = [time.isoformat() for time in fired(key[1], key[0], key[2], len(row["next"]))]
         if ours != row["next"]:
             differing.add((*key, ", ".join(row["next"]), ", ".join(ours)))
     for row in EXPRESSIONS["expressions"]:
@@ -72,7 +72,7 @@ def test_the_fires_that_differ_are_listed() -> None:
         after = following.pop("from", "")
         for zone, theirs in following.items() if here(row["schedule"]) == "runs" else ():
             found = fired(row["schedule"], zone, after, len(theirs))
-            ours = [fire.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for fire in found]
+            ours = [time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for time in found]
             if ours != theirs:
                 differing.add((zone, row["schedule"], after, ", ".join(theirs), ", ".join(ours)))
 

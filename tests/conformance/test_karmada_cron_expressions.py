@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from fedhpa.cron import InvalidSchedule, load_zone, next_fires, parse
+from fedhpa.cron import InvalidSchedule, load_zone, next_times, parse
 from tests.conformance.tables import table
 
 TABLE = table("karmada_cron_expressions")
@@ -34,7 +34,7 @@ DIFFERENCES: Final = {
     "@every 5m": EVERY,
 }
 
-# Our fires around clock changes for which Karmada's parser gives two fires or none.
+# Our times around clock changes for which Karmada's parser gives two or none.
 REPEATED_ONCE: Final = "a wall time that repeats fires once, the first time"
 SKIPPED_AFTER: Final = "a wall time that is skipped fires at the first instant after the gap"
 CLOCK_CHANGES: Final[dict[tuple[str, str, str], tuple[list[str], str]]] = {
@@ -91,8 +91,8 @@ NEXT = [
 
 
 @pytest.mark.parametrize("zone", sorted({zone for _, zone, _, _ in NEXT}))
-def test_the_next_fires_are_those_of_karmadas_parser(zone: str) -> None:
-    """Each row has fires in three zones. One row has a clock change, where the wall time fires once."""
+def test_the_next_executions_are_those_of_karmadas_parser(zone: str) -> None:
+    """Each row has times in three zones. One row has a clock change, where the wall time fires once."""
     rows = [(schedule, after, expected) for schedule, of_zone, after, expected in NEXT if of_zone == zone]
     different = {}
     for schedule, after, expected in rows:
@@ -100,8 +100,8 @@ def test_the_next_fires_are_those_of_karmadas_parser(zone: str) -> None:
             repeated = "2026-11-01T06:30:00Z"
             assert repeated in expected
             expected = [time for time in expected if time != repeated]
-        fires = next_fires(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
-        found = [fire.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for fire in fires]
+        times = next_times(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
+        found = [time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for time in times]
         if found != expected:
             different[schedule] = found, expected
 
@@ -110,15 +110,15 @@ def test_the_next_fires_are_those_of_karmadas_parser(zone: str) -> None:
 
 
 @pytest.mark.parametrize("row", TABLE["dst"]["rows"], ids=lambda row: f"{row['timeZone']} {row['from']}")
-def test_clock_changes_lose_no_fire_and_repeat_none(row: dict[str, Any]) -> None:
+def test_clock_changes_lose_no_execution_and_repeat_none(row: dict[str, Any]) -> None:
     """A wall time fires once a day. A starred hour follows real time, as in Karmada."""
     key = (row["timeZone"], row["schedule"], row["from"])
     expected, _ = CLOCK_CHANGES.get(key, (row["next"], ""))
 
     after = datetime.fromisoformat(row["from"])
-    found = next_fires(parse(row["schedule"]), load_zone(row["timeZone"]), after, len(expected))
+    found = next_times(parse(row["schedule"]), load_zone(row["timeZone"]), after, len(expected))
 
-    assert [fire.isoformat() for fire in found] == expected
+    assert [time.isoformat() for time in found] == expected
 
 
 def test_every_listed_difference_differs() -> None:

@@ -14,11 +14,11 @@ import pytest
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import Target, Values
+from fedhpa.cron.execution.model import ObservedTarget, Values
 from fedhpa.cron.execution.objects import read_object, write_histories
 from fedhpa.cron.execution.outcome import settle
 from fedhpa.cron.execution.planning import plan
-from fedhpa.cron.execution.preview import conflict_of
+from fedhpa.cron.execution.simulation import crossed_bounds
 from tests.conformance.tables import table
 from tests.conformance.test_differences_are_listed import listed
 
@@ -37,13 +37,13 @@ def cron(rules: list[Json], target: Json, histories: list[Json] | None, created:
     )
 
 
-def present(case: Json) -> Target:
+def present(case: Json) -> ObservedTarget:
     """The target as the controller reads it."""
     if not case["targetExists"]:
-        return Target({}, "the target does not exist or cannot be scaled", gone=True)
+        return ObservedTarget({}, "the target does not exist or cannot be scaled", gone=True)
     if "federatedHPABefore" in case:
-        return Target(dict(case["federatedHPABefore"]))
-    return Target({"replicas": case["deploymentReplicasBefore"]})
+        return ObservedTarget(dict(case["federatedHPABefore"]))
+    return ObservedTarget({"replicas": case["deploymentReplicasBefore"]})
 
 
 def here(case: Json) -> str:
@@ -52,10 +52,10 @@ def here(case: Json) -> str:
     target = present(case)
     planned = plan([owner], None, target, DUE + 1)
     after: Values = target.values | planned.write
-    conflict = conflict_of(after)
+    conflict = crossed_bounds(after)
     settled = settle(planned, DUE + 1, "" if conflict is None else str(conflict))
     (history,) = write_histories(settled.states["c1"], ["r"])
-    return told(target.values if conflict else after, history)
+    return reported(target.values if conflict else after, history)
 
 
 def recorded(case: Json) -> str:
@@ -65,11 +65,11 @@ def recorded(case: Json) -> str:
     values: Values = case.get("federatedHPAAfter") or {}
     if "deploymentReplicasAfter" in case and case["targetExists"]:
         values = {"replicas": case["deploymentReplicasAfter"]}
-    return told(values, (case["historyAfter"] or [{}])[0])
+    return reported(values, (case["historyAfter"] or [{}])[0])
 
 
-def told(values: Values, history: Json) -> str:
-    """The values of the target, and the records of the fire."""
+def reported(values: Values, history: Json) -> str:
+    """The values of the target, and the records of the execution."""
     size = ", ".join(f"{name} {values[name]}" for name in sorted(values)) or "no target"
     done = history.get("successfulExecutions", [])
     failed = history.get("failedExecutions", [])
@@ -96,13 +96,13 @@ def test_the_executions_that_differ_are_listed() -> None:
 
 
 def test_the_reconciles_that_differ_are_listed() -> None:
-    """After each change of the spec: the rules that will fire, with the time of the next fire."""
+    """After each change of the spec: the rules that will fire, with the time of the next execution."""
     differing = set()
     histories: list[Json] = []
     for case in JOB["reconciles"]:
         owner = read_object(cron(case["rules"], DEPLOYMENT, histories, DUE))
         owner = msgspec.structs.replace(owner, edited=DUE)
-        settled = settle(plan([owner], None, Target({"replicas": 1}), DUE + 60), DUE + 60)
+        settled = settle(plan([owner], None, ObservedTarget({"replicas": 1}), DUE + 60), DUE + 60)
         histories = write_histories(settled.states["c1"], [rule["name"] for rule in case["rules"]])
         theirs, ours = coming(case["executionHistories"]), coming(histories)
         if theirs != ours:

@@ -157,8 +157,8 @@ async def test_pause_takes_no_lease(tmp_path: Path) -> None:
             await eventually(lambda: len(w.hub.writes) >= 2)
 
         assert w.hub.writes == ["POST /api/v1/namespaces/kube-system/events"] * 2
-        told = sorted((event["reason"], event["involvedObject"]["name"]) for event in w.hub.all(EVENTS))
-        assert told == [("Paused", LEASE), ("Paused", CRON_LEASE)]
+        reported = sorted((event["reason"], event["involvedObject"]["name"]) for event in w.hub.all(EVENTS))
+        assert reported == [("Paused", LEASE), ("Paused", CRON_LEASE)]
         assert w.members["m1"].writes == []
 
 
@@ -202,7 +202,7 @@ def reads_by(w: ControllerWorld, name: str, lease: str) -> int:
 
 
 async def test_processes_of_different_kinds_lead_and_work_at_once(tmp_path: Path) -> None:
-    """One scales the workload, and the other one applies a fire that is owed. Each holds its own Lease."""
+    """One scales the workload, and the other one applies a rule that is due. Each holds its own Lease."""
     async with world_on_sockets(m1=2, m2=2) as w:
         w.load(400)
         w.scale()

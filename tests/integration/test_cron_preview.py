@@ -14,7 +14,7 @@ import yaml
 from controller.cronfederatedhpa import Remembered, read_memory
 from fedhpa.cli.cron.explain import explanation, explanation_text
 from fedhpa.cli.cron.preview import (
-    Preview,
+    TargetPreview,
     previews,
     previews_of_manifests,
     read_live,
@@ -46,19 +46,19 @@ def rule(name: str, schedule: str, low: int | None = None, high: int | None = No
     return {key: value for key, value in found.items() if value is not None}
 
 
-async def of_live(w: ControllerWorld, name: str, now: float = MONDAY) -> Preview:
+async def of_live(w: ControllerWorld, name: str, now: float = MONDAY) -> TargetPreview:
     async with ApiClient(w.hub.config()) as hub:
         (found,) = await previews(hub, await read_live(hub, NAMESPACE, name), now)
     assert w.hub.writes == []
     return found
 
 
-async def of_manifests(*objects: Object, now: float = MONDAY) -> Preview:
+async def of_manifests(*objects: Object, now: float = MONDAY) -> TargetPreview:
     (found,) = await previews_of_manifests(None, list(objects), NAMESPACE, now)
     return found
 
 
-def told(found: Preview) -> list[tuple[str, str, str, dict[str, Any]]]:
+def reported(found: TargetPreview) -> list[tuple[str, str, str, dict[str, Any]]]:
     """When, the rule, the action, and the values after it."""
     return [
         (line["time"][5:16], f"{line['object']}/{line['rule']}", line["action"], line["then"])
@@ -77,7 +77,7 @@ async def test_all_objects_of_the_target_are_previewed_from_its_present_values()
         found = await of_live(w, "office")
 
     during, after = {"minReplicas": 10, "maxReplicas": 50}, {"minReplicas": 2, "maxReplicas": 30}
-    assert told(found) == [
+    assert reported(found) == [
         ("03-16T08:00", "office/day", "opens", during),
         ("03-16T12:00", "sale/noon", "fires", during),
         ("03-16T17:00", "office/day", "closes", after),
@@ -88,8 +88,8 @@ async def test_all_objects_of_the_target_are_previewed_from_its_present_values()
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_owed_fires_are_late_superseded_or_too_late() -> None:
-    """At 11:30 nobody has run the fires of the morning."""
+async def test_due_executions_are_late_superseded_or_too_late() -> None:
+    """At 11:30 nobody has run the executions of the morning."""
     now = MONDAY + 11.5 * 3600
     async with world() as w:
         w.hub.put(HPAS, federated_hpa(minReplicas=2, maxReplicas=20))
@@ -102,7 +102,7 @@ async def test_owed_fires_are_late_superseded_or_too_late() -> None:
         w.hub.put(CRONS, calendar("office", *rules))
         found = await of_live(w, "office", now)
 
-    assert [(each[1], each[2]) for each in told(found)] == [
+    assert [(each[1], each[2]) for each in reported(found)] == [
         ("office/up", "missed"),
         ("office/high", "missed"),
         ("office/strict", "missed"),
@@ -116,19 +116,19 @@ async def test_owed_fires_are_late_superseded_or_too_late() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_a_minimum_above_the_maximum_is_a_conflict_until_another_rule_resolves_it() -> None:
-    """The refused fire is applied, late, together with the rule that raises the maximum."""
+    """The refused execution is applied, late, together with the rule that raises the maximum."""
     async with world() as w:
         w.hub.put(HPAS, federated_hpa(minReplicas=2, maxReplicas=6))
         rules = (rule("up", "0 9 16 3 *", 8), rule("wide", "0 10 16 3 *", None, 9))
         w.hub.put(CRONS, calendar("office", *rules))
         found = await of_live(w, "office")
 
-    assert [each[1:3] for each in told(found)] == [
+    assert [each[1:3] for each in reported(found)] == [
         ("office/up", "refused"),
         ("office/up", "fires"),
         ("office/wide", "fires"),
     ]
-    assert told(found)[-1][3] == {"minReplicas": 8, "maxReplicas": 9}
+    assert reported(found)[-1][3] == {"minReplicas": 8, "maxReplicas": 9}
     assert found.conflicts == 1
     assert "minReplicas 8 would be above maxReplicas 6" in to_text(found)
 
@@ -140,8 +140,10 @@ async def test_a_target_that_does_not_exist_is_said() -> None:
         w.hub.put(CRONS, calendar("day", rule("up", "0 9 16 3 *", 4), target={**FHPA, "name": "gone"}))
         found = await of_live(w, "day")
 
-    assert told(found) == [("03-16T09:00", "day/up", "fires", {"minReplicas": 4})]
-    assert "FederatedHPA shop/gone does not exist; until this is fixed, each fire fails" in to_text(found)
+    assert reported(found) == [("03-16T09:00", "day/up", "fires", {"minReplicas": 4})]
+    assert "FederatedHPA shop/gone does not exist; until this is fixed, each execution fails" in to_text(
+        found
+    )
     assert "now: minReplicas ?, maxReplicas ?" in to_text(found)
 
 
@@ -155,7 +157,7 @@ async def test_manifests_are_previewed_without_a_hub() -> None:
     found = await of_manifests(calendar("night", *night, target=DEPLOYMENT), deployment)
 
     assert to_json(found)["present"] == {"replicas": 4}
-    assert [(each[1], each[3]) for each in told(found)] == [
+    assert [(each[1], each[3]) for each in reported(found)] == [
         ("night/off", {"replicas": 0}),
         ("night/on", {"replicas": 7}),
     ]
@@ -164,7 +166,7 @@ async def test_manifests_are_previewed_without_a_hub() -> None:
 async def test_a_rule_that_cannot_run_is_named() -> None:
     found = await of_manifests(calendar("office", rule("up", "0 9 16 3 *", 5, duration="6d")))
 
-    assert told(found) == []
+    assert reported(found) == []
     assert found.notes[0].startswith("office/up cannot run: ")
 
 
@@ -211,7 +213,7 @@ def test_the_command_reads_a_file_and_finds_conflicts(tmp_path: Path) -> None:
 
 
 def test_the_rules_of_an_object_are_explained() -> None:
-    """The output has the present values, the next fire, failed and missed fires, and the conditions."""
+    """The output has the present values, the next, failed and missed executions, and the conditions."""
     status = {
         "conditions": [{"type": "Ready", "status": "True", "reason": "RulesRun", "message": "the rules run"}],
         "executionHistories": [
@@ -257,7 +259,7 @@ def test_the_rules_of_an_object_are_explained() -> None:
         "next:\n"
         "  2026-03-17T09:00:00+00:00 up: minReplicas 5\n"
         "missed:\n"
-        "  2026-03-13T09:00:00Z to 2026-03-15T09:00:00Z up (3 fires): superseded by office/up at "
+        "  2026-03-13T09:00:00Z to 2026-03-15T09:00:00Z up (3 executions): superseded by office/up at "
         "2026-03-16T09:00:00Z\n"
         "suspended: off\n"
         "note: ScalingRecord shop/x cannot be read: 403\n"
@@ -268,7 +270,7 @@ def test_the_rules_of_an_object_are_explained() -> None:
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_what_the_records_have_is_previewed_and_explained() -> None:
-    """The window that a controller has opened closes in the preview. The fire before it is not repeated."""
+    """A window that a controller has opened closes in the preview. Its execution is not repeated."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, window(w, 2, "20m", targetMinReplicas=8), rule_up(w, 1))

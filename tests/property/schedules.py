@@ -160,8 +160,8 @@ class Walk:
     def start(self) -> datetime:
         return self.minutes[0][0] - MINUTE
 
-    def fires(self, schedule: Written, *, real_time: bool) -> list[datetime]:
-        """Returns the fires of the schedule, from the rules for clock changes alone."""
+    def times(self, schedule: Written, *, real_time: bool) -> list[datetime]:
+        """Returns the executions of the schedule, from the rules for clock changes alone."""
         found = []
         skipped = not real_time and any(map(schedule.matches, _walls(self.change)))
         for moment, local in self.minutes:

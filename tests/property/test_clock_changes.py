@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedhpa.cron import fires, load_zone, next_fires, parse, previous_fire
+from fedhpa.cron import load_zone, next_times, parse, previous_time, times
 from tests.property.schedules import MINUTE, ODD_ZONES, ZONES, Walk, Written, clock_changes, written
 from tests.support.nightly import NIGHTLY, examples
 
@@ -31,9 +31,9 @@ CHANGING = [
 ]
 
 
-def in_utc(times: list[datetime]) -> list[datetime]:
+def in_utc(found: list[datetime]) -> list[datetime]:
     """Converts to UTC, because a repeated time of a zone never equals a time of another zone in Python."""
-    return [time.astimezone(UTC) for time in times]
+    return [time.astimezone(UTC) for time in found]
 
 
 def around(change_at: datetime) -> list[Written]:
@@ -51,37 +51,37 @@ def around(change_at: datetime) -> list[Written]:
 
 
 @pytest.mark.parametrize(("name", "year"), CHANGING)
-def test_around_every_clock_change_fires_are_those_of_the_rules(name: str, year: int) -> None:
+def test_around_every_clock_change_executions_are_those_of_the_rules(name: str, year: int) -> None:
     """A skipped time fires after the gap, a repeated one the first time, and a starred hour in real time."""
     zone = load_zone(name)
     for change in clock_changes(zone, year):
         walk = Walk.around(zone, change, hours=26)
         for schedule in around(change.before) + around(change.after):
             parsed = schedule.parsed
-            expected = walk.fires(schedule, real_time=parsed.real_time)
-            found = next_fires(parsed, zone, walk.start, len(expected))
+            expected = walk.times(schedule, real_time=parsed.real_time)
+            found = next_times(parsed, zone, walk.start, len(expected))
 
             assert expected == in_utc(found), (schedule.text, change)
-            assert all(fire.tzinfo is zone for fire in found)
+            assert all(time.tzinfo is zone for time in found)
 
 
 @pytest.mark.parametrize("name", [name for name in ZONES if in_this_part(name)])
-def test_in_two_years_no_fire_is_lost_or_repeated(name: str) -> None:
-    """A daily schedule fires 730 times in order, and the search backwards finds the same fires."""
+def test_in_two_years_no_execution_is_lost_or_repeated(name: str) -> None:
+    """A daily schedule fires 730 times in order, and the search backwards finds the same executions."""
     zone = load_zone(name)
     start = datetime(YEARS[0], 1, 1, tzinfo=zone) - timedelta(seconds=1)
     end = datetime(YEARS[-1] + 1, 1, 1, tzinfo=zone).astimezone(UTC)
     for text in ("30 2 * * *", "0 0 * * *", "59 23 * * *"):
         schedule = parse(text)
         found = []
-        for fire in fires(schedule, zone, start):
-            if fire.astimezone(UTC) >= end:
+        for time in times(schedule, zone, start):
+            if time.astimezone(UTC) >= end:
                 break
-            found.append(fire)
+            found.append(time)
 
         assert len(found) == 730
         assert in_utc(found) == sorted(set(in_utc(found)))
-        assert all(previous_fire(schedule, zone, fire) == fire for fire in found[::7])
+        assert all(previous_time(schedule, zone, time) == time for time in found[::7])
 
 
 @given(st.sampled_from(ODD_ZONES) | st.sampled_from(ZONES), st.integers(1970, 2060), st.data())
@@ -103,11 +103,11 @@ def test_clock_changes_of_other_years_follow_the_rules_too(name: str, year: int,
 
     for each in (schedule, hourly):
         parsed = each.parsed
-        expected = walk.fires(each, real_time=parsed.real_time)
-        assert expected == in_utc(next_fires(parsed, zone, walk.start, len(expected)))
+        expected = walk.times(each, real_time=parsed.real_time)
+        assert expected == in_utc(next_times(parsed, zone, walk.start, len(expected)))
         backwards = []
         at = walk.minutes[-1][0]
-        while (fire := previous_fire(parsed, zone, at)) is not None and fire > walk.start:
-            backwards.append(fire)
-            at = fire.astimezone(UTC) - timedelta(seconds=1)
+        while (time := previous_time(parsed, zone, at)) is not None and time > walk.start:
+            backwards.append(time)
+            at = time.astimezone(UTC) - timedelta(seconds=1)
         assert expected == in_utc(backwards[::-1])

@@ -2,7 +2,7 @@
 
 The controller may be away, crash at every write, see a wrong clock, or have its writes refused. People edit
 rules and objects, and change the target, while it runs and while it is away. Once it has caught up, the
-target has the values of the oracle, and every fire was applied or missed exactly once.
+target has the values of the oracle, and every execution was applied or missed exactly once.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class History:
         outcome = self.hub.run(now, does)
         if tried and (outcome.effect or does == "refused"):
             # A second write that restores the values of a deleted object is not tried after a minute.
-            self.oracle.give_up({owner.name: owner for owner in owners}, now)
+            self.oracle.leave({owner.name: owner for owner in owners}, now)
         if outcome.effect:
             self.oracle.advance(owners, now, outcome.stored)
         self.clean = outcome.effect and does in ("run", "refused")
@@ -91,7 +91,7 @@ class History:
         self.oracle.forget(before - set(self.hub.objects))
 
     def check(self) -> None:
-        """The values and the numbers of fires are those of the oracle."""
+        """The values and the numbers of executions are those of the oracle."""
         assert self.hub.values == self.oracle.values
         for key, count in self.oracle.fired.items():
             assert len(self.hub.applied[key]) + self.hub.missed[key] == count, key
@@ -124,7 +124,7 @@ class History:
 def live(written: list[list[Json]], begin: float, taken: list[Step]) -> None:
     """Plays a history and compares it with the oracle whenever nothing is unfinished."""
     history = History(written, begin)
-    # A write that is refused until its fire is late may leave the values of the fire as a baseline.
+    # A write that is refused until its execution is late may leave the values of the execution as a baseline.
     delays = any(rule["maxDelaySeconds"] is not None for rules in written for rule in rules)
     history.run("run")
     for step in taken:
@@ -145,7 +145,7 @@ def instant(text: str) -> float:
 def test_what_should_hold_holds_after_any_interruption(
     written: list[list[Json]], start: str, taken: list[Step]
 ) -> None:
-    """The values are those of the oracle, and each fire was applied or missed exactly once."""
+    """The values are those of the oracle, and each execution was applied or missed exactly once."""
     live(written, instant(start), taken)
 
 
@@ -181,8 +181,8 @@ def test_refused_rules_change_nothing_for_the_other_ones(
             together.run(now, action)
         assert together.values == alone.values
 
-    fired = {key: fires for key, fires in together.applied.items() if fires}
-    assert fired == {key: fires for key, fires in alone.applied.items() if fires}
+    fired = {key: executions for key, executions in together.applied.items() if executions}
+    assert fired == {key: executions for key, executions in alone.applied.items() if executions}
 
 
 def _only_minimum(rule: Json) -> Json:
@@ -228,7 +228,7 @@ def test_what_should_hold_holds_around_every_clock_change(zone: str) -> None:
 def test_edits_between_a_crash_and_its_repair_fire_nothing_twice(
     written: list[list[Json]], start: str, taken: list[Step]
 ) -> None:
-    """No fire is applied twice or for the past of an edit, and suspended rules leave no window open."""
+    """No execution is applied twice or for the past of an edit, and suspended rules leave no window open."""
     history = History(written, instant(start))
     for step in taken:
         history.take(step, anytime=True, delays=False)

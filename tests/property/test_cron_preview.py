@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.cron import TargetBounds
-from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, Plan, ScheduledObject, Target, Values, WindowRecord
+from fedhpa.cron.execution.model import (
+    MAXIMUM,
+    MINIMUM,
+    CronPlan,
+    ObservedTarget,
+    ScheduledObject,
+    Values,
+    WindowRecord,
+)
 from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.cron.execution.outcome import Attempts, Settled, settle
-from fedhpa.cron.execution.preview import Conflict, Preview, conflict_of
+from fedhpa.cron.execution.simulation import CrossedBounds, Simulation, crossed_bounds
 from fedhpa.cron.forecast.bounds import bounds_conflicts
 from fedhpa.cron.forecast.rules import ActiveRule
 from tests.property.cron.histories import HOURS, STARTS
@@ -23,7 +31,7 @@ from tests.property.cron.hub import FHPA
 from tests.support.nightly import examples
 
 MINUTE = 60.0
-Told = tuple[float, Any]
+Reported = tuple[float, Any]
 
 
 class Controller:
@@ -34,8 +42,8 @@ class Controller:
         self.record: WindowRecord | None = None
         self.values = values
 
-    def run(self, now: float) -> tuple[Plan, Settled]:
-        attempts = Attempts(self.objects, self.record, Target(dict(self.values)), now)
+    def run(self, now: float) -> tuple[CronPlan, Settled]:
+        attempts = Attempts(self.objects, self.record, ObservedTarget(dict(self.values)), now)
         conflict = self._conflict(attempts.plan)
         while conflict is not None and attempts.refused(str(conflict)):
             conflict = self._conflict(attempts.plan)
@@ -50,12 +58,12 @@ class Controller:
         ]
         return planned, settled
 
-    def _conflict(self, planned: Plan) -> Conflict | None:
-        return conflict_of(self.values | planned.write) if planned.write else None
+    def _conflict(self, planned: CronPlan) -> CrossedBounds | None:
+        return crossed_bounds(self.values | planned.write) if planned.write else None
 
 
-def told(at: float, planned: Plan, settled: Settled) -> list[Told]:
-    """The visible events of an instant, without those of fires that fail again."""
+def reported(at: float, planned: CronPlan, settled: Settled) -> list[Reported]:
+    """The visible events of an instant, without those of executions that fail again."""
     notes = sorted((note.object, note.reason, note.message) for note in settled.notes)
     return [(at, note) for note in notes if "ScaleFailed" not in note]
 
@@ -79,37 +87,37 @@ def units(draw: st.DrawFn) -> tuple[list[ScheduledObject], float]:
 def test_the_preview_is_what_the_controller_does(
     unit: tuple[list[ScheduledObject], float], minimum: int, maximum: int, age: int
 ) -> None:
-    """Values, events and refusals are the same at every minute, also for fires that are owed at the start."""
+    """Values, events and refusals are the same at every minute, also for executions due at the start."""
     objects, start = unit
     now, values = start + age * MINUTE, {"minReplicas": minimum, "maxReplicas": maximum}
     until = now + 30 * 3600
-    preview = Preview(objects, None, dict(values), now=now, until=until)
+    preview = Simulation(objects, None, dict(values), now=now, until=until)
     found = [preview.present(), *preview.steps()]
 
     controller = Controller(objects, dict(values))
-    expected: list[Told] = []
-    held: dict[float, Values] = {}
+    expected: list[Reported] = []
+    effective: dict[float, Values] = {}
     failing = False
     at = now
     while at <= until:
         planned, settled = controller.run(at)
         failing = bool(settled.failed)
-        expected += told(at, planned, settled)
-        held[at] = dict(controller.values)
+        expected += reported(at, planned, settled)
+        effective[at] = dict(controller.values)
         # A failed write is tried again one second after each minute, as long as nothing else is due.
         coming = until + 1 if planned.wake is None else planned.wake
         retry = at - at % MINUTE + (1 if at % MINUTE == 0 else MINUTE + 1)
         at = min(coming, retry) if failing else coming
 
-    foreseen = [one for step in found for one in told(step.at, step.plan, step.settled)]
+    foreseen = [one for step in found for one in reported(step.at, step.plan, step.settled)]
     assert foreseen == expected
-    assert {step.at: step.values for step in found}.items() <= _at_all(held, found).items()
+    assert {step.at: step.values for step in found}.items() <= _at_all(effective, found).items()
     assert preview.until == until
 
 
-def _at_all(held: dict[float, Values], found: list[Any]) -> dict[float, Values]:
+def _at_all(effective: dict[float, Values], found: list[Any]) -> dict[float, Values]:
     """The values of the controller at the instants of the steps."""
-    return {step.at: held[max(at for at in held if at <= step.at)] for step in found}
+    return {step.at: effective[max(at for at in effective if at <= step.at)] for step in found}
 
 
 @given(units(), st.integers(1, 5), st.integers(5, 9))
@@ -132,13 +140,13 @@ def test_admission_warns_of_the_conflicts_that_the_preview_shows(
         owner, rules=tuple(msgspec.structs.replace(rule, max_delay=None) for rule in owner.rules)
     )
 
-    preview = Preview([owner], None, {MINIMUM: minimum, MAXIMUM: maximum}, now=now, until=until)
+    preview = Simulation([owner], None, {MINIMUM: minimum, MAXIMUM: maximum}, now=now, until=until)
     refused = {step.at: step.conflict for step in preview.steps() if step.conflict is not None}
     bounds = TargetBounds(minimum, maximum)
     warned = list(bounds_conflicts(rules, bounds, start, datetime.fromtimestamp(until, UTC)))
 
     for each in warned:
         low, high = (each.value, each.other_value)
-        pair = Conflict(low, high) if each.bound == MINIMUM else Conflict(high, low)
+        pair = CrossedBounds(low, high) if each.bound == MINIMUM else CrossedBounds(high, low)
         assert refused[each.at.timestamp()] == pair
     assert min(refused, default=None) == min((each.at.timestamp() for each in warned), default=None)

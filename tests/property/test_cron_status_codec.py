@@ -1,4 +1,4 @@
-"""Statuses and records that somebody edited: the rules are planned, and no fire is applied twice."""
+"""Statuses and records that somebody edited: the rules are planned, and no execution is applied twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
-from fedhpa.cron.execution.model import RuleState, Target, Values, WindowRecord
+from fedhpa.cron.execution.model import ObservedTarget, RuleState, Values, WindowRecord
 from fedhpa.cron.execution.objects import read_object
 from fedhpa.cron.execution.outcome import settle
 from fedhpa.cron.execution.planning import plan
@@ -138,14 +138,14 @@ def test_any_state_can_be_planned_and_applies_nothing_twice(status: Any, rules: 
         return
     owner, record = read_object(found, states=states_in(rules)), windows_in(windows)
     present: Values = {"minReplicas": 1, "maxReplicas": 10}
-    planned = plan([owner], record, Target(dict(present)), NOW)
+    planned = plan([owner], record, ObservedTarget(dict(present)), NOW)
     settled = settle(planned, NOW)
     states = settled.states["office"]
     type_of = type(owner)
     again = plan(
         [type_of(owner.name, owner.created, owner.rules, states, known=True)],
         settled.record,
-        Target(present | planned.write),
+        ObservedTarget(present | planned.write),
         NOW,
     )
 
@@ -154,7 +154,7 @@ def test_any_state_can_be_planned_and_applies_nothing_twice(status: Any, rules: 
 
 
 def test_ten_thousand_entries_and_a_watermark_of_year_one_cost_little() -> None:
-    """A rule of every minute owes the fires of nine years then, and they are counted without a visit."""
+    """A rule of every minute has the executions of nine years due then, which are counted without a visit."""
     entry = {"scheduleTime": "0001-01-01T00:00:00Z", "executionTime": "0001-01-01T00:00:00Z"}
     status = {
         "executionHistories": [
@@ -171,6 +171,6 @@ def test_ten_thousand_entries_and_a_watermark_of_year_one_cost_little() -> None:
     def planned() -> None:
         for known in (None, states):
             owner = read_object(found, states=known)
-            plan([owner], None, Target({"minReplicas": 1, "maxReplicas": 10}), NOW)
+            plan([owner], None, ObservedTarget({"minReplicas": 1, "maxReplicas": 10}), NOW)
 
     assert least_cpu_seconds(planned, 0.5) < 0.5

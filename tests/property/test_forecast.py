@@ -1,4 +1,4 @@
-"""Value conflicts and bounds conflicts, compared with an enumeration of all fires."""
+"""Value conflicts and bounds conflicts, compared with an enumeration of all executions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedhpa.cron import TargetBounds, Timetable, load_zone, parse
 from fedhpa.cron.execution.model import OpenWindow
-from fedhpa.cron.execution.windows import Holding
+from fedhpa.cron.execution.windows import ValueStack
 from fedhpa.cron.forecast.bounds import MAX_EVENTS, bounds_conflicts
 from fedhpa.cron.forecast.conflicts import value_conflicts
 from fedhpa.cron.forecast.rules import ActiveRule
@@ -42,9 +42,9 @@ def rule_lists(draw: st.DrawFn, windows: st.SearchStrategy[timedelta | None] = W
     return rules
 
 
-def fires(rule: ActiveRule, now: datetime, until: datetime) -> list[datetime]:
-    coming = (fire.astimezone(UTC) for fire in rule.timetable.fires(now))
-    return list(takewhile(lambda fire: fire <= until, coming))
+def times(rule: ActiveRule, now: datetime, until: datetime) -> list[datetime]:
+    coming = (time.astimezone(UTC) for time in rule.timetable.times(now))
+    return list(takewhile(lambda time: time <= until, coming))
 
 
 @given(rule_lists(st.none()), instants)
@@ -59,7 +59,7 @@ def test_the_first_conflict_of_each_pair_is_found(rules: list[ActiveRule], now: 
                 one is not None and other is not None and one != other
                 for one, other in ((first.minimum, second.minimum), (first.maximum, second.maximum))
             )
-            shared = sorted(set(fires(first, now, until)) & set(fires(second, now, until)))
+            shared = sorted(set(times(first, now, until)) & set(times(second, now, until)))
             if differ and shared:
                 expected[first.label, second.label] = shared[0]
 
@@ -75,7 +75,7 @@ def test_the_first_conflict_of_each_pair_is_found(rules: list[ActiveRule], now: 
 
 
 def _moved(rules: list[ActiveRule], at: datetime) -> bool:
-    """True if a fire replaces a skipped wall time."""
+    """True if an execution replaces a skipped wall time."""
     return any(
         at - timedelta(hours=3) < change <= at
         for rule in rules
@@ -136,36 +136,36 @@ def test_the_first_bounds_conflict_is_the_first_write_that_would_be_refused(
 def first_refused_write(
     rules: list[ActiveRule], now: datetime, until: datetime, values: dict[str, int | None]
 ) -> tuple[datetime | None, int]:
-    """Returns when the values first cross, and the number of fires and ends of windows up to then."""
-    holding = Holding(values, None, {})
+    """Returns when the values first cross, and the number of executions and ends of windows up to then."""
+    stack = ValueStack(values, None, {})
     due: dict[datetime, list[int]] = {}
     for index, rule in enumerate(rules):
-        for fire in fires(rule, now, until):
-            due.setdefault(fire, []).append(index)
+        for time in times(rule, now, until):
+            due.setdefault(time, []).append(index)
             if rule.timetable.duration is not None:
-                due.setdefault(fire + rule.timetable.duration, [])
+                due.setdefault(time + rule.timetable.duration, [])
     events = 0
     for instant in sorted(due):
-        for window in [each for each in holding.windows if each.closes <= instant.timestamp()]:
-            holding.close(window)
-        # Plain fires come before openings.
+        for window in [each for each in stack.windows if each.closes <= instant.timestamp()]:
+            stack.close(window)
+        # Plain executions come before openings.
         for index in sorted(due[instant], key=lambda index: rules[index].timetable.duration is not None):
             rule, length = rules[index], rules[index].timetable.duration
             named = (("minReplicas", rule.minimum), ("maxReplicas", rule.maximum))
             sizes = {name: value for name, value in named if value is not None}
             if length is None:
-                holding.fire(sizes)
+                stack.apply(sizes)
             else:
                 closes = (instant + length).timestamp()
-                holding.open(OpenWindow("calendar", rule.label, instant.timestamp(), closes, sizes))
+                stack.open(OpenWindow("calendar", rule.label, instant.timestamp(), closes, sizes))
         events += 1 + len(due[instant])
-        low, high = holding.values["minReplicas"], holding.values["maxReplicas"]
+        low, high = stack.values["minReplicas"], stack.values["maxReplicas"]
         if low is not None and high is not None and low > high:
             return instant, events
     return None, events
 
 
-def test_rules_of_one_schedule_use_up_no_fires() -> None:
+def test_rules_of_one_schedule_use_up_no_executions() -> None:
     """Two hourly rules of one timetable do not use up the events before the conflict of a monthly rule."""
     now, zone = datetime(2026, 2, 1, tzinfo=UTC), load_zone("Europe/Berlin")
     hourly, late = Timetable(parse("0 * * * *"), zone), Timetable(parse("0 1 28 * *"), zone)
@@ -186,24 +186,24 @@ def first_crossing(
 ) -> tuple[tuple[datetime, int, int] | None, int]:
     """Returns the first instant at which the minimum is above the maximum, and the events up to it.
 
-    Each instant is judged alone: from the fires before it, without the instants before it.
+    Each instant is judged alone: from the executions before it, without the instants before it.
     """
-    fired = [fires(rule, now, until) for rule in rules]
+    fired = [times(rule, now, until) for rule in rules]
     instants: set[datetime] = set()
-    for rule, times in zip(rules, fired, strict=True):
+    for rule, own in zip(rules, fired, strict=True):
         length = rule.timetable.duration
         earlier = rule.timetable.previous(now)
         assert earlier is not None
-        instants |= set(times)
+        instants |= set(own)
         if length is not None:
-            instants |= {time + length for time in (earlier.astimezone(UTC), *times)}
+            instants |= {time + length for time in (earlier.astimezone(UTC), *own)}
     events = 0
     for instant in sorted(instants):
         if instant <= now:
             continue
         events += len(rules)
         low, high = (
-            holding(rules, fired, instant, now, bound, before)
+            stack(rules, fired, instant, now, bound, before)
             for bound, before in zip(("minimum", "maximum"), target, strict=True)
         )
         if low is not None and high is not None and low > high:
@@ -211,7 +211,7 @@ def first_crossing(
     return None, events
 
 
-def holding(
+def stack(
     rules: list[ActiveRule], fired: list[list[datetime]], at: datetime, now: datetime, bound: str, target: int
 ) -> int | None:
     """Returns the value of a bound at an instant, or None if it is unknown."""
@@ -222,9 +222,9 @@ def holding(
         if value is None:
             continue
         length = rule.timetable.duration
-        done = [fire for fire in fired[index] if fire <= at]
+        done = [time for time in fired[index] if time <= at]
         if length is None:
-            baseline += [(fire, index, value) for fire in done[-1:]]
+            baseline += [(time, index, value) for time in done[-1:]]
             continue
         earlier = rule.timetable.previous(now)
         assert earlier is not None
@@ -233,7 +233,7 @@ def holding(
             # The rule may have opened a window before.
             baseline.append((now, -1, None))
         if done:
-            windows += [(fire, index, value) for fire in done[-1:] if fire + length > at]
+            windows += [(time, index, value) for time in done[-1:] if time + length > at]
         elif hidden > at:
             windows.append((earlier.astimezone(UTC), index, None))
     return max(windows or baseline, key=lambda found: found[:2])[2]

@@ -1,4 +1,4 @@
-"""Schedules compared with an independent parser, and properties of fires in every zone."""
+"""Schedules compared with an independent parser, and properties of executions in every zone."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from fedhpa.cron import (
     InvalidSchedule,
     Timetable,
-    count_fires,
-    fires,
+    count_times,
     load_zone,
-    next_fires,
+    next_times,
     parse,
-    previous_fire,
+    previous_time,
     shortest_interval,
+    times,
 )
 from fedhpa.cron.calendar import MINUTES_PER_DAY, last_wall_time, wall_times
-from fedhpa.cron.execution.model import Rule, ScheduledObject, Target
+from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import plan
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.costs import least_cpu_seconds
@@ -54,27 +54,27 @@ texts = st.tuples(field(0, 59), field(0, 23), field(1, 28), field(1, 12), field(
 
 @given(texts, instants)
 @settings(max_examples=examples(75, 5000), deadline=None)
-def test_fires_in_utc_are_those_of_an_independent_parser(text: str, after: datetime) -> None:
-    """In UTC, croniter gives the same next and previous fires."""
+def test_executions_in_utc_are_those_of_an_independent_parser(text: str, after: datetime) -> None:
+    """In UTC, croniter gives the same next and previous times."""
     parsed = parse(text)
     # croniter treats a list of all seven weekdays as a star, which matters beside a day of the month.
     assume(parsed.any_weekday or parsed.weekdays.bit_count() < 7)
     forward = croniter(text, after, day_or=True)
     expected = [forward.get_next(datetime) for _ in range(5)]
 
-    assert expected == next_fires(parsed, UTC, after, 5)
-    # The previous fire of croniter is strictly before the instant, and ours at or before it.
+    assert expected == next_times(parsed, UTC, after, 5)
+    # The previous time of croniter is strictly before the instant, and ours at or before it.
     assert croniter(text, expected[4], day_or=True).get_prev(datetime) == expected[3]
-    assert expected[3] == previous_fire(parsed, UTC, expected[4] - timedelta(seconds=1))
+    assert expected[3] == previous_time(parsed, UTC, expected[4] - timedelta(seconds=1))
 
 
 @given(schedules(), instants, zones)
 @settings(max_examples=examples(75, 5000), deadline=None)
-def test_fires_are_strictly_increasing_and_after_the_start(
+def test_executions_are_strictly_increasing_and_after_the_start(
     schedule: Written, after: datetime, zone: ZoneInfo
 ) -> None:
-    """In every zone and around clock changes, no fire repeats or precedes the start."""
-    found = [fire.astimezone(UTC) for fire in next_fires(schedule.parsed, zone, after, 8)]
+    """In every zone and around clock changes, no execution repeats or precedes the start."""
+    found = [time.astimezone(UTC) for time in next_times(schedule.parsed, zone, after, 8)]
 
     assert len(found) == 8
     assert found[0] > after
@@ -83,36 +83,36 @@ def test_fires_are_strictly_increasing_and_after_the_start(
 
 @given(schedules(), instants, zones)
 @settings(max_examples=examples(75, 5000), deadline=None)
-def test_next_and_previous_fires_agree(schedule: Written, after: datetime, zone: ZoneInfo) -> None:
+def test_next_and_previous_executions_agree(schedule: Written, after: datetime, zone: ZoneInfo) -> None:
     """previous(next(t)) is next(t), and just before that instant previous is still previous(t)."""
     parsed = schedule.parsed
-    following = next(fires(parsed, zone, after), None)
+    following = next(times(parsed, zone, after), None)
     assert following is not None
     instant = following.astimezone(UTC)
-    previous = previous_fire(parsed, zone, after)
+    previous = previous_time(parsed, zone, after)
     assert previous is not None
 
-    assert previous_fire(parsed, zone, instant) == following
-    assert previous_fire(parsed, zone, instant - timedelta(microseconds=1)) == previous
+    assert previous_time(parsed, zone, instant) == following
+    assert previous_time(parsed, zone, instant - timedelta(microseconds=1)) == previous
     assert previous.astimezone(UTC) <= after
-    assert next(fires(parsed, zone, previous.astimezone(UTC)), None) == following
+    assert next(times(parsed, zone, previous.astimezone(UTC)), None) == following
 
 
 @given(schedules(), instants, zones, st.integers(0, 6))
 @settings(max_examples=examples(50, 3000), deadline=None)
-def test_fires_do_not_depend_on_the_start_of_the_search(
+def test_executions_do_not_depend_on_the_start_of_the_search(
     schedule: Written, after: datetime, zone: ZoneInfo, index: int
 ) -> None:
-    """A search that continues from any fire finds the same fires, so a restart loses none."""
-    found = next_fires(schedule.parsed, zone, after, 8)
+    """A search that continues from any execution finds the same executions, so a restart loses none."""
+    found = next_times(schedule.parsed, zone, after, 8)
     instant = found[index].astimezone(UTC)
 
-    assert found[index + 1 :] == next_fires(schedule.parsed, zone, instant, 7 - index)
+    assert found[index + 1 :] == next_times(schedule.parsed, zone, instant, 7 - index)
     just_before = max(after, instant - timedelta(microseconds=1))
-    assert found[index] == next(fires(schedule.parsed, zone, just_before), None)
+    assert found[index] == next(times(schedule.parsed, zone, just_before), None)
 
 
-# In these zones no clock change skips midnight. Elsewhere a fire can be a day after its wall time.
+# In these zones no clock change skips midnight. Elsewhere an execution can be a day after its wall time.
 WITHIN_A_DAY = (
     "Europe/Berlin",
     "America/New_York",
@@ -129,19 +129,19 @@ WITHIN_A_DAY = (
     st.sets(st.integers(0, 400), max_size=40),
 )
 @settings(max_examples=examples(50, 3000), deadline=None)
-def test_excluded_dates_remove_their_fires_and_no_others(
+def test_excluded_dates_remove_their_executions_and_no_others(
     schedule: Written, after: datetime, zone: ZoneInfo, offsets: set[int]
 ) -> None:
-    """The fires are those without exclusions, except on the excluded dates."""
+    """The executions are those without exclusions, except on the excluded dates."""
     today = after.astimezone(zone).date().toordinal()
     excluded = frozenset(today + offset for offset in offsets)
-    found = next_fires(schedule.parsed, zone, after, 30)
-    expected = [fire for fire in found if fire.date().toordinal() not in excluded]
+    found = next_times(schedule.parsed, zone, after, 30)
+    expected = [time for time in found if time.date().toordinal() not in excluded]
 
-    assert expected == next_fires(schedule.parsed, zone, after, len(expected), excluded)
+    assert expected == next_times(schedule.parsed, zone, after, len(expected), excluded)
     for earlier, later in itertools.pairwise(expected):
         just_before = later.astimezone(UTC) - timedelta(microseconds=1)
-        assert earlier == previous_fire(schedule.parsed, zone, just_before, excluded)
+        assert earlier == previous_time(schedule.parsed, zone, just_before, excluded)
 
 
 @given(
@@ -155,15 +155,15 @@ def test_excluded_dates_remove_their_fires_and_no_others(
 def test_a_span_is_counted_and_searched_backwards_as_it_is_listed(
     schedule: Written, after: datetime, zone: ZoneInfo, offsets: set[int], length: timedelta
 ) -> None:
-    """`until` is the last instant of the listed fires, and `since` the last one before the search ends."""
+    """`until` is the last instant of the listed times, and `since` the last one before the search ends."""
     today = after.astimezone(zone).date().toordinal()
     excluded = frozenset(today + offset for offset in offsets)
     until = after + length
-    listed = [fire.astimezone(UTC) for fire in fires(schedule.parsed, zone, after, excluded, until)]
+    listed = [time.astimezone(UTC) for time in times(schedule.parsed, zone, after, excluded, until)]
 
-    assert all(after < fire <= until for fire in listed)
-    assert count_fires(schedule.parsed, zone, after, until, excluded) == len(listed)
-    last = previous_fire(schedule.parsed, zone, until, excluded, after)
+    assert all(after < time <= until for time in listed)
+    assert count_times(schedule.parsed, zone, after, until, excluded) == len(listed)
+    last = previous_time(schedule.parsed, zone, until, excluded, after)
     assert (None if last is None else last.astimezone(UTC)) == (listed[-1] if listed else None)
 
 
@@ -173,7 +173,7 @@ def test_a_search_backwards_ends_when_all_dates_are_excluded() -> None:
 
     assert (
         least_cpu_seconds(
-            lambda: previous_fire(parse("0 0 * * *"), UTC, datetime(2026, 3, 16, tzinfo=UTC), days), 0.02
+            lambda: previous_time(parse("0 0 * * *"), UTC, datetime(2026, 3, 16, tzinfo=UTC), days), 0.02
         )
         < 0.02
     )
@@ -181,15 +181,15 @@ def test_a_search_backwards_ends_when_all_dates_are_excluded() -> None:
 
 @pytest.mark.parametrize(("day", "hours"), [((2026, 3, 29), 23), ((2026, 10, 25), 25)])
 def test_an_hourly_schedule_follows_real_time(day: tuple[int, int, int], hours: int) -> None:
-    """The day of a clock change has 23 or 25 fires, each an hour after the previous one."""
+    """The day of a clock change has 23 or 25 executions, each an hour after the previous one."""
     zone = load_zone("Europe/Berlin")
     start = datetime(*day, tzinfo=zone)
 
-    found = next_fires(parse("30 * * * *"), zone, start, hours)
+    found = next_times(parse("30 * * * *"), zone, start, hours)
 
-    utc = [fire.astimezone(UTC) for fire in found]
+    utc = [time.astimezone(UTC) for time in found]
     assert {later - earlier for earlier, later in itertools.pairwise(utc)} == {timedelta(hours=1)}
-    assert {(fire.year, fire.month, fire.day) for fire in found} == {day}
+    assert {(time.year, time.month, time.day) for time in found} == {day}
 
 
 rare = st.builds(
@@ -251,14 +251,14 @@ def test_the_last_wall_time_is_the_last_of_a_forward_search(
 
 @given(schedules(), instants, zones, st.integers(60, 2 * 86400))
 @settings(max_examples=examples(30, 2000), deadline=None)
-def test_a_window_is_open_if_and_only_if_a_fire_is_recent_enough(
+def test_a_window_is_open_if_and_only_if_an_execution_is_recent_enough(
     schedule: Written, start: datetime, zone: ZoneInfo, seconds: int
 ) -> None:
-    """It opens with the latest fire, and closes a duration after it."""
+    """It opens with the latest execution, and closes a duration after it."""
     duration = timedelta(seconds=seconds)
     table = Timetable(schedule.parsed, zone, duration=duration)
-    found = [fire.astimezone(UTC) for fire in next_fires(schedule.parsed, zone, start, 12)]
-    # Fires before `start` can renew a window too, so the checks begin after a gap that no window bridges.
+    found = [time.astimezone(UTC) for time in next_times(schedule.parsed, zone, start, 12)]
+    # Times before `start` can renew a window too, so the checks begin after a gap that no window bridges.
     first = next((n for n in range(1, 12) if found[n] - found[n - 1] > duration), None)
     assume(first is not None)
     assert first is not None
@@ -268,10 +268,10 @@ def test_a_window_is_open_if_and_only_if_a_fire_is_recent_enough(
         found[first] + duration - timedelta(microseconds=1),
     ):
         assume(at < found[11])
-        before = [fire for fire in found[first:] if fire <= at]
+        before = [time for time in found[first:] if time <= at]
         rules = (Rule("r", 0, table, {"minReplicas": 5}, "hash"),)
         owner = ScheduledObject("office", found[0].timestamp() - 1, rules)
-        record = plan([owner], None, Target({"minReplicas": 1}), at.timestamp()).record
+        record = plan([owner], None, ObservedTarget({"minReplicas": 1}), at.timestamp()).record
 
         assert (record is not None) == (at - before[-1] < duration)
         if record is not None:

@@ -55,12 +55,12 @@ def at(minute: float) -> str:
 def cron(name: str, space: str, minute: float, *, kind: str = "FederatedHPA", **rule: Any) -> Object:
     """A CronFederatedHPA with one rule, for the target of the same name."""
     api = API if kind == "FederatedHPA" else "apps/v1"
-    fires = {"name": "up", "schedule": at(minute), "timeZone": "UTC", **rule}
+    written = {"name": "up", "schedule": at(minute), "timeZone": "UTC", **rule}
     return {
         "apiVersion": API,
         "kind": "CronFederatedHPA",
         "metadata": {"name": name, "namespace": space},
-        "spec": {"scaleTargetRef": {"apiVersion": api, "kind": kind, "name": name}, "rules": [fires]},
+        "spec": {"scaleTargetRef": {"apiVersion": api, "kind": kind, "name": name}, "rules": [written]},
     }
 
 

@@ -1,4 +1,4 @@
-"""The wall clock of the machine goes forward by an hour, and back: no fire is lost, and none is repeated.
+"""The wall clock of the machine goes forward by an hour, and back: no execution is lost or repeated.
 
 libfaketime sets the clock of the controller only. The hub keeps the machine's.
 """
@@ -33,9 +33,11 @@ HOUR = 3600.0
 MARGIN = 60.0
 
 
-async def test_a_step_of_an_hour_loses_no_fire_and_repeats_none(plane: Plane, processes: Processes) -> None:
-    """Forward: the fire of that hour is applied once, and is missed where it is too late. Back: nothing fires
-    again, and the next fire comes at its time. The Lease stays.
+async def test_a_step_of_an_hour_loses_no_execution_and_repeats_none(
+    plane: Plane, processes: Processes
+) -> None:
+    """Forward: the execution of that hour is applied once, and is missed where it is too late. Back: nothing
+    fires again, and the next execution comes at its time. The Lease stays.
     """
     space = f"cron-steps-{int(time.time())}"  # a test that is run again needs new objects
     clock = wall_clock(processes.folder / "clock")

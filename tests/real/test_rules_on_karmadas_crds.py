@@ -74,7 +74,8 @@ async def test_a_rule_fires_once_and_rules_that_lost_a_field_do_not_run(
     hub: ControlPlane, api: PlaneApi
 ) -> None:
     """kubectl refuses the lost fields, unless told to ignore them. The plain rule fires once, also over a
-    restart of the controller, which remembers it by its record. Events tell which rules do not run.
+    restart of the controller, which remembers it by its record. Events name rules
+    that do not run.
     """
     clock = wall_clock(hub.folder / "clock")
     minute = minute_after(clock.now() + MARGIN)
@@ -89,7 +90,7 @@ async def test_a_rule_fires_once_and_rules_that_lost_a_field_do_not_run(
         clock.set(minute - 1)
         fired = await minimum_settles(api, "plain", SPACE, 4)
         done = await recorded(api, "plain", SPACE)
-        told = await settled(lambda: events(api), lambda found: set(names) <= set(found))
+        reported = await settled(lambda: events(api), lambda found: set(names) <= set(found))
         not_run = [await minimum(api, each, SPACE) for each in DROPPED]
     stored = await api.get(cron_path("plain", SPACE))
     kept = await api.get(f"/apis/fedhpa.io/v1alpha1/namespaces/{SPACE}/scalingrecords/cronfederatedhpa.plain")
@@ -117,8 +118,10 @@ async def test_a_rule_fires_once_and_rules_that_lost_a_field_do_not_run(
     assert [parse_time(each["scheduleTime"]) for each in done] == [minute]
     assert not_run == [1, 1, 1]
     for name, fields in DROPPED.items():
-        assert any(f"spec.rules[0].{field}" in text for field in fields for text in told[name]), told[name]
-    assert any("fedhpa crds" in text for text in told["plain"])
+        assert any(f"spec.rules[0].{field}" in text for field in fields for text in reported[name]), reported[
+            name
+        ]
+    assert any("fedhpa crds" in text for text in reported["plain"])
     assert sorted(stored["status"]) == ["executionHistories"]
     assert [state["handledUntil"] for state in kept["status"]["rules"].values()] == [minute]
     assert table.out.split()[:4] == ["NAME", "REFERENCE-KIND", "REFERENCE-NAME", "AGE"]

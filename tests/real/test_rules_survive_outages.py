@@ -50,11 +50,11 @@ KARMADA = "karmada-controller-manager"
 
 
 @only_at_night
-async def test_a_frozen_controller_applies_the_fire_once_it_continues(
+async def test_a_frozen_controller_applies_the_execution_once_it_continues(
     plane: Plane, processes: Processes
 ) -> None:
-    """SIGSTOP over a fire. Bounds and workloads of the members change once. kubectl shows it, and the object
-    that Karmada's controller runs is left alone.
+    """SIGSTOP over an execution. Bounds and workloads of the members change once. kubectl shows it, and the
+    object that Karmada's controller runs is left alone.
     """
     space = f"cron-frozen-{int(time.time())}"  # a test that is run again needs new objects
     await run_everywhere(plane, "batch", space, replicas=1)
@@ -110,7 +110,7 @@ async def test_a_frozen_controller_applies_the_fire_once_it_continues(
 async def test_a_frozen_leader_is_replaced_and_writes_nothing_later(
     plane: Plane, processes: Processes
 ) -> None:
-    """The leader is frozen longer than its Lease, over a fire. The other one applies the fire, in the
+    """The leader is frozen longer than its Lease, over an execution. The other one applies it, in the
     template on the hub too. Nothing changes when the former leader is thawed.
     """
     space = f"cron-leaders-{int(time.time())}"  # a test that is run again needs new objects
@@ -156,11 +156,11 @@ async def test_a_frozen_leader_is_replaced_and_writes_nothing_later(
 
 
 @only_at_night
-async def test_a_fire_that_the_hub_and_then_the_webhook_refuse_is_applied_in_the_end(
+async def test_an_execution_that_the_hub_and_then_the_webhook_refuse_is_applied_in_the_end(
     plane: Plane, processes: Processes
 ) -> None:
-    """The API server is away over the fire, and the webhook, with failurePolicy Fail, is away for longer.
-    The fire is one failed execution, and then one successful one.
+    """The API server is away when a rule is due, and the webhook, with failurePolicy Fail, for longer.
+    There is one failed execution, and then one successful one.
     """
     space = f"cron-refused-{int(time.time())}"  # a test that is run again needs new objects
     async with plane.hub.api() as api:
@@ -193,9 +193,9 @@ async def test_a_fire_that_the_hub_and_then_the_webhook_refuse_is_applied_in_the
     assert len(done) == 1
 
 
-async def test_a_killed_controller_applies_the_fire_late(plane: Plane, processes: Processes) -> None:
-    """SIGKILL over a fire: it is applied once, late, and kubectl shows it. A window restores the bounds when
-    kubectl deletes its object.
+async def test_a_killed_controller_applies_the_execution_late(plane: Plane, processes: Processes) -> None:
+    """SIGKILL over an execution: it is applied once, late, and kubectl shows it. A window restores the bounds
+    when kubectl deletes its object.
     """
     space = f"cron-killed-{int(time.time())}"  # a test that is run again needs new objects
     names = ("plain", "deleted")
@@ -229,7 +229,7 @@ async def test_a_killed_controller_applies_the_fire_late(plane: Plane, processes
 
 @only_at_night
 async def test_a_window_that_opened_late_closes_after_a_restart(plane: Plane, processes: Processes) -> None:
-    """SIGKILL over the fire, and again within the window: each fire is applied once. The bounds return at the
+    """SIGKILL over the execution, and again within the window: each is applied once. The bounds return at the
     window's end.
     """
     space = f"cron-window-{int(time.time())}"  # a test that is run again needs new objects
@@ -276,7 +276,7 @@ async def test_a_window_that_opened_late_closes_after_a_restart(plane: Plane, pr
 async def killed_over(
     processes: Processes, api: PlaneApi, space: str, minute: float, names: Sequence[str]
 ) -> list[int]:
-    """Kills the controller over a fire, and starts it again. Returns the bounds shortly after the fire."""
+    """Kills the controller over an execution, and starts it again. Returns the bounds shortly after it."""
     await seen_by_controller(api, *((name, space) for name in names))
     await sleep_until(minute - 3)
     await processes.kill(CONTROLLER)

@@ -224,9 +224,9 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "the controller is paused": (lambda s: s.leader.set_paused(True), "Paused"),
     "a rule fails": (lambda s: s.rules.count("failed"), "CronRulesFail"),
     "a rule failed once, long ago": (lambda s: s.rules.count("failed") if s.now == 600 else None, ""),
-    "a fire is missed": (_once(lambda s: s.rules.count("missed")), "CronFiresLate"),
-    "a fire is late": (_once(lambda s: s.rules.observe_lateness(600.0)), "CronFiresLate"),
-    "a fire is a little late": (lambda s: s.rules.observe_lateness(20.0), ""),
+    "an execution is missed": (_once(lambda s: s.rules.count("missed")), "CronFiresLate"),
+    "an execution is late": (_once(lambda s: s.rules.observe_lateness(600.0)), "CronFiresLate"),
+    "an execution is a little late": (lambda s: s.rules.observe_lateness(20.0), ""),
     "a member fails": (lambda s: s.member_answers(answered=False), "MemberDown"),
     "a member is gone": (lambda s: vars(s.member).update(reason="no connection"), "MemberDown"),
     "a member has no custom metrics": (

@@ -120,7 +120,7 @@ _RULES: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
         "delay of an interval",
         {"maxDelaySeconds": 86400},
         "maxDelaySeconds",
-        "must be smaller than the shortest interval between two fires, which is 86400 seconds",
+        "must be smaller than the shortest interval between two executions, which is 86400 seconds",
     ),
     ("duration of 30 seconds", {"duration": 30}, "duration", "write 60 or more seconds"),
     ("duration that is a word", {"duration": "soon"}, "duration", "write one such as 8h or 90m, or seconds"),

@@ -238,7 +238,7 @@ def test_a_tidy_object_has_no_warnings() -> None:
             {"schedule": "*/10 * * * *", "maxDelaySeconds": 600},
             (
                 "spec.rules[0].maxDelaySeconds: Invalid value: 600: "
-                "must be smaller than the shortest interval between two fires, which is 600 seconds"
+                "must be smaller than the shortest interval between two executions, which is 600 seconds"
             ),
         ),
         (

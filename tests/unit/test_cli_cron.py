@@ -16,7 +16,7 @@ from tests.support.commands import fedhpa
 
 
 def test_next_prints_local_times_as_json() -> None:
-    """The answer has schedule, zone, start, and each fire with its UTC offset."""
+    """The answer has schedule, zone, start, and each execution with its UTC offset."""
     done = fedhpa(
         "cron", "next", "0 4 * * *", "--time-zone", "America/New_York", "--from", "2026-03-11T13:23:17Z",
         "--count", "2",
@@ -32,8 +32,8 @@ def test_next_prints_local_times_as_json() -> None:
     }
 
 
-def test_fires_are_strictly_after_the_start() -> None:
-    """A fire at the start is not included. Without a zone, times are UTC. Text has one fire per line."""
+def test_executions_are_strictly_after_the_start() -> None:
+    """A time at the start is not included. Without a zone, times are UTC. Text has one time per line."""
     done = fedhpa("cron", "next", "0 4 * * *", "--from", "2026-03-12T04:00:00Z", "--count", "1", "-o", "text")
 
     assert done.stdout == "2026-03-13T04:00:00+00:00\n"

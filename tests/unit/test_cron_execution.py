@@ -1,4 +1,4 @@
-"""The plan of one target: owed fires, superseded and late ones, windows, edits and failures."""
+"""The plan of one target: due executions, superseded and late ones, windows, edits and failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import msgspec
 import pytest
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
-from fedhpa.cron.execution.model import Execution, Plan, RuleState, ScheduledObject, Target, WindowRecord
+from fedhpa.cron.execution.model import (
+    CronPlan,
+    ObservedTarget,
+    RuleState,
+    ScheduledObject,
+    Succeeded,
+    WindowRecord,
+)
 from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.cron.execution.outcome import Settled, settle
 from fedhpa.cron.execution.planning import plan
@@ -54,14 +61,16 @@ class Hub:
             **more,
         )
 
-    def plan(self, now: str, target: Target | None = None) -> Plan:
-        return plan(tuple(self.objects.values()), self.record, target or Target(dict(self.values)), at(now))
+    def plan(self, now: str, target: ObservedTarget | None = None) -> CronPlan:
+        return plan(
+            tuple(self.objects.values()), self.record, target or ObservedTarget(dict(self.values)), at(now)
+        )
 
     def run(self, now: str, error: str = "") -> Settled:
         """Plans and writes at one instant, and stores the result."""
         return self.finish(self.plan(now), now, error)
 
-    def finish(self, planned: Plan, now: str, error: str = "") -> Settled:
+    def finish(self, planned: CronPlan, now: str, error: str = "") -> Settled:
         if not error:
             self.values |= planned.write
         settled = settle(planned, at(now), error)
@@ -85,7 +94,7 @@ def messages(settled: Settled) -> list[str]:
     return [f"{note.reason}: {note.message}" for note in settled.notes]
 
 
-def test_a_fire_sets_its_values_once() -> None:
+def test_an_execution_sets_its_values_once() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5, 20))
 
     assert hub.run("08:59:59").notes == []
@@ -98,12 +107,12 @@ def test_a_fire_sets_its_values_once() -> None:
     ]
     assert again.notes == []
     assert hub.state().successes == (
-        Execution(at("09:00"), at("09:00:01"), {"minReplicas": 5, "maxReplicas": 20}),
+        Succeeded(at("09:00"), at("09:00:01"), {"minReplicas": 5, "maxReplicas": 20}),
     )
     assert hub.state().next_execution == at("2026-03-17T09:00")
 
 
-def test_the_fire_before_the_creation_is_not_owed() -> None:
+def test_the_execution_before_the_creation_is_not_due() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5), created="10:00")
 
     settled = hub.run("10:00:05")
@@ -112,7 +121,7 @@ def test_the_fire_before_the_creation_is_not_owed() -> None:
     assert settled.notes == []
 
 
-def test_a_fire_while_no_controller_ran_is_applied_late() -> None:
+def test_an_execution_while_no_controller_ran_is_applied_late() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5))
     hub.run("08:00")
 
@@ -121,7 +130,7 @@ def test_a_fire_while_no_controller_ran_is_applied_late() -> None:
     assert hub.bounds == (5, 10)
 
 
-def test_only_the_latest_of_two_owed_fires_is_applied() -> None:
+def test_only_the_latest_of_two_due_executions_is_applied() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5), rule("down", "0 11 * * *", 2))
     hub.run("08:00")
 
@@ -130,14 +139,14 @@ def test_only_the_latest_of_two_owed_fires_is_applied() -> None:
     assert hub.bounds == (2, 10)
     assert messages(settled) == [
         (
-            "RuleMissed: rule up: the fire of 2026-03-16T09:00:00Z is missed: superseded by office/down at "
-            "2026-03-16T11:00:00Z"
+            "RuleMissed: rule up: the execution of 2026-03-16T09:00:00Z is missed: superseded by "
+            "office/down at 2026-03-16T11:00:00Z"
         ),
         "RuleApplied: rule down, due 2026-03-16T11:00:00Z: set minReplicas 2",
     ]
 
 
-def test_a_late_fire_still_supersedes_the_one_before_it() -> None:
+def test_a_late_execution_still_supersedes_the_one_before_it() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5), rule("down", "0 11 * * *", 2, maxDelaySeconds=600))
     hub.run("08:00")
 
@@ -149,7 +158,7 @@ def test_a_late_fire_still_supersedes_the_one_before_it() -> None:
     assert hub.run("12:01").notes == []
 
 
-def test_a_fire_keeps_the_fields_that_no_later_one_sets() -> None:
+def test_an_execution_keeps_the_fields_that_no_later_one_sets() -> None:
     hub = Hub(rule("both", "0 9 * * *", 5, 20), rule("low", "0 10 * * *", 2))
     hub.run("08:00")
 
@@ -158,14 +167,14 @@ def test_a_fire_keeps_the_fields_that_no_later_one_sets() -> None:
     assert hub.bounds == (2, 20)
 
 
-def test_a_fire_that_was_handled_supersedes_an_earlier_one_of_another_object() -> None:
+def test_an_execution_that_was_handled_supersedes_an_earlier_one_of_another_object() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5))
     hub.write("other", rule("down", "0 10 * * *", 2), edited="00:00")
     hub.run("08:00")
     planned = hub.plan("12:00")
     settled = settle(planned, at("12:00"))
     hub.values |= planned.write
-    # The status of the first object is not stored: its fire is still owed.
+    # The status of the first object is not stored: its execution is still due.
     hub.store(settled._replace(states={"other": settled.states["other"]}))
 
     hub.run("12:01")
@@ -175,7 +184,7 @@ def test_a_fire_that_was_handled_supersedes_an_earlier_one_of_another_object() -
     assert hub.state().missed[0].message.startswith("superseded by other/down")
 
 
-def test_older_fires_of_a_frequent_rule_are_counted() -> None:
+def test_older_executions_of_a_frequent_rule_are_counted() -> None:
     hub = Hub(rule("up", "* * * * *", 5))
     hub.run("00:00")
 
@@ -190,7 +199,7 @@ def test_older_fires_of_a_frequent_rule_are_counted() -> None:
     assert hub.state().successes[0].scheduled == at("2027-03-16T00:00")
 
 
-def test_a_failed_fire_is_one_entry_and_is_tried_again() -> None:
+def test_a_failed_execution_is_one_entry_and_is_tried_again() -> None:
     hub = Hub(rule("up", "0 9 * * *", 50))
     hub.run("08:00")
 
@@ -218,7 +227,7 @@ def test_an_edited_schedule_starts_at_the_edit() -> None:
     assert hub.state().next_execution == at("2026-03-17T07:00")
 
 
-def test_an_edit_of_values_applies_nothing_until_the_next_fire() -> None:
+def test_an_edit_of_values_applies_nothing_until_the_next_execution() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5))
     hub.run("09:00:01")
     hub.write("office", rule("up", "0 9 * * *", 7), edited="10:00")
@@ -245,8 +254,8 @@ def test_a_resumed_rule_owes_nothing_of_its_pause() -> None:
 @pytest.mark.parametrize(
     ("stored", "applied"),
     [
-        (RuleState(successes=(Execution(at("09:00"), at("09:00"), {}),)), False),
-        (RuleState(successes=(Execution(at("2026-03-15T09:00"), at("2026-03-15T09:00"), {}),)), True),
+        (RuleState(successes=(Succeeded(at("09:00"), at("09:00"), {}),)), False),
+        (RuleState(successes=(Succeeded(at("2026-03-15T09:00"), at("2026-03-15T09:00"), {}),)), True),
         (RuleState(next_execution=at("09:00")), True),
         (RuleState(next_execution=at("2026-03-17T09:00")), False),
         (RuleState(), False),
@@ -294,9 +303,9 @@ def test_a_rule_that_sets_nothing_fails_once() -> None:
     assert len(hub.state().failures) == 1
 
 
-def test_a_missing_target_fails_every_fire_until_it_is_there() -> None:
+def test_a_missing_target_fails_every_execution_until_it_is_there() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5))
-    gone = Target({}, "FederatedHPA shop/web does not exist", gone=True)
+    gone = ObservedTarget({}, "FederatedHPA shop/web does not exist", gone=True)
 
     settled = hub.finish(hub.plan("09:00:01", gone), "09:00:01")
     assert settled.failed
@@ -343,7 +352,7 @@ def test_the_latest_window_holds_and_the_one_below_returns() -> None:
     assert seen == [5, 9, 5, 1]
 
 
-def test_a_plain_fire_under_a_window_changes_the_baseline() -> None:
+def test_a_plain_execution_under_a_window_changes_the_baseline() -> None:
     hub = Hub(rule("day", "0 9 * * *", 5, duration="8h"), rule("night", "0 12 * * *", 3))
     hub.run("09:00:01")
 
@@ -355,7 +364,7 @@ def test_a_plain_fire_under_a_window_changes_the_baseline() -> None:
     assert hub.bounds == (3, 10)
 
 
-def test_a_plain_fire_before_an_opening_becomes_the_baseline_when_both_are_owed() -> None:
+def test_a_plain_execution_before_an_opening_becomes_the_baseline_when_both_are_due() -> None:
     hub = Hub(rule("night", "0 8 * * *", 3), rule("day", "0 9 * * *", 5, duration="8h"))
     hub.run("07:00")
 
@@ -366,7 +375,7 @@ def test_a_plain_fire_before_an_opening_becomes_the_baseline_when_both_are_owed(
     assert (during, hub.bounds) == ((5, 10), (3, 10))
 
 
-def test_a_renewed_window_closes_after_its_last_fire() -> None:
+def test_a_renewed_window_closes_after_its_last_execution() -> None:
     hub = Hub(rule("up", "0 * * * *", 5, duration="90m"), created="08:30")
     hub.run("09:00:01")
     hub.run("10:00:01")
@@ -387,7 +396,7 @@ def test_a_change_by_a_person_ends_the_window_without_restoring() -> None:
     hub.run("17:00:01")
 
     assert [note.reason for note in settled.notes] == ["WindowOverridden"]
-    assert "somebody set minReplicas to 7 while a window held 5" in settled.notes[0].message
+    assert "somebody set minReplicas to 7 while a window set it to 5" in settled.notes[0].message
     # The window goes on for the field that nobody changed.
     assert hub.bounds == (7, 10)
 
@@ -443,7 +452,9 @@ def test_a_window_whose_target_is_gone_is_closed() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5, duration="8h"))
     hub.run("09:00:01")
 
-    hub.finish(hub.plan("10:00", Target({}, "FederatedHPA shop/web does not exist", gone=True)), "10:00")
+    hub.finish(
+        hub.plan("10:00", ObservedTarget({}, "FederatedHPA shop/web does not exist", gone=True)), "10:00"
+    )
 
     assert hub.record is None
 
@@ -452,7 +463,7 @@ def test_a_target_that_cannot_be_read_keeps_its_windows() -> None:
     """Nothing is planned for its values, and an overdue end is no wake-up in the past."""
     hub = Hub(rule("up", "0 9 * * *", 5, duration="8h"))
     hub.run("09:00:01")
-    away = Target({}, "FederatedHPA shop/web: connection refused")
+    away = ObservedTarget({}, "FederatedHPA shop/web: connection refused")
 
     during, overdue = hub.plan("10:00", away), hub.plan("17:00:05", away)
 
@@ -487,7 +498,7 @@ def test_a_crash_before_the_effect_of_an_opening_repeats_it() -> None:
     assert hub.bounds == (1, 10)
 
 
-def test_a_refused_opening_does_not_stop_later_fires() -> None:
+def test_a_refused_opening_does_not_stop_later_executions() -> None:
     hub = Hub(rule("day", "0 9 * * *", 50, duration="2h"), rule("night", "0 10 * * *", 3))
     hub.run("08:00")
     hub.run("09:00:01", error="min is above max")
@@ -499,7 +510,7 @@ def test_a_refused_opening_does_not_stop_later_fires() -> None:
     assert hub.record is None
 
 
-def test_the_wake_is_the_next_fire_or_end_of_a_window() -> None:
+def test_the_wake_is_the_next_execution_or_end_of_a_window() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5, duration="30m"), rule("down", "0 20 * * *", 2))
 
     assert hub.plan("08:00").wake == at("09:00")
@@ -510,7 +521,7 @@ def test_the_wake_is_the_next_fire_or_end_of_a_window() -> None:
 
 
 def test_an_edit_between_creation_and_the_first_pass_starts_at_the_edit() -> None:
-    """The schedule may be as new as the edit, so its fires from before it are not owed."""
+    """The schedule may be as new as the edit, so its executions from before it are not due."""
     hub = Hub(rule("up", "0 9 * * *", 5), created="08:00")
     hub.write("office", rule("up", "0 9 * * *", 5), edited="10:00")
 
@@ -518,7 +529,7 @@ def test_an_edit_between_creation_and_the_first_pass_starts_at_the_edit() -> Non
     assert hub.bounds == (1, 10)
 
 
-def test_a_clock_behind_the_hub_does_not_make_a_rule_owe_fires_from_before_its_creation() -> None:
+def test_a_clock_behind_the_hub_does_not_make_a_rule_have_executions_from_before_its_creation() -> None:
     hub = Hub(rule("up", "0 9 * * *", 5), created="10:00")
     hub.run("08:30")
 
@@ -527,7 +538,7 @@ def test_a_clock_behind_the_hub_does_not_make_a_rule_owe_fires_from_before_its_c
     assert hub.bounds == (1, 10)
 
 
-def test_a_clock_behind_the_hub_does_not_make_a_rule_owe_fires_from_before_an_edit() -> None:
+def test_a_clock_behind_the_hub_does_not_make_a_rule_have_executions_from_before_an_edit() -> None:
     hub = Hub(rule("up", "0 7 * * *", 5), created="08:00")
     hub.run("08:00:01")
     hub.write("office", rule("up", "0 9 * * *", 5), edited="10:00")
@@ -538,7 +549,7 @@ def test_a_clock_behind_the_hub_does_not_make_a_rule_owe_fires_from_before_an_ed
     assert hub.bounds == (1, 10)
 
 
-def test_a_new_target_gets_no_fires_from_before_the_edit() -> None:
+def test_a_new_target_gets_no_executions_from_before_the_edit() -> None:
     """The object had another target until 10:00, and its controller was away from 08:00 to 10:30."""
     hub = Hub()
     hub.write("office", rule("up", "0 9 * * *", 5), edited="00:00", target="other")
@@ -565,7 +576,7 @@ def test_an_opening_whose_effect_was_made_stays_open_after_a_late_return() -> No
     assert hub.bounds == (1, 10)
 
 
-def test_a_refused_fire_is_not_written_once_it_is_too_late() -> None:
+def test_a_refused_execution_is_not_written_once_it_is_too_late() -> None:
     """Also if the window of another rule is open, whose record holds the write that was begun."""
     window = rule("day", "0 8 * * *", None, 50, duration="8h")
     hub = Hub(window, rule("up", "0 9 * * *", 5, maxDelaySeconds=600))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedhpa.cron.execution.model import Target
+from fedhpa.cron.execution.model import ObservedTarget
 from tests.unit.test_cron_execution import Hub, messages, rule
 
 
@@ -24,7 +24,7 @@ def edited_and_crashed(*, effect: bool, **edit: Any) -> Hub:
 
 def resumed(hub: Hub, **managers: str) -> list[str]:
     """Runs the rules again, with the clients that the target shows. Returns the events."""
-    planned = hub.plan("10:30", Target(dict(hub.values), managers=managers))
+    planned = hub.plan("10:30", ObservedTarget(dict(hub.values), managers=managers))
     return messages(hub.finish(planned, "10:30"))
 
 
@@ -34,12 +34,12 @@ def test_a_change_after_an_interrupted_edit_of_a_window_stays(*, effect: bool) -
     hub = edited_and_crashed(effect=effect)
     hub.values["minReplicas"] = 3
 
-    told = resumed(hub, minReplicas="kubectl")
+    reported = resumed(hub, minReplicas="kubectl")
 
     assert hub.bounds == (3, 10)
     assert hub.record is None
-    text = "kubectl set minReplicas to 3 while a window held 5; it stays, and nothing is restored"
-    assert told == [f"WindowOverridden: {text}"]
+    text = "kubectl set minReplicas to 3 while a window set it to 5; it stays, and nothing is restored"
+    assert reported == [f"WindowOverridden: {text}"]
 
 
 def test_a_change_after_an_edit_that_ended_the_window_stays() -> None:
@@ -61,11 +61,11 @@ def test_a_value_of_the_rule_is_no_change(present: int) -> None:
     hub = edited_and_crashed(effect=True)
     hub.values["minReplicas"] = present
 
-    told = resumed(hub, minReplicas="kubectl")
+    reported = resumed(hub, minReplicas="kubectl")
 
     assert hub.bounds == (7, 10)
     assert hub.record is not None
-    assert told == []
+    assert reported == []
 
 
 def test_an_own_value_of_an_earlier_attempt_is_no_change() -> None:
@@ -106,7 +106,7 @@ def test_a_change_after_an_edit_and_the_end_of_the_window_stays() -> None:
     restored = hub.bounds
     hub.values["minReplicas"] = 3
 
-    done = Target(dict(hub.values), done=frozenset(planned.marker.split(",")))
+    done = ObservedTarget(dict(hub.values), done=frozenset(planned.marker.split(",")))
     hub.finish(hub.plan("12:01", done), "12:01")
 
     assert restored == (1, 10)

@@ -1,4 +1,4 @@
-"""The bounds of what rules leave: messages, missed fires, a whole status, and a whole record."""
+"""The bounds of what rules leave: messages, missed executions, a whole status, and a whole record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
-from fedhpa.cron.execution.model import Failure, RuleState
+from fedhpa.cron.execution.model import Failed, RuleState
 from fedhpa.cron.execution.stored import MAX_BYTES, decode_rules, encode_rules
 from tests.unit.test_cron_execution import FHPA, Hub, at, rule
 
@@ -21,7 +21,7 @@ def test_a_message_is_cut_at_1_kib() -> None:
     assert [len(note.message) for note in settled.notes] == [1024]
 
 
-def test_the_oldest_missed_fires_become_one_entry() -> None:
+def test_the_oldest_missed_executions_become_one_entry() -> None:
     """It has the first and the last of them, and their number."""
     hub = Hub(rule("up", "0 * * * *", 5, maxDelaySeconds=60))
     for hour in range(1, 15):
@@ -41,7 +41,7 @@ def test_a_status_has_at_most_256_kib() -> None:
     spec = {"scaleTargetRef": FHPA, "rules": rules}
     raw = {"metadata": {"name": "office", "namespace": "shop"}, "spec": spec}
     owner = CronObject.of(("shop", "office"), raw)
-    failures = tuple(Failure(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
+    failures = tuple(Failed(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
     states = {f"r{n}": RuleState(at("09:00"), "0" * 16, failures=failures) for n in range(1000)}
 
     status = render_status(owner, owner.scheduled(owner.target).rules, states, None, at("10:00"))
@@ -52,7 +52,7 @@ def test_a_status_has_at_most_256_kib() -> None:
 
 def test_a_record_has_at_most_256_kib() -> None:
     """A thousand rules with 32 failures each keep their watermarks, and fewer failures."""
-    failures = tuple(Failure(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
+    failures = tuple(Failed(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
     states = {f"r{n}": RuleState(at("09:00"), "0" * 16, failures=failures) for n in range(1000)}
 
     content = encode_rules(states)

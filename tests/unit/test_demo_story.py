@@ -29,7 +29,7 @@ class ToyWorld:
     ) -> None:
         self.careless, self.admits_anything, self.deaf = careless, admits_anything, deaf
         self.forgetful, self.late = forgetful, late
-        self.fires: dict[float, float] = {}
+        self.times: dict[float, float] = {}
         self.last: float | None = None
         self.up_since: float | None = 0.0
         self.pods = dict.fromkeys(MEMBERS, 1)
@@ -57,12 +57,12 @@ class ToyWorld:
         self.up_since = wall()
 
     def apply_rules(self) -> None:
-        """Applies the newest fire since the last one: also one of the outage, unless that is forgotten."""
+        """Applies the newest execution since the last one: also one of the outage, unless forgotten."""
         newest = (wall() - self.late) // 60 * 60
         if self.up_since is None or self.last is None or newest <= self.last:
             return
         if newest >= self.up_since or not self.forgetful:
-            self.fires.setdefault(newest, max(newest + self.late, self.up_since))
+            self.times.setdefault(newest, max(newest + self.late, self.up_since))
             self.last = newest
 
     async def read_rules(self) -> RulesPicture:
@@ -73,7 +73,7 @@ class ToyWorld:
                 "executionTime": format_time(float(int(at))),
                 "appliedReplicas": int(due // 60 % 7),
             }
-            for due, at in sorted(self.fires.items(), reverse=True)
+            for due, at in sorted(self.times.items(), reverse=True)
         ]
         size = done[0]["appliedReplicas"] if done else 1
         return RulesPicture({"status": {"executionHistories": [{"successfulExecutions": done}]}}, size)
@@ -155,23 +155,23 @@ async def test_story_of_a_world_that_does_not_scale_ends() -> None:
 
 
 @pytest.mark.looptime
-async def test_fire_that_a_restart_loses_is_not_called_caught_up() -> None:
-    """A controller that forgets the fires of its outage only gets the observation of the other fire."""
+async def test_execution_that_a_restart_loses_is_not_called_caught_up() -> None:
+    """A controller that forgets the executions of its outage only gets the observation of the other one."""
     missing, _ = await told(ToyWorld(forgetful=True))
 
     assert missing == [CAUGHT_UP]
 
 
 @pytest.mark.looptime
-async def test_fire_that_is_late_is_not_called_fired() -> None:
+async def test_execution_that_is_late_is_not_called_fired() -> None:
     """A rule that is applied ten seconds late was caught up, and did not fire on time."""
     missing, _ = await told(ToyWorld(late=10.0))
 
     assert missing == [FIRED]
 
 
-def test_a_fire_right_after_the_outage_hides_no_observation() -> None:
-    """Both fires may be within the same reading of the object."""
+def test_an_execution_right_after_the_outage_hides_no_observation() -> None:
+    """Both executions may be within the same reading of the object."""
     done = [
         {
             "scheduleTime": "2026-03-11T13:24:00Z",

@@ -108,7 +108,7 @@ def test_bounds_of_member_hpas_are_shown(sizes: list[LiveView]) -> None:
     assert any("the hub does not answer" in line for line in lines)
 
 
-def test_rules_are_shown_with_their_last_and_next_fire(sizes: list[LiveView]) -> None:
+def test_rules_are_shown_with_their_last_and_next_execution(sizes: list[LiveView]) -> None:
     """The live view has a line of the rules. In a pipe the line appears once for each change."""
     rules = RulesPicture({"status": {"summary": RULES}}, 8)
     first, second = (dataclasses.replace(picture(at), rules=rules) for at in (1, 2))

@@ -93,8 +93,8 @@ def rules(following: str, *failed: str, summary: str = "") -> dict[str, Any]:
     }
 
 
-async def test_the_rules_of_an_object_are_shown_again_when_a_fire_changes_them() -> None:
-    """A fire or a failure prints again. Another text of a column alone prints nothing."""
+async def test_the_rules_of_an_object_are_shown_again_when_an_execution_changes_them() -> None:
+    """An execution or a failure prints again. Another text of a column alone prints nothing."""
     failed = rules("10:00", "2026-03-16T10:00:00Z")
     answers = [rules("10:00"), rules("10:00", summary=" soon"), failed, failed, rules("11:00"), None]
 

@@ -14,7 +14,7 @@ from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cr
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.cron import forecast_warnings
-from fedhpa.cron.execution.model import ScheduledObject, Target, Values, WindowRecord
+from fedhpa.cron.execution.model import ObservedTarget, ScheduledObject, Values, WindowRecord
 from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.cron.execution.outcome import settle
 from fedhpa.cron.execution.planning import plan
@@ -43,7 +43,7 @@ def held(name: str, begin: str, times: list[str], values: Values) -> list[list[i
     values, found = dict(values), []
     for text in times:
         while True:
-            planned = plan([owner], record, Target(dict(values)), now)
+            planned = plan([owner], record, ObservedTarget(dict(values)), now)
             values |= planned.write
             settled = settle(planned, now)
             record = settled.record

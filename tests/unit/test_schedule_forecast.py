@@ -66,8 +66,8 @@ def test_a_rule_that_never_fires_gets_a_warning() -> None:
     ]
 
 
-def test_a_skipped_or_repeated_fire_gets_a_warning() -> None:
-    """The warning gives the wall time, the date, the clock change and the actual fire."""
+def test_a_skipped_or_repeated_execution_gets_a_warning() -> None:
+    """The warning gives the wall time, the date, the clock change and the actual time."""
     assert sizes(("30 2 * * *", 3)) == [
         (
             f"{R0}: 02:30 does not exist on 2026-03-29 in Europe/Berlin, where the clock goes from "
@@ -93,7 +93,7 @@ def test_a_skipped_or_repeated_fire_gets_a_warning() -> None:
         ("30 2 * * *", {"timeZone": "Asia/Kolkata"}),
     ],
 )
-def test_a_fire_outside_clock_changes_gets_no_warning(schedule: str, fields: dict[str, Any]) -> None:
+def test_an_execution_outside_clock_changes_gets_no_warning(schedule: str, fields: dict[str, Any]) -> None:
     """The rule follows real time, fires at another time or day, excludes the day, or is suspended."""
     assert sizes((schedule, 3), **fields) == []
 
@@ -160,7 +160,7 @@ def test_rules_conflict_only_in_a_bound_that_both_set() -> None:
     ]
 
 
-def test_a_minimum_above_the_present_maximum_is_reported_with_its_first_fire() -> None:
+def test_a_minimum_above_the_present_maximum_is_reported_with_its_first_execution() -> None:
     """So is a maximum below the present minimum. Unknown bounds of the target cause no warning."""
     low = {"schedule": "0 8 * * MON", "targetMinReplicas": 20}
     high = {"schedule": "0 18 * * *", "targetMaxReplicas": 2}
@@ -221,7 +221,7 @@ def test_rules_of_one_minute_are_applied_together() -> None:
 
 
 def test_a_frequent_rule_does_not_hide_a_rare_one() -> None:
-    """Hundreds of thousands of minutely fires before New Year are not simulated one by one."""
+    """Hundreds of thousands of minutely executions before New Year are not simulated one by one."""
     minutely = {"schedule": "* * * * *", "targetMinReplicas": 8}
     yearly = {"schedule": "0 0 1 1 *", "targetMaxReplicas": 5}
 
@@ -375,7 +375,7 @@ def test_the_zone_local_gets_a_warning() -> None:
 
 
 def test_a_window_that_never_closes_gets_a_warning() -> None:
-    """Its duration is the interval between two fires, so every fire renews it."""
+    """Its duration is the interval between two executions, so every execution renews it."""
     (warning,) = sizes(("0 8 * * *", 3), duration="24h")
 
     assert warning == (
@@ -477,7 +477,7 @@ def hostile() -> dict[str, CronFederatedHPASpec]:
     ("name", "wanted"), hostile().items(), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_the_work_is_bounded_for_any_object(name: str, wanted: CronFederatedHPASpec) -> None:
-    """It takes at most 0.2 s of CPU time. Half a million fires would take many seconds."""
+    """It takes at most 0.2 s of CPU time. Half a million executions would take many seconds."""
     forecast_warnings(wanted, NOW, TargetBounds(1, 10))
 
     assert least_cpu_seconds(lambda: forecast_warnings(wanted, NOW, TargetBounds(1, 10)), 0.2) < 0.2

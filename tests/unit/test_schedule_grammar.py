@@ -9,11 +9,11 @@ import pytest
 from fedhpa.cron import (
     InvalidSchedule,
     UnknownZone,
-    fires,
     load_zone,
-    next_fires,
+    next_times,
     parse,
     shortest_interval,
+    times,
 )
 
 
@@ -87,10 +87,10 @@ def test_sunday_is_0_and_7_and_weekdays_may_wrap(field: str, days: list[int]) ->
     ],
 )
 def test_macros_stand_for_their_fields_in_any_case(macro: str, fields: str) -> None:
-    """A macro has the same fires as its five fields."""
+    """A macro has the same executions as its five fields."""
     after = datetime(2026, 3, 11, 13, 23, tzinfo=UTC)
 
-    assert next_fires(parse(macro), UTC, after, 4) == next_fires(parse(fields), UTC, after, 4)
+    assert next_times(parse(macro), UTC, after, 4) == next_times(parse(fields), UTC, after, 4)
 
 
 @pytest.mark.parametrize(
@@ -256,24 +256,24 @@ def test_an_error_is_short_for_a_long_schedule(bad: str, place: int) -> None:
 @pytest.mark.parametrize("schedule", ["0 0 29 2 *", "0 0 31 2 MON", "0 0 31 * *", "0 0 30 2,3 *"])
 def test_a_rare_date_is_accepted(schedule: str) -> None:
     """It is a leap day, or it has a weekday as an alternative, or one month has the day."""
-    assert next(fires(parse(schedule), UTC, datetime(2096, 3, 1, tzinfo=UTC)), None) is not None
+    assert next(times(parse(schedule), UTC, datetime(2096, 3, 1, tzinfo=UTC)), None) is not None
 
 
 def test_a_leap_day_is_found_over_a_century_without_one() -> None:
     """After 2096 the next 29 February is in 2104."""
-    fire = next(fires(parse("0 0 29 2 *"), UTC, datetime(2096, 3, 1, tzinfo=UTC)), None)
+    time = next(times(parse("0 0 29 2 *"), UTC, datetime(2096, 3, 1, tzinfo=UTC)), None)
 
-    assert fire == datetime(2104, 2, 29, tzinfo=UTC)
+    assert time == datetime(2104, 2, 29, tzinfo=UTC)
 
 
 def test_both_day_fields_restricted_match_either() -> None:
     """The schedule fires on the 13th and on Fridays. `*/2` counts as restricted, `*/1` does not."""
     after = datetime(2026, 3, 11, tzinfo=UTC)
 
-    assert [fire.day for fire in next_fires(parse("0 0 13 * 5"), UTC, after, 3)] == [13, 20, 27]
+    assert [time.day for time in next_times(parse("0 0 13 * 5"), UTC, after, 3)] == [13, 20, 27]
     assert not parse("0 0 */2 * 1").any_day
     assert parse("0 0 */1 * 1").any_day
-    assert [fire.day for fire in next_fires(parse("0 0 */2 * MON"), UTC, after, 4)] == [13, 15, 16, 17]
+    assert [time.day for time in next_times(parse("0 0 */2 * MON"), UTC, after, 4)] == [13, 15, 16, 17]
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_both_day_fields_restricted_match_either() -> None:
             "2011-12-29T12:00:00-10:00",
             ["2011-12-31T00:00:00+14:00", "2011-12-31T09:00:00+14:00"],
         ),
-        # Several skipped wall times make one fire, even if the instant after the gap matches too.
+        # Several skipped wall times make one execution, even if the instant after the gap matches too.
         (
             "Europe/Berlin",
             "0,30 2,3 * * *",
@@ -295,7 +295,7 @@ def test_both_day_fields_restricted_match_either() -> None:
         ),
         # The search starts in the second occurrence of the hour, so this wall time has fired.
         ("Europe/Berlin", "30 2 * * *", "2025-10-26T02:10:00+01:00", ["2025-10-27T02:30:00+01:00"]),
-        # An hour step follows real time, so a wall time that does not exist has no fire.
+        # An hour step follows real time, so a wall time that does not exist has no execution.
         (
             "Europe/Berlin",
             "0 */2 * * *",
@@ -320,9 +320,9 @@ def test_both_day_fields_restricted_match_either() -> None:
 )
 def test_clock_changes(zone: str, schedule: str, after: str, expected: list[str]) -> None:
     """Skipped wall times fire after the gap, repeated ones once. A starred hour follows real time."""
-    found = next_fires(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
+    found = next_times(parse(schedule), load_zone(zone), datetime.fromisoformat(after), len(expected))
 
-    assert [fire.isoformat() for fire in found] == expected
+    assert [time.isoformat() for time in found] == expected
 
 
 @pytest.mark.parametrize(
@@ -385,5 +385,5 @@ def test_no_zone_is_utc(name: str | None) -> None:
     ],
 )
 def test_the_shortest_interval_is_that_of_the_plain_calendar(schedule: str, seconds: int) -> None:
-    """The closest fires can be within a day, across midnight, or weeks, months and years apart."""
+    """The closest times can be within a day, across midnight, or weeks, months and years apart."""
     assert shortest_interval(parse(schedule)) == seconds

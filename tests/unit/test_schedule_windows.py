@@ -10,7 +10,7 @@ import pytest
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule
 from fedhpa.api.errors import InvalidObject
 from fedhpa.cron import Timetable, timetable
-from fedhpa.cron.execution.model import Rule, ScheduledObject, Target
+from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import plan
 
 
@@ -28,7 +28,7 @@ def window(table: Timetable, moment: str) -> tuple[str, str] | None:
     rules = (Rule("r", 0, table, {"minReplicas": 5}, "hash"),)
     now = at(moment).timestamp()
     owner = ScheduledObject("office", now - 30 * 86400, rules)
-    record = plan([owner], None, Target({"minReplicas": 1, "maxReplicas": 9}), now).record
+    record = plan([owner], None, ObservedTarget({"minReplicas": 1, "maxReplicas": 9}), now).record
     if record is None:
         return None
     times = (record.open[0].opened, record.open[0].closes)
@@ -36,8 +36,8 @@ def window(table: Timetable, moment: str) -> tuple[str, str] | None:
     return opened, closes
 
 
-def test_a_window_is_open_from_the_fire_until_its_duration_is_over() -> None:
-    """The fire belongs to the window, its end does not."""
+def test_a_window_is_open_from_the_execution_until_its_duration_is_over() -> None:
+    """The execution belongs to the window, its end does not."""
     office = rule("0 8 * * MON-FRI", duration="9h")
     monday = ("2026-03-16T08:00:00+01:00", "2026-03-16T17:00:00+01:00")
 
@@ -53,8 +53,8 @@ def test_a_rule_without_duration_has_no_window() -> None:
     assert window(rule("0 8 * * *"), "2026-03-16T08:00:00+01:00") is None
 
 
-def test_a_fire_while_a_window_is_open_renews_it() -> None:
-    """It counts from the latest fire, and closes after it."""
+def test_an_execution_while_a_window_is_open_renews_it() -> None:
+    """It counts from the latest execution, and closes after it."""
     table = rule("0 8,10,12,18 * * *", duration="3h")
 
     assert window(table, "2026-03-16T12:30:00+01:00") == (
@@ -68,15 +68,15 @@ def test_a_fire_while_a_window_is_open_renews_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fires", "closes"),
+    ("opens", "closes"),
     [
         ("2026-03-28T20:00:00+01:00", "2026-03-29T07:00:00+02:00"),
         ("2026-10-24T20:00:00+02:00", "2026-10-25T05:00:00+01:00"),
     ],
 )
-def test_a_window_over_a_clock_change_has_its_full_length(fires: str, closes: str) -> None:
+def test_a_window_over_a_clock_change_has_its_full_length(opens: str, closes: str) -> None:
     """It lasts ten hours of real time."""
-    assert window(rule("0 20 * * *", duration="10h"), fires) == (fires, closes)
+    assert window(rule("0 20 * * *", duration="10h"), opens) == (opens, closes)
 
 
 def test_a_window_distinguishes_the_two_occurrences_of_an_hour() -> None:
@@ -90,17 +90,17 @@ def test_a_window_distinguishes_the_two_occurrences_of_an_hour() -> None:
 
 
 def test_nothing_fires_on_excluded_dates() -> None:
-    """The dates are those of the zone. They affect next and previous fires, and windows."""
+    """The dates are those of the zone. They affect next and previous times, and windows."""
     table = rule("30 0,23 * * *", excludeDates=["2026-12-25", "2026-12-26"], duration="1h")
     before, after = at("2026-12-24T22:30:00Z"), at("2026-12-26T23:30:00Z")
 
     assert table.next(before) == after
     assert table.previous(at("2026-12-26T22:59:00Z")) == before
     assert window(table, "2026-12-25T00:45:00+01:00") is None
-    assert list(table.fires(before, until=at("2026-12-26T12:00:00Z"))) in ([], [after])
+    assert list(table.times(before, until=at("2026-12-26T12:00:00Z"))) in ([], [after])
 
 
-def test_a_fire_moved_to_another_date_is_excluded_by_either_date() -> None:
+def test_an_execution_moved_to_another_date_is_excluded_by_either_date() -> None:
     """In Nuuk the clock goes from 23:00 to midnight, so 23:30 of the 28th fires on the 29th."""
     before = at("2026-03-28T12:00:00Z")
 
@@ -115,7 +115,7 @@ def test_a_fire_moved_to_another_date_is_excluded_by_either_date() -> None:
 
 
 def test_a_rule_whose_dates_are_all_excluded_does_not_search_forever() -> None:
-    """There is no fire before the given time. Without it, the next one is centuries away."""
+    """There is no execution before the given time. Without it, the next one is centuries away."""
     days = [f"{year}-02-29" for year in range(2028, 2400, 4) if year % 100]
     table = rule("0 8 29 2 *", excludeDates=days)
     now = at("2026-03-16T00:00:00Z")

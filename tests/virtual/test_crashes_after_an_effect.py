@@ -1,4 +1,4 @@
-"""A crash between an effect and its result: the annotation of the FederatedHPA tells what was applied."""
+"""A crash between an effect and its result: the annotation of the FederatedHPA shows what was applied."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ async def test_a_change_of_a_person_after_the_effect_stands() -> None:
         assert annotation_of(w).startswith("office/up@")
 
 
-async def test_all_fires_of_one_write_are_known() -> None:
-    """Two objects set one bound each. The annotation names both fires, and both changes stand."""
+async def test_all_executions_of_one_write_are_known() -> None:
+    """Two objects set one bound each. The annotation names both executions, and both changes stand."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}, name="a")
@@ -130,7 +130,7 @@ async def test_an_annotation_that_somebody_else_wrote_does_nothing(text: str) ->
         assert annotation_of(w).startswith("office/up@2")
 
 
-async def test_a_fire_that_a_person_names_before_it_is_due_is_applied() -> None:
+async def test_an_execution_that_a_person_names_before_it_is_due_is_applied() -> None:
     """The managed fields show that this controller did not write the annotation."""
     async with world(m1=1) as w:
         w.scale()
@@ -145,7 +145,7 @@ async def test_a_fire_that_a_person_names_before_it_is_due_is_applied() -> None:
 
 
 async def test_two_crashes_in_a_row_forget_no_effect() -> None:
-    """A second fire of another bound is applied and not stored either. The first one is still known."""
+    """A second execution of another bound is applied and not stored either. The first one is still known."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5}, name="a")

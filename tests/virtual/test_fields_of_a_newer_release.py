@@ -90,7 +90,7 @@ async def test_a_record_of_another_version_is_left_alone() -> None:
         assert "version 2" in ready[2]
 
 
-async def test_an_open_window_closes_and_no_fire_is_repeated() -> None:
+async def test_an_open_window_closes_and_no_execution_is_repeated() -> None:
     """The older controller closes the window that the newer one opened, and opens it once."""
     async with world(m1=2) as w:
         w.scale(minReplicas=1, maxReplicas=10)

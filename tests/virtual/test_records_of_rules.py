@@ -127,7 +127,7 @@ async def test_a_crash_at_any_write_loses_no_window_of_a_scale(last: int) -> Non
 
 
 async def test_a_second_leader_overwrites_no_record() -> None:
-    """For a minute two processes lead. The window of each fire keeps the baseline from before it."""
+    """For a minute two processes lead. The window of each execution keeps the baseline from before it."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, window(w, 2, "10m"))
@@ -224,7 +224,7 @@ GARBAGE: tuple[Object, ...] = (
 
 @pytest.mark.parametrize("content", GARBAGE, ids=map(str, range(len(GARBAGE))))
 async def test_garbage_in_a_record_stops_no_rule(content: Object) -> None:
-    """A fresh start, with an event. The fire that is due is applied, and the record is written anew."""
+    """A fresh start, with an event. The execution that is due is applied, and the record is written anew."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, rule_up(w, 6))
@@ -276,7 +276,7 @@ async def test_records_of_a_newer_release_stay_as_they_are() -> None:
 
 @pytest.mark.parametrize("code", [403, 404])
 async def test_without_a_record_plain_rules_run_and_windows_do_not_begin(code: int) -> None:
-    """The hub refuses records, or lacks their kind. No fire is repeated, and Ready names the remedy."""
+    """The hub refuses records, or lacks their kind. No execution is repeated, and Ready names the remedy."""
     async with world(m1=1) as w:
         w.scale()
         w.hub.refused |= {(method, "/scalingrecords"): code for method in ("GET", "POST")}
@@ -286,7 +286,7 @@ async def test_without_a_record_plain_rules_run_and_windows_do_not_begin(code: i
             first = bounds(w)
             w.scale(minReplicas=3)
             await asyncio.sleep(300)
-            waiting, told = bounds(w), status(w)["conditions"][0]
+            waiting, reported = bounds(w), status(w)["conditions"][0]
             w.hub.refused.clear()
             await asyncio.sleep(90)
             opened = bounds(w)
@@ -294,9 +294,9 @@ async def test_without_a_record_plain_rules_run_and_windows_do_not_begin(code: i
 
         assert first == (5, 20)
         assert waiting == (3, 20)
-        assert told["status"] == "False"
-        assert "ScalingRecord" in told["message"]
-        assert ("fedhpa crds --records" if code == 404 else "fedhpa rbac") in told["message"]
+        assert reported["status"] == "False"
+        assert "ScalingRecord" in reported["message"]
+        assert ("fedhpa crds --records" if code == 404 else "fedhpa rbac") in reported["message"]
         assert opened == (9, 20)
         assert bounds(w) == (3, 20)
         assert ready(w) == ("True", "RulesRun")
@@ -329,13 +329,13 @@ async def test_a_former_target_that_cannot_be_closed_holds_up_nothing() -> None:
             put_rules(w, rule_up(w, 3), target={**FHPA, "name": "other"})
             await asyncio.sleep(300)
             other = w.hub.find(HPAS, "other", NAMESPACE)
-            held = bounds(w)
+            effective = bounds(w)
             w.hub.refused.clear()
             await asyncio.sleep(120)
 
         assert other is not None
         assert other["spec"]["minReplicas"] == 5
-        assert held == (5, 20)
+        assert effective == (5, 20)
         assert bounds(w) == (1, 20)
 
 

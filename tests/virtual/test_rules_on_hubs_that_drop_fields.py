@@ -1,4 +1,4 @@
-"""On a hub with Karmada's CRDs, which drop our fields, no fire is repeated and no rule runs incomplete."""
+"""On a hub with Karmada's CRDs, which drop our fields, nothing is repeated and no rule runs incomplete."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ async def dropping_hub() -> AsyncIterator[ControllerWorld]:
         yield w
 
 
-async def test_fires_are_not_repeated_after_a_restart() -> None:
-    """A value that somebody set after a fire stays over a restart of the controller."""
+async def test_executions_are_not_repeated_after_a_restart() -> None:
+    """A value that somebody set after an execution stays over a restart of the controller."""
     async with dropping_hub() as w:
         put_rules(w, rule_up(w, 2))
         await run_rules(w, 180)
@@ -79,8 +79,8 @@ async def test_fires_are_not_repeated_after_a_restart() -> None:
         assert len(history(w)["successfulExecutions"]) == 1
 
 
-async def test_fires_while_no_controller_ran_are_caught_up() -> None:
-    """The record knows what was handled, so a fire during the restart is applied once."""
+async def test_executions_while_no_controller_ran_are_caught_up() -> None:
+    """The record knows what was handled, so an execution during the restart is applied once."""
     async with dropping_hub() as w:
         put_rules(w, rule_up(w, 5))
         await run_rules(w, 60)
@@ -146,9 +146,9 @@ async def test_rules_whose_fields_were_dropped_do_not_run(field: str, value: obj
         await run_rules(w, 300)
 
         assert bounds(w) == (1, 30)
-        told = w.events("FieldsPruned", "office")
-        assert len(told) == 2
-        assert f"rule whole does not run: spec.rules[1].{field}" in told[1]
+        reported = w.events("FieldsPruned", "office")
+        assert len(reported) == 2
+        assert f"rule whole does not run: spec.rules[1].{field}" in reported[1]
 
 
 async def test_rules_run_again_once_the_hub_has_our_crd() -> None:
@@ -188,7 +188,7 @@ async def test_a_field_that_somebody_removed_is_no_loss() -> None:
 
 
 async def test_condition_where_conditions_are_kept() -> None:
-    """A CRD that drops only fields of rules keeps the conditions, which then tell."""
+    """A CRD that drops only fields of rules keeps the conditions, which then say so."""
     async with world(m1=1) as w:
         known = karmada_crds.CRON_FEDERATED_HPA["properties"]
         karmada_crds.install(w.hub, {CRONS: {"properties": {"spec": known["spec"], "status": {}}}})

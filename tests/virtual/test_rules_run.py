@@ -37,7 +37,7 @@ async def test_a_rule_fires_on_time_and_is_recorded() -> None:
             before = bounds(w)
             await asyncio.sleep(70)
             labels = {"namespace": NAMESPACE, "name": "office"}
-            coming = series.get_sample_value("fedhpa_cron_next_fire_timestamp_seconds", labels)
+            coming = series.get_sample_value("fedhpa_cron_next_execution_timestamp_seconds", labels)
 
         assert before == (1, 20)
         assert bounds(w) == (5, 20)
@@ -63,7 +63,7 @@ async def test_a_quiet_object_is_written_once() -> None:
         assert len([line for line in w.hub.writes if "/cronfederatedhpas/" in line]) == 1
 
 
-async def test_a_fire_while_no_controller_ran_is_caught_up_once() -> None:
+async def test_an_execution_while_no_controller_ran_is_caught_up_once() -> None:
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, rule_up(w, 2))
@@ -102,7 +102,7 @@ async def test_a_window_opens_survives_a_restart_and_restores() -> None:
         assert w.events("WindowClosed", "office") != []
 
 
-async def test_a_refused_fire_is_tried_until_it_is_admitted() -> None:
+async def test_a_refused_execution_is_tried_until_it_is_admitted() -> None:
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, rule_up(w, 2))
@@ -196,9 +196,9 @@ async def test_karmadas_own_controller_is_left_alone() -> None:
         w.hub.put(CRONS, {**found, "metadata": {**found["metadata"], "managedFields": [entry]}})
         async with rules_running(w):
             await asyncio.sleep(130)
-            held, condition = bounds(w), ready(w)
+            effective, condition = bounds(w), ready(w)
 
-        assert held == (1, 20)
+        assert effective == (1, 20)
         assert condition == ("False", "AnotherController")
 
 
@@ -263,7 +263,7 @@ async def test_a_finalizer_without_an_open_window_is_removed_at_the_start() -> N
 
 
 async def test_a_change_of_another_field_before_the_write_is_kept() -> None:
-    """The write meets a conflict. The fire is applied on the newer object, once."""
+    """The write meets a conflict. The execution is applied on the newer object, once."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetMinReplicas": 5})

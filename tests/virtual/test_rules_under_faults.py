@@ -49,8 +49,8 @@ def seconds_to_minute(w: ControllerWorld) -> float:
 
 
 @pytest.mark.parametrize("restart", [False, True])
-async def test_a_clock_that_steps_forward_applies_the_skipped_fire_once(*, restart: bool) -> None:
-    """The fire lies within the step. The controller notices the step within five seconds."""
+async def test_a_clock_that_steps_forward_applies_the_skipped_execution_once(*, restart: bool) -> None:
+    """The execution lies within the step. The controller notices the step within five seconds."""
     async with world(m1=1) as w:
         w.scale()
         clock = Steps(w)
@@ -63,15 +63,15 @@ async def test_a_clock_that_steps_forward_applies_the_skipped_fire_once(*, resta
         if restart:
             clock.ahead = HOUR
             await run_rules(w, 6)
-        held = bounds(w)
+        effective = bounds(w)
         await run_rules(w, 600)
 
-        assert held == (5, 20)
+        assert effective == (5, 20)
         assert len(history(w)["successfulExecutions"]) == 1
 
 
-async def test_a_clock_that_steps_back_repeats_no_fire() -> None:
-    """The same minute comes twice; its fire is applied the first time, and a later one on time."""
+async def test_a_clock_that_steps_back_repeats_no_execution() -> None:
+    """The same minute comes twice; its execution is applied the first time, and a later one on time."""
     async with world(m1=1) as w:
         w.scale()
         clock = Steps(w)
@@ -91,8 +91,8 @@ async def test_a_clock_that_steps_back_repeats_no_fire() -> None:
         assert len(history(w)["successfulExecutions"]) == 2
 
 
-async def test_a_fire_that_waits_for_its_turn_reads_its_target_once() -> None:
-    """In a busy minute a fire is late. The reading before that minute still serves it, because the
+async def test_an_execution_that_waits_for_its_turn_reads_its_target_once() -> None:
+    """In a busy minute an execution is late. The reading before that minute still serves it, because the
     resourceVersion shows other writes.
     """
     async with world(m1=1) as w:
@@ -131,7 +131,7 @@ async def test_a_window_closes_by_the_wall_clock_after_a_step(step: float, left:
 
 
 async def test_a_refused_scale_is_one_failed_execution() -> None:
-    """The member refuses the scale. The fire stays owed, and one entry tells it however often it is tried."""
+    """The member refuses the scale. The execution stays due, with one entry however often it is tried."""
     async with world(m1=1, m2=1) as w:
         put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetReplicas": 8}, target=DEPLOYMENT)
         w.members["m2"].refused["PUT", SCALE_PATH] = 403
@@ -182,7 +182,7 @@ async def test_a_close_that_cannot_read_the_target_is_retried_slowly() -> None:
         assert windows_of(w) == {}
 
 
-async def test_a_result_that_cannot_be_stored_is_told_and_counted_once() -> None:
+async def test_a_result_that_cannot_be_stored_is_reported_and_counted_once() -> None:
     """The hub refuses the record for two minutes after the effect. Each retry finds the effect in place."""
     async with world(m1=1) as w:
         w.scale()
@@ -282,7 +282,7 @@ async def test_an_object_that_was_deleted_while_no_controller_ran_restores() -> 
 
 
 async def test_a_process_that_leads_no_more_writes_nothing() -> None:
-    """The Lease ends before a fire. The old claim writes nothing, and the next leader applies the fire."""
+    """The Lease ends before an execution. The old claim writes nothing, and the next leader applies it."""
     async with world(m1=1) as w:
         w.scale()
         leading = [True]
@@ -297,15 +297,15 @@ async def test_a_process_that_leads_no_more_writes_nothing() -> None:
             await asyncio.sleep(60)
             written = w.hub.writes[before:]
             await run_rules(w, 60)
-        held = bounds(w)
+        effective = bounds(w)
 
         assert written == []
-        assert held == (1, 30)
+        assert effective == (1, 30)
         assert len(history(w)["successfulExecutions"]) == 1
 
 
 async def test_a_leader_that_is_frozen_over_a_write_is_followed_once() -> None:
-    """The old leader hangs in its effect while the new one applies the fire. Its late write is a conflict."""
+    """The old leader hangs in its effect while the new one applies it. Its late write is a conflict."""
     async with world(m1=1) as w:
         w.scale()
         leading = [True]

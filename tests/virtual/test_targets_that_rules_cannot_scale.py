@@ -53,7 +53,7 @@ def target(api_version: str, kind: str) -> Object:
         (target("example.com/v1", "Thing"), 'no matches for kind "Thing" in group "example.com"'),
     ],
 )
-async def test_the_fire_fails_with_the_reason(wanted: Object, reason: str, propagation: str) -> None:
+async def test_the_execution_fails_with_the_reason(wanted: Object, reason: str, propagation: str) -> None:
     async with world(m1=1) as w:
         for plane in (w.hub, w.members["m1"]):
             plane.answers["/api/v1"] = lambda: {"kind": "APIResourceList", "resources": RESOURCES}
@@ -78,7 +78,7 @@ async def test_the_fire_fails_with_the_reason(wanted: Object, reason: str, propa
         ({"timeZone": "UTC+8"}, "unknown time zone UTC+8"),
         ({"duration": "soon"}, "is no duration; write one such as 8h or 90m, or seconds"),
         ({"excludeDates": ["25.12.2026"]}, "is no date of the calendar; write YYYY-MM-DD"),
-        ({"targetReplicas": None, "targetMinReplicas": 3}, "nothing is set, so a fire changes nothing"),
+        ({"targetReplicas": None, "targetMinReplicas": 3}, "nothing is set, so an execution changes nothing"),
     ],
     ids=str,
 )

@@ -119,7 +119,7 @@ async def test_an_edit_of_the_schedule_closes_the_window(change: Object) -> None
 
 
 async def test_a_new_target_restores_the_old_one() -> None:
-    """The window closes on the target that it was opened for, and the new target waits for a fire."""
+    """The window closes on the target that it was opened for, and the new target waits for an execution."""
     async with world(m1=1) as w:
         w.scale()
         w.scale("other")
@@ -174,8 +174,8 @@ async def test_a_target_that_goes_away_ends_the_window() -> None:
         assert w.events("NotRestored", "office") != []
 
 
-@pytest.mark.parametrize("carrier", ["first", "second"])
-async def test_windows_survive_the_forced_deletion_of_an_object(carrier: str) -> None:
+@pytest.mark.parametrize("holder", ["first", "second"])
+async def test_windows_survive_the_forced_deletion_of_an_object(holder: str) -> None:
     """One object vanishes with its finalizer, and with it perhaps the record. The other one carries on."""
     async with world(m1=1) as w:
         w.scale()
@@ -184,19 +184,19 @@ async def test_windows_survive_the_forced_deletion_of_an_object(carrier: str) ->
         async with rules_running(w):
             await asyncio.sleep(360)
             both = bounds(w)
-            w.hub.remove(CRONS, carrier, NAMESPACE)
+            w.hub.remove(CRONS, holder, NAMESPACE)
             await asyncio.sleep(30)
             one = bounds(w)
         await run_rules(w, 1800)
 
         assert both == (8, 30)
-        assert one == ((8, 30) if carrier == "first" else (5, 20))
+        assert one == ((8, 30) if holder == "first" else (5, 20))
         assert bounds(w) == (1, 20)
-        assert not stored(w, "second" if carrier == "first" else "first")["metadata"].get("finalizers")
+        assert not stored(w, "second" if holder == "first" else "first")["metadata"].get("finalizers")
 
 
 async def test_a_tool_that_reverts_each_window_is_named() -> None:
-    """The second revert of the same value by the same manager is told as that of a GitOps tool."""
+    """The second revert of the same value by the same manager is reported as that of a GitOps tool."""
     async with world(m1=1) as w:
         w.scale()
         minutes = [window(w, start, "5m")["schedule"].split(" ")[0] for start in (2, 12, 22)]
@@ -210,15 +210,15 @@ async def test_a_tool_that_reverts_each_window_is_named() -> None:
             metadata = {**found["metadata"], "managedFields": [{"manager": manager, "fieldsV1": fields}]}
             w.hub.put(HPAS, {**found, "metadata": metadata, "spec": {**found["spec"], "minReplicas": 1}})
 
-        told = []
+        reported = []
         async with rules_running(w):
             await asyncio.sleep(150)
             for manager in ("kubectl-edit", "argocd-controller", "argocd-controller"):
                 revert(manager)
                 await asyncio.sleep(600)
-                told.append(w.events("RevertedAgain", "office"))
+                reported.append(w.events("RevertedAgain", "office"))
 
-        assert told[:2] == [[], []]
-        assert len(told[2]) == 1
-        assert "argocd-controller" in told[2][0]
-        assert "ignoreDifferences" in told[2][0]
+        assert reported[:2] == [[], []]
+        assert len(reported[2]) == 1
+        assert "argocd-controller" in reported[2][0]
+        assert "ignoreDifferences" in reported[2][0]

@@ -27,7 +27,7 @@ def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     return {
         "object": f"{cron.metadata.namespace}/{cron.metadata.name}",
         "target": {"apiVersion": target.api_version, "kind": target.kind, "name": target.name},
-        "holds": _holding(owner, memory.record),
+        "holds": _values_set(owner, memory.record),
         "windows": [] if memory.record is None else _windows(memory.record),
         "next": _next(owner),
         "failed": _failed(owner),
@@ -42,8 +42,8 @@ def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     }
 
 
-def _holding(owner: ScheduledObject, record: WindowRecord | None) -> list[Json]:
-    """Returns the values that the rules made hold: that of the top window, else that of the newest fire."""
+def _values_set(owner: ScheduledObject, record: WindowRecord | None) -> list[Json]:
+    """Returns the values that the rules set: that of the top window, else that of the newest execution."""
     found: dict[str, tuple[float, Json]] = {}
     for rule in owner.rules:
         state = owner.states.get(rule.name)
@@ -58,8 +58,13 @@ def _holding(owner: ScheduledObject, record: WindowRecord | None) -> list[Json]:
                     )
     for window in () if record is None else record.open:
         for field, value in window.values.items():
-            held = {"field": field, "value": value, "since": format_time(window.opened), "rule": window.label}
-            found[field] = (window.opened, held | {"until": format_time(window.closes)})
+            entry = {
+                "field": field,
+                "value": value,
+                "since": format_time(window.opened),
+                "rule": window.label,
+            }
+            found[field] = (window.opened, entry | {"until": format_time(window.closes)})
     return [found[field][1] for field in sorted(found)]
 
 
@@ -119,7 +124,7 @@ def explanation_text(found: Json) -> str:
     """Returns an explanation for people."""
     target = found["target"]
     lines = [f"CronFederatedHPA {found['object']} scales {target['kind']} {target['name']}", "holds:"]
-    lines += [f"  {_held_text(held)}" for held in found["holds"]] or ["  nothing that its rules set"]
+    lines += [f"  {_value_text(each)}" for each in found["holds"]] or ["  nothing that its rules set"]
     if found["windows"]:
         lines.append("open windows:")
         lines += (f"  {_window_text(window)}" for window in found["windows"])
@@ -145,9 +150,9 @@ def explanation_text(found: Json) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _held_text(held: Json) -> str:
-    until = f" until {held['until']}" if "until" in held else ""
-    return f"{held['field']} {held['value']} since {held['since']} by rule {held['rule']}{until}"
+def _value_text(entry: Json) -> str:
+    until = f" until {entry['until']}" if "until" in entry else ""
+    return f"{entry['field']} {entry['value']} since {entry['since']} by rule {entry['rule']}{until}"
 
 
 def _window_text(window: Json) -> str:
@@ -157,5 +162,5 @@ def _window_text(window: Json) -> str:
 
 def _missed_text(missed: Json) -> str:
     span = missed["first"] if missed["count"] == 1 else f"{missed['first']} to {missed['last']}"
-    count = "" if missed["count"] == 1 else f" ({missed['count']} fires)"
+    count = "" if missed["count"] == 1 else f" ({missed['count']} executions)"
     return f"{span} {missed['rule']}{count}: {missed['message']}"

@@ -1,4 +1,4 @@
-"""The lines of a preview of rules: one for each fire, end of a window, missed fire and refusal."""
+"""The lines of a preview of rules: one for each execution, end of a window, missed execution and refusal."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fedhpa.api.times import format_duration, format_time
 from fedhpa.cron.execution.model import OpenWindow, Rule, ScheduledObject, Values, WindowRecord
-from fedhpa.cron.execution.preview import UNKNOWN, Step
+from fedhpa.cron.execution.simulation import UNKNOWN, SimulatedStep
 
 if TYPE_CHECKING:
-    from fedhpa.cron.execution.model import Applied, Plan
+    from fedhpa.cron.execution.model import Applied, CronPlan
 
 FIRES: Final = "fires"
 OPENS: Final = "opens"
@@ -29,8 +29,8 @@ Key = tuple[str, str]
 class Line(NamedTuple):
     """The events of an instant, and the values of the target after it.
 
-    `due` is when a fire was due, `values` what its rule sets, and `until` the end of its window. `zone` is
-    the time zone of the rule.
+    `due` is when an execution was due, `values` what its rule sets, and `until` the end of its window. `zone`
+    is the time zone of the rule.
     """
 
     at: float
@@ -51,44 +51,46 @@ class LineWriter:
     def __init__(self, objects: Sequence[ScheduledObject], record: WindowRecord | None) -> None:
         self._rules = {(each.name, rule.name): rule for each in objects for rule in each.rules}
         self._open = () if record is None else record.open
-        # Fires and ends of windows whose refusal was told. They are tried again at each step.
-        self._told: set[tuple[str, str, float, str]] = set()
+        # Executions and ends of windows whose refusal was reported. They are tried again at each step.
+        self._reported: set[tuple[str, str, float, str]] = set()
 
-    def of(self, step: Step) -> Iterator[Line]:
-        """Yields the lines of a step: missed fires, ends of windows, then fires."""
+    def of(self, step: SimulatedStep) -> Iterator[Line]:
+        """Yields the lines of a step: missed executions, ends of windows, then executions."""
         planned = step.plan
         for skipped in planned.skipped:
             yield self._missed(step, skipped.object, skipped.rule, skipped.missed)
         yield from self._closed(step, planned)
-        for fire in planned.invalid:
-            yield self._line(step, fire.key, FAILS, due=fire.at, message=fire.rule.problem)
+        for execution in planned.invalid:
+            yield self._line(step, execution.key, FAILS, due=execution.at, message=execution.rule.problem)
         for applied in planned.applied:
             yield self._applied(step, applied)
         if step.refused is not None:
             yield from self._refused(step, step.refused)
         self._open = () if planned.record is None else planned.record.open
 
-    def _missed(self, step: Step, name: str, rule: str, missed: Any) -> Line:
+    def _missed(self, step: SimulatedStep, name: str, rule: str, missed: Any) -> Line:
         text = missed.message
         if missed.count > 1:
-            text = f"{missed.count} fires from {format_time(missed.first)} on: {text}"
+            text = f"{missed.count} executions from {format_time(missed.first)} on: {text}"
         return self._line(step, (name, rule), MISSED, due=missed.last, message=text)
 
-    def _closed(self, step: Step, planned: Plan) -> Iterator[Line]:
+    def _closed(self, step: SimulatedStep, planned: CronPlan) -> Iterator[Line]:
         ended = {note.object: note.message for note in planned.notes if note.reason in _ENDED}
         for window in planned.closed:
             key = (window.object, window.rule)
             yield self._line(step, key, CLOSES, message=ended.get(window.object, ""))
 
-    def _applied(self, step: Step, applied: Applied) -> Line:
-        fire, values, window = applied
+    def _applied(self, step: SimulatedStep, applied: Applied) -> Line:
+        execution, values, window = applied
         until = None if window is None else window.closes
-        action = FIRES if window is None else (RENEWS if self._was_open(fire.key) else OPENS)
-        late = step.at - fire.at
+        action = FIRES if window is None else (RENEWS if self._was_open(execution.key) else OPENS)
+        late = step.at - execution.at
         text = f"{format_duration(float(int(late)))} late" if late >= 1 else ""
-        return self._line(step, fire.key, action, due=fire.at, values=values, until=until, message=text)
+        return self._line(
+            step, execution.key, action, due=execution.at, values=values, until=until, message=text
+        )
 
-    def _refused(self, step: Step, whole: Plan) -> Iterator[Line]:
+    def _refused(self, step: SimulatedStep, whole: CronPlan) -> Iterator[Line]:
         """Yields the events of the whole plan that the carried out plan leaves out."""
         text = str(step.conflict)
         for window in step.plan.kept:
@@ -96,22 +98,22 @@ class LineWriter:
             if self._is_new(key, window.closes, CLOSES):
                 message = f"its window cannot close: {text}"
                 yield self._line(step, key, REFUSED, due=window.closes, message=message)
-        held = {fire.order for fire in step.plan.held}
-        for fire, values, _ in whole.applied:
-            if fire.order in held and self._is_new(fire.key, fire.at, REFUSED):
-                yield self._line(step, fire.key, REFUSED, due=fire.at, values=values, message=text)
+        left_out = {execution.order for execution in step.plan.left_out}
+        for execution, values, _ in whole.applied:
+            if execution.order in left_out and self._is_new(execution.key, execution.at, REFUSED):
+                yield self._line(step, execution.key, REFUSED, due=execution.at, values=values, message=text)
 
     def _is_new(self, key: Key, at: float, what: str) -> bool:
-        told = (*key, at, what)
-        if told in self._told:
+        refusal = (*key, at, what)
+        if refusal in self._reported:
             return False
-        self._told.add(told)
+        self._reported.add(refusal)
         return True
 
     def _was_open(self, key: Key) -> bool:
         return any((window.object, window.rule) == key for window in self._open)
 
-    def _line(self, step: Step, key: Key, action: str, **more: Any) -> Line:
+    def _line(self, step: SimulatedStep, key: Key, action: str, **more: Any) -> Line:
         return Line(step.at, *key, action, self._zone(key), step.values, **more)
 
     def _zone(self, key: Key) -> tzinfo:

@@ -27,10 +27,10 @@ def cron_next(
     time_zone: Annotated[str | None, typer.Option(help="IANA time zone; if not set, UTC.")] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="RFC 3339 time; the fires are strictly after it. If not set, now."),
+        typer.Option("--from", help="RFC 3339 time; the times are strictly after it. If not set, now."),
     ] = None,
     count: Annotated[
-        int, typer.Option(help="Number of fires to print.", min=1, max=MAX_COUNT)
+        int, typer.Option(help="Number of times to print.", min=1, max=MAX_COUNT)
     ] = DEFAULT_COUNT,
     output: Annotated[
         JsonOrText | None,
@@ -96,7 +96,7 @@ def _answer_lines(lines: Iterable[bytes], now: datetime) -> int:
 
 def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
     """Returns the answer to one query, whose values may have any type."""
-    from fedhpa.cron import load_zone, next_fires, parse
+    from fedhpa.cron import load_zone, next_times, parse
 
     try:
         schedule = _text(query, "schedule")
@@ -119,7 +119,7 @@ def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
         "timeZone": zone.key,
         "from": after.isoformat(),
         "valid": True,
-        "next": [fire.isoformat() for fire in next_fires(parsed, zone, after, count)],
+        "next": [time.isoformat() for time in next_times(parsed, zone, after, count)],
     }
 
 

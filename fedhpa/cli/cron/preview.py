@@ -19,7 +19,7 @@ from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 if TYPE_CHECKING:
     from controller.cronfederatedhpa import PlannedTarget
     from fedhpa.cli.cron.lines import Line
-    from fedhpa.cron.execution.model import Target, Values
+    from fedhpa.cron.execution.model import ObservedTarget, Values
     from fedhpa.kube import ApiClient
 
 DAYS: Final = 7
@@ -33,7 +33,7 @@ DEADLINE_SECONDS: Final = 10.0
 Object = dict[str, Any]
 
 
-class Objects(NamedTuple):
+class PreviewedObjects(NamedTuple):
     """The CronFederatedHPAs of one namespace, the names of those to preview, and manifests of targets."""
 
     raws: dict[str, Object]
@@ -42,7 +42,7 @@ class Objects(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Preview(NamedTuple):
+class TargetPreview(NamedTuple):
     """The preview of one target. `end` is the last instant that the lines cover."""
 
     unit: PlannedTarget
@@ -129,13 +129,15 @@ def _refusal(raw: Mapping[str, Any]) -> str:
     return f"{KIND} {raw['metadata']['name']} would be refused: {message}{remedies}" if message else ""
 
 
-async def _of_live(name: str, namespace: str, kubeconfig: str, context: str, now: float) -> list[Preview]:
+async def _of_live(
+    name: str, namespace: str, kubeconfig: str, context: str, now: float
+) -> list[TargetPreview]:
     async with hub_client(kubeconfig, context) as (hub, default):
         chosen = namespace or default
         return await previews(hub, await read_live(hub, chosen, name, named=bool(namespace)), now)
 
 
-async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> Objects:
+async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> PreviewedObjects:
     """Returns an object and all others of its namespace. Raises ConfigError if it does not exist."""
     try:
         raws = await _list(hub, namespace)
@@ -144,7 +146,7 @@ async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = 
     if name not in raws:
         hint = "" if named else ": name its namespace with -n"
         raise ConfigError(f"{KIND} {namespace}/{name} not found{hint}")
-    return Objects(raws, (name,))
+    return PreviewedObjects(raws, (name,))
 
 
 async def _list(hub: ApiClient, namespace: str) -> dict[str, Object]:
@@ -159,7 +161,7 @@ async def _list(hub: ApiClient, namespace: str) -> dict[str, Object]:
 
 async def _of_file(
     objects: list[Object], namespace: str, kubeconfig: str, context: str, now: float, *, offline: bool
-) -> list[Preview]:
+) -> list[TargetPreview]:
     async with AsyncExitStack() as stack:
         hub, default, note = None, DEFAULT_NAMESPACE, ""
         if not offline:
@@ -174,7 +176,7 @@ async def _of_file(
 
 async def previews_of_manifests(
     hub: ApiClient | None, objects: list[Object], namespace: str, now: float, note: str = ""
-) -> list[Preview]:
+) -> list[TargetPreview]:
     """Returns the previews of manifests. `namespace` is that of a manifest without one."""
     for one in objects:
         one["metadata"].setdefault("namespace", namespace)
@@ -195,7 +197,7 @@ async def previews_of_manifests(
             raws[name] = _applied(one, stored.get(name), now)
         names = tuple(one["metadata"]["name"] for one in crons)
         manifests = tuple(one for one in here if one["kind"] != KIND)
-        found += await previews(hub, Objects(raws, names, manifests, notes), now)
+        found += await previews(hub, PreviewedObjects(raws, names, manifests, notes), now)
     return found
 
 
@@ -217,17 +219,17 @@ def _applied(changed: Object, stored: Object | None, now: float) -> Object:
     }
 
 
-async def previews(hub: ApiClient | None, objects: Objects, now: float) -> list[Preview]:
+async def previews(hub: ApiClient | None, objects: PreviewedObjects, now: float) -> list[TargetPreview]:
     """Returns the preview of each target of the named objects. Without a hub the values may be unknown."""
     from controller.cronfederatedhpa import planned_targets, read_target, values_of
-    from fedhpa.cron.execution.model import Target
+    from fedhpa.cron.execution.model import ObservedTarget
     from fedhpa.kube import SYSTEM
 
     found = []
     for unit in await planned_targets(hub, objects.raws.values(), objects.names):
         manifest = next((one for one in objects.manifests if _is_target(one, unit)), None)
         if manifest is not None:
-            target: Target | None = Target(values_of(manifest, unit))
+            target: ObservedTarget | None = ObservedTarget(values_of(manifest, unit))
         else:
             target = None if hub is None else await read_target(hub, unit, clock=SYSTEM)
         found.append(preview_of(unit, target, now, objects.notes))
@@ -240,24 +242,25 @@ def _is_target(manifest: Object, unit: PlannedTarget) -> bool:
     return named == (unit.target.group, unit.target.kind, unit.target.name)
 
 
-def preview_of(unit: PlannedTarget, target: Target | None, now: float, notes: Iterable[str] = ()) -> Preview:
-    """Returns the preview of one target. `target` is None if nobody can tell its values."""
+def preview_of(
+    unit: PlannedTarget, target: ObservedTarget | None, now: float, notes: Iterable[str] = ()
+) -> TargetPreview:
+    """Returns the preview of one target. `target` is None if its values are unknown."""
     from fedhpa.cli.cron.lines import LineWriter
-    from fedhpa.cron.execution.preview import UNKNOWN
-    from fedhpa.cron.execution.preview import Preview as Steps
+    from fedhpa.cron.execution.simulation import UNKNOWN, Simulation
 
-    told = [*notes, *unit.notes]
+    said = [*notes, *unit.notes]
     problems = [(each.name, rule) for each in unit.objects for rule in each.rules if rule.problem]
-    told += (f"{name}/{rule.name} cannot run: {rule.problem}" for name, rule in problems[:MAX_PROBLEMS])
+    said += (f"{name}/{rule.name} cannot run: {rule.problem}" for name, rule in problems[:MAX_PROBLEMS])
     values: Values = dict.fromkeys(unit.fields, UNKNOWN)
     if unit.record is not None:
         values |= unit.record.applied
     if target is not None and not target.error:
         values |= target.values
     elif target is not None:
-        told.append(f"{target.error}; until this is fixed, each fire fails")
+        said.append(f"{target.error}; until this is fixed, each execution fails")
     end = now + DAYS * 86400
-    steps = Steps(unit.objects, unit.record, values, now=now, until=end)
+    steps = Simulation(unit.objects, unit.record, values, now=now, until=end)
     writer = LineWriter(unit.objects, unit.record)
     lines = list(writer.of(steps.present()))
     for step in steps.steps():
@@ -265,10 +268,10 @@ def preview_of(unit: PlannedTarget, target: Target | None, now: float, notes: It
         if len(lines) >= MAX_LINES:
             break
     complete = len(lines) < MAX_LINES and steps.until == end
-    return Preview(unit, values, tuple(told), tuple(lines[:MAX_LINES]), now, end, complete)
+    return TargetPreview(unit, values, tuple(said), tuple(lines[:MAX_LINES]), now, end, complete)
 
 
-def to_json(found: Preview) -> Object:
+def to_json(found: TargetPreview) -> Object:
     """Returns a preview as data."""
     from fedhpa.api.times import format_time
     from fedhpa.cli.cron.lines import known, line_json
@@ -292,7 +295,7 @@ def to_json(found: Preview) -> Object:
     }
 
 
-def to_text(found: Preview) -> str:
+def to_text(found: TargetPreview) -> str:
     """Returns a preview as a table."""
     from fedhpa.api.times import format_time
     from fedhpa.cli.cron.lines import line_texts, shown, window_text

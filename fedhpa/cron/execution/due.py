@@ -1,9 +1,9 @@
-"""The fires of rules that are due, and which of them will never be applied.
+"""The executions of rules that are due, and which of them will never be applied.
 
-The fires of a rule after its watermark are due. A new object starts at its creation or at its last edit, and
-an edited schedule at the edit, so no fire of the past is ever applied because somebody wrote an object. Fires
-while no controller ran are after the watermark, and so they are still due. Only the newest due fire of a rule
-can matter, so the older ones are counted and not visited.
+The executions of a rule after its watermark are due. A new object starts at its creation or at its last edit,
+and an edited schedule at the edit, so no execution of the past is ever applied because somebody wrote an
+object. Executions while no controller ran are after the watermark, and so they are still due. Only the newest
+due execution of a rule can matter, so the older ones are counted and not visited.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import Fire, Missed, OpenWindow, Rule, RuleState, ScheduledObject
-from fedhpa.cron.fires import LONGEST_INTERVAL, Timetable
+from fedhpa.cron.execution.model import Execution, Missed, OpenWindow, Rule, RuleState, ScheduledObject
+from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable
 
 # The kinds of what is due at one instant, in their order.
 CLOSES: Final = 0
@@ -25,7 +25,7 @@ OPENS: Final = 2
 class Occurrence(NamedTuple):
     """Something due at an instant. Occurrences sort by time, kind, object and rule.
 
-    `done` is True for a fire that the target shows as applied.
+    `done` is True for an execution that the target shows as applied.
     """
 
     at: float
@@ -33,21 +33,21 @@ class Occurrence(NamedTuple):
     object: str
     place: int
     label: str
-    fire: Fire | None = None
+    execution: Execution | None = None
     values: dict[str, int] = {}  # noqa: RUF012
     window: OpenWindow | None = None
     done: bool = False
 
 
 class Due(NamedTuple):
-    """The fires that a rule owes: the newest one, and the older ones as `earlier` (None: there are none)."""
+    """The due executions of a rule: the newest one, and the older ones as `earlier` (None without any)."""
 
-    newest: Fire
+    newest: Execution
     earlier: Missed | None
 
 
-def fires_due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> Due | None:
-    """Returns what a rule owes in (after, now], or None."""
+def find_due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> Due | None:
+    """Returns the executions of a rule in (after, now], or None without any."""
     table = rule.timetable
     if table is None or after >= now:
         return None
@@ -55,69 +55,70 @@ def fires_due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> D
     newest = table.previous(end, start)
     if newest is None:
         return None
-    fire = Fire(newest.timestamp(), owner.name, rule.place, rule)
-    return Due(fire, _earlier(table, start, fire))
+    execution = Execution(newest.timestamp(), owner.name, rule.place, rule)
+    return Due(execution, _earlier(table, start, execution))
 
 
-def _earlier(table: Timetable, start: datetime, fire: Fire) -> Missed | None:
-    """Returns the fires of a rule after `start` and before its newest one."""
-    end = _time(fire.at - 1)
+def _earlier(table: Timetable, start: datetime, execution: Execution) -> Missed | None:
+    """Returns the executions of a rule after `start` and before its newest one."""
+    end = _time(execution.at - 1)
     first = table.next(start, end)
     if first is None:
         return None
     last = table.previous(end, start)
     assert last is not None
     count = table.count(start, end)
-    return Missed(first.timestamp(), last.timestamp(), count, _superseded_by(fire))
+    return Missed(first.timestamp(), last.timestamp(), count, _superseded_by(execution))
 
 
-def last_handled(rule: Rule, owner: ScheduledObject, handled_until: float) -> Fire | None:
-    """Returns the fire at the watermark of a rule, or None if the watermark is no fire of it.
+def last_handled(rule: Rule, owner: ScheduledObject, handled_until: float) -> Execution | None:
+    """Returns the execution at the watermark of a rule, or None if the watermark is no execution of it.
 
-    A fire that was handled still supersedes the earlier fires of other rules.
+    An execution that was handled still supersedes the earlier executions of other rules.
     """
     if rule.timetable is None or not handled_until.is_integer():
         return None
     at = rule.timetable.at_or_after(_time(handled_until), _time(handled_until))
-    return None if at is None else Fire(handled_until, owner.name, rule.place, rule)
+    return None if at is None else Execution(handled_until, owner.name, rule.place, rule)
 
 
-def latest_of_fields(fires: Iterable[Fire]) -> dict[str, Fire]:
-    """Returns the latest of some fires for each field that they set."""
-    latest: dict[str, Fire] = {}
-    for fire in fires:
-        for field in fire.rule.values:
-            if field not in latest or fire.order > latest[field].order:
-                latest[field] = fire
+def latest_of_fields(executions: Iterable[Execution]) -> dict[str, Execution]:
+    """Returns the latest of some executions for each field that they set."""
+    latest: dict[str, Execution] = {}
+    for execution in executions:
+        for field in execution.rule.values:
+            if field not in latest or execution.order > latest[field].order:
+                latest[field] = execution
     return latest
 
 
-def superseding(fire: Fire, latest: Mapping[str, Fire]) -> tuple[Fire | None, set[str]]:
-    """Returns the latest fire that overtook one, and the fields of the fire that no later fire sets.
+def superseding(execution: Execution, latest: Mapping[str, Execution]) -> tuple[Execution | None, set[str]]:
+    """Returns the latest execution that overtook one, and the fields that no later execution sets.
 
-    `latest` has the latest plain fire of each field. The first result is None while any field is left.
+    `latest` has the latest plain execution of each field. The first result is None while any field is left.
     """
-    later = [latest[field] for field in fire.rule.values if latest[field].order > fire.order]
-    left = {field for field in fire.rule.values if latest[field].order <= fire.order}
+    later = [latest[field] for field in execution.rule.values if latest[field].order > execution.order]
+    left = {field for field in execution.rule.values if latest[field].order <= execution.order}
     return (None if left else max(later, key=lambda each: each.order)), left
 
 
-def missed_because_late(fire: Fire, now: float) -> Missed | None:
-    """Returns the record of a fire that is later than maxDelaySeconds or whose window is over; else None."""
-    rule = fire.rule
-    late = now - fire.at
+def missed_because_late(execution: Execution, now: float) -> Missed | None:
+    """Returns the record of an execution later than maxDelaySeconds or whose window is over; else None."""
+    rule = execution.rule
+    late = now - execution.at
     if rule.max_delay is not None and late > rule.max_delay:
         text = f"{_seconds(late)} late, and maxDelaySeconds is {rule.max_delay}"
-        return Missed(fire.at, fire.at, 1, text)
+        return Missed(execution.at, execution.at, 1, text)
     duration = window_seconds(rule)
     if duration is not None and late >= duration:
-        return Missed(fire.at, fire.at, 1, f"its window was over at {format_time(fire.at + duration)}")
+        text = f"its window was over at {format_time(execution.at + duration)}"
+        return Missed(execution.at, execution.at, 1, text)
     return None
 
 
-def superseded(fire: Fire, by: Fire) -> Missed:
-    """Returns the record of a fire that a later one overtook."""
-    return Missed(fire.at, fire.at, 1, _superseded_by(by))
+def superseded(execution: Execution, by: Execution) -> Missed:
+    """Returns the record of an execution that a later one overtook."""
+    return Missed(execution.at, execution.at, 1, _superseded_by(by))
 
 
 def window_seconds(rule: Rule) -> float | None:
@@ -127,24 +128,24 @@ def window_seconds(rule: Rule) -> float | None:
     return rule.timetable.duration.total_seconds()
 
 
-def next_fire(rule: Rule, after: float, until: float | None = None) -> float | None:
-    """Returns the first fire of a rule in (after, until], or None for a suspended or unreadable rule."""
+def next_time(rule: Rule, after: float, until: float | None = None) -> float | None:
+    """Returns the first time of a rule in (after, until], or None for a suspended or unreadable rule."""
     if rule.timetable is None:
         return None
-    fire = rule.timetable.next(_time(after), None if until is None else _time(until))
-    return None if fire is None else fire.timestamp()
+    found = rule.timetable.next(_time(after), None if until is None else _time(until))
+    return None if found is None else found.timestamp()
 
 
-def latest_fire(rule: Rule, at: float) -> float | None:
-    """Returns the latest fire of a rule at or before an instant, or None."""
+def latest_time(rule: Rule, at: float) -> float | None:
+    """Returns the latest time of a rule at or before an instant, or None."""
     if rule.timetable is None:
         return None
-    fire = rule.timetable.previous(_time(at))
-    return None if fire is None else fire.timestamp()
+    found = rule.timetable.previous(_time(at))
+    return None if found is None else found.timestamp()
 
 
-def _superseded_by(fire: Fire) -> str:
-    return f"superseded by {fire.label} at {format_time(fire.at)}"
+def _superseded_by(execution: Execution) -> str:
+    return f"superseded by {execution.label} at {format_time(execution.at)}"
 
 
 def _seconds(late: float) -> str:
@@ -195,7 +196,7 @@ def _stored(rule: Rule, owner: ScheduledObject, now: float, newest: float | None
     if state.handled_until is None:
         return min(_without_record(state, now, newest), now)
     if state.hash and state.hash != rule.hash:
-        # A later handled fire still counts: a fire is never applied twice.
+        # A later handled execution still counts: an execution is never applied twice.
         return max(_edited(owner, now), min(state.handled_until, now))
     return state.handled_until
 
@@ -208,14 +209,14 @@ def _first_seen(owner: ScheduledObject) -> float:
 def _edited(owner: ScheduledObject, now: float) -> float:
     """Returns when the spec was last written; `now` if unknown.
 
-    It may be later than `now`, because it is a time of the hub. An earlier time would make the rule owe fires
+    It may be later than `now`, because it is a time of the hub. An earlier time would make executions due
     that precede the edit.
     """
     return now if owner.edited is None else owner.edited
 
 
 def _without_record(state: RuleState, now: float, newest: float | None) -> float:
-    """Returns the newest execution of any rule, or the instant before the fire that the status expects.
+    """Returns the newest execution of any rule, or the instant before the one that the status expects.
 
     It is that of any rule of the target: otherwise `up@09:00` would be applied at noon although `down@11:00`
     holds.

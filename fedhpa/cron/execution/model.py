@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from fedhpa.api.times import format_time
-from fedhpa.cron.fires import Timetable
+from fedhpa.cron.timetables import Timetable
 
 MINIMUM: Final = "minReplicas"
 MAXIMUM: Final = "maxReplicas"
@@ -28,7 +28,7 @@ class Rule(msgspec.Struct, frozen=True):
     """A rule of a CronFederatedHPA.
 
     `place` is its index in spec.rules. `timetable` is None for a rule that is suspended or cannot be read.
-    `values` are the fields that a fire sets. `problem` says why a rule cannot be read or sets nothing.
+    `values` are the fields that an execution sets. `problem` says why a rule cannot be read or sets nothing.
     `max_delay` is in seconds. `hash` changes with every edit that changes
     when the rule fires.
     """
@@ -45,16 +45,16 @@ class Rule(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Execution(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fire that was applied: when it was due, when it was applied, and the values that it set."""
+class Succeeded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An execution that was applied: when it was due, when it was applied, and the values that it set."""
 
     scheduled: Seconds
     executed: Seconds
     values: dict[str, Replicas]
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A fire that could not be applied yet, with the time of the first attempt and the newest message."""
+class Failed(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An execution that could not be applied yet: the time of the first attempt, and the newest message."""
 
     scheduled: Seconds
     executed: Seconds
@@ -62,7 +62,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Missed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Fires of one rule that will never be applied: the first and the last of them, and their number."""
+    """Executions of one rule that will never be applied: the first and the last of them, and their number."""
 
     first: Seconds
     last: Seconds
@@ -73,25 +73,26 @@ class Missed(msgspec.Struct, frozen=True, omit_defaults=True):
 class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The state of one rule in the record of its object. The lists are in order, newest first.
 
-    All fires up to `handled_until` were applied, missed or superseded. It is None in a state that was read
-    from a status, because there is no record: Karmada ran the rules, or the record is lost. `hash` is that of
-    the rule when the state was written, and empty if unknown. `failing` has the fire and the end of a window
-    that are tried again, also if the rule keeps no failures. The end of a window is named by its opening.
+    All executions up to `handled_until` were applied, missed or superseded. It is None in a state that was
+    read from a status, because there is no record: Karmada ran the rules, or the record is lost. `hash` is
+    that of the rule when the state was written, and empty if unknown. `failing` has the execution and the end
+    of a window that are tried again, also if the rule keeps no failures. The end of a window is named by its
+    opening.
     """
 
     handled_until: Seconds | None = None
     hash: str = ""
     next_execution: Seconds | None = None
-    successes: tuple[Execution, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    successes: tuple[Succeeded, ...] = ()
+    failures: tuple[Failed, ...] = ()
     missed: tuple[Missed, ...] = ()
-    failing: tuple[Failure, ...] = ()
+    failing: tuple[Failed, ...] = ()
 
 
 class ScheduledObject(msgspec.Struct, frozen=True):
     """A CronFederatedHPA as a plan needs it.
 
-    `edited` is when the spec was last written, or None if the object does not tell. `deleted` is when the
+    `edited` is when the spec was last written, or None if unknown. `deleted` is when the
     deletion began. `states` are by the names of rules; `known` is True once a status was written. `present`
     is False if the object has another target now, and only its open windows still matter.
     """
@@ -107,10 +108,10 @@ class ScheduledObject(msgspec.Struct, frozen=True):
 
 
 class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A window that is open: whose rule opened it, the fire that opened it, its end, and its values.
+    """A window that is open: whose rule opened it, the execution that opened it, its end, and its values.
 
     `hash` is that of the rule when the window opened. `left` has fields of the rule that somebody else has
-    changed since; the window does not hold them any more.
+    changed since; the window does not set them any more.
     """
 
     object: str
@@ -140,7 +141,7 @@ class WindowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     open: tuple[OpenWindow, ...] = ()
 
 
-class Target(msgspec.Struct, frozen=True):
+class ObservedTarget(msgspec.Struct, frozen=True):
     """The target as it was read just now.
 
     `values` has its fields. `error` says why the target cannot be read or scaled, and `values` is then empty;
@@ -167,7 +168,7 @@ class Note(msgspec.Struct, frozen=True):
     warning: bool = True
 
 
-FIRE: Final = "fire"
+EXECUTION: Final = "execution"
 WINDOW: Final = "window"
 # Events that the marker of one write names. Further ones are the oldest, and their values are written again.
 MAX_MARKED: Final = 64
@@ -175,8 +176,8 @@ MAX_MARKED: Final = 64
 States = dict[str, dict[str, RuleState]]
 
 
-class Fire(NamedTuple):
-    """A fire of a rule. Fires sort by time, then by the name of the object, then by the place of the rule."""
+class Execution(NamedTuple):
+    """A rule at a time at which it is due. Executions sort by time, object and the place of the rule."""
 
     at: float
     object: str
@@ -195,30 +196,30 @@ class Fire(NamedTuple):
 
     @property
     def order(self) -> tuple[float, str, int]:
-        """The place of the fire among all fires of a target."""
+        """The place among all executions of a target."""
         return self.at, self.object, self.place
 
 
 class Applied(NamedTuple):
-    """A fire that the write applies, with the values that it sets and the window that it opens (or None)."""
+    """An execution that the write applies: the values that it sets, and the window that it opens or None."""
 
-    fire: Fire
+    execution: Execution
     values: dict[str, int]
     window: OpenWindow | None = None
 
 
 class Skipped(NamedTuple):
-    """Fires of a rule that are never applied: the object, the rule, and the record of the fires."""
+    """Executions of a rule that are never applied: the object, the rule, and their record."""
 
     object: str
     rule: str
     missed: Missed
 
 
-class Cause(NamedTuple):
-    """An event that gives a written field its value: a fire, or the end or the edit of an open window.
+class WriteCause(NamedTuple):
+    """An event that gives a written field its value: an execution, or the end or the edit of an open window.
 
-    `at` is when the fire was due, or when the window opened.
+    `at` is when the execution was due, or when the window opened.
     """
 
     kind: str
@@ -227,35 +228,35 @@ class Cause(NamedTuple):
     at: float
 
 
-def cause_of_fire(fire: Fire) -> Cause:
-    """Returns a fire as the cause of a write."""
-    return Cause(FIRE, *fire.key, fire.at)
+def cause_of_execution(execution: Execution) -> WriteCause:
+    """Returns an execution as the cause of a write."""
+    return WriteCause(EXECUTION, *execution.key, execution.at)
 
 
-def cause_of_opening(window: OpenWindow) -> Cause:
-    """Returns the fire that opened a window as the cause of a write."""
-    return Cause(FIRE, window.object, window.rule, window.opened)
+def cause_of_opening(window: OpenWindow) -> WriteCause:
+    """Returns the execution that opened a window as the cause of a write."""
+    return WriteCause(EXECUTION, window.object, window.rule, window.opened)
 
 
-def cause_of_window(window: OpenWindow) -> Cause:
+def cause_of_window(window: OpenWindow) -> WriteCause:
     """Returns the end or the edit of a window as the cause of a write."""
-    return Cause(WINDOW, window.object, window.rule, window.opened)
+    return WriteCause(WINDOW, window.object, window.rule, window.opened)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CronPlan(msgspec.Struct, frozen=True):
     """The changes of one target that are due now. `settle` turns it into statuses once the write is done.
 
     `write` has the values that must change, by field; it is empty if the target has them all. `marker` names
     the events of the write, the oldest first. `causes` are the events that gave the written fields their
-    values, and `failed_before` those events of the plan that failed at an earlier instant.
-    `applied` are the fires that the write applies, `invalid` those of rules that set nothing, and
-    `skipped` those that are never applied. `closed` are windows that end. `held` and `kept` are the fires and
-    the ends of windows that this plan leaves out.
+    values, and `failed_before` those events of the plan that failed at an earlier instant. `applied` are the
+    executions that the write applies, `invalid` those of rules that set nothing, and `skipped` those that are
+    never applied. `closed` are windows that end. `left_out` and `kept` are the executions and the ends of
+    windows that this plan leaves out.
 
     `record` is what to store about open windows once the write is done. `pending` is what to store before it,
     so that an interrupted write is repeated. Either is None if there is nothing to store.
 
-    `error` says why nothing can be written; all fires then fail.
+    `error` says why nothing can be written; all executions then fail.
     `states` are the stored states with their watermarks, by object and rule, and `rules` are their rules.
     `wake` is the next instant at which something is due; None if nothing ever is.
     """
@@ -265,7 +266,7 @@ class Plan(msgspec.Struct, frozen=True):
     rules: dict[tuple[str, str], Rule]
     marker: str = ""
     applied: tuple[Applied, ...] = ()
-    invalid: tuple[Fire, ...] = ()
+    invalid: tuple[Execution, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     closed: tuple[OpenWindow, ...] = ()
     record: WindowRecord | None = None
@@ -273,10 +274,10 @@ class Plan(msgspec.Struct, frozen=True):
     error: str = ""
     notes: tuple[Note, ...] = ()
     wake: float | None = None
-    held: tuple[Fire, ...] = ()
+    left_out: tuple[Execution, ...] = ()
     kept: tuple[OpenWindow, ...] = ()
-    causes: tuple[Cause, ...] = ()
-    failed_before: tuple[Cause, ...] = ()
+    causes: tuple[WriteCause, ...] = ()
+    failed_before: tuple[WriteCause, ...] = ()
 
     @property
     def holders(self) -> frozenset[str]:

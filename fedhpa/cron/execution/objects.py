@@ -1,7 +1,7 @@
 """The rules of a CronFederatedHPA and their states, from the stored object and to its status.
 
 A rule whose fields the hub has dropped does not run: without its `duration` it would keep its values for
-ever, and without its `excludeDates` it would fire on holidays. The manifest that kubectl applied last tells.
+ever, and without its `excludeDates` it would fire on holidays. The manifest of kubectl shows them.
 
 Times in the status are RFC 3339 with whole seconds. A time that cannot be read counts as absent, because a
 status that somebody edited must not stop the rules.
@@ -33,14 +33,14 @@ from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     REPLICAS,
-    Execution,
-    Failure,
+    Failed,
     Missed,
     Rule,
     RuleState,
     ScheduledObject,
+    Succeeded,
 )
-from fedhpa.cron.fires import Timetable, timetable
+from fedhpa.cron.timetables import Timetable, timetable
 
 _DEFAULT_HISTORY: Final = 3
 
@@ -78,7 +78,7 @@ def schedule_hash(rule: CronFederatedHPARule, target: CrossVersionObjectReferenc
     """Returns a hash of the fields that decide when a rule fires, and for what: 16 hexadecimal digits.
 
     Suspension is one of them, so a rule that is resumed starts anew. The target is one of them, so a new
-    target never gets fires from before the edit. Versions of one API group have the same target.
+    target never gets executions from before the edit. Versions of one API group have the same target.
     """
     group = target.api_version.rpartition("/")[0]
     fields = [
@@ -97,7 +97,7 @@ def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec) ->
     values = _values(rule, targets_fhpa=targets_fhpa)
     if not values and not problem:
         fields = "targetMinReplicas and targetMaxReplicas" if targets_fhpa else "targetReplicas"
-        problem = f"spec.rules[{index}]: {fields}: nothing is set, so a fire changes nothing"
+        problem = f"spec.rules[{index}]: {fields}: nothing is set, so an execution changes nothing"
     return Rule(
         rule.name,
         index,
@@ -193,7 +193,7 @@ def _rules(raw: Any) -> list[Mapping[str, Any]]:
     return [rule for rule in (rules if isinstance(rules, list) else ()) if isinstance(rule, Mapping)]
 
 
-# The reason of condition Ready, and of the event, if a fire could not be applied.
+# The reason of condition Ready, and of the event, if an execution could not be applied.
 SCALE_FAILED: Final = "ScaleFailed"
 _APPLIED_AS: Final = {
     REPLICAS: "appliedReplicas",
@@ -268,8 +268,8 @@ def edited_at(meta: ObjectMeta) -> float | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def failing_text(rule: str, failing: Failure) -> str:
-    """Returns the message of condition Ready for a fire that is tried again."""
+def failing_text(rule: str, failing: Failed) -> str:
+    """Returns the message of condition Ready for an execution that is tried again."""
     return f"rule {rule}, due {format_time(failing.scheduled)}: {failing.message}"
 
 
@@ -282,12 +282,12 @@ def _state(history: ExecutionHistory) -> RuleState:
     return RuleState(
         next_execution=_instant(history.next_execution_time),
         successes=tuple(
-            Execution(due, _instant(done.execution_time) or due, _applied_values(done))
+            Succeeded(due, _instant(done.execution_time) or due, _applied_values(done))
             for done in history.successful_executions
             if (due := _instant(done.schedule_time)) is not None
         ),
         failures=tuple(
-            Failure(due, _instant(failed.execution_time) or due, failed.message)
+            Failed(due, _instant(failed.execution_time) or due, failed.message)
             for failed in history.failed_executions
             if (due := _instant(failed.schedule_time)) is not None
         ),
@@ -321,12 +321,12 @@ def _history(rule: str, state: RuleState) -> Json:
     return history
 
 
-def _success(done: Execution) -> Json:
+def _success(done: Succeeded) -> Json:
     applied = {_APPLIED_AS[field]: value for field, value in done.values.items()}
     return {"scheduleTime": _written(done.scheduled), "executionTime": _written(done.executed), **applied}
 
 
-def _failure(failed: Failure) -> Json:
+def _failure(failed: Failed) -> Json:
     return {
         "scheduleTime": _written(failed.scheduled),
         "executionTime": _written(failed.executed),

@@ -14,44 +14,46 @@ from typing import Final, NamedTuple
 import msgspec
 
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.due import next_fire
+from fedhpa.cron.execution.due import next_time
 from fedhpa.cron.execution.model import (
-    Cause,
+    CronPlan,
     Execution,
-    Failure,
-    Fire,
+    Failed,
     Missed,
     Note,
+    ObservedTarget,
     OpenWindow,
-    Plan,
     ScheduledObject,
     States,
-    Target,
+    Succeeded,
     WindowRecord,
-    cause_of_fire,
+    WriteCause,
+    cause_of_execution,
     cause_of_window,
 )
 from fedhpa.cron.execution.planning import plan
 
-# Records of missed fires that a rule keeps. The oldest ones become one record.
+# Records of missed executions that a rule keeps. The oldest ones become one record.
 MAX_MISSED: Final = 10
-# A message may hold an answer of an API server. This many characters are kept.
+# A message may quote the answer of an API server. This many characters are kept.
 MAX_MESSAGE: Final = 1024
 
 
 class Settled(NamedTuple):
     """The outcome of a write, to store: the state of each rule by object and name, and the record of windows.
 
-    `failed` are the fires that will be tried again.
+    `failed` are the executions that will be tried again.
     """
 
     states: States
     record: WindowRecord | None
     notes: list[Note]
-    failed: tuple[Fire, ...]
+    failed: tuple[Execution, ...]
 
 
-def settle(plan: Plan, now: float, error: str = "", refusals: Mapping[Cause, str] | None = None) -> Settled:
+def settle(
+    plan: CronPlan, now: float, error: str = "", refusals: Mapping[WriteCause, str] | None = None
+) -> Settled:
     """Returns the statuses after a plan was carried out at `now`. `error` says why its write failed.
 
     `refusals` says why the hub refused the events that the plan leaves out.
@@ -61,19 +63,19 @@ def settle(plan: Plan, now: float, error: str = "", refusals: Mapping[Cause, str
     settler.skip()
     settler.settle_invalid()
     settler.settle_applied()
-    settler.settle_held(refusals or {})
+    settler.settle_left_out(refusals or {})
     settler.settle_ends(refusals or {})
     if not error:
         settler.note_closed()
     record = plan.record if not error else (plan.pending or plan.record)
-    failed = tuple(applied.fire for applied in plan.applied) if error else ()
-    return Settled(settler.states, record, settler.notes, (*failed, *plan.held))
+    failed = tuple(applied.execution for applied in plan.applied) if error else ()
+    return Settled(settler.states, record, settler.notes, (*failed, *plan.left_out))
 
 
 class _Settler:
     """Builds the new states of one plan."""
 
-    def __init__(self, plan: Plan, now: float, error: str) -> None:
+    def __init__(self, plan: CronPlan, now: float, error: str) -> None:
         self._plan = plan
         self._now = now
         self._error = error
@@ -81,7 +83,7 @@ class _Settler:
         self.notes = list(plan.notes)
 
     def skip(self) -> None:
-        """Records the fires that are never applied, and moves the watermarks past them."""
+        """Records the executions that are never applied, and moves the watermarks past them."""
         for name, rule, missed in self._plan.skipped:
             state = self.states[name][rule]
             self.states[name][rule] = msgspec.structs.replace(
@@ -97,32 +99,32 @@ class _Settler:
             self._advance(name, rule)
 
     def settle_invalid(self) -> None:
-        """Records a failure for each fire of a rule that sets nothing. Only an edit of the rule helps."""
-        for fire in self._plan.invalid:
-            self._fail(fire, fire.rule.problem)
-            self._handled(fire)
+        """Records a failure for each execution that sets nothing. Only an edit of its rule helps."""
+        for execution in self._plan.invalid:
+            self._fail(execution, execution.rule.problem)
+            self._handled(execution)
 
     def settle_applied(self) -> None:
-        """Records the result of the write for each fire that it applies."""
-        for fire, values, window in self._plan.applied:
+        """Records the result of the write for each execution that it applies."""
+        for execution, values, window in self._plan.applied:
             if self._error:
-                self._fail(fire, self._error)
+                self._fail(execution, self._error)
                 continue
-            state = self.states[fire.object][fire.rule.name]
-            done = Execution(fire.at, self._now, values)
-            kept = (done, *state.successes)[: fire.rule.successes_kept]
-            self.states[fire.object][fire.rule.name] = msgspec.structs.replace(state, successes=kept)
-            self._handled(fire)
+            states, rule = self.states[execution.object], execution.rule
+            done = Succeeded(execution.at, self._now, values)
+            kept = (done, *states[rule.name].successes)[: rule.successes_kept]
+            states[rule.name] = msgspec.structs.replace(states[rule.name], successes=kept)
+            self._handled(execution)
             until = "" if window is None else f" until {format_time(window.closes)}"
-            text = f"rule {fire.rule.name}, due {format_time(fire.at)}: set {shown_values(values)}{until}"
-            self.notes.append(Note(fire.object, "RuleApplied", text, warning=False))
+            text = f"rule {rule.name}, due {format_time(execution.at)}: set {shown_values(values)}{until}"
+            self.notes.append(Note(execution.object, "RuleApplied", text, warning=False))
 
-    def settle_held(self, refusals: Mapping[Cause, str]) -> None:
-        """Records a failure for each fire that was left out because the hub refused it."""
-        for fire in self._plan.held:
-            self._fail(fire, refusals.get(cause_of_fire(fire), "")[:MAX_MESSAGE])
+    def settle_left_out(self, refusals: Mapping[WriteCause, str]) -> None:
+        """Records a failure for each execution that was left out because the hub refused it."""
+        for execution in self._plan.left_out:
+            self._fail(execution, refusals.get(cause_of_execution(execution), "")[:MAX_MESSAGE])
 
-    def settle_ends(self, refusals: Mapping[Cause, str]) -> None:
+    def settle_ends(self, refusals: Mapping[WriteCause, str]) -> None:
         """Records which windows could not end. Their rules are not ready until they do."""
         plan = self._plan
         still_open = () if plan.record is None else plan.record.open
@@ -143,11 +145,11 @@ class _Settler:
         if state is None:
             return
         text = f"its window cannot end: {message}"
-        told = any(each.scheduled == window.opened for each in state.failing)
-        failure = Failure(window.opened, self._now, text[:MAX_MESSAGE])
+        reported = any(each.scheduled == window.opened for each in state.failing)
+        failure = Failed(window.opened, self._now, text[:MAX_MESSAGE])
         failing = (*_others(state.failing, window.opened), failure)
         self.states[window.object][window.rule] = msgspec.structs.replace(state, failing=failing)
-        if not told:
+        if not reported:
             text = f"rule {window.rule}, due {format_time(window.opened)}: {text}"
             self.notes.append(Note(window.object, "WindowNotClosed", text[:MAX_MESSAGE]))
 
@@ -159,42 +161,42 @@ class _Settler:
         self.states[window.object][window.rule] = msgspec.structs.replace(state, failing=failing)
 
     def note_closed(self) -> None:
-        """Tells of the windows that ended and whose values returned."""
-        told = {(note.object, note.reason) for note in self._plan.notes}
+        """Notes the windows that ended and whose values returned."""
+        reported = {(note.object, note.reason) for note in self._plan.notes}
         for window in self._plan.closed:
-            if not told & {(window.object, "NotRestored"), (window.object, "WindowOverridden")}:
+            if not reported & {(window.object, "NotRestored"), (window.object, "WindowOverridden")}:
                 text = f"rule {window.rule}: the window of {format_time(window.opened)} is closed"
                 self.notes.append(Note(window.object, "WindowClosed", text, warning=False))
 
-    def _fail(self, fire: Fire, message: str) -> None:
-        """Records one failure for a fire, however often it is tried."""
-        name, rule = fire.object, fire.rule
+    def _fail(self, execution: Execution, message: str) -> None:
+        """Records one failure for an execution, however often it is tried."""
+        name, rule = execution.object, execution.rule
         state = self.states[name][rule.name]
         known = (*state.failures, *state.failing)
-        earlier = next((entry for entry in known if entry.scheduled == fire.at), None)
-        failure = Failure(fire.at, self._now if earlier is None else earlier.executed, message)
-        others = tuple(entry for entry in state.failures if entry.scheduled != fire.at)
+        earlier = next((entry for entry in known if entry.scheduled == execution.at), None)
+        failure = Failed(execution.at, self._now if earlier is None else earlier.executed, message)
+        others = tuple(entry for entry in state.failures if entry.scheduled != execution.at)
         kept = (failure, *others)[: rule.failures_kept]
-        failing = (*_others(state.failing, fire.at), failure)
+        failing = (*_others(state.failing, execution.at), failure)
         self.states[name][rule.name] = msgspec.structs.replace(state, failures=kept, failing=failing)
         if earlier is None:
-            text = f"rule {rule.name}, due {format_time(fire.at)}: {message}"
+            text = f"rule {rule.name}, due {format_time(execution.at)}: {message}"
             self.notes.append(Note(name, "ScaleFailed", text[:MAX_MESSAGE]))
 
-    def _handled(self, fire: Fire) -> None:
-        state = self.states[fire.object][fire.rule.name]
-        mark = max(state.handled_until or 0.0, fire.at)
-        failing = _others(state.failing, fire.at)
+    def _handled(self, execution: Execution) -> None:
+        state = self.states[execution.object][execution.rule.name]
+        mark = max(state.handled_until or 0.0, execution.at)
+        failing = _others(state.failing, execution.at)
         handled = msgspec.structs.replace(state, handled_until=mark, failing=failing)
-        self.states[fire.object][fire.rule.name] = handled
-        self._advance(fire.object, fire.rule.name)
+        self.states[execution.object][execution.rule.name] = handled
+        self._advance(execution.object, execution.rule.name)
 
     def _advance(self, name: str, rule_name: str) -> None:
-        """Moves the next execution of a rule to its first fire after the watermark."""
+        """Moves the next execution of a rule to the first one after its watermark."""
         state = self.states[name][rule_name]
         rule = self._plan.rules[name, rule_name]
         assert state.handled_until is not None
-        coming = next_fire(rule, state.handled_until)
+        coming = next_time(rule, state.handled_until)
         self.states[name][rule_name] = msgspec.structs.replace(state, next_execution=coming)
 
 
@@ -203,15 +205,15 @@ def shown_values(values: dict[str, int]) -> str:
     return ", ".join(f"{field} {value}" for field, value in values.items())
 
 
-def _others(failing: tuple[Failure, ...], scheduled: float) -> tuple[Failure, ...]:
+def _others(failing: tuple[Failed, ...], scheduled: float) -> tuple[Failed, ...]:
     return tuple(each for each in failing if each.scheduled != scheduled)
 
 
 def _missed_text(rule: str, missed: Missed) -> str:
     if missed.count == 1:
-        return f"rule {rule}: the fire of {format_time(missed.first)} is missed: {missed.message}"
+        return f"rule {rule}: the execution of {format_time(missed.first)} is missed: {missed.message}"
     span = f"{format_time(missed.first)} to {format_time(missed.last)}"
-    return f"rule {rule}: {missed.count} fires of {span} are missed: {missed.message}"
+    return f"rule {rule}: {missed.count} executions of {span} are missed: {missed.message}"
 
 
 def _bounded(missed: tuple[Missed, ...]) -> tuple[Missed, ...]:
@@ -222,7 +224,7 @@ def _bounded(missed: tuple[Missed, ...]) -> tuple[Missed, ...]:
     total = sum(each.count for each in old)
     return (
         *kept,
-        Missed(min(each.first for each in old), max(each.last for each in old), total, "earlier fires"),
+        Missed(min(each.first for each in old), max(each.last for each in old), total, "earlier executions"),
     )
 
 
@@ -234,19 +236,23 @@ class Attempts:
     """The plans to try, one after another. `plan` is the present one; `refusals` are for `settle`."""
 
     def __init__(
-        self, objects: Sequence[ScheduledObject], record: WindowRecord | None, target: Target, now: float
+        self,
+        objects: Sequence[ScheduledObject],
+        record: WindowRecord | None,
+        target: ObservedTarget,
+        now: float,
     ) -> None:
         self._objects = objects
         self._record = record
         self._target = target
         self._now = now
         self._left = MAX_ATTEMPTS
-        self._held: frozenset[Cause] = frozenset()
-        self._coming: deque[frozenset[Cause]] = deque()
-        self._seen: set[frozenset[Cause]] = {self._held}
+        self._left_out: frozenset[WriteCause] = frozenset()
+        self._coming: deque[frozenset[WriteCause]] = deque()
+        self._seen: set[frozenset[WriteCause]] = {self._left_out}
         # The first events without which nothing is left to write.
-        self._nothing: frozenset[Cause] = frozenset()
-        self.refusals: dict[Cause, str] = {}
+        self._nothing: frozenset[WriteCause] = frozenset()
+        self.refusals: dict[WriteCause, str] = {}
         self.plan = plan(objects, record, target, now)
 
     def refused(self, error: str) -> bool:
@@ -256,31 +262,31 @@ class Attempts:
         """
         for cause in (*self.plan.causes, *self.plan.failed_before):
             self.refusals.setdefault(cause, error)
-        if not self._held:
+        if not self._left_out:
             self._push(frozenset(self.plan.failed_before))
         for cause in self.plan.causes:
-            self._push(self._held | {cause})
+            self._push(self._left_out | {cause})
         while self._coming and self._left > 0:
             self._left -= 1
-            held = self._coming.popleft() if self._left else frozenset(self.refusals)
-            if self._choose(held, accepts_nothing=self._left == 0):
+            left_out = self._coming.popleft() if self._left else frozenset(self.refusals)
+            if self._choose(left_out, accepts_nothing=self._left == 0):
                 return True
-        held, self._nothing = self._nothing, frozenset()
-        return bool(held) and self._choose(held, accepts_nothing=True)
+        left_out, self._nothing = self._nothing, frozenset()
+        return bool(left_out) and self._choose(left_out, accepts_nothing=True)
 
-    def _choose(self, held: frozenset[Cause], *, accepts_nothing: bool) -> bool:
+    def _choose(self, left_out: frozenset[WriteCause], *, accepts_nothing: bool) -> bool:
         """Makes the plan without some events the present one, if it still writes something."""
-        found = self._without(held)
+        found = self._without(left_out)
         if not found.write and not accepts_nothing:
-            self._nothing = self._nothing or held
+            self._nothing = self._nothing or left_out
             return False
-        self._held, self.plan = held, found
+        self._left_out, self.plan = left_out, found
         return True
 
-    def _without(self, held: frozenset[Cause]) -> Plan:
-        return plan(self._objects, self._record, self._target, self._now, held)
+    def _without(self, left_out: frozenset[WriteCause]) -> CronPlan:
+        return plan(self._objects, self._record, self._target, self._now, left_out)
 
-    def _push(self, held: frozenset[Cause]) -> None:
-        if held not in self._seen:
-            self._seen.add(held)
-            self._coming.append(held)
+    def _push(self, left_out: frozenset[WriteCause]) -> None:
+        if left_out not in self._seen:
+            self._seen.add(left_out)
+            self._coming.append(left_out)

@@ -1,13 +1,13 @@
-"""The values that plain fires and open windows make hold on a target.
+"""The values that plain executions and open windows give to a target.
 
 For each field the open window that opened last decides. When it closes, the one below decides again, and
-after the last one the baseline: the value from before the first window, or the one that a plain fire set
+after the last one the baseline: the value from before the first window, or the one that a plain execution set
 meanwhile.
 
-New values of an edited rule apply at once, and a new duration counts from the fire that opened the window.
-Any other edit closes the window: a new schedule, zone, excluded date or target, suspension, renaming and
-removal. A write whose result was not stored, because the controller ended between the two, is completed; the
-windows of a lost record are taken from the target.
+New values of an edited rule apply at once, and a new duration counts from the execution that opened the
+window. Any other edit closes the window: a new schedule, zone, excluded date or target, suspension, renaming
+and removal. A write whose result was not stored, because the controller ended between the two, is completed;
+the windows of a lost record are taken from the target.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import latest_fire, newest_execution, watermark, window_seconds
+from fedhpa.cron.execution.due import latest_time, newest_execution, watermark, window_seconds
 from fedhpa.cron.execution.model import (
-    Cause,
     Note,
+    ObservedTarget,
     OpenWindow,
     Rule,
     ScheduledObject,
-    Target,
     Values,
     WindowRecord,
+    WriteCause,
     cause_of_window,
     marker_of,
 )
 
 
-class Holding:
-    """The values of one target while events are applied to it in order.
+class ValueStack:
+    """The values of one target, with its open windows over a baseline, while events are applied in order.
 
     `values` are those of the target. For the fields of windows, the values of an unfinished write take their
     place. `baseline` and `windows` are those of the stored record. `places` has the place of each rule in its
@@ -47,15 +47,15 @@ class Holding:
         self._places = places
         self.values: Values = dict(values)
         if record is not None and record.pending is not None:
-            # The value of a plain fire is left out: its fire is still owed, unless it is too late by now.
-            held = {field for window in record.open for field in window.values} | record.baseline.keys()
-            self.values |= {field: value for field, value in record.pending.items() if field in held}
+            # The value of a plain execution is left out: it is still due, unless it is too late by now.
+            fields = {field for window in record.open for field in window.values} | record.baseline.keys()
+            self.values |= {field: value for field, value in record.pending.items() if field in fields}
         self.baseline: Values = {} if record is None else dict(record.baseline)
         self.windows: list[OpenWindow] = [] if record is None else list(record.open)
         self._present = dict(values)
 
-    def fire(self, values: dict[str, int], *, done: bool = False) -> None:
-        """Applies a plain fire. Under an open window it changes the baseline only.
+    def apply(self, values: dict[str, int], *, done: bool = False) -> None:
+        """Applies a plain execution. Under an open window it changes the baseline only.
 
         `done` is True if its values were written before, and somebody may have changed them since.
         """
@@ -99,8 +99,8 @@ class Holding:
         self._take_baseline(changed)
         self._settle()
 
-    def give_up(self, field: str) -> list[OpenWindow]:
-        """Leaves a field as it is: no window holds it any more. Returns the windows that this ended."""
+    def leave(self, field: str) -> list[OpenWindow]:
+        """Leaves a field as it is: no window sets it any more. Returns the windows that this ended."""
         self.baseline.pop(field, None)
         ended: list[OpenWindow] = []
         kept: list[OpenWindow] = []
@@ -116,7 +116,7 @@ class Holding:
         return ended
 
     def covered(self) -> set[str]:
-        """Returns the fields that open windows hold."""
+        """Returns the fields that open windows set."""
         return {field for window in self.windows for field in window.values}
 
     def write(self) -> Values:
@@ -127,7 +127,7 @@ class Holding:
         }
 
     def covering(self, field: str) -> OpenWindow | None:
-        """Returns the window that opened last among those that hold a field, or None."""
+        """Returns the window that opened last among those that set a field, or None."""
         return next((window for window in reversed(self.windows) if field in window.values), None)
 
     def _take_baseline(self, window: OpenWindow) -> None:
@@ -173,44 +173,44 @@ class Edits(NamedTuple):
 
 
 def edited_windows(
-    holding: Holding,
+    stack: ValueStack,
     owners: dict[str, ScheduledObject],
     now: float,
-    held: AbstractSet[Cause],
-    target: Target,
+    left_out: AbstractSet[WriteCause],
+    target: ObservedTarget,
     *,
     tried: bool,
 ) -> Edits:
     """Adapts the open windows to their rules in place, and returns the windows that end.
 
-    The edits of the windows in `held` wait. `tried` is True if a write was begun and has not succeeded.
+    The edits of the windows in `left_out` wait. `tried` is True if a write was begun and has not succeeded.
     Without that nobody tried to restore the values of a deleted object, for example because no controller
     ran. While the target cannot be read, only deletions that waited too long end windows.
     """
     if target.error and not target.gone:
-        return _overdue_deletions(holding, owners, now)
+        return _overdue_deletions(stack, owners, now)
     edits = Edits([], [])
-    for window in holding.windows:
+    for window in stack.windows:
         owner = owners.get(window.object)
         rule = _rule_of(window, owner)
         if target.gone:
             edits.closings.append(Closing(window, restores=False))
             text = f"rule {window.rule}: the target is gone, so its window is closed and nothing is restored"
             edits.notes.append(Note(window.object, "NotRestored", text))
-        elif _is_overdue(owner, now) and (tried or cause_of_window(window) in held):
+        elif _is_overdue(owner, now) and (tried or cause_of_window(window) in left_out):
             edits.closings.append(Closing(window, restores=False))
             edits.notes.append(_not_restored(window))
-        elif cause_of_window(window) in held:
+        elif cause_of_window(window) in left_out:
             continue
         elif rule is None or not _values_left(window, rule):
             edits.closings.append(Closing(window, restores=True))
         else:
-            _adapt(holding, window, rule)
+            _adapt(stack, window, rule)
     return edits
 
 
-def _overdue_deletions(holding: Holding, owners: dict[str, ScheduledObject], now: float) -> Edits:
-    overdue = [window for window in holding.windows if _is_overdue(owners.get(window.object), now)]
+def _overdue_deletions(stack: ValueStack, owners: dict[str, ScheduledObject], now: float) -> Edits:
+    overdue = [window for window in stack.windows if _is_overdue(owners.get(window.object), now)]
     closings = [Closing(window, restores=False) for window in overdue]
     return Edits(closings, [_not_restored(window) for window in overdue])
 
@@ -238,14 +238,14 @@ def _is_overdue(owner: ScheduledObject | None, now: float) -> bool:
     return owner is not None and owner.deleted is not None and now - owner.deleted > LONGEST_DELETION
 
 
-def _adapt(holding: Holding, window: OpenWindow, rule: Rule) -> None:
+def _adapt(stack: ValueStack, window: OpenWindow, rule: Rule) -> None:
     """Gives a window the present values and duration of its rule."""
     length = window_seconds(rule)
     assert length is not None
     values = _values_left(window, rule)
     closes = window.opened + length
     if values != window.values or closes != window.closes:
-        holding.replace(window, msgspec.structs.replace(window, values=values, closes=closes))
+        stack.replace(window, msgspec.structs.replace(window, values=values, closes=closes))
 
 
 def _values_left(window: OpenWindow, rule: Rule) -> dict[str, int]:
@@ -253,7 +253,7 @@ def _values_left(window: OpenWindow, rule: Rule) -> dict[str, int]:
     return {field: value for field, value in rule.values.items() if field not in window.left}
 
 
-def recovered(owners: Collection[ScheduledObject], target: Target, now: float) -> WindowRecord | None:
+def recovered(owners: Collection[ScheduledObject], target: ObservedTarget, now: float) -> WindowRecord | None:
     """Returns the record of the windows whose baseline the target names, for one that is lost.
 
     The newest window of each rule is in it, also one that is over: it closes, and the baseline returns. A
@@ -270,18 +270,18 @@ def recovered(owners: Collection[ScheduledObject], target: Target, now: float) -
 
 
 def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator[OpenWindow]:
-    """Yields the window that each rule opened last, as far as its fire counts as handled."""
+    """Yields the window that each rule opened last, as far as its execution counts as handled."""
     newest = newest_execution(owners)
     for owner in owners:
         for rule in owner.rules:
-            length, opened = window_seconds(rule), latest_fire(rule, now)
+            length, opened = window_seconds(rule), latest_time(rule, now)
             if length is None or opened is None:
                 continue
             if opened <= watermark(rule, owner, now, newest).at:
                 yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.hash)
 
 
-def is_unfinished(record: WindowRecord | None, target: Target) -> bool:
+def is_unfinished(record: WindowRecord | None, target: ObservedTarget) -> bool:
     """True if a write was begun, and the target does not have all of its values."""
     pending = None if record is None else record.pending
     present = target.values
@@ -289,7 +289,7 @@ def is_unfinished(record: WindowRecord | None, target: Target) -> bool:
 
 
 def acknowledged(
-    record: WindowRecord | None, owners: Mapping[str, ScheduledObject], target: Target, now: float
+    record: WindowRecord | None, owners: Mapping[str, ScheduledObject], target: ObservedTarget, now: float
 ) -> WindowRecord | None:
     """Returns the record without the parts of the unfinished write that the target shows as done or changed.
 
@@ -305,7 +305,7 @@ def acknowledged(
 
 
 def _without_done_write(
-    record: WindowRecord, owners: Mapping[str, ScheduledObject], target: Target, now: float
+    record: WindowRecord, owners: Mapping[str, ScheduledObject], target: ObservedTarget, now: float
 ) -> WindowRecord:
     """Returns the record without the values that the target names as written."""
     if record.pending is None or not target.done:
@@ -323,7 +323,7 @@ def _without_done_write(
     return msgspec.structs.replace(record, pending=unclear or None, applied={**applied, **done})
 
 
-def _without_changes_of_others(record: WindowRecord, target: Target) -> WindowRecord:
+def _without_changes_of_others(record: WindowRecord, target: ObservedTarget) -> WindowRecord:
     """Returns the record without the unfinished values of fields that another client has set since.
 
     The target shows who wrote a field last. Before the unfinished write it had the value in `applied`, so any
@@ -339,8 +339,8 @@ def _without_changes_of_others(record: WindowRecord, target: Target) -> WindowRe
     return msgspec.structs.replace(record, pending=pending or None)
 
 
-def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: Target, now: float) -> bool:
-    """True if the target shows that a window opened, and its fire is owed, or that it closed."""
+def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: ObservedTarget, now: float) -> bool:
+    """True if the target shows that a window opened, and its execution is due, or that it closed."""
     if window.closes <= now and marker_of(window.label, window.closes) in target.done:
         return True
     if owner is None or marker_of(window.label, window.opened) not in target.done:

@@ -1,8 +1,8 @@
 """Rules that set the minReplicas of a FederatedHPA above its maxReplicas.
 
-A rule may set one bound only, so a conflict depends on the present bounds and on the other rules. The preview
-of `fedhpa.cron.execution` gives the coming writes, as the controller would make them. Each conflict is here
-given to the rule that causes it.
+A rule may set one bound only, so a conflict depends on the present bounds and on the other rules. The
+simulation of `fedhpa.cron.execution` gives the coming writes, as the controller would make them. Each
+conflict is here given to the rule that causes it.
 
 A window that a rule may have opened before the forecast begins hides the baseline of its bounds. These bounds
 count as unknown until a rule sets them, so they cause no warning.
@@ -19,20 +19,20 @@ import msgspec
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
+    CronPlan,
     OpenWindow,
-    Plan,
     Rule,
     ScheduledObject,
     Values,
     WindowRecord,
 )
-from fedhpa.cron.execution.preview import DEFAULT_MINIMUM, UNKNOWN, Conflict, Preview
-from fedhpa.cron.fires import elapsed
+from fedhpa.cron.execution.simulation import DEFAULT_MINIMUM, UNKNOWN, CrossedBounds, Simulation
 from fedhpa.cron.forecast.rules import ActiveRule
+from fedhpa.cron.timetables import elapsed
 
-# Fires and ends of windows that are followed at least, of all rules together.
+# Executions and ends of windows that are followed at least, of all rules together.
 MAX_EVENTS: Final = 200
-# The work of a preview for these events, which counts the steps, too.
+# The work of a simulation for these events, which counts the steps, too.
 _MAX_WORK: Final = 2 * MAX_EVENTS
 # Rules that are followed; those that never apply do not count.
 _MAX_RULES: Final = 100
@@ -119,7 +119,7 @@ class _Forecast:
         hidden: Values = {field: UNKNOWN for window in windows for field in window.values}
         record = WindowRecord(dict(hidden), None, dict(hidden), tuple(windows)) if windows else None
         before = tuple(_holder(self._rules[window.rule], window) for window in windows)
-        self._preview = Preview(
+        self._simulation = Simulation(
             [ScheduledObject(_OBJECT, 0.0, planned), ScheduledObject(_BEFORE, 0.0, before)],
             record,
             values | hidden,
@@ -135,7 +135,7 @@ class _Forecast:
     def run(self) -> Iterator[BoundsConflict]:
         """Yields the conflicts, at most one for each rule."""
         reported: set[str] = set()
-        for step in self._preview.steps():
+        for step in self._simulation.steps():
             if step.conflict is not None and step.refused is not None:
                 bounds, _ = self._after(step.refused, step.values)
                 found = self._conflict(step.at, step.refused, step.conflict, bounds)
@@ -144,34 +144,34 @@ class _Forecast:
                     yield found
             self._bounds, self._plain = self._after(step.plan, step.values)
 
-    def _after(self, planned: Plan, values: Values) -> tuple[dict[str, _Bound], dict[str, ActiveRule]]:
+    def _after(self, planned: CronPlan, values: Values) -> tuple[dict[str, _Bound], dict[str, ActiveRule]]:
         """Returns the bounds after a plan, and the rule that set each of them without a window."""
         plain = dict(self._plain)
-        for fire, set_values, window in planned.applied:
+        for execution, set_values, window in planned.applied:
             if window is None:
-                plain |= dict.fromkeys(set_values, self._rules[fire.rule.name])
+                plain |= dict.fromkeys(set_values, self._rules[execution.rule.name])
         return self._attributed(planned.record, values | planned.write, plain), plain
 
     def _attributed(
         self, record: WindowRecord | None, values: Values, plain: dict[str, ActiveRule]
     ) -> dict[str, _Bound]:
-        """Returns each bound with the rule that set it: the one of the top window, else of a plain fire."""
+        """Returns each bound with the rule that set it: that of the top window, else of an execution."""
         setters: dict[str, ActiveRule] = dict(plain)
         for window in () if record is None else record.open:
             setters |= dict.fromkeys(window.values, self._rules[window.rule])
         return {field: _Bound(values[field], setters.get(field)) for field in (MINIMUM, MAXIMUM)}
 
     def _conflict(
-        self, at: float, planned: Plan, conflict: Conflict, bounds: dict[str, _Bound]
+        self, at: float, planned: CronPlan, conflict: CrossedBounds, bounds: dict[str, _Bound]
     ) -> BoundsConflict | None:
-        """Returns the conflict with the rule that caused it: of the fires the last, else of the closings."""
+        """Returns the conflict with the rule that caused it: the last that fired, else that closed."""
         low, high = bounds[MINIMUM].setter, bounds[MAXIMUM].setter
-        retried = {applied.fire.rule.name for applied in planned.applied if applied.fire.at < at}
+        retried = {applied.execution.rule.name for applied in planned.applied if applied.execution.at < at}
         if any(rule is not None and rule.label in retried for rule in (low, high)):
-            # The refusal of the earlier fire, which is tried again, was told.
+            # The refusal of the earlier execution, which is tried again, was reported.
             return None
-        fired = sorted(applied.fire.order for applied in planned.applied if applied.fire.at == at)
-        by_order = {applied.fire.order: applied.fire.rule.name for applied in planned.applied}
+        fired = sorted(applied.execution.order for applied in planned.applied if applied.execution.at == at)
+        by_order = {applied.execution.order: applied.execution.rule.name for applied in planned.applied}
         for order in reversed(fired):
             rule = self._rules[by_order[order]]
             if rule in (low, high):
@@ -208,9 +208,9 @@ def _planned(rules: list[ActiveRule]) -> tuple[Rule, ...]:
 
 
 def _open_windows(rules: list[ActiveRule], now: datetime) -> list[OpenWindow]:
-    """Returns the windows of fires before `now`, with unknown values.
+    """Returns the windows of executions before `now`, with unknown values.
 
-    Nothing tells if they are open: a rule does not say since when it exists.
+    Nothing shows if they are open: a rule does not say since when it exists.
     """
     found = []
     for rule in rules:
@@ -233,7 +233,7 @@ def _holder(rule: ActiveRule, window: OpenWindow) -> Rule:
 def _reported(
     rule: ActiveRule,
     instant: float,
-    conflict: Conflict,
+    conflict: CrossedBounds,
     low: ActiveRule | None,
     high: ActiveRule | None,
     *,

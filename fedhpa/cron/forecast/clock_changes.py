@@ -1,4 +1,4 @@
-"""Fires that a clock change moves: their wall time is skipped, or it occurs twice."""
+"""Times that a clock change moves: their wall time is skipped, or it occurs twice."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ClockChange(NamedTuple):
         return bits
 
 
-class AffectedFire(NamedTuple):
+class AffectedTime(NamedTuple):
     """The first wall time (minutes) of a rule that a clock change skips or repeats."""
 
     rule: ActiveRule
@@ -59,14 +59,14 @@ class AffectedFire(NamedTuple):
         start = _START.replace(tzinfo=change.zone)
         where = f"{date} in {change.zone.key}, where the clock goes from {before}"
         if change.wall_after > change.wall_before:
-            fires = (start + timedelta(seconds=change.instant + change.after)).isoformat()
-            return f"{self.rule}: {time} does not exist on {where} to {after}; it fires at {fires} instead"
-        fires = (start + timedelta(minutes=self.wall_time)).isoformat()
-        return f"{self.rule}: {time} occurs twice on {where} back to {after}; it fires once, at {fires}"
+            at = (start + timedelta(seconds=change.instant + change.after)).isoformat()
+            return f"{self.rule}: {time} does not exist on {where} to {after}; it fires at {at} instead"
+        at = (start + timedelta(minutes=self.wall_time)).isoformat()
+        return f"{self.rule}: {time} occurs twice on {where} back to {after}; it fires once, at {at}"
 
 
-def affected_fires(rules: list[ActiveRule], now: datetime, until: datetime) -> Iterator[AffectedFire]:
-    """Yields the fires affected by clock changes in (now, until], in the order of the changes.
+def affected_times(rules: list[ActiveRule], now: datetime, until: datetime) -> Iterator[AffectedTime]:
+    """Yields the times affected by clock changes in (now, until], in the order of the changes.
 
     Schedules that follow real time are not affected.
     """
@@ -82,7 +82,7 @@ def affected_fires(rules: list[ActiveRule], now: datetime, until: datetime) -> I
             if rule.timetable.schedule.hours & hours:
                 wall_time = _first_affected(rule, change, start)
                 if wall_time is not None:
-                    yield AffectedFire(rule, change, wall_time)
+                    yield AffectedTime(rule, change, wall_time)
 
 
 def _changes(zone: ZoneInfo, start: int, end: int) -> list[ClockChange]:

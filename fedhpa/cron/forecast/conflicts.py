@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from fedhpa.cron.calendar import MINUTES_PER_DAY, instant_of, periods_between
-from fedhpa.cron.fires import Timetable, elapsed
 from fedhpa.cron.forecast.rules import ActiveRule
 from fedhpa.cron.grammar import Schedule
+from fedhpa.cron.timetables import Timetable, elapsed
 
 _MAX_PAIRS: Final = 2000
 _MAX_STEPS: Final = 300
@@ -63,7 +63,7 @@ def value_conflicts(rules: list[ActiveRule], now: datetime, until: datetime) -> 
                     continue
                 if steps <= 0:
                     return
-                at, taken = _first_common_fire(first.timetable, second.timetable, now, until, steps)
+                at, taken = _first_common_time(first.timetable, second.timetable, now, until, steps)
                 steps -= taken
                 if at is not None:
                     yield ValueConflict(first, second, at, values)
@@ -146,24 +146,24 @@ def _share_no_day(first: Timetable, second: Timetable) -> bool:
     return (by_date and not one.days & other.days) or (by_weekday and not one.weekdays & other.weekdays)
 
 
-def _first_common_fire(
+def _first_common_time(
     first: Timetable, second: Timetable, now: datetime, until: datetime, steps: int
 ) -> tuple[datetime | None, int]:
-    """Returns the first fire of both timetables, or None if `steps` find none, and the steps it took.
+    """Returns the first time of both timetables, or None if `steps` find none, and the steps it took.
 
-    Each step continues one timetable from the fire of the other.
+    Each step continues one timetable from the time of the other.
     """
     limit = min(steps, _MAX_STEPS_OF_PAIR)
     ahead, behind = first, second
-    fire = ahead.next(now, until)
+    time = ahead.next(now, until)
     for step in range(1, limit):
-        if fire is None:
+        if time is None:
             return None, step
-        other = behind.at_or_after(fire, until)
+        other = behind.at_or_after(time, until)
         if other is None:
             return None, step
-        if not elapsed(fire, other):
-            return fire, step
-        fire = other
+        if not elapsed(time, other):
+            return time, step
+        time = other
         ahead, behind = behind, ahead
     return None, limit

@@ -10,7 +10,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASp
 from fedhpa.api.errors import InvalidObject
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM
 from fedhpa.cron.execution.objects import targets_federatedhpa
-from fedhpa.cron.fires import Timetable, timetable
+from fedhpa.cron.timetables import Timetable, timetable
 
 # As many as an object may have.
 MAX_RULES: Final = 1000
@@ -36,7 +36,7 @@ class ActiveRule(msgspec.Struct, frozen=True):
 
     @property
     def bounds(self) -> dict[str, int]:
-        """The bounds that a fire sets, by field."""
+        """The bounds that an execution sets, by field."""
         fields = ((MINIMUM, self.minimum), (MAXIMUM, self.maximum))
         return {field: value for field, value in fields if value is not None}
 
@@ -62,14 +62,14 @@ def active_rules(spec: CronFederatedHPASpec) -> list[ActiveRule]:
 
 def _active_rule(rule: CronFederatedHPARule, index: int, *, targets_fhpa: bool) -> ActiveRule | None:
     try:
-        times = timetable(rule)
+        table = timetable(rule)
     except InvalidObject:
         return None
     label = f"spec.rules[{index}] ({_shortened(rule.name)})"
     if targets_fhpa:
         low, high = rule.target_min_replicas, rule.target_max_replicas
-        return ActiveRule(label, times, low, high, max_delay=rule.max_delay_seconds)
-    return ActiveRule(label, times, replicas=rule.target_replicas)
+        return ActiveRule(label, table, low, high, max_delay=rule.max_delay_seconds)
+    return ActiveRule(label, table, replicas=rule.target_replicas)
 
 
 def _shortened(name: str) -> str:

@@ -2,8 +2,8 @@
 
 Rules without such an effect get no warning. Warnings never change a verdict, because they depend on the
 present time. The work is bounded for every object: it covers one year, and the rules up to the first that
-brings the excluded dates above 20,000. The pairs of rules that are compared, and the fires that are followed,
-are limited too (`conflicts`, `bounds`). So every warning is right, but a problem may go without one.
+brings the excluded dates above 20,000. The pairs of rules that are compared, and the executions that are
+followed, are limited too (`conflicts`, `bounds`). So every warning is right, but a problem may have none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.times import format_duration
 from fedhpa.cron.execution.objects import targets_federatedhpa
 from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
-from fedhpa.cron.forecast.clock_changes import affected_fires
+from fedhpa.cron.forecast.clock_changes import affected_times
 from fedhpa.cron.forecast.conflicts import value_conflicts
 from fedhpa.cron.forecast.rules import MAX_RULES, ActiveRule, active_rules
 from fedhpa.cron.interval import shortest_interval
@@ -30,7 +30,7 @@ _MAX_LENGTH: Final = 255
 _MAX_FIELD: Final = 24
 _HORIZON: Final = timedelta(days=366)
 # The next 29 February is at most eight years away, around a century without one.
-_FIRES_HORIZON: Final = timedelta(days=9 * 366)
+_NEVER_HORIZON: Final = timedelta(days=9 * 366)
 # All of them mean UTC.
 _NO_ZONE: Final = (None, "", "Local")
 
@@ -49,9 +49,9 @@ def forecast_warnings(
     kinds = (
         map(str, bounds),
         map(str, value_conflicts(rules, now, until)),
-        _warn_no_fire(rules, now),
+        _warn_never_fires(rules, now),
         _warn_either_day(rules),
-        map(str, affected_fires(rules, now, until)),
+        map(str, affected_times(rules, now, until)),
         warn_missing_time_zones(spec),
         _warn_overlapping_windows(rules),
         _warn_duplicate_dates(spec),
@@ -112,10 +112,10 @@ def _warn_duplicate_dates(spec: CronFederatedHPASpec) -> Iterator[str]:
             seen.add(text)
 
 
-def _warn_no_fire(rules: Iterable[ActiveRule], now: datetime) -> Iterator[str]:
+def _warn_never_fires(rules: Iterable[ActiveRule], now: datetime) -> Iterator[str]:
     """Yields the rules that exclude all their dates. A schedule that never fires is refused."""
     for rule in rules:
-        if rule.timetable.excluded and rule.timetable.next(now, now + _FIRES_HORIZON) is None:
+        if rule.timetable.excluded and rule.timetable.next(now, now + _NEVER_HORIZON) is None:
             yield f"{rule}: does not fire within nine years, because excludeDates lists its dates"
 
 

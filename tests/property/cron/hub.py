@@ -14,10 +14,10 @@ import msgspec
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import (
-    Plan,
+    CronPlan,
+    ObservedTarget,
     RuleState,
     ScheduledObject,
-    Target,
     Values,
     WindowRecord,
     split_markers,
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
 
 class Era(NamedTuple):
-    """A rule between two edits of its calendar; fires up to `since` are its past."""
+    """A rule between two edits of its calendar; executions up to `since` are its past."""
 
     since: float
     hash: str
@@ -139,7 +139,7 @@ class Hub:
         """Plans and writes at one instant, as far as `does` lets it."""
         owners = [self.read(name) for name in sorted(self.objects) if self._belongs(name)]
         record = self.record
-        target = Target(dict(self.values), done=self.done, managers=dict(self.managers))
+        target = ObservedTarget(dict(self.values), done=self.done, managers=dict(self.managers))
         attempts = Attempts(owners, record, target, now)
         self._begin(attempts.plan)
         while self._is_forbidden(attempts.plan):
@@ -165,19 +165,19 @@ class Hub:
             self._store_elsewhere()
         return Outcome(True, stored)
 
-    def _begin(self, planned: Plan) -> None:
+    def _begin(self, planned: CronPlan) -> None:
         if planned.pending is not None:
             self._keep(planned.pending)
 
     @staticmethod
-    def _is_forbidden(planned: Plan) -> bool:
+    def _is_forbidden(planned: CronPlan) -> bool:
         """True if admission refuses a write, because of a value that no good rule sets."""
         return FORBIDDEN in planned.write.values()
 
     def is_unfinished(self, owners: list[ScheduledObject], now: float) -> bool:
         """True if a write was begun and has not succeeded."""
         record = self.record
-        target = Target(dict(self.values), done=self.done, managers=dict(self.managers))
+        target = ObservedTarget(dict(self.values), done=self.done, managers=dict(self.managers))
         return is_unfinished(acknowledged(record, {each.name: each for each in owners}, target, now), target)
 
     def _belongs(self, name: str) -> bool:
@@ -187,7 +187,7 @@ class Hub:
         return set() if self.record is None else {each.object for each in self.record.open}
 
     def _store(
-        self, owners: list[ScheduledObject], planned: Plan, settled: Settled, only: str | None
+        self, owners: list[ScheduledObject], planned: CronPlan, settled: Settled, only: str | None
     ) -> None:
         """Stores the record of one object, or of all for None. That of the target is stored first."""
         self._keep(settled.record)
@@ -222,11 +222,11 @@ class Hub:
         self.missed[key] += sum(each.count for each in new.missed) - sum(each.count for each in old.missed)
         known = {done.scheduled for done in old.successes}
         fresh = {done.scheduled for done in new.successes} - known
-        assert not fresh & self.applied[key], "a fire was applied twice"
-        assert all(at > self._eras[key].since for at in fresh), "a fire of the past was applied"
+        assert not fresh & self.applied[key], "an execution was applied twice"
+        assert all(at > self._eras[key].since for at in fresh), "an execution of the past was applied"
         self.applied[key] |= fresh
         if len(new.missed) > len(old.missed):
-            assert new.missed[0].last > self._eras[key].since, "a fire of the past was missed"
+            assert new.missed[0].last > self._eras[key].since, "an execution of the past was missed"
 
 
 def as_spec(rules: list[Json]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The oracle of random histories: it visits every event in order, one fire after another.
+"""The oracle of random histories: it visits every event in order, one execution after another.
 
 It knows what the controller knows: the present objects, the windows that were opened, and up to where each
 status says that a rule was handled. It shares no code with the plan but the calendar.
@@ -32,7 +32,7 @@ class Open:
 
 
 class Event(NamedTuple):
-    """A closing (0), a plain fire (1) or an opening (2). Events sort by their first four fields."""
+    """A closing (0), a plain execution (1) or an opening (2). Events sort by their first four fields."""
 
     at: float
     kind: int
@@ -55,17 +55,17 @@ class Oracle:
         self._marks: dict[Key, tuple[float, str]] = {}
         self._decided: dict[str, Order] = {}
         self._changed: Values = {}
-        # The fires whose values were written. They are not written again.
+        # The executions whose values were written. They are not written again.
         self._written: set[tuple[Key, float]] = set()
         self.fired: dict[Key, int] = defaultdict(int)
 
     @property
     def values(self) -> Values:
         """The values of the top window of each field, over the baseline."""
-        held = dict(self._base)
+        effective = dict(self._base)
         for window in sorted(self._windows.values(), key=lambda each: each.order):
-            held |= window.values
-        return held | self._changed
+            effective |= window.values
+        return effective | self._changed
 
     def person(self, name: str, value: int | None) -> None:
         """Somebody changes the target."""
@@ -82,16 +82,16 @@ class Oracle:
         self._notice_person()
         self._notice_edits({owner.name: owner for owner in owners}, now)
         running = [owner for owner in owners if owner.present and owner.deleted is None]
-        owed = {
-            (owner.name, rule.name): (rule, mark, self._fires(rule, mark, now))
+        due = {
+            (owner.name, rule.name): (rule, mark, self._times(rule, mark, now))
             for owner in running
             for rule in owner.rules
             for mark in [self._mark(owner, rule, now)]
         }
-        self._apply(self._events(owed, now), now)
+        self._apply(self._events(due, now), now)
         for owner in running:
             if owner.name in stored:
-                self._store(owner, owed)
+                self._store(owner, due)
 
     def _notice_person(self) -> None:
         for name, value in self._changed.items():
@@ -107,14 +107,14 @@ class Oracle:
                     del self._windows[window.key]
         self._changed = {}
 
-    def give_up(self, owners: dict[str, ScheduledObject], now: float) -> None:
+    def leave(self, owners: dict[str, ScheduledObject], now: float) -> None:
         """Ends the windows of objects that were deleted a minute ago. Their values stay."""
-        held = self.values
+        effective = self.values
         for window in list(self._windows.values()):
             owner = owners.get(window.key[0])
             if owner is not None and owner.deleted is not None and now - owner.deleted > 60:
                 del self._windows[window.key]
-                self._base |= {name: held[name] for name in window.values if not self._covers(name)}
+                self._base |= {name: effective[name] for name in window.values if not self._covers(name)}
 
     def _notice_edits(self, owners: dict[str, ScheduledObject], now: float) -> None:
         for window in list(self._windows.values()):
@@ -135,7 +135,7 @@ class Oracle:
         return any(name in window.values for window in self._windows.values())
 
     def _mark(self, owner: ScheduledObject, rule: Rule, now: float) -> float:
-        """Returns the instant after which the fires of a rule are owed."""
+        """Returns the instant after which the executions of a rule are due."""
         assert owner.edited is not None
         if (owner.name, rule.name) not in self._marks:
             return owner.edited
@@ -143,25 +143,25 @@ class Oracle:
         return handled if known == rule.hash else max(owner.edited, min(handled, now))
 
     @staticmethod
-    def _fires(rule: Rule, mark: float, now: float) -> list[float]:
+    def _times(rule: Rule, mark: float, now: float) -> list[float]:
         if rule.timetable is None or mark >= now:
             return []
         begin, end = datetime.fromtimestamp(mark, UTC), datetime.fromtimestamp(now, UTC)
-        return [fire.timestamp() for fire in rule.timetable.fires(begin, end)]
+        return [time.timestamp() for time in rule.timetable.times(begin, end)]
 
-    def _events(self, owed: dict[Key, tuple[Rule, float, list[float]]], now: float) -> list[Event]:
+    def _events(self, due: dict[Key, tuple[Rule, float, list[float]]], now: float) -> list[Event]:
         events = [
             Event(window.closes, 0, window.key[0], 0, window=window)
             for window in self._windows.values()
             if window.closes <= now
         ]
-        for key, (rule, _, fires) in owed.items():
+        for key, (rule, _, times) in due.items():
             kind = 1 if _length(rule) is None else 2
-            events += [Event(at, kind, key[0], rule.place, rule) for at in fires]
+            events += [Event(at, kind, key[0], rule.place, rule) for at in times]
         return sorted(events, key=lambda event: event[:4])
 
     def _apply(self, events: list[Event], now: float) -> None:
-        """Applies events in order. Of the plain fires of a field only the last one counts."""
+        """Applies events in order. Of the plain executions of a field only the last one counts."""
         for event in events:
             if event.kind == 1 and event.rule is not None:
                 for name in event.rule.values:
@@ -170,9 +170,9 @@ class Oracle:
             if event.window is not None and self._windows.get(event.window.key) is event.window:
                 del self._windows[event.window.key]
             elif event.rule is not None:
-                self._fire(event, event.rule, now)
+                self._execute(event, event.rule, now)
 
-    def _fire(self, event: Event, rule: Rule, now: float) -> None:
+    def _execute(self, event: Event, rule: Rule, now: float) -> None:
         late = rule.max_delay is not None and now - event.at > rule.max_delay
         length = _length(rule)
         done = ((event.name, rule.name), event.at)
@@ -190,14 +190,14 @@ class Oracle:
         if not late and not reopened and event.at + length > now:
             self._windows[key] = Open(key, event.fired, event.at + length, dict(rule.values), rule.hash)
 
-    def _store(self, owner: ScheduledObject, owed: dict[Key, tuple[Rule, float, list[float]]]) -> None:
+    def _store(self, owner: ScheduledObject, due: dict[Key, tuple[Rule, float, list[float]]]) -> None:
         names = {rule.name for rule in owner.rules}
         for key in [key for key in self._marks if key[0] == owner.name and key[1] not in names]:
             del self._marks[key]
         for rule in owner.rules:
-            _, mark, fires = owed[owner.name, rule.name]
-            self.fired[owner.name, rule.name] += len(fires)
-            self._marks[owner.name, rule.name] = (max([mark, *fires]), rule.hash)
+            _, mark, times = due[owner.name, rule.name]
+            self.fired[owner.name, rule.name] += len(times)
+            self._marks[owner.name, rule.name] = (max([mark, *times]), rule.hash)
 
     def forget(self, names: Collection[str]) -> None:
         """Drops objects that are gone."""

@@ -1,4 +1,4 @@
-"""A fire that admission refuses: the other fires of its target are applied, and it is told of once."""
+"""An execution that admission refuses: the others of its target are applied, and it is reported once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def every(w: ControllerWorld, first: int, step: int) -> str:
     return ",".join(str((moment.minute + n) % 60) for n in range(0, 60, step)) + " * * * *"
 
 
-async def test_a_refused_fire_holds_up_no_fire_of_another_object() -> None:
+async def test_a_refused_execution_holds_up_no_execution_of_another_object() -> None:
     """The cap is refused for ever; the floor that fires after it is applied on time, each time."""
     async with world(m1=1) as w:
         w.scale()
@@ -65,7 +65,7 @@ async def test_a_refused_fire_holds_up_no_fire_of_another_object() -> None:
         assert ready(w, "floor") == ("True", "RulesRun")
 
 
-async def test_two_fires_of_one_minute_of_which_one_is_refused() -> None:
+async def test_two_executions_of_one_minute_of_which_one_is_refused() -> None:
     """The other one is applied in the same second, and the refused one once its refusal ends."""
     async with world(m1=1) as w:
         w.scale()
@@ -84,7 +84,7 @@ async def test_two_fires_of_one_minute_of_which_one_is_refused() -> None:
 
 
 async def test_bounds_that_need_each_other_are_one_write() -> None:
-    """Each of the two fires would be refused alone or in the other order."""
+    """Each of the two executions would be refused alone or in the other order."""
     async with world(m1=1) as w:
         w.scale()
         w.hub.admission = admits
@@ -97,7 +97,7 @@ async def test_bounds_that_need_each_other_are_one_write() -> None:
         assert w.events("ScaleFailed", "floor") == []
 
 
-async def test_a_failed_fire_is_applied_with_the_fire_that_makes_it_possible() -> None:
+async def test_a_failed_execution_is_applied_with_the_execution_that_makes_it_possible() -> None:
     """The floor is above the present maximum, until another fire raises that."""
     async with world(m1=1) as w:
         w.scale()
@@ -134,8 +134,8 @@ async def test_a_window_that_is_refused_never_opens_and_leaves_the_others() -> N
         assert "its window was over" in history(w, name="zbad")["missedExecutions"][0]["message"]
 
 
-async def test_the_end_of_a_window_that_is_refused_holds_up_no_fire() -> None:
-    """The values before the window are refused now. A fire of another field is applied meanwhile."""
+async def test_the_end_of_a_window_that_is_refused_holds_up_no_execution() -> None:
+    """The values before the window are refused now. An execution of another field is applied meanwhile."""
     async with world(m1=1) as w:
         w.scale(maxReplicas=60)
         put_rules(w, window(w, 2, "5m", targetMaxReplicas=30), name="quiet")
@@ -144,17 +144,17 @@ async def test_the_end_of_a_window_that_is_refused_holds_up_no_fire() -> None:
             await asyncio.sleep(150)
             w.hub.admission = admits
             await asyncio.sleep(420)
-            held = bounds(w)
+            effective = bounds(w)
             w.hub.admission = lambda changed: ""
             await asyncio.sleep(120)
 
-        assert held == (5, 30)
+        assert effective == (5, 30)
         assert bounds(w) == (5, 60)
         assert windows_of(w) == {}
 
 
-async def test_a_failing_fire_of_a_rule_without_failed_history_is_told_once() -> None:
-    """With failedHistoryLimit 0 there is one event, and Ready is False while the fire fails."""
+async def test_a_failing_execution_of_a_rule_without_failed_history_is_reported_once() -> None:
+    """With failedHistoryLimit 0 there is one event, and Ready is False while the execution fails."""
     async with world(m1=1) as w:
         w.scale()
         w.hub.admission = admits
@@ -167,14 +167,14 @@ async def test_a_failing_fire_of_a_rule_without_failed_history_is_told_once() ->
         put_rules(w, rule)
         async with rules_running(w):
             await asyncio.sleep(600)
-            told, condition = w.events("ScaleFailed", "office"), ready(w)
+            reported, condition = w.events("ScaleFailed", "office"), ready(w)
         async with rules_running(w):
             await asyncio.sleep(600)
             again, still = w.events("ScaleFailed", "office"), ready(w)
             w.hub.admission = lambda changed: ""
             await asyncio.sleep(120)
 
-        assert len(told) == 1
+        assert len(reported) == 1
         assert condition == ("False", "ScaleFailed")
         assert len(again) == 1
         assert still == ("False", "ScaleFailed")

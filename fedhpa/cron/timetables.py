@@ -45,21 +45,21 @@ LONGEST_INTERVAL: Final = timedelta(days=9 * 366)
 _LONGEST_SECONDS: Final = LONGEST_INTERVAL.days * 86400
 
 
-def next_fires(
+def next_times(
     schedule: Schedule, zone: tzinfo, after: datetime, count: int, excluded: Set[int] = NO_DAYS
 ) -> list[datetime]:
-    """Returns the next `count` fires strictly after `after`. There are fewer only near the year 9999."""
-    return list(islice(fires(schedule, zone, after, excluded), count))
+    """Returns the next `count` times strictly after `after`. There are fewer only near the year 9999."""
+    return list(islice(times(schedule, zone, after, excluded), count))
 
 
-def fires(
+def times(
     schedule: Schedule,
     zone: tzinfo,
     after: datetime,
     excluded: Set[int] = NO_DAYS,
     until: datetime | None = None,
 ) -> Iterator[datetime]:
-    """Yields all fires in (after, until], in order. `until` also bounds the search, and so the work."""
+    """Yields all times in (after, until], in order. `until` also bounds the search, and so the work."""
     follow = _by_real_time if schedule.real_time else _by_wall_clock
     if until is None:
         return follow(schedule, zone, instant_of(after), LAST_WALL_TIME, excluded)
@@ -67,13 +67,13 @@ def fires(
     # A local clock is less than a day ahead of UTC.
     last = min(LAST_WALL_TIME, end // 60 + MINUTES_PER_DAY)
     found = follow(schedule, zone, instant_of(after), last, excluded)
-    return takewhile(lambda fire: instant_of(fire) <= end, found)
+    return takewhile(lambda time: instant_of(time) <= end, found)
 
 
 def _by_wall_clock(
     schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
 ) -> Iterator[datetime]:
-    """Yields one fire for each wall time: in the first period that ends after it, or at its start."""
+    """Yields one instant for each wall time: in the first period that ends after it, or at its start."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
     coming = periods_from(zone, instant)
     period = next(coming, None)
@@ -94,7 +94,7 @@ def _by_wall_clock(
                 yield calendar + timedelta(0, 0, 0, 0, wall_time)
             continue
         first = period.start + period.offset
-        # All wall times that one clock change skips make one fire, even if the first instant matches too.
+        # All wall times that one clock change skips make one instant, even if it matches too.
         if first != fired and _day(first) not in excluded:
             fired = first
             yield calendar + timedelta(0, first)
@@ -103,7 +103,7 @@ def _by_wall_clock(
 def _by_real_time(
     schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
 ) -> Iterator[datetime]:
-    """Yields one fire for each matching minute of each period, also if its wall time is a repeated one."""
+    """Yields one instant for each matching minute of each period, also if its wall time is a repeated one."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
     for start, end, offset, shown_until in periods_from(zone, instant):
         low = _minute(start + offset) if instant < start else (instant + offset) // 60 + 1
@@ -115,14 +115,14 @@ def _by_real_time(
             yield local if wall_time >= repeated else local.replace(fold=1)
 
 
-def previous_fire(
+def previous_time(
     schedule: Schedule,
     zone: tzinfo,
     at: datetime,
     excluded: Set[int] = NO_DAYS,
     since: datetime | None = None,
 ) -> datetime | None:
-    """Returns the latest fire in (since, at], or None.
+    """Returns the latest time in (since, at], or None.
 
     `since` bounds the search. Without it the search goes back nine years, longer than any schedule pauses.
     """
@@ -143,10 +143,10 @@ def previous_fire(
     return None
 
 
-def count_fires(
+def count_times(
     schedule: Schedule, zone: tzinfo, after: datetime, until: datetime, excluded: Set[int] = NO_DAYS
 ) -> int:
-    """Returns the number of fires in (after, until], without a visit to each of them."""
+    """Returns the number of times in (after, until], without a visit to each of them."""
     floor, instant = instant_of(after), instant_of(until)
     wall_clock = not schedule.real_time
     total = 0
@@ -156,7 +156,7 @@ def count_fires(
         low, high = _wall_times_of(period, floor, instant, wall_clock=wall_clock)
         total += count_wall_times(schedule, low, high, excluded)
         if wall_clock and period.start > floor and _fires_after_gap(schedule, period, excluded):
-            # The skipped wall times and a matching first instant make one fire together.
+            # The skipped wall times and a matching first instant make one instant together.
             first = _minute(period.start + period.offset)
             matches = first * 60 == period.start + period.offset and first < high
             total += 0 if matches and count_wall_times(schedule, first, first + 1, excluded) else 1
@@ -197,7 +197,7 @@ _MAX_DURATION_LENGTH: Final = 64
 
 
 class Timetable(msgspec.Struct, frozen=True):
-    """The fires of a rule, and the `duration` of its windows.
+    """The times of a rule, and the `duration` of its windows.
 
     `excluded` are the ordinals of the dates on which it does not fire.
 
@@ -210,25 +210,25 @@ class Timetable(msgspec.Struct, frozen=True):
     excluded: frozenset[int] = frozenset()
     duration: timedelta | None = None
 
-    def fires(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
-        """Yields all fires in (after, until], in order. Both limits are aware datetimes."""
-        return fires(self.schedule, self.zone, after, self.excluded, until)
+    def times(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
+        """Yields all times in (after, until], in order. Both limits are aware datetimes."""
+        return times(self.schedule, self.zone, after, self.excluded, until)
 
     def next(self, after: datetime, until: datetime | None = None) -> datetime | None:
-        """Returns the first fire strictly after an aware datetime, or None if it is later than `until`."""
-        return next(self.fires(after, until), None)
+        """Returns the first time strictly after an aware datetime, or None if it is later than `until`."""
+        return next(self.times(after, until), None)
 
     def at_or_after(self, at: datetime, until: datetime | None = None) -> datetime | None:
-        """Returns the first fire at or after an aware datetime, or None if it is later than `until`."""
+        """Returns the first time at or after an aware datetime, or None if it is later than `until`."""
         return self.next(at.astimezone(UTC) - timedelta.resolution, until)
 
     def previous(self, at: datetime, since: datetime | None = None) -> datetime | None:
-        """Returns the latest fire in (since, at], or None. Without `since` it looks back nine years."""
-        return previous_fire(self.schedule, self.zone, at, self.excluded, since)
+        """Returns the latest time in (since, at], or None. Without `since` it looks back nine years."""
+        return previous_time(self.schedule, self.zone, at, self.excluded, since)
 
     def count(self, after: datetime, until: datetime) -> int:
-        """Returns the number of fires in (after, until]."""
-        return count_fires(self.schedule, self.zone, after, until, self.excluded)
+        """Returns the number of times in (after, until]."""
+        return count_times(self.schedule, self.zone, after, until, self.excluded)
 
 
 def elapsed(start: datetime, end: datetime) -> timedelta:

@@ -13,18 +13,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import next_fire, window_seconds
+from fedhpa.cron.execution.due import next_time, window_seconds
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
-    Failure,
-    Fire,
+    CronPlan,
+    Execution,
+    Failed,
+    ObservedTarget,
     OpenWindow,
-    Plan,
     Rule,
     RuleState,
     ScheduledObject,
-    Target,
     Values,
     WindowRecord,
 )
@@ -34,7 +34,7 @@ from fedhpa.cron.execution.outcome import Attempts, Settled, settle
 UNKNOWN: Final = -1
 # The default of a FederatedHPA without minReplicas.
 DEFAULT_MINIMUM: Final = 1
-# Steps, fires, and a quarter of the open windows, summed over all steps. 1,000 cost about 0.1 s of CPU.
+# Steps, executions, and a quarter of the open windows, summed over all steps. 1,000 cost about 0.1 s of CPU.
 MAX_WORK: Final = 10_000
 
 # Seconds after which refused events are tried again with the values of the other ones.
@@ -45,7 +45,7 @@ Key = tuple[str, str]
 _NO_RULE: Final = ("", "")
 
 
-class Conflict(NamedTuple):
+class CrossedBounds(NamedTuple):
     """A write that admission refuses, because minReplicas would be above maxReplicas."""
 
     minimum: int
@@ -55,21 +55,21 @@ class Conflict(NamedTuple):
         return f"minReplicas {self.minimum} would be above maxReplicas {self.maximum}"
 
 
-class Step(NamedTuple):
+class SimulatedStep(NamedTuple):
     """One instant: the plan that was carried out, its result, and the values of the target after it.
 
     `conflict` says why admission refused `refused`, the whole plan. Both are None if it was admitted.
     """
 
     at: float
-    plan: Plan
+    plan: CronPlan
     settled: Settled
     values: Values
-    conflict: Conflict | None
-    refused: Plan | None = None
+    conflict: CrossedBounds | None
+    refused: CronPlan | None = None
 
 
-def conflict_of(values: Values) -> Conflict | None:
+def crossed_bounds(values: Values) -> CrossedBounds | None:
     """Returns the conflict of the bounds of a FederatedHPA; None if they agree or one is unknown."""
     if MINIMUM not in values or MAXIMUM not in values:
         return None
@@ -77,14 +77,14 @@ def conflict_of(values: Values) -> Conflict | None:
     minimum = DEFAULT_MINIMUM if minimum is None else minimum
     if maximum is None or UNKNOWN in (minimum, maximum) or minimum <= maximum:
         return None
-    return Conflict(minimum, maximum)
+    return CrossedBounds(minimum, maximum)
 
 
-class Preview:
+class Simulation:
     """The coming steps of a target. `until` is the last instant that they cover.
 
-    `values` are the present ones of the target; a field may be UNKNOWN. With `skips_repeats`, plain fires
-    that repeat the fire before them have no step of their own.
+    `values` are the present ones of the target; a field may be UNKNOWN. With `skips_repeats`, plain
+    executions that repeat the execution before them have no step of their own.
     """
 
     def __init__(
@@ -108,19 +108,19 @@ class Preview:
         self._work = max_work
         self._coming: list[tuple[float, Key]] = []
         self._failed: dict[Key, float] = {}
-        self._failing: dict[Key, tuple[Failure, ...]] = {}
+        self._failing: dict[Key, tuple[Failed, ...]] = {}
         self._handled: dict[Key, float] = {}
         self.until = now
 
-    def present(self) -> Step:
-        """Returns the step of the present instant, from the stored states. It owes the fires of the past."""
+    def present(self) -> SimulatedStep:
+        """Returns the step of the present instant, from the stored states, with executions of the past."""
         step = self._carry_out(list(self._objects.values()), self._now)
         self._objects = {
             each.name: each for each in self._objects.values() if each.present and each.deleted is None
         }
         return step
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[SimulatedStep]:
         """Yields the steps after the present instant, in order, until the end or the limit of work."""
         for each in self._objects.values():
             for rule in each.rules:
@@ -136,9 +136,9 @@ class Preview:
             self.until = at
             self._schedule_again(fired, at)
 
-    def _carry_out(self, objects: list[ScheduledObject], at: float) -> Step:
+    def _carry_out(self, objects: list[ScheduledObject], at: float) -> SimulatedStep:
         """Plans an instant, and stores the result of its write."""
-        attempts = Attempts(objects, self._record, Target(dict(self._values)), at)
+        attempts = Attempts(objects, self._record, ObservedTarget(dict(self._values)), at)
         whole, first, error = attempts.plan, self._conflict(attempts.plan), ""
         conflict = first
         while conflict is not None:
@@ -152,24 +152,26 @@ class Preview:
             self._values = self._values | planned.write
         self._record = settled.record
         before = self._failed
-        self._failed = {fire.key: fire.at for fire in settled.failed}
+        self._failed = {execution.key: execution.at for execution in settled.failed}
         for name, states in settled.states.items():
             self._failing |= {(name, rule): state.failing for rule, state in states.items()}
-        if (planned.applied or planned.closed) and len(planned.held) + len(planned.kept) > 1:
+        if (planned.applied or planned.closed) and len(planned.left_out) + len(planned.kept) > 1:
             # The first retry is made with the results of this one.
             heapq.heappush(self._coming, (at + RETRY_SECONDS, _NO_RULE))
-        for fire in settled.failed:
-            if before.get(fire.key) != fire.at:
-                self._schedule_end(fire, at)
+        for execution in settled.failed:
+            if before.get(execution.key) != execution.at:
+                self._schedule_end(execution, at)
         self._remember_handled(settled)
-        return Step(at, planned, settled, dict(self._values), first, None if first is None else whole)
+        return SimulatedStep(
+            at, planned, settled, dict(self._values), first, None if first is None else whole
+        )
 
-    def _conflict(self, planned: Plan) -> Conflict | None:
+    def _conflict(self, planned: CronPlan) -> CrossedBounds | None:
         """Returns why admission refuses the write of a plan, or None."""
-        return conflict_of(self._values | planned.write) if planned.write else None
+        return crossed_bounds(self._values | planned.write) if planned.write else None
 
     def _remember_handled(self, settled: Settled) -> None:
-        """Keeps the watermarks of fires that may supersede a failed one."""
+        """Keeps the watermarks of executions that may supersede a failed one."""
         if not self._failed:
             self._handled.clear()
             return
@@ -182,19 +184,19 @@ class Preview:
         for key in self._failed:
             self._handled.pop(key, None)
 
-    def _schedule_end(self, fire: Fire, at: float) -> None:
-        """Notes when a failed fire is given up: after its maxDelaySeconds, or at the end of its window."""
-        delay, length = fire.rule.max_delay, window_seconds(fire.rule)
+    def _schedule_end(self, execution: Execution, at: float) -> None:
+        """Notes when a failed execution is no longer due: after maxDelaySeconds, or when its window ends."""
+        delay, length = execution.rule.max_delay, window_seconds(execution.rule)
         ends = (None if delay is None else delay + 1, length)
         for end in ends:
-            if end is not None and fire.at + end > at:
-                heapq.heappush(self._coming, (fire.at + end, _NO_RULE))
+            if end is not None and execution.at + end > at:
+                heapq.heappush(self._coming, (execution.at + end, _NO_RULE))
 
     def _windows(self) -> tuple[OpenWindow, ...]:
         return () if self._record is None else self._record.open
 
     def _next_instant(self) -> float | None:
-        """Returns the instant of the next fire or end of a window, or None if it is after the end."""
+        """Returns the instant of the next execution or end of a window, or None if it is after the end."""
         closes = (window.closes for window in self._windows() if window.closes > self.until)
         at = min(closes, default=None)
         if self._coming and (at is None or self._coming[0][0] < at):
@@ -214,7 +216,7 @@ class Preview:
         """Returns the objects with the rules that a plan of this instant is about.
 
         These are the rules that fire, those that failed before, and those with an open window. All others
-        owe nothing, so a plan of all rules has the same result.
+        have nothing due, so a plan of all rules has the same result.
         """
         marks: dict[Key, float] = {(window.object, window.rule): at for window in self._windows()}
         for key in fired:
@@ -225,7 +227,7 @@ class Preview:
         marks |= {key: since - 1 for key, since in self._failed.items()}
         states: dict[str, dict[str, RuleState]] = {}
         for key, mark in marks.items():
-            # The next fires are known here, so the plan need not compute them.
+            # The next executions are known here, so the plan need not compute them.
             states.setdefault(key[0], {})[key[1]] = self._state(key, mark, self._end + 1)
         return [
             msgspec.structs.replace(
@@ -248,7 +250,7 @@ class Preview:
         return RuleState(handled_until, hashed, coming, failing=self._failing.get(key, ()))
 
     def _schedule_again(self, fired: list[Key], at: float) -> None:
-        """Notes the next fires of the rules that fired."""
+        """Notes the next executions of the rules that fired."""
         repeats = self._skips_repeats and self._is_repeated(fired)
         after = at
         if repeats:
@@ -260,13 +262,13 @@ class Preview:
             self._schedule(key, after)
 
     def _is_repeated(self, fired: list[Key]) -> bool:
-        """True if these rules change nothing at their next fire: they have no window and one timetable."""
+        """True if these rules change nothing the next time: they have no window and one timetable."""
         rules = [self._rules[key] for key in fired]
         plain = all(window_seconds(rule) is None for rule in rules)
         return plain and len({rule.timetable for rule in rules}) == 1
 
     def _schedule(self, key: Key, after: float) -> None:
         rule = self._rules[key]
-        fire = None if rule.suspended else next_fire(rule, after, self._end)
-        if fire is not None:
-            heapq.heappush(self._coming, (fire, key))
+        at = None if rule.suspended else next_time(rule, after, self._end)
+        if at is not None:
+            heapq.heappush(self._coming, (at, key))

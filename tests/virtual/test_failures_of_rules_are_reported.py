@@ -32,8 +32,8 @@ async def test_a_status_that_is_refused_for_long_makes_few_log_lines() -> None:
                 w.hub.refused.clear()
                 await asyncio.sleep(120)
 
-        told = [line["event"] for line in logs if "status" in line["event"]]
-        assert told == [
+        reported = [line["event"] for line in logs if "status" in line["event"]]
+        assert reported == [
             "status not written",
             "status still not written",
             "status still not written",
