@@ -21,8 +21,8 @@ from controller.federatedhpa.metric_reader import (
     read_metrics,
 )
 from controller.federatedhpa.pod_index import PodIndex, PodIndexes
+from fedhpa.api.answers import list_items
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.api.lists import list_items
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import PodMetrics, Scale
 from fedhpa.cache import Fetched

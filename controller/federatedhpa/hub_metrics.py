@@ -16,8 +16,8 @@ import msgspec
 
 from controller.federatedhpa.cluster_reader import HubSamples, MemberCaches, MetricNeeds, checked_usage
 from controller.federatedhpa.metric_reader import MetricSource, error_reason, read_metrics
+from fedhpa.api.answers import list_items
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
-from fedhpa.api.lists import list_items
 from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics
 from fedhpa.decision import ClusterSnapshot, Failure
 from fedhpa.kube import ApiClient, ResourceMapper, contain

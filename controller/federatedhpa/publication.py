@@ -342,3 +342,19 @@ def _whole(stored: Any, memory: ObjectMemory) -> Any:
         return stored
     wanted, kept = memory.published
     return wanted if stored == kept else stored
+
+
+def log_decision(key: Key, decision: Decision, written: bool) -> None:
+    """Log what was written, or at debug level what was decided."""
+    bound = log.bind(namespace=key[0], name=key[1])
+    current, desired = decision.current_replicas, decision.desired_replicas
+    if written and decision.distributed:
+        writes = {one.cluster: str(one.after) for one in decision.hpa_writes}
+        bound.info("bounds written", writes=writes, reason=decision.reason, error=decision.error)
+    elif written:
+        split = decision.split or f"template {current} -> {desired}"
+        bound.info("scaled", before=current, after=desired, reason=decision.why, split=split)
+    elif decision.error is not None:
+        bound.debug("no decision", error=decision.error)
+    else:
+        bound.debug("decided", replicas=desired, missing=dict(decision.coverage.missing))

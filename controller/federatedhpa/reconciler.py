@@ -20,12 +20,12 @@ from controller.distributed.removal import HpaRemoval
 from controller.distributed.work_removal import WorkRemoval
 from controller.distributed.works import WorkWriter
 from controller.distributed.writer import HpaWriter
-from controller.federatedhpa.candidates import NOT_BUILT, unknown_fields
 from controller.federatedhpa.centralized import CentralizedDecisions
+from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.memory import ObjectMemory, SteppedClock
-from controller.federatedhpa.publication import FailureReports, HealthLog, Publisher
+from controller.federatedhpa.publication import FailureReports, HealthLog, Publisher, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
@@ -252,7 +252,7 @@ class FederatedHPAReconciler:
             self._metrics.record_decision(*key, decision, written=written, seconds=seconds)
             self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=len(snapshot.competitors))
             self._metrics.set_bounds(*key, spec.min_replicas, spec.max_replicas, late=late)
-        _log(key, decision, written)
+        log_decision(key, decision, written)
         self._failures.clear(key)
 
     async def _publish(
@@ -385,18 +385,3 @@ class FederatedHPAReconciler:
 def _generation(raw: Mapping[str, Any]) -> object:
     metadata = raw["metadata"]
     return metadata.get("generation"), metadata.get("uid"), metadata.get("deletionTimestamp")
-
-
-def _log(key: Key, decision: Decision, written: bool) -> None:
-    bound = log.bind(namespace=key[0], name=key[1])
-    current, desired = decision.current_replicas, decision.desired_replicas
-    if written and decision.distributed:
-        writes = {one.cluster: str(one.after) for one in decision.hpa_writes}
-        bound.info("bounds written", writes=writes, reason=decision.reason, error=decision.error)
-    elif written:
-        split = decision.split or f"template {current} -> {desired}"
-        bound.info("scaled", before=current, after=desired, reason=decision.why, split=split)
-    elif decision.error is not None:
-        bound.debug("no decision", error=decision.error)
-    else:
-        bound.debug("decided", replicas=desired, missing=dict(decision.coverage.missing))

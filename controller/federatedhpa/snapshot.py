@@ -14,16 +14,6 @@ from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.distributed.template import Bound
 from controller.failure_log import hub_problem
-from controller.federatedhpa.candidates import (
-    NO_BINDINGS,
-    NOT_BUILT,
-    Candidates,
-    NoBinding,
-    TargetUnreadable,
-    by_affinity,
-    by_binding,
-    unsupported_field,
-)
 from controller.federatedhpa.cluster_reader import (
     HubSamples,
     MemberCaches,
@@ -31,7 +21,18 @@ from controller.federatedhpa.cluster_reader import (
     Workload,
     read_clusters,
 )
-from controller.federatedhpa.cluster_snapshots import cluster_snapshots, with_member_hpas
+from controller.federatedhpa.clusters import (
+    NO_BINDINGS,
+    NOT_BUILT,
+    Candidates,
+    NoBinding,
+    TargetUnreadable,
+    by_affinity,
+    by_binding,
+    cluster_snapshots,
+    unsupported_field,
+    with_member_hpas,
+)
 from controller.federatedhpa.competition import Ambiguities
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.memory import ObjectMemory

@@ -1,7 +1,7 @@
 """The defaults that /mutate writes into a FederatedHPA, as a JSON patch.
 
 An object may be stored while no webhook runs. So the CRD has the same defaults (`fedhpa.admission.crd`), and
-a decision applies them to objects without them (`fedhpa.decision.spec.federatedhpa`).
+a decision applies them to objects without them (`fedhpa.decision.spec`).
 Source: Karmada v1.19, FederatedHPA mutation (it follows the defaults of Kubernetes autoscaling/v2).
 """
 

@@ -27,18 +27,14 @@ _MAX_FIELD: Final = 64
 class Judgement(msgspec.Struct, frozen=True):
     """The findings of the gate on a spec; the texts are "" if there is nothing.
 
-    `unknown_value` is the error of the first value that no release up to this one knows, `contradiction` that
-    of the first fields that exclude each other. `unknown_fields` are the paths of unknown fields.
+    `refusal` says why an object with this spec must not run: `unknown_value`, the error of the first value
+    that no release up to this one knows, or that of the first fields that exclude each other.
+    `unknown_fields` are the paths of unknown fields.
     """
 
+    refusal: str = ""
     unknown_value: str = ""
-    contradiction: str = ""
     unknown_fields: tuple[str, ...] = ()
-
-    @property
-    def refusal(self) -> str:
-        """The reason why an object with this spec must not run; "" if it may."""
-        return self.unknown_value or self.contradiction
 
 
 def judge(spec: FederatedHPASpec) -> Judgement:
@@ -51,7 +47,8 @@ def judge(spec: FederatedHPASpec) -> Judgement:
         elif value and value not in shape.crd["enum"] and not path.startswith(_METRICS):
             values.append(unsupported(path, value, shape.crd["enum"]))
     contradiction = next(_contradictions(spec), "")
-    return Judgement(str(values[0]) if values else "", str(contradiction), tuple(fields))
+    unknown = str(values[0]) if values else ""
+    return Judgement(unknown or str(contradiction), unknown, tuple(fields))
 
 
 def _of_model(model: ApiModel, path: str) -> Iterator[tuple[str, Any, Shape | None]]:

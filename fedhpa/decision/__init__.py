@@ -42,8 +42,7 @@ from fedhpa.decision.snapshot import (
     TemplateScale,
     WorkloadReading,
 )
-from fedhpa.decision.spec.federatedhpa import ScalingObject, ScalingSpec, decode_object, decode_spec
-from fedhpa.decision.spec.placement import PlacementSpec
+from fedhpa.decision.spec import PlacementSpec, ScalingObject, ScalingSpec, decode_object, decode_spec
 from fedhpa.decision.status import targets
 from fedhpa.decision.whereabouts import (
     Search,

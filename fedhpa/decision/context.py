@@ -28,7 +28,7 @@ from fedhpa.decision.messages import METRICS_COMPLETE, NO_CLUSTER, REBALANCED
 from fedhpa.decision.model import WARNING, Coverage, DecisionBuilder, Event, MetricResult, api_time
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
-from fedhpa.decision.spec.federatedhpa import DISTRIBUTED, FALLBACK, HOLD, PROCEED, ScalingSpec
+from fedhpa.decision.spec import DISTRIBUTED, FALLBACK, HOLD, PROCEED, ScalingSpec
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, PodRecord, Recommendation
 

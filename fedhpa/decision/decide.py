@@ -46,7 +46,7 @@ from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.rebalance import is_surging
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec.federatedhpa import CENTRALIZED, DISTRIBUTED, ScalingSpec
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, ScalingSpec
 from fedhpa.scaling import (
     MESSAGES,
     TOO_MANY,

@@ -41,7 +41,7 @@ from fedhpa.decision.model import Assignment, Coverage, Decision
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, report_outlook
 from fedhpa.decision.rebalance import Moves, rebalance, report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
-from fedhpa.decision.spec.federatedhpa import DISTRIBUTED, ScalingSpec
+from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
 from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_steps, status_of
 from fedhpa.scaling import ScaleEvent, store_event
 

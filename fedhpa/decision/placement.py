@@ -26,7 +26,7 @@ from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
-from fedhpa.decision.spec.placement import PlacementPreference
+from fedhpa.decision.spec import PlacementPreference
 from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling import IGNORED
 

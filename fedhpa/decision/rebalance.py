@@ -22,7 +22,7 @@ from fedhpa.decision.messages import REBALANCED
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment
 from fedhpa.decision.placement import PlacementPlan
-from fedhpa.decision.spec.federatedhpa import DISTRIBUTED
+from fedhpa.decision.spec import DISTRIBUTED
 from fedhpa.scaling import Recommendation
 
 # Pods that never become ready must not keep the size for ever.

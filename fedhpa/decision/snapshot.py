@@ -12,7 +12,7 @@ from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
 from fedhpa.decision.model import Step
-from fedhpa.decision.spec.federatedhpa import ScalingObject
+from fedhpa.decision.spec import ScalingObject
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
 
 

@@ -27,7 +27,7 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.model import READY, Decision, StatusCondition, Step, api_time, condition_json, shortened
 from fedhpa.decision.snapshot import Snapshot
-from fedhpa.decision.spec.federatedhpa import ScalingSpec
+from fedhpa.decision.spec import ScalingSpec
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 
 JSON = object

@@ -21,9 +21,9 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from fedhpa.api.answers import check_named
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import MAX_VALUES, InvalidJson, decode_json, has_more_values
-from fedhpa.api.lists import check_named
 
 P = TypeVar("P", bound=Sized)
 

@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import structlog
 
+from fedhpa.api.answers import BOOKMARK, EventCheck
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.json import decode_json
-from fedhpa.api.objects import BOOKMARK, EventCheck
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.items import ItemReader, head_of

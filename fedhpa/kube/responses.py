@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from multidict import CIMultiDictProxy
 
+from fedhpa.api.answers import check_object
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.api.objects import check_object
 from fedhpa.kube.transport import INVALID_RESPONSE
 
 T = TypeVar("T")

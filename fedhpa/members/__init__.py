@@ -30,8 +30,7 @@ from fedhpa.members.lists import (
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
 from fedhpa.members.member import TASKS as MEMBER_TASKS
 from fedhpa.members.registry import MemberRegistry
-from fedhpa.members.scales import WATCHED_VERSION, ScaleCache
-from fedhpa.members.watches import PodCache
+from fedhpa.members.watches import WATCHED_VERSION, PodCache, ScaleCache
 
 __all__ = [
     "CALLER_QUOTA",

@@ -18,8 +18,7 @@ from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, HpaSpec, MemberHpa, served_version
 from fedhpa.kube import NOT_FOUND, Reflector, resource_path
 from fedhpa.members.member import Member
-from fedhpa.members.scales import is_at_least
-from fedhpa.members.watches import WatchCache
+from fedhpa.members.watches import WatchCache, is_at_least
 
 _GROUP_PATH: Final = "/apis/autoscaling"
 # An upgraded member serves v2 besides v2beta2, and one day no v2beta2. This is noticed after this long.

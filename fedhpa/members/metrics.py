@@ -12,10 +12,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from fedhpa.api import wire
+from fedhpa.api.answers import GROUP, check_discovery, list_items
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
-from fedhpa.api.lists import list_items
-from fedhpa.api.objects import GROUP, check_discovery
 from fedhpa.kube import NOT_FOUND, group_path, segment
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.scaling import CustomSample, ExternalSample, custom_sample, external_sample

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import structlog
 
+from fedhpa.api.answers import MAX_DISCOVERY_VALUES, RESOURCES, check_discovery
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.json import decode_json
-from fedhpa.api.objects import MAX_DISCOVERY_VALUES, RESOURCES, check_discovery
 from fedhpa.kube import NOT_FOUND, group_path
 from fedhpa.members import Member
 from fedhpa.members.metrics import CUSTOM, EXTERNAL, EXTERNAL_VERSION, NotServed, custom_version

@@ -34,7 +34,7 @@ from fedhpa.decision.decide import normalize
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.metrics import evaluate
 from fedhpa.decision.model import DecisionBuilder
-from fedhpa.decision.spec.federatedhpa import behavior_with_defaults
+from fedhpa.decision.spec import behavior_with_defaults
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling import Tolerances

@@ -10,7 +10,7 @@ import pytest
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.decode import decode
 from fedhpa.decision import History, decode_object, history_after_scale
-from fedhpa.decision.spec.federatedhpa import ScalingBehavior, behavior_with_defaults
+from fedhpa.decision.spec import ScalingBehavior, behavior_with_defaults
 from fedhpa.scaling.limits import (
     MESSAGES,
     Bounds,

@@ -17,8 +17,7 @@ from fedhpa.kube.supervision import FAILURE_OBSERVER
 from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member
 from fedhpa.members.metrics import custom_samples, external_samples
-from fedhpa.members.scales import ScaleCache
-from fedhpa.members.watches import PodCache
+from fedhpa.members.watches import PodCache, ScaleCache
 from tests.support.fakeapi import CLUSTERS, PODS, SECRETS, Object, eventually
 from tests.support.members import FollowedMembers, federation
 from tests.support.timing import loop_time

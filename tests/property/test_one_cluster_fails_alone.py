@@ -20,8 +20,7 @@ from fedhpa.kube.mapping import ResourceMapper
 from fedhpa.members import metrics
 from fedhpa.members.client import MemberClient
 from fedhpa.members.lists import SharedLists
-from fedhpa.members.scales import ScaleCache
-from fedhpa.members.watches import PodCache
+from fedhpa.members.watches import PodCache, ScaleCache
 from tests.support.controller import ControllerWorld, reconciliations, world
 from tests.support.fakeapi import eventually
 from tests.support.nightly import examples

@@ -14,7 +14,7 @@ import pytest
 
 from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.decision.samples import METRICS_APIS
+from fedhpa.decision.fleet import METRICS_APIS
 from fedhpa.metric_types import table
 from fedhpa.metric_types.entries import MetricSpec, MetricStatus, scaling_metric
 from fedhpa.metric_types.metric import USAGE_API, MetricType, ScalingMetric

@@ -9,7 +9,7 @@ from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import ClusterAffinity
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.decision.spec.placement import PlacementPreference, PlacementSpec
+from fedhpa.decision.spec import PlacementPreference, PlacementSpec
 
 AFFINITIES: list[dict[str, Any]] = [
     {"clusterNames": ["m1", "m7", "gone"]},

@@ -11,7 +11,7 @@ from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.json import convert_json
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.propagation import Placement, assignment_of, with_assignment
-from fedhpa.decision.spec.placement import placement_spec
+from fedhpa.decision.spec import placement_spec
 
 TYPE = "federatedHPAAssignmentType"
 DYNAMIC = {"dynamicWeight": "AvailableReplicas"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.candidates import unsupported_field
+from controller.federatedhpa.clusters import unsupported_field
 
 
 def policy(name: str) -> dict[str, Any]:

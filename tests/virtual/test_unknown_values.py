@@ -16,7 +16,7 @@ from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import CENTRALIZED, DISTRIBUTED, simulate
 from benchmarks.closed_loop.worlds import World, several, steps
 from benchmarks.world.cluster import AUTOSCALING, HPAS
-from controller.federatedhpa.candidates import unknown_fields
+from controller.federatedhpa.clusters import unknown_fields
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.federatedhpa import FederatedHPASpec
 from fedhpa.api.model import ApiModel

@@ -22,11 +22,10 @@ from fedhpa.assignment import (
     usage_load,
 )
 from fedhpa.decision.context import Context, too_many_lost
-from fedhpa.decision.fleet import ClusterView
+from fedhpa.decision.fleet import ClusterView, metrics_api
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, pending_replicas
-from fedhpa.decision.samples import metrics_api
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure
-from fedhpa.decision.spec.placement import PlacementPreference
+from fedhpa.decision.spec import PlacementPreference
 
 JSON = object
 

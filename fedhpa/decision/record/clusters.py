@@ -29,7 +29,7 @@ from fedhpa.decision.snapshot import (
     ExternalMetrics,
     Failure,
 )
-from fedhpa.decision.spec.federatedhpa import ScalingObject
+from fedhpa.decision.spec import ScalingObject
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import (
     PodRecord,

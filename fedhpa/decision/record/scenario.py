@@ -27,7 +27,7 @@ from fedhpa.decision.record.status import RawStatus
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
 from fedhpa.decision.settings import ControllerSettings, RawController, decode_settings, encode_settings
 from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
-from fedhpa.decision.spec.federatedhpa import ScalingObject, decode_object
+from fedhpa.decision.spec import ScalingObject, decode_object
 from fedhpa.scaling import custom_sample, external_sample
 
 JSON = object

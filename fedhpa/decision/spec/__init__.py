@@ -1,1 +1,0 @@
-"""The spec of a FederatedHPA, with defaults applied and quantities parsed."""
