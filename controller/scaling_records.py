@@ -129,11 +129,13 @@ class RecordFile:
         except Conflict:
             raise
         except ApiError as error:
-            self.problem = f"{self} cannot be written: {_remedy(error)}"
-            if concerns_hub(error):
-                raise
-            raise NotRecorded(self.problem) from error
+            raise self._failed(error) from error
         self.problem = ""
+
+    def _failed(self, error: ApiError) -> FedHPAError:
+        """The error to raise after a write that failed: NotRecorded if a person has to remove the reason."""
+        self.problem = f"{self} cannot be written: {_remedy(error)}"
+        return error if concerns_hub(error) else NotRecorded(self.problem)
 
     async def _put(self, content: Mapping[str, Any]) -> None:
         if not self._version:
@@ -156,10 +158,15 @@ class RecordFile:
         self._version = _version_of(stored.json())
 
     async def delete(self) -> None:
-        """Delete the record if it is still as this process knows it. Raises Conflict and ApiError."""
-        if self._version:
-            await self._delete({"resourceVersion": self._version})
-        self._version = ""
+        """Delete the record if it is still as this process knows it. Raises as `write`."""
+        try:
+            if self._version:
+                await self._delete({"resourceVersion": self._version})
+        except Conflict:
+            raise
+        except ApiError as error:
+            raise self._failed(error) from error
+        self._version = self.problem = ""
 
     async def _delete_earlier_at_first(self) -> None:
         """Delete the record of an earlier object. A refusal is a problem, and each write tries it again."""
@@ -194,6 +201,6 @@ def _remedy(error: ApiError) -> str:
     if error.status == NOT_FOUND:
         return f"the hub has no kind {KIND}: apply 'fedhpa crds --records' there"
     if error.status == FORBIDDEN:
-        needed = f"get, create and delete on {PLURAL}.{GROUP}, and update on its status"
+        needed = f"get, list, create and delete on {PLURAL}.{GROUP}, and update on its status"
         return f"{error} (the controller needs {needed}: see `fedhpa rbac`)"
     return str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from controller.cronfederatedhpa.objects import TargetKey
 from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
-from fedhpa.api.scaling_record import UnknownVersion
+from fedhpa.api.scaling_record import KeptRecord
 from fedhpa.cron.execution.model import RuleState, WindowRecord
 from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import Backoff
@@ -44,6 +45,7 @@ class Recorded(Generic[T]):
         self.known = False
         self.lost = ""
         self.problem = ""
+        self._reading = asyncio.Lock()
 
     @property
     def obstacle(self) -> str:
@@ -52,8 +54,10 @@ class Recorded(Generic[T]):
 
     async def read(self, *, writes: bool = True) -> None:
         """Read the record unless it is known. Raises ApiError if the hub does not answer."""
-        if not self.known:
-            self.take(await self.file.read(writes=writes))
+        # Two targets may work on one object, and the later answer must not undo what the other one stored.
+        async with self._reading:
+            if not self.known:
+                self.take(await self.file.read(writes=writes))
 
     def take(self, content: Mapping[str, Any] | None) -> None:
         """Note the content of the record as it was just read; None without one."""
@@ -63,8 +67,8 @@ class Recorded(Generic[T]):
             return
         try:
             self.state = self._decode(content)
-        except UnknownVersion as error:
-            self.problem = f"{self.file} was written by another release: {error}"
+        except KeptRecord as error:
+            self.problem = f"{self.file}: {error}"
         except InvalidObject as error:
             self.lost = f"{self.file}: {error}"
 

@@ -13,7 +13,7 @@ from controller.cronfederatedhpa.objects import TargetKey, target_of
 from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECONDS
 from controller.scaling_records import SCALING_RECORDS, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
-from fedhpa.api.scaling_record import CRON_TARGETS, new_target_record
+from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
 from fedhpa.cron.execution.model import WindowRecord
 from fedhpa.cron.execution.stored import (
     TargetReference,
@@ -33,14 +33,19 @@ def open_unit(
     hub: ApiClient, target: TargetKey, reference: TargetReference, check_lease: Callable[[], None]
 ) -> Unit:
     """Returns the unit of a target whose record was not read yet."""
+
+    def encode(record: WindowRecord) -> Mapping[str, Any]:
+        return encode_windows(unit.reference, record)
+
+    def decode(content: Mapping[str, Any]) -> WindowRecord:
+        found = decode_windows(content)
+        # Group, kind and name of two targets may be joined to the same name.
+        if target_of(target.namespace, found.target) != target:
+            raise KeptRecord(f"it is that of {found.target.kind} {found.target.name}: delete it once unused")
+        return found.state
+
     file = RecordFile(hub, new_target_record(*target), HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER)
-    windows = Recorded[WindowRecord](
-        file,
-        lambda record: encode_windows(unit.reference, record),
-        lambda content: decode_windows(content).state,
-        check_lease,
-    )
-    unit = Unit(target, windows, reference)
+    unit = Unit(target, Recorded[WindowRecord](file, encode, decode, check_lease), reference)
     return unit
 
 

@@ -26,8 +26,12 @@ RECORD_LABEL: Final = f"{GROUP}/record"
 CRON_TARGETS: Final = f"{RECORD_LABEL}={CRON_TARGET}"
 
 
-class UnknownVersion(InvalidObject):
-    """A record was written by another release, and must not be overwritten."""
+class KeptRecord(InvalidObject):
+    """A record is not for this process, and must not be overwritten."""
+
+
+class UnknownVersion(KeptRecord):
+    """A record was written by another release."""
 
 
 def check_version(content: Mapping[str, Any], known: int) -> None:

@@ -274,6 +274,48 @@ async def test_records_of_a_newer_release_stay_as_they_are() -> None:
         assert "version 2" in status(w)["conditions"][0]["message"]
 
 
+async def test_a_record_that_another_target_has_under_the_same_name_stays() -> None:
+    """Group, kind and name of a made-up target join to the name of a real one's record."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, window(w, 2, "30m"))
+        fake = {"apiVersion": "autoscaling.karmada/v1", "kind": "Io", "name": "federatedhpa.web"}
+        put_rules(w, window(w, 3, "5m", targetReplicas=1), target=fake, name="fake")
+        async with rules_running(w):
+            await asyncio.sleep(300)
+            opened = bounds(w), len(windows_of(w)["open"])
+            await asyncio.sleep(600)
+        async with rules_running(w):
+            await asyncio.sleep(300)
+            kept, other = (bounds(w), len(windows_of(w)["open"])), ready(w, "fake")
+            await asyncio.sleep(900)
+
+        assert other == ("False", "NoRecord")
+        assert opened == kept == ((5, 20), 1)
+        assert bounds(w) == (1, 20)
+
+
+async def test_a_record_that_may_not_be_deleted_ends_its_windows_all_the_same() -> None:
+    """The hub refuses the deletion of the record. The baseline returns, once, and Ready names the right."""
+    async with world(m1=1) as w:
+        w.scale()
+        w.hub.refused["DELETE", TARGET_RECORD] = 403
+        put_rules(w, window(w, 2, "5m"))
+        async with rules_running(w):
+            await asyncio.sleep(600)
+            w.scale(minReplicas=3)
+            await asyncio.sleep(600)
+            reported = ready(w)
+            w.hub.refused.clear()
+            await asyncio.sleep(120)
+
+        assert bounds(w) == (3, 20)
+        assert reported == ("False", "NoRecord")
+        assert ready(w) == ("True", "RulesRun")
+        assert len(w.events("WindowClosed", "office")) == 1
+        assert windows_of(w) == {}
+
+
 @pytest.mark.parametrize("code", [403, 404])
 async def test_without_a_record_plain_rules_run_and_windows_do_not_begin(code: int) -> None:
     """The hub refuses records, or lacks their kind. No execution is repeated, and Ready names the remedy."""
