@@ -135,7 +135,7 @@ def merge_values(answers: Iterable[Sequence[CustomValue]], aggregation: str) -> 
 
 def encode_values(values: Iterable[CustomValue], version: str) -> bytes:
     """Returns the JSON of a MetricValueList in one API version."""
-    write = _v1beta2 if version == V1BETA2 else _v1beta1
+    write = _WRITERS[version]
     return msgspec.json.encode(
         {
             "kind": "MetricValueList",
@@ -196,3 +196,7 @@ def _v1beta2(value: CustomValue) -> dict[str, object]:
         **window,
         "value": str(value.amount),
     }
+
+
+# The form of a value in each version that is served.
+_WRITERS = {V1BETA1: _v1beta1, V1BETA2: _v1beta2}

@@ -10,8 +10,9 @@ from aiohttp import web
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector, parse_field_selector, parse_selector
-from fedhpa.members.metrics import CUSTOM, CUSTOM_VERSIONS
+from fedhpa.members.metrics import CUSTOM
 from fedhpa.serving.status import status_response
+from metrics_adapter.apis import SERVED_VERSIONS
 from metrics_adapter.members.custom_metrics import AGGREGATIONS, encode_values, merge_values, sort_values
 from metrics_adapter.members.queries import ALL, CustomMetricQuery, MetricSelectors
 from metrics_adapter.members.source import Gathered, MembersSource
@@ -31,9 +32,11 @@ class CustomMetricsApi:
         self._source = source
 
     def routes(self) -> list[web.RouteDef]:
-        """Returns the routes of both versions."""
+        """Returns the routes of all versions."""
         below = "{rest:.+}"
-        return [web.get(f"/apis/{CUSTOM}/{version}/{below}", self._get) for version in CUSTOM_VERSIONS]
+        return [
+            web.get(f"/apis/{CUSTOM}/{version}/{below}", self._get) for version in SERVED_VERSIONS[CUSTOM]
+        ]
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         query = custom_query(request.rel_url.raw_path)

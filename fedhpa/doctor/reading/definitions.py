@@ -13,15 +13,14 @@ from fedhpa.admission.crd import (
     FEDERATED_HPA,
     custom_resource_definition,
 )
+from fedhpa.cron.execution.objects import RULE_FIELDS
 from fedhpa.doctor.observations import Cause, Definition, Problem
 from fedhpa.doctor.reading.session import Session
 from fedhpa.kube import resource_path
 
 CRDS: Final = ("apiextensions.k8s.io/v1", "customresourcedefinitions")
-# Fields of rules that Karmada does not have. A CRD without all of them is Karmada's.
-_RULE_FIELDS: Final = tuple(
-    f"spec.rules[].{name}" for name in ("maxDelaySeconds", "duration", "excludeDates")
-)
+# A CRD without all of these fields of rules is Karmada's.
+_RULE_FIELDS: Final = tuple(f"spec.rules[].{name}" for name in RULE_FIELDS)
 
 
 async def read_definitions(hub: Session, clusters_served: bool) -> tuple[Definition, ...]:
