@@ -104,7 +104,7 @@ async def lead(
     counts: dict[Shard, int] | None = None,
     clock: Clock,
 ) -> None:
-    """Reconcile a shard's objects until cancelled. State of former leaders is read from the objects' status.
+    """Reconcile a shard's objects until cancelled. State of former leaders is in the ScalingRecords.
 
     `counts` receives the number of objects by shard, for all shards that this process leads.
     """

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-import structlog
-
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, NotLeading
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reconciler import CronReconciler
@@ -15,8 +13,6 @@ from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.loop import Loop, Objects
 from fedhpa.api.errors import InvalidObject
 from fedhpa.kube import ApiClient, Change, EventRecorder, InvolvedObject, Key
-
-log = structlog.get_logger(__name__)
 
 # Targets that are worked on at once. The hub's fairness decides about more.
 CONCURRENT_TARGETS: Final = 64
@@ -147,12 +143,12 @@ class CronWorker:
             if not effect_done:
                 self._effects.end()
             self._results.end()
+        self._reconciler.succeeded(key)
         return None if wake is None else wake - self._wall()
 
     async def failed(self, key: TargetKey, objects: Objects, reason: str, message: str) -> float:  # noqa: ARG002
         """Log the failure. What is due stays due."""
-        target = f"{key.kind}/{key.name}"
-        log.error("rules failed", namespace=key.namespace, target=target, reason=reason, error=message)
+        self._reconciler.failed(key, reason, message)
         return RETRY_SECONDS
 
     def retry(self, key: TargetKey) -> float:  # noqa: ARG002
@@ -164,7 +160,7 @@ class CronWorker:
         await self._results.wait()
 
     async def remind(self) -> None:
-        """Logs again, until cancelled, which results could not be written for long."""
+        """Logs again, until cancelled, what has failed for long."""
         await self._reconciler.remind()
 
     async def end(self, objects: Objects) -> None:

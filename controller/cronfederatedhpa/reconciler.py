@@ -7,6 +7,7 @@ the statuses.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -46,6 +47,7 @@ FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 # An object that another controller runs is looked at again after this time.
 BLOCKED_SECONDS: Final = 60.0
+PASSES: Final = Lines("rules fail", "rules still fail", "rules run again")
 LINES: Final = Lines("status not written", "status still not written", "status is written again")
 
 T = TypeVar("T")
@@ -88,6 +90,7 @@ class CronReconciler:
         self._owners = owners
         self._wall = wall
         self._unstored: FailureLog[Key] = FailureLog(LINES, clock, _about)
+        self._failures: FailureLog[TargetKey] = FailureLog(PASSES, clock, _about_target)
         self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall)
 
     async def load(self, owns: Callable[[Key], bool]) -> list[TargetKey]:
@@ -104,9 +107,19 @@ class CronReconciler:
         self._memories.pop(key, None)
         self._unstored.forget(key)
 
+    def failed(self, target: TargetKey, reason: str, error: str) -> None:
+        """Logs that a pass over a target failed, and rarely that it goes on."""
+        self._failures.failing(target, reason, error)
+
+    def succeeded(self, target: TargetKey) -> None:
+        """Notes that a pass over a target did not fail."""
+        self._failures.well(target)
+
     async def remind(self) -> None:
-        """Logs again, until cancelled, which statuses could not be written for long."""
-        await self._unstored.remind()
+        """Logs again, until cancelled, which results could not be written and which passes fail for long."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._unstored.remind())
+            group.create_task(self._failures.remind())
 
     def end(self) -> None:
         """Withdraws what the series say of the hub."""
@@ -243,15 +256,10 @@ class CronReconciler:
         finally:
             self._units.note(unit)
         for owner in objects:
+            recorded = False
             try:
                 failed |= not await self._record_one(unit, owner, settled)
-            except NotLeading:
-                raise
-            except FedHPAError as error:
-                self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
-                unstored.add(owner.key[1])
-                continue
-            try:
+                recorded = True
                 await self._show_one(unit, owner, settled, now)
                 await self._release(owner)
             except NotLeading:
@@ -259,9 +267,11 @@ class CronReconciler:
             except FedHPAError as error:
                 self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
                 failed = True
+                if not recorded:
+                    unstored.add(owner.key[1])
             else:
                 self._unstored.well(owner.key)
-        return frozenset(unstored), failed or bool(unstored)
+        return frozenset(unstored), failed
 
     def _runs(self, unit: Unit, owner: CronObject) -> CronObject | None:
         """Returns the newest form of an object whose rules run on a target; None if they do not."""
@@ -339,6 +349,10 @@ class CronReconciler:
 
 def _about(key: Key) -> dict[str, str]:
     return {"namespace": key[0], "name": key[1]}
+
+
+def _about_target(target: TargetKey) -> dict[str, str]:
+    return {"namespace": target.namespace, "target": f"{target.kind}/{target.name}"}
 
 
 async def _record(memory: Recorded[T], state: T | None) -> bool:

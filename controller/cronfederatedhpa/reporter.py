@@ -16,7 +16,7 @@ from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import CronPlan, Note, Rule
 from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED
-from fedhpa.cron.execution.outcome import Settled
+from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled
 from fedhpa.cron.execution.planning import SOMEBODY
 from fedhpa.decision import Finding
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
@@ -24,9 +24,8 @@ from fedhpa.kube import EventRecorder, InvolvedObject, Key
 log = structlog.get_logger(__name__)
 
 OVERRIDDEN: Final = "WindowOverridden"
-# Events about fields that the hub dropped from one object, and the characters of one message.
+# Events about fields that the hub dropped from one object.
 MAX_REPORTED: Final = 10
-MAX_MESSAGE: Final = 1024
 # Different reverts that are remembered of one object.
 MAX_REVERTS: Final = 16
 HINT: Final = ". It did so before, as a GitOps tool does: let the tool ignore the field (ignoreDifferences)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 import structlog
 
@@ -11,7 +11,7 @@ from controller.cronfederatedhpa.memory import Recorded, States, Unit
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS
 from controller.cronfederatedhpa.objects import TargetKey, target_of
 from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECONDS
-from controller.scaling_records import SCALING_RECORDS, RecordFile
+from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
 from fedhpa.cron.execution.model import WindowRecord
@@ -25,8 +25,6 @@ from fedhpa.cron.execution.stored import (
 from fedhpa.kube import NOT_FOUND, ApiClient, Key
 
 log = structlog.get_logger(__name__)
-
-FORBIDDEN: Final = 403
 
 
 def open_unit(

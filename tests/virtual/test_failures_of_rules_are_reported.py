@@ -43,6 +43,22 @@ async def test_a_status_that_is_refused_for_long_makes_few_log_lines() -> None:
         assert all(line["name"] == "office" for line in logs if "status" in line["event"])
 
 
+async def test_a_record_that_cannot_be_read_for_long_makes_few_log_lines() -> None:
+    """The pass over the target fails every five seconds. It is logged as rarely as a refused status."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
+        w.hub.refused["GET", "/cronfederatedhpa.office"] = 500
+        with capture_logs() as logs:
+            async with rules_running(w):
+                await asyncio.sleep(1500)
+                w.hub.refused.clear()
+                await asyncio.sleep(120)
+
+        lines = [line["event"] for line in logs if line["event"].startswith("rules ")]
+        assert lines == ["rules fail", "rules still fail", "rules still fail", "rules run again"]
+
+
 async def test_the_findings_about_rules_are_in_the_gauge_of_the_hub() -> None:
     """Karmada's CRD drops fields, and Karmada's controller runs the rules. Both findings end."""
     metrics = ControllerMetrics(registry := CollectorRegistry(), clock=SYSTEM.monotonic)

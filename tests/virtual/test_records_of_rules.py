@@ -238,7 +238,7 @@ async def test_garbage_in_a_record_stops_no_rule(content: Object) -> None:
 
 
 async def test_the_record_of_an_earlier_object_is_deleted() -> None:
-    """An object of the same name was made anew. What its predecessor had handled does not count."""
+    """An object is deleted and created again. The executions of the first one do not count for the second."""
     async with world(m1=1) as w:
         w.scale()
         put_rules(w, rule_up(w, 2))
