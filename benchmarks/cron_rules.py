@@ -137,7 +137,15 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     hub, clock = Hub(calendar(f"web-{number}", schedule) for number in range(OBJECTS)), _Clock(CREATED + 1)
     metrics = CronMetrics(CollectorRegistry())
     events = EventRecorder(hub, "cron", wall=clock)
-    targets = CronTargets(hub, dict, lambda _: None, direct=False, member_deadline=3.0, clock=SYSTEM)  # type: ignore[arg-type, return-value]
+    targets = CronTargets(
+        hub,
+        dict,
+        lambda _: None,  # type: ignore[arg-type, return-value]
+        direct=False,
+        member_deadline=3.0,
+        lost_after=300.0,
+        clock=SYSTEM,
+    )
     worker = CronWorker(
         lambda objects: CronReconciler(
             hub, objects, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 import structlog
 
 from controller.member_tokens import TokenMetrics, TokenRenewer
-from fedhpa.api.cluster import API_VERSION
+from fedhpa.api.cluster import API_VERSION, KIND
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.times import format_time
 from fedhpa.kube import (
     ApiClient,
     Clock,
     EventRecorder,
+    InvolvedObject,
     LeaderElector,
     report_failure,
     resource_path,
@@ -60,15 +61,16 @@ async def _keep_clusters(
         group.create_task(supervise("events", events.run))
         group.create_task(supervise("tokens", tokens.run))
         group.create_task(
-            supervise("cluster-status", lambda: follow_cluster_status(hub, members, wall=clock.wall))
+            supervise("cluster-status", lambda: follow_cluster_status(hub, members, events, wall=clock.wall))
         )
 
 
 async def follow_cluster_status(
-    hub: ApiClient, registry: MemberRegistry, *, wall: Callable[[], float]
+    hub: ApiClient, registry: MemberRegistry, events: EventRecorder, *, wall: Callable[[], float]
 ) -> None:
-    """Write each member's condition when it changes, until cancelled."""
+    """Write each member's condition when it changes, until cancelled, and an event for each second name."""
     changed: set[str] = set()
+    reported: dict[str, str] = {}
     wake = asyncio.Event()
 
     def note(name: str) -> None:
@@ -78,9 +80,10 @@ async def follow_cluster_status(
     unsubscribe = registry.subscribe(note)
     try:
         while True:
-            names, due = (sorted(changed), True) if changed else (sorted(registry.members), False)
+            names, due = (sorted(changed), True) if changed else (sorted(registry.registered), False)
             changed.clear()
             wake.clear()
+            reported = _report_duplicates(registry, events, reported)
             for name in names:
                 await _write(hub, registry, name, wall())
             if not due:
@@ -89,8 +92,20 @@ async def follow_cluster_status(
         unsubscribe()
 
 
+def _report_duplicates(
+    registry: MemberRegistry, events: EventRecorder, reported: Mapping[str, str]
+) -> dict[str, str]:
+    """Record an event about each new second name of a cluster. Returns all by name, for the next call."""
+    found = {name: member.duplicate for name, member in registry.duplicates.items()}
+    for name in sorted(found):
+        if reported.get(name) != found[name]:
+            about = InvolvedObject(API_VERSION, KIND, name)
+            events.event(about, "Warning", "DuplicateCluster", found[name])
+    return found
+
+
 async def _write(hub: ApiClient, registry: MemberRegistry, name: str, now: float) -> None:
-    member = registry.get(name)
+    member = registry.registered.get(name)
     if member is None:
         return
     try:

@@ -18,7 +18,7 @@ from aiohttp import web
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError
 from fedhpa.decision import Decision, compact_decision, explained_json
-from fedhpa.kube import ApiClient
+from fedhpa.kube import ApiClient, Clock
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust
 from fedhpa.serving.authorization import Attributes, Authorizer
 from fedhpa.serving.status import status_response
@@ -74,11 +74,12 @@ class DecisionLog:
         return found
 
 
-def decisions_route(decisions: DecisionLog, hub: ApiClient) -> web.RouteDef:
+def decisions_route(decisions: DecisionLog, hub: ApiClient, clock: Clock) -> web.RouteDef:
     """GET /decisions?namespace=&name=&limit= for callers that the hub authorizes."""
     # This listener requests no client certificate, so a token is the only credential.
-    authenticator = Authenticator(lambda: PeerAuthenticator(Trust()), TokenReviewer(hub))
-    authorizer = Authorizer(hub)
+    peers = PeerAuthenticator(Trust(), clock.wall)
+    authenticator = Authenticator(lambda: peers, TokenReviewer(hub, clock=clock.monotonic))
+    authorizer = Authorizer(hub, clock=clock.monotonic)
 
     async def show(request: web.Request) -> web.Response:
         try:

@@ -80,7 +80,37 @@ CLUSTER_LOST_TIMEOUT = duration(
     default_values.CLUSTER_LOST_TIMEOUT_SECONDS,
     "Time without an answer after which a cluster is no longer expected; an object can override it.",
 )
-PAUSE = boolean("pause", False, "Compute and report decisions, but write nothing except the event Paused.")
+
+
+NEW_HOSTS = choice(
+    "new-hosts",
+    default_values.NEW_HOSTS,
+    "A cluster that begins to run a workload whose object has no clusterAffinity. `grow`: it takes part in "
+    "growth only, until its pods serve. `cordon`: it gets nothing more until clusterAffinity selects it.",
+    choices=(default_values.GROW, default_values.CORDON),
+)
+
+
+def _hub_id(text: str) -> str:
+    if text and dns_subdomain(text):
+        raise ValueError(text)
+    return text
+
+
+HUB_ID = string(
+    "hub-id",
+    "",
+    "Identity of the hub in the owner annotation of member HPAs; if not set, the UID of its namespace "
+    "kube-system. A rebuilt hub takes the identity of the one before.",
+    parse=_hub_id,
+    expected="lower-case letters, digits, - and ., such as a UID",
+)
+PAUSE = boolean(
+    "pause",
+    False,
+    "Compute and report decisions, but write nothing except the event Paused. Where no controller holds a "
+    "Lease, Clusters lose the finalizers by which a deletion waits for their replicas.",
+)
 
 SYNC_PERIOD = duration(
     "horizontal-pod-autoscaler-sync-period",
@@ -178,6 +208,8 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
         WATCH_NAMESPACES,
         CONCURRENT_SYNCS,
         CLUSTER_LOST_TIMEOUT,
+        NEW_HOSTS,
+        HUB_ID,
         PAUSE,
         SYNC_PERIOD,
         TOLERANCE,
@@ -215,6 +247,7 @@ class Settings:
     cluster_qps: float = 0.0
     cluster_burst: int = 0
     watch_namespaces: frozenset[str] = frozenset()
+    hub_id: str = ""
 
     @classmethod
     def of(cls, values: Values) -> Settings:
@@ -229,11 +262,13 @@ class Settings:
             cluster_qps=values[common.CLUSTER_API_QPS],
             cluster_burst=values[common.CLUSTER_API_BURST],
             watch_namespaces=frozenset([*values[WATCH_NAMESPACES]]),
+            hub_id=values[HUB_ID],
             decision=ControllerSettings(
                 tolerance=values[TOLERANCE],
                 downscale_stabilization=values[DOWNSCALE_STABILIZATION],
                 cpu_initialization_period=values[CPU_INITIALIZATION_PERIOD],
                 initial_readiness_delay=values[INITIAL_READINESS_DELAY],
                 cluster_lost_timeout=values[CLUSTER_LOST_TIMEOUT],
+                new_hosts=values[NEW_HOSTS],
             ),
         )

@@ -1,4 +1,4 @@
-"""Checks of the hub: a schema that drops fields of ours, and other actors on our kinds.
+"""Checks of the hub: a schema that drops fields of ours, other actors on our kinds, and its identity.
 
 Three facts count as evidence:
 - The served CustomResourceDefinition lacks fields of ours. The API server drops them from every object.
@@ -20,6 +20,9 @@ import structlog
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import GROUP
+from fedhpa.api.identity import IDENTITY_PATH, IdentityNamespace, valid_uid
+from fedhpa.api.member_hpas import HUB_ID_FLAG
+from fedhpa.api.texts import one_line
 from fedhpa.api.times import parse_time
 from fedhpa.decision import Blocked, Finding
 from fedhpa.kube import ApiClient, Key, contain, resource_path
@@ -30,6 +33,13 @@ KEEP_SECONDS: Final = 300.0
 DEADLINE_SECONDS: Final = 5.0
 # Several of Karmada's sync periods. A controller without a write for so long was switched off.
 ACTIVE_SECONDS: Final = 300.0
+# Until then mode Distributed is held, so a right that was granted should act soon.
+IDENTITY_SECONDS: Final = 60.0
+MAX_REASON: Final = 256
+_NO_IDENTITY: Final = (
+    "mode Distributed waits, because nobody can tell the HPAs of this hub in members from another hub's: "
+    f"give the controller the right to get namespace kube-system of the hub, or the flag {HUB_ID_FLAG}"
+)
 KARMADA_MANAGER: Final = "karmada-controller-manager"
 OUR_REGISTRATION: Final = "fedhpa-webhook"
 
@@ -56,6 +66,8 @@ OUR_PATHS: Final = (
     *FIRST_PATHS,
     "spec.autoscaleMultiClusterDelay",
     "spec.clusterHPAPreference",
+    "spec.clusterTolerations",
+    "spec.federatedHPAAssignment.rebalance",
     "spec.federatedMaxReplicas",
     "spec.federatedMinReplicas",
     "spec.scaleAssist",
@@ -70,11 +82,14 @@ Check = Callable[[], Awaitable[Finding | None]]
 class _Rule(msgspec.Struct, frozen=True):
     apiGroups: list[str] | None = None
     resources: list[str] | None = None
+    operations: list[str] | None = None
 
     def covers(self, plural: str) -> bool:
-        """True if the webhook is called for these objects of our group."""
+        """True if the webhook is called for writes of these objects of our group."""
         groups, resources = self.apiGroups or (), self.resources or ()
-        return bool({GROUP, "*"}.intersection(groups) and {plural, "*", "*/*"}.intersection(resources))
+        # Karmada has a webhook that guards every object against its deletion.
+        found = {GROUP, "*"}.intersection(groups) and {plural, "*", "*/*"}.intersection(resources)
+        return bool(found) and self.operations != ["DELETE"]
 
 
 class _Webhook(msgspec.Struct, frozen=True):
@@ -89,6 +104,43 @@ class _Meta(msgspec.Struct, frozen=True):
 class _Registration(msgspec.Struct, frozen=True):
     metadata: _Meta = _Meta()
     webhooks: list[_Webhook] | None = None
+
+
+class HubIdentity:
+    """The identity of the hub, which tells its member HPAs from those of other hubs.
+
+    `id` is the flag's value, else the UID of the hub's namespace kube-system, "" until it was read. `problem`
+    says why it is unknown, with the remedy.
+    """
+
+    def __init__(self, hub: ApiClient, given: str, *, clock: Callable[[], float]) -> None:
+        self.id = given
+        self.problem = ""
+        self._hub = hub
+        self._clock = clock
+        self._again_at = float("-inf")
+        self._reading = asyncio.Lock()
+
+    async def read(self) -> None:
+        """Read the identity unless it is known; after a failure, once a minute. Raises nothing."""
+        if self.id:
+            return
+        async with self._reading:
+            # Others may have read it while this one waited.
+            if self._clock() >= self._again_at:
+                await self._read()
+                self._again_at = self._clock() + IDENTITY_SECONDS
+
+    async def _read(self) -> None:
+        try:
+            found = await self._hub.get(IDENTITY_PATH, IdentityNamespace, deadline=DEADLINE_SECONDS)
+            self.id, reason = valid_uid(found.metadata.uid), "it has no usable UID"
+        except FedHPAError as error:
+            reason = str(error)
+        before, self.problem = self.problem, ""
+        if not self.id:
+            self.problem = f"{_NO_IDENTITY}: {one_line(reason, MAX_REASON)}"
+            (log.debug if before else log.warning)("hub not identified", error=self.problem)
 
 
 class HubCheck:

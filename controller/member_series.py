@@ -19,6 +19,7 @@ class MemberSeries(Collector):
 
     def __init__(self) -> None:
         self.members: Callable[[], Mapping[str, Member]] = dict
+        self.duplicates: Callable[[], Mapping[str, Member]] = dict
         self._scale_failures: dict[str, int] = {HUB: 0}
         self._hpa_writes: dict[tuple[str, str], int] = {}
         self._shown: set[str] = set()
@@ -36,7 +37,7 @@ class MemberSeries(Collector):
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the failed writes of scales, the writes of HPAs, and each member's last probe."""
+        """Yields the failed writes of scales, the writes of HPAs, the last probes, and other names."""
         members = self.members()
         for name in self._shown - members.keys():
             self._scale_failures.pop(name, None)
@@ -70,3 +71,11 @@ class MemberSeries(Collector):
             if member.probe_seconds is not None:
                 probes.add_metric([name], member.probe_seconds)
         yield probes
+        duplicates = GaugeMetricFamily(
+            "fedhpa_controller_cluster_duplicate",
+            "1 for a Cluster that is left out because it is the same cluster as another one, `same_as`.",
+            labels=["cluster", "same_as"],
+        )
+        for name, member in sorted(self.duplicates().items()):
+            duplicates.add_metric([name, member.same_as], 1)
+        yield duplicates

@@ -131,7 +131,7 @@ class TokenRenewer:
 
     async def look(self) -> None:
         """Looks at each Secret that is due, and renews its token if that is due too."""
-        members = dict(self._members.members)
+        members = dict(self._members.registered)
         for name in self._last.keys() - members.keys():
             self._forget(name)
         now = self._clock.monotonic()

@@ -1,4 +1,4 @@
-"""Tells on the hub that a controller runs with --pause."""
+"""The acts of a paused controller: it tells on the hub that it is paused, and holds no deleted Cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+import structlog
+
+from controller.publish import FIELD_MANAGER
+from fedhpa.api.cluster_finalizers import own_finalizers
+from fedhpa.api.errors import FedHPAError
 from fedhpa.kube import ApiClient, Clock, EventRecorder, InvolvedObject
+from fedhpa.members import MemberRegistry, change_finalizers, leading_controller, without_own
+
+log = structlog.get_logger(__name__)
 
 PAUSED_MESSAGE: Final = (
     "a controller was started with --pause: it computes decisions and shows them in its metrics and at "
@@ -22,3 +31,30 @@ async def record_paused(hub: ApiClient, namespace: str, leases: Mapping[str, str
             about = InvolvedObject("coordination.k8s.io/v1", "Lease", lease, namespace)
             events.event(about, "Warning", "Paused", PAUSED_MESSAGE)
             group.create_task(events.run())
+
+
+PERIOD_SECONDS: Final = 60.0
+HUB_SECONDS: Final = 10.0
+
+
+async def release_clusters(hub: ApiClient, registry: MemberRegistry, namespace: str, clock: Clock) -> None:
+    """Remove our finalizers from Clusters while no controller holds a Lease, until cancelled.
+
+    While all controllers pause, nobody moves replicas, so a deletion would wait for nothing.
+    """
+    while True:
+        held = [
+            member.cluster.metadata
+            for member in registry.registered.values()
+            if own_finalizers(member.cluster.metadata.finalizers)
+        ]
+        try:
+            if held and not await leading_controller(hub, namespace, clock.monotonic, deadline=HUB_SECONDS):
+                for metadata in held:
+                    read = msgspec.to_builtins(metadata)
+                    await change_finalizers(
+                        hub, read, without_own, manager=FIELD_MANAGER, deadline=HUB_SECONDS
+                    )
+        except FedHPAError as error:
+            log.debug("finalizer not removed", error=str(error))
+        await asyncio.sleep(PERIOD_SECONDS)

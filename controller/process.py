@@ -23,6 +23,7 @@ from controller.decisions import decisions_route
 from controller.flags import (
     CONTROLLERS,
     CRON_FEDERATED_HPA,
+    DIRECT,
     FEDERATED_HPA,
     MANAGE_CERTIFICATES,
     SECTIONS,
@@ -30,7 +31,7 @@ from controller.flags import (
     Settings,
 )
 from controller.members import member_registry
-from controller.pause import record_paused
+from controller.pause import record_paused, release_clusters
 from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
 from controller.shards import CRON, Shard, ShardElection, lease_name
 from controller.telemetry import ControllerMetrics
@@ -108,12 +109,12 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
             values,
             health,
             registry,
-            [decisions_route(metrics.decisions, hub)],
+            [decisions_route(metrics.decisions, hub, clock)],
             measures_lag=not clock.virtual,
         ),
     ):
         members = member_registry(hub, settings, clock)
-        metrics.watch_members(lambda: members.members)
+        metrics.watch_members(lambda: members.registered, lambda: members.duplicates)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(supervise("members", members.run)),
@@ -127,6 +128,11 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
                     record_paused, hub, _lease_namespace(values), _leases_of(values), clock
                 )
                 background.append(group.create_task(supervise("events", record)))
+                if settings.propagation == DIRECT:
+                    release = functools.partial(
+                        release_clusters, hub, members, _lease_namespace(values), clock
+                    )
+                    background.append(group.create_task(supervise("cluster-finalizers", release)))
             leading = []
             if FEDERATED_HPA in values[CONTROLLERS]:
                 run_autoscalers = functools.partial(

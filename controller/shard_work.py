@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from controller.cluster_finalizers import ClusterFinalizers
 from controller.cronfederatedhpa import CronMetrics, CronWorker, rules_loop
 from controller.cronfederatedhpa.hub import CRD_PATH, PATHS, other_controller
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.targets import CronTargets, mappers_of_members
+from controller.cronfederatedhpa.scales import mappers_of_members
+from controller.cronfederatedhpa.targets import CronTargets
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
@@ -46,10 +49,11 @@ async def lead_rules(
     check = HubCheck(hub, CRD_PATH, PATHS, clock=clock.monotonic, on_finding=on_finding)
     targets = CronTargets(
         hub,
-        lambda: members.members,
+        lambda: members.staying,
         mappers_of_members(clock),
         direct=direct,
         member_deadline=settings.member_deadline,
+        lost_after=settings.decision.cluster_lost_timeout,
         clock=clock,
     )
     owns = within(settings.watch_namespaces, shard)
@@ -117,7 +121,14 @@ async def lead(
     events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
     async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
         caches = MemberCaches(lists, clock.monotonic)
-        snapshots = SnapshotBuilder(hub, members.members, caches, settings, clock=clock.monotonic)
+        snapshots = SnapshotBuilder(
+            hub,
+            members.members,
+            caches,
+            settings,
+            clock=clock.monotonic,
+            duplicates=members.duplicates,
+        )
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )
@@ -135,6 +146,11 @@ async def lead(
         group.create_task(supervise("failure-reminders", reconciler.remind))
         await _until_synced(members)
         group.create_task(loop.run())
+        if settings.propagation == DIRECT and not settings.paused:
+            await loop.listed()
+            finalizers = ClusterFinalizers(hub, members, shard, events, clock)
+            keep = partial(finalizers.run, loop.objects.store, reconciler.memories)
+            group.create_task(supervise("cluster-finalizers", keep))
 
 
 async def _until_synced(members: MemberRegistry) -> None:

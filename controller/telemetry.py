@@ -7,6 +7,7 @@ never registers them. `fedhpa_controller_*` add what only a federation has.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -14,8 +15,9 @@ from controller.certificates import CertificateMetrics
 from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
+from controller.replica_series import ReplicaSeries
 from fedhpa.decision import Decision, MetricResult
-from fedhpa.kube import KUBE_TASKS
+from fedhpa.kube import KUBE_TASKS, Key
 from fedhpa.members import MEMBER_TASKS, Member
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
@@ -33,6 +35,7 @@ TASKS = (
     "certificates",
     "certificates-config",
     "certificates-lead",
+    "cluster-finalizers",
     "cluster-status",
     "clusters-lead",
     "cron-events",
@@ -176,6 +179,9 @@ class ControllerMetrics:
         self._leader = Gauge("fedhpa_controller_leader", what, ("shard",), registry=registry)
         self._member_series = MemberSeries()
         registry.register(self._member_series)
+        self._statuses: dict[Key, Mapping[str, Any]] = {}
+        self._failing: set[Key] = set()
+        registry.register(ReplicaSeries(self._statuses, self._failing))
         of_metric = (*NAMES, "metric")
         self._ratio = Gauge(
             "fedhpa_controller_metric_usage_ratio",
@@ -243,9 +249,11 @@ class ControllerMetrics:
         self._maximum.labels(namespace, name).set(maximum)
         self._lateness.observe(late)
 
-    def count_failure(self, reason: str) -> None:
+    def count_failure(self, namespace: str, name: str, reason: str) -> None:
         """Count a reconcile without a decision."""
         self._failures.labels(reason).inc()
+        if (namespace, name) in self._statuses:
+            self._failing.add((namespace, name))
 
     def count_status_failure(self) -> None:
         """Count a status that the hub did not store."""
@@ -263,9 +271,14 @@ class ControllerMetrics:
         """Count an event that was not recorded."""
         self._events_dropped.inc()
 
-    def watch_members(self, members: Callable[[], Mapping[str, Member]]) -> None:
-        """Show the probes of these members, and the failed writes of scales in each."""
+    def watch_members(
+        self,
+        members: Callable[[], Mapping[str, Member]],
+        duplicates: Callable[[], Mapping[str, Member]] = dict,
+    ) -> None:
+        """Show the probes of these members, the failed writes of scales in each, and their other names."""
         self._member_series.members = members
+        self._member_series.duplicates = duplicates
 
     def set_leader(self, shard: str, leads: bool) -> None:
         """Show whether this process leads a shard."""
@@ -296,6 +309,8 @@ class ControllerMetrics:
         for metric in decision.metrics:
             self._metrics.labels(*_outcome(metric, decision.current_replicas), metric.type).inc()
         self.decisions.add(namespace, name, decision, written=written)
+        self._statuses[namespace, name] = decision.status
+        self._failing.discard((namespace, name))
         if decision.error is None:
             self._desired.labels(namespace, name).set(decision.desired_replicas)
             self._current.labels(namespace, name).set(decision.current_replicas)
@@ -335,6 +350,8 @@ class ControllerMetrics:
         """Drop the series of a deleted object."""
         self._drop_metrics(namespace, name, self._metrics_of.pop((namespace, name), ()))
         self._succeeded_at.pop((namespace, name), None)
+        self._statuses.pop((namespace, name), None)
+        self._failing.discard((namespace, name))
         for gauge in (
             self._desired,
             self._missing,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from fedhpa.api.errors import ApiError
-from fedhpa.kube import FAILURE_OBSERVER, SYSTEM, ApiClient, follow_config, load_config, supervise
+from fedhpa.kube import FAILURE_OBSERVER, SYSTEM, ApiClient, Clock, follow_config, load_config, supervise
 from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving import (
     CallerSeries,
@@ -67,17 +67,20 @@ SYNC_POLL_SECONDS = 0.1
 class Adapter:
     """One running adapter, assembled as the flags set it."""
 
-    def __init__(self, values: Values, hub: ApiClient, reviews: tuple[ApiClient, ApiClient]) -> None:
+    def __init__(
+        self, values: Values, hub: ApiClient, reviews: tuple[ApiClient, ApiClient], clock: Clock
+    ) -> None:
         """`reviews` are the clients for authentication and for authorization."""
         self._values = values
         self._hub = hub
+        self._clock = clock
         self._authentication, self._authorization = reviews
         self.tls = ServingTls(
             TlsFiles.of(values),
             minimum_version=values[common.TLS_MIN_VERSION],
             request_client_certificates=True,
         )
-        self.trust = LiveTrust(TrustFiles.of(values), self.tls)
+        self.trust = LiveTrust(TrustFiles.of(values), self.tls, clock)
         self.health = Health()
         self._certificate_check = self.health.readiness("certificate", latches=True, reason=self.tls.awaits)
         self._hub_check = self.health.readiness("hub", latches=False, reason="not reached yet")
@@ -90,40 +93,45 @@ class Adapter:
             deadline=values[common.MEMBER_DEADLINE],
             qps=values[common.CLUSTER_API_QPS],
             burst=values[common.CLUSTER_API_BURST],
-            clock=SYSTEM,
+            clock=clock,
         )
-        self._lists = SharedLists(clock=SYSTEM.monotonic)
+        self._lists = SharedLists(clock=clock.monotonic)
         self.telemetry = Telemetry(lambda: self._registry.members)
-        self._probes = MemberProbes(lambda: self._registry.members, self.telemetry.probed)
+        self._probes = MemberProbes(
+            lambda: self._registry.members, self.telemetry.probed, clock=clock.monotonic
+        )
         self.telemetry.suspect = self._probes.suspect
         register_certificate(self.telemetry.registry, lambda: self.tls.expires)
-        limits = CallerLimits.of(values, self.telemetry.registry)
+        limits = CallerLimits.of(values, self.telemetry.registry, clock.monotonic)
         open_paths = values[common.ALWAYS_ALLOW_PATHS]
         guard = Guard(
             Authenticator(
                 lambda: self.trust.peers,
-                TokenReviewer(self._authentication, values[common.TOKEN_CACHE_TTL]),
+                TokenReviewer(self._authentication, values[common.TOKEN_CACHE_TTL], clock=clock.monotonic),
             ),
             Authorizer(
                 self._authorization,
                 allowed_seconds=values[common.AUTHORIZED_TTL],
                 denied_seconds=values[common.UNAUTHORIZED_TTL],
+                clock=clock.monotonic,
             ),
             open_paths,
             limits.fairness,
             CallerSeries(self.telemetry.registry),
+            clock=clock.monotonic,
         )
         source = MembersSource(
             lambda: self._registry.members,
             self._lists,
             max_age=values[METRICS_MAX_AGE],
+            clock=clock.monotonic,
             observer=self.telemetry,
             unlisted=lambda: self._registry.unlisted,
         )
         self._store = self._prometheus_backend(source)
         if self._store is not None:
             source = self._store.source
-        self._discovery_cache = MetricDiscoveryCache(source)
+        self._discovery_cache = MetricDiscoveryCache(source, clock=clock.monotonic)
         application = build_application(
             source,
             guard,
@@ -147,7 +155,7 @@ class Adapter:
         # Imported only if there is a store: its client library costs memory and a tenth of a second.
         from metrics_adapter.prometheus.source import PrometheusBackend
 
-        return PrometheusBackend(self._values, members, self.telemetry.registry)
+        return PrometheusBackend(self._values, members, self.telemetry.registry, self._clock)
 
     @asynccontextmanager
     async def running(self, stop: asyncio.Event | None = None) -> AsyncIterator[None]:
@@ -179,7 +187,7 @@ class Adapter:
         tasks: dict[str, Callable[[], Awaitable[None]]] = {
             "members": self._registry.run,
             "hub-config": partial(
-                follow_config, self._hub, self._values[common.KUBECONFIG] or None, clock=SYSTEM
+                follow_config, self._hub, self._values[common.KUBECONFIG] or None, clock=self._clock
             ),
             **self._review_configs(),
             "trust-files": self.trust.follow_files,
@@ -203,7 +211,7 @@ class Adapter:
             (self._authorization, common.AUTHORIZATION_KUBECONFIG),
         ):
             if client is not self._hub:
-                found[flag.name] = partial(follow_config, client, self._values[flag], clock=SYSTEM)
+                found[flag.name] = partial(follow_config, client, self._values[flag], clock=self._clock)
         return found
 
     async def _follow_trust(self) -> None:
@@ -275,17 +283,17 @@ async def _background(works: Mapping[str, Callable[[], Awaitable[None]]]) -> Asy
 
 
 async def serve(
-    values: Values, signals: Signals, started: Callable[[Adapter], None] = lambda _: None
+    values: Values, signals: Signals, started: Callable[[Adapter], None] = lambda _: None, *, clock: Clock
 ) -> None:
     """Runs until `signals.stop`. Calls `started` once the secure port is bound."""
     settings.check(values)
     async with AsyncExitStack() as stack:
-        hub = await stack.enter_async_context(await _client(values, values[common.KUBECONFIG]))
+        hub = await stack.enter_async_context(await _client(values, values[common.KUBECONFIG], clock))
         clients = []
         for flag in (common.AUTHENTICATION_KUBECONFIG, common.AUTHORIZATION_KUBECONFIG):
             own = values[flag]
-            clients.append(await stack.enter_async_context(await _client(values, own)) if own else hub)
-        adapter = Adapter(values, hub, (clients[0], clients[1]))
+            clients.append(await stack.enter_async_context(await _client(values, own, clock)) if own else hub)
+        adapter = Adapter(values, hub, (clients[0], clients[1]), clock)
         signals.on_reload(adapter.tls.reload)
         signals.on_reload(adapter.trust.reload)
         async with adapter.running(signals.stop):
@@ -294,8 +302,8 @@ async def serve(
             await signals.stop.wait()
 
 
-async def _client(values: Values, kubeconfig: str) -> ApiClient:
-    config = await load_config(kubeconfig or None, clock=SYSTEM)
+async def _client(values: Values, kubeconfig: str, clock: Clock) -> ApiClient:
+    config = await load_config(kubeconfig or None, clock=clock)
     return ApiClient(replace(config, qps=values[common.KUBE_API_QPS], burst=values[common.KUBE_API_BURST]))
 
 
@@ -304,6 +312,6 @@ def main() -> None:
     values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
 
     async def run(signals: Signals) -> None:
-        await serve(values, signals)
+        await serve(values, signals, clock=SYSTEM)
 
     sys.exit(run_process(PROGRAM, values, run, loop_factory=quick_loop))

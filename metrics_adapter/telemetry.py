@@ -105,7 +105,7 @@ class MemberSeries(Collector):
         tables: list[dict[str, Any]] = [self._probes]
         for table in (*tables, *self._answered.values(), *self._missing.values()):
             for gone in table.keys() - members.keys():
-                del table[gone]
+                table.pop(gone, None)  # a scrape runs in a thread
 
 
 class Telemetry(MemberObserver):

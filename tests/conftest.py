@@ -46,6 +46,7 @@ SHARED_FIXTURES = (
         f"tests/real/test_{name}.py"
         for name in (
             "columns_and_ready",
+            "drain",
             "hostile_fleet",
             "hub_autoscaler",
             "members",

@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
+from fedhpa.kube import Clock
 from fedhpa.serving import Health
 from fedhpa.serving.status import MESSAGES, status_response
 from webhook.admission_review import MAX_BODY, Refused, Verdict
@@ -20,11 +21,13 @@ from webhook.warnings import AdmissionWarnings
 _HEADERS: Final = {"Content-Type": "application/json"}
 
 
-def build_application(health: Health, telemetry: Telemetry, warnings: AdmissionWarnings) -> web.Application:
+def build_application(
+    health: Health, telemetry: Telemetry, warnings: AdmissionWarnings, clock: Clock
+) -> web.Application:
     """Returns the application of the secure port: the webhooks and the health paths."""
     # aiohttp reads one byte more than the limit, so a body that is too large can be recognised.
     application = web.Application(client_max_size=MAX_BODY + 1)
-    admission = Admission(telemetry, warnings)
+    admission = Admission(telemetry, warnings, clock)
     for path in PATHS:
         application.router.add_route("*", path, admission.handler(path), expect_handler=_expect)
     application.add_routes(health.routes())
@@ -36,10 +39,10 @@ def build_application(health: Health, telemetry: Telemetry, warnings: AdmissionW
 class Admission:
     """Answers the requests to the three paths."""
 
-    def __init__(self, telemetry: Telemetry, warnings: AdmissionWarnings) -> None:
+    def __init__(self, telemetry: Telemetry, warnings: AdmissionWarnings, clock: Clock) -> None:
         self._telemetry = telemetry
         self._intake = Intake(judge, warnings.added_to)
-        self._refusals = RefusalLog()
+        self._refusals = RefusalLog(clock.monotonic)
         # Bound once, because binding a logger costs as much as decoding a request.
         self._log = structlog.get_logger(__name__).bind()
 

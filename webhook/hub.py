@@ -31,10 +31,10 @@ from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.known_cluster import RawCluster, known_cluster
 from fedhpa.kube import (
-    SYSTEM,
     ApiClient,
     ApiConfig,
     Change,
+    Clock,
     Reflector,
     follow_config,
     load_config,
@@ -64,14 +64,15 @@ MAX_COMPETITORS: Final = 2
 class HubReader:
     """Local copies of the hub's autoscalers and clusters, kept current while `run` runs."""
 
-    def __init__(self, client: ApiClient, *, checks_targets: bool) -> None:
+    def __init__(self, client: ApiClient, *, checks_targets: bool, clock: Clock) -> None:
         self._client = client
+        self._clock = clock
         self._index = AutoscalerIndex()
-        self._targets = Targets(client)
+        self._targets = Targets(client, clock=clock.monotonic)
         self._checks_targets = checks_targets
         clusters = resource_path(CLUSTER_API_VERSION, "clusters")
         self._clusters = Reflector(
-            client, clusters, RawCluster, known_cluster, name="clusters", clock=SYSTEM.monotonic
+            client, clusters, RawCluster, known_cluster, name="clusters", clock=clock.monotonic
         )
         self.reflectors = {kind: self._reflector(kind, path) for kind, path in COLLECTIONS.items()}
 
@@ -125,7 +126,7 @@ class HubReader:
 
     def _reflector(self, kind: str, path: str) -> Reflector[Autoscaler]:
         reflector = Reflector(
-            self._client, path, StoredAutoscaler, _reader(kind), name=kind, clock=SYSTEM.monotonic
+            self._client, path, StoredAutoscaler, _reader(kind), name=kind, clock=self._clock.monotonic
         )
         reflector.subscribe(self._changed)
         return reflector
@@ -168,15 +169,15 @@ def wants_hub(values: Values) -> bool:
 
 
 @asynccontextmanager
-async def reading_hub(values: Values) -> AsyncIterator[HubReader | None]:
+async def reading_hub(values: Values, clock: Clock) -> AsyncIterator[HubReader | None]:
     """Yields a running reader of the hub, or None if the flags ask for none. Raises ConfigError."""
     if not wants_hub(values):
         yield None
         return
     kubeconfig = values[common.KUBECONFIG] or None
-    async with ApiClient(await _config(values, kubeconfig)) as client, asyncio.TaskGroup() as group:
-        reader = HubReader(client, checks_targets=values[PROPAGATION] == KARMADA)
-        following = follow_config(client, kubeconfig, clock=SYSTEM)
+    async with ApiClient(await _config(values, kubeconfig, clock)) as client, asyncio.TaskGroup() as group:
+        reader = HubReader(client, checks_targets=values[PROPAGATION] == KARMADA, clock=clock)
+        following = follow_config(client, kubeconfig, clock=clock)
         tasks = [group.create_task(reader.run()), group.create_task(following)]
         try:
             yield reader
@@ -185,10 +186,10 @@ async def reading_hub(values: Values) -> AsyncIterator[HubReader | None]:
                 task.cancel()
 
 
-async def _config(values: Values, kubeconfig: str | None) -> ApiConfig:
+async def _config(values: Values, kubeconfig: str | None, clock: Clock) -> ApiConfig:
     try:
         async with asyncio.timeout(CONFIG_SECONDS):
-            config = await load_config(kubeconfig, clock=SYSTEM)
+            config = await load_config(kubeconfig, clock=clock)
     except TimeoutError as error:
         source = kubeconfig or "the pod's service account"
         raise ConfigError(

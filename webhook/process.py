@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+from fedhpa.kube import SYSTEM, Clock
 from fedhpa.serving import (
     Health,
     Peers,
@@ -30,16 +31,17 @@ from webhook.warnings import AdmissionWarnings
 class Webhook:
     """A webhook configured by the flags."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, clock: Clock) -> None:
         """Loads the certificate. Raises FedHPAError if it cannot be used."""
         self._values = values
+        self._clock = clock
         self.health = Health()
         self._certificate = self.health.readiness("certificate", latches=True)
         self.telemetry = Telemetry()
         self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[common.TLS_MIN_VERSION])
         register_certificate(self.telemetry.registry, lambda: self.tls.expires)
-        self.warnings = AdmissionWarnings()
-        application = build_application(self.health, self.telemetry, self.warnings)
+        self.warnings = AdmissionWarnings(clock.date)
+        application = build_application(self.health, self.telemetry, self.warnings, clock)
         self._peers = Peers()
         self.server = TlsServer.of(application, self.tls, values, self._peers)
 
@@ -50,7 +52,7 @@ class Webhook:
         The context is entered when the certificate is loaded, or when `stop` is set before. Readiness does
         not depend on the hub.
         """
-        async with reading_hub(self._values) as hub:
+        async with reading_hub(self._values, self._clock) as hub:
             if hub is not None:
                 self._use(hub)
             registry = self.telemetry.registry
@@ -73,10 +75,10 @@ class Webhook:
 
 
 async def serve(
-    values: Values, signals: Signals, started: Callable[[Webhook], None] = lambda _: None
+    values: Values, signals: Signals, started: Callable[[Webhook], None] = lambda _: None, *, clock: Clock
 ) -> None:
     """Serves until `signals.stop`. Calls `started` once the secure port is bound."""
-    webhook = Webhook(values)
+    webhook = Webhook(values, clock)
     signals.on_reload(webhook.tls.reload)
     async with webhook.running(signals.stop):
         if not signals.stop.is_set():
@@ -89,6 +91,6 @@ def main() -> None:
     values = parse_or_exit(PROGRAM, ABOUT, FLAGS)
 
     async def run(signals: Signals) -> None:
-        await serve(values, signals)
+        await serve(values, signals, clock=SYSTEM)
 
     sys.exit(run_process(PROGRAM, values, run, loop_factory=quick_loop))

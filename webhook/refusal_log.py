@@ -6,7 +6,6 @@ are limited, for each namespace and in total. The next line counts the refusals 
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
@@ -30,7 +29,7 @@ MAX_NAME: Final = 253
 class RefusalLog:
     """Logs refusals with the object and the reason."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._suppressed_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._minute = float("-inf")

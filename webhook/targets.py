@@ -7,7 +7,6 @@ hub does not answer, requests do not wait at all. Concurrent calls and cached an
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -48,7 +47,7 @@ class _NotLookedUpError(Exception):
 class Targets:
     """Looks up targets on the hub while `run` runs."""
 
-    def __init__(self, client: ApiClient, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: ApiClient, *, clock: Callable[[], float]) -> None:
         self._client = client
         self._clock = clock
         self._mapper = ResourceMapper(client, clock=clock)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -25,15 +25,10 @@ log = structlog.get_logger(__name__)
 MANY_RULES: Final = 300
 
 
-def utc_now() -> datetime:
-    """Returns the present time of the machine."""
-    return datetime.now(UTC)
-
-
 class AdmissionWarnings:
     """Adds warnings to reviews. `hub` is None if no hub is read. `now` returns an aware datetime."""
 
-    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, now: Callable[[], datetime]) -> None:
         self.hub: HubReader | None = None
         self._now = now
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.closed_loop.actions import Action
 from benchmarks.closed_loop.running import Controller, Running, divided, quiet
-from benchmarks.closed_loop.worlds import Action, World
+from benchmarks.closed_loop.worlds import World
 from benchmarks.world.cluster import Cluster, ClusterPlan
 from benchmarks.world.fleet import Fleet, Tally
 from benchmarks.world.hub import Hub
@@ -104,7 +105,7 @@ async def started(world: World, way: str, folder: Path) -> AsyncIterator[Running
     if way in PRODUCT:
         hub = Hub(network, loop.wall, CRDS)
         hub.join(clusters)
-        hub.apply(_spec(world, way) | ({"dryRun": True} if world.migrates and way == CENTRALIZED else {}))
+        hub.apply(spec_of(world, way) | ({"dryRun": True} if world.migrates and way == CENTRALIZED else {}))
         controller = Controller(hub, network, folder, world.flags)
         controller.start()
     if way not in PRODUCT or world.migrates:
@@ -116,7 +117,8 @@ async def started(world: World, way: str, folder: Path) -> AsyncIterator[Running
             await controller.kill()
 
 
-def _spec(world: World, way: str) -> dict[str, Any]:
+def spec_of(world: World, way: str) -> dict[str, Any]:
+    """Returns the specification of the FederatedHPA in a mode."""
     metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": world.target}}
     kind = "StatefulSet" if world.clusters[0].ordered else "Deployment"
     return {

@@ -13,15 +13,27 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from benchmarks.closed_loop.running import Running
+from benchmarks.closed_loop.actions import (
+    Action,
+    changes,
+    controller_killed,
+    dies,
+    flapping,
+    hub_away,
+    outages,
+    quota,
+    reachable,
+    releases,
+    returns,
+    starts_nothing,
+    tainted,
+    unreachable,
+)
 from benchmarks.world.cluster import ClusterPlan
 from benchmarks.world.fleet import Load
 from benchmarks.world.nodes import Autoscaler, Nodes
 
 MINUTE: Final = 60.0
-HOUR: Final = 3600.0
-
-Action = Callable[[Running], None]
 
 
 @dataclass(frozen=True)
@@ -94,72 +106,6 @@ def growing(room: int, patience: float, boot: float) -> Callable[[], Nodes]:
     return lambda: Nodes({"node-1": room}, Autoscaler(patience, boot))
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------
-def dies(name: str) -> Action:
-    """A cluster is gone, with its pods."""
-    return lambda run: run.on(name, lambda cluster: cluster.die())
-
-
-def returns(name: str) -> Action:
-    """A cluster is back with its replicas, whose pods start again."""
-    return lambda run: run.on(name, lambda cluster: cluster.revive())
-
-
-def unreachable(name: str) -> Action:
-    """A cluster serves, but does not answer the hub."""
-    return lambda run: run.on(name, lambda cluster: cluster.server.stop())
-
-
-def reachable(name: str) -> Action:
-    """A cluster answers the hub again."""
-    return lambda run: run.on(name, lambda cluster: cluster.server.start())
-
-
-def releases(name: str = "", *, broken: bool = False) -> Action:
-    """Another template is rolled out, in one cluster or in all."""
-    return lambda run: run.on(name, lambda cluster: cluster.release(broken=broken))
-
-
-def hub_away(away: bool) -> Action:
-    """The hub's API server stops or starts."""
-    return lambda run: run.hub_away(away)
-
-
-def controller_killed() -> Action:
-    """The controller is killed, and another process starts."""
-    return lambda run: run.restart_controller()
-
-
-def changes(**spec: Any) -> Action:
-    """The FederatedHPA is edited."""
-    return lambda run: run.change(spec)
-
-
-def outages(names: list[str], an_hour: float, seconds: tuple[float, float], number: int) -> tuple[Any, ...]:
-    """Each cluster misses the hub now and then, for a time between two bounds; chance is seeded."""
-    chance = random.Random(number)
-    found: list[tuple[float, Action]] = []
-    for name in names:
-        now = chance.expovariate(an_hour / HOUR)
-        while now < 4 * HOUR:
-            lasts = chance.uniform(*seconds)
-            found += [(now, unreachable(name)), (now + lasts, reachable(name))]
-            now += lasts + chance.expovariate(an_hour / HOUR)
-    return tuple(sorted(found, key=lambda event: event[0]))
-
-
-def flapping(name: str, number: int) -> tuple[Any, ...]:
-    """A cluster answers the hub for 20 to 70 s, and is away for 20 to 70 s, again and again."""
-    chance = random.Random(number)
-    found: list[tuple[float, Action]] = []
-    now = 300.0
-    while now < 4 * HOUR:
-        gone = now + chance.uniform(20, 70)
-        found += [(now, unreachable(name)), (gone, reachable(name))]
-        now = gone + chance.uniform(20, 70)
-    return tuple(found)
-
-
 # -- the worlds --------------------------------------------------------------------------------------------
 FIVE: Final = several(5, 20)
 STEPS: Final = steps((0, 10), (10, 20), (30, 8), (45, 16))
@@ -169,12 +115,13 @@ PRIORITIES: Final = MappingProxyType(
         "federatedHPAAssignment": {
             "federatedHPAAssignmentType": "Prioritized",
             "clusterAutoscalingPreference": [
-                {"targetCluster": {"clusterNames": ["m1"]}, "autoscalePriority": 2},
-                {"targetCluster": {"clusterNames": ["m2"]}, "autoscalePriority": 1},
+                {"targetCluster": {"clusterNames": ["m1"]}, "priority": 2},
+                {"targetCluster": {"clusterNames": ["m2"]}, "priority": 1},
             ],
         }
     }
 )
+DRAIN: Final = MappingProxyType({"key": "fedhpa.io/drain", "effect": "NoSchedule"})
 # For the cost of the benchmark itself.
 SIXTY: Final = wave(22, 8, minutes=40)
 TWO_HUNDRED: Final = wave(80, 20, minutes=40)
@@ -312,6 +259,18 @@ ALL: Final = {
             events=((900, releases("m1", broken=True)),),
         ),
         _world(
+            "black-hole",
+            "pods of one cluster do not get ready any more, and do so again after half an hour",
+            steps((0, 10), (10, 20), (30, 10), (45, 20)),
+            events=((300, starts_nothing("m2")), (2400, starts_nothing("m2", broken=False))),
+        ),
+        _world(
+            "quota",
+            "a quota lets one cluster create five pods",
+            steps((0, 10), (10, 20), (40, 10)),
+            events=((300, quota("m2", 5)),),
+        ),
+        _world(
             "rollout-on-full-nodes",
             "a rollout in two clusters whose nodes are full",
             steps((0, 20)),
@@ -345,6 +304,13 @@ ALL: Final = {
             "a cluster is taken out of clusterAffinity",
             WAVE,
             events=((900, changes(clusterAffinity={"exclude": ["m2"]})),),
+        ),
+        _world(
+            "drain",
+            "a cluster is drained for half an hour, and pods need 60 s to get ready",
+            WAVE,
+            clusters=several(5, 20, start_seconds=60.0),
+            events=((600, tainted("m2", DRAIN)), (2400, tainted("m2"))),
         ),
         _world(
             "migration",

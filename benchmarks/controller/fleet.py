@@ -24,11 +24,10 @@ from controller.federatedhpa import FederatedHPAReconciler, MemberCaches, Snapsh
 from controller.flags import DIRECT, Settings
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ApiError
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import ControllerSettings
 from fedhpa.kube import PAGE_SIZE, SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
 from fedhpa.kube.transport import Params
-from fedhpa.members import Access, Cluster, Member, MemberClient, SharedLists
+from fedhpa.members import Access, Cluster, ClusterMeta, Member, MemberClient, SharedLists
 
 RECORDS: Final = "/apis/fedhpa.io/"
 HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
@@ -279,7 +278,8 @@ async def memory_fleet(
         return EPOCH + clock()
 
     bodies, hub = MemberBodies(size), Hub((key for key in size.keys if keep(key)), spec)
-    settings = Settings(DIRECT, 5, 15.0, 3.0, False, ControllerSettings())
+    # The hub in memory has no namespaces, which would identify it.
+    settings = Settings(DIRECT, 5, 15.0, 3.0, False, ControllerSettings(), hub_id="bench")
     async with SharedLists(clock=clock) as lists, asyncio.TaskGroup() as group:
         members: dict[str, Member] = {}
         for number in range(size.clusters):
@@ -303,7 +303,7 @@ async def _member(name: str, bodies: MemberBodies, api: type[MemberApi]) -> Memb
     async def reread() -> None:
         return
 
-    cluster = Cluster(metadata=ObjectMeta(name=name))
+    cluster = Cluster(metadata=ClusterMeta(name=name))
     member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time, wall=SYSTEM.wall)
     member.client = api(member, bodies)
     await member.observe(cluster, Access("https://memory", "token", None, None, ()))

@@ -23,6 +23,7 @@ from benchmarks.walk.counter import function_at
 from benchmarks.world.cluster import NAME, NAMESPACE
 from benchmarks.world.hub import FEDERATED
 from benchmarks.world.loop import VirtualLoop
+from fedhpa.kube import SYSTEM
 from fedhpa.serving import Signals
 from fedhpa.serving.flags import parse_flags
 from metrics_adapter.settings import FLAGS
@@ -110,7 +111,7 @@ async def adapter() -> AsyncIterator[Callable[[], Awaitable[None]]]:
         flags = [*around.flags, "--metrics-max-age=0s", "--shutdown-grace-period=0s"]
         values, signals, started = parse_flags(FLAGS, flags, {}), Signals(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(function_at(SERVE)(values, signals, lambda _: started.set()))
+            group.create_task(function_at(SERVE)(values, signals, lambda _: started.set(), clock=SYSTEM))
             await started.wait()
             await around.ready()
             client = await around.connect()

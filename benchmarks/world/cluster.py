@@ -217,7 +217,7 @@ class Cluster:
         self._write_nodes()
         self.workload.begin(self.plan.replicas, now)
         for pod in self.nodes.step(self.workload.pods, now - 3600):
-            pod.ready, pod.changed = True, now - 3600
+            pod.ready, pod.changed = True, now - 3600 + self.plan.start_seconds
             self._write_pod(pod)
         self.workload.created = 0
         self._scraped_at = now
@@ -294,7 +294,7 @@ class Cluster:
 
     # -- objects ---------------------------------------------------------------------------------------
     def _write_pod(self, pod: Pod) -> None:
-        self.store.set("v1", "pods", _pod_object(pod, self.plan.request))
+        self.store.set("v1", "pods", _pod_object(pod, self.plan))
 
     def _forget_gone(self) -> None:
         kept = {pod.name for pod in self.workload.pods}
@@ -338,16 +338,17 @@ def _container(request: int) -> Object:
     }
 
 
-def _pod_object(pod: Pod, request: int) -> Object:
+def _pod_object(pod: Pod, plan: ClusterPlan) -> Object:
+    version = "controller-revision-hash" if plan.ordered else "pod-template-hash"
     metadata: dict[str, Any] = {
         "namespace": NAMESPACE,
         "name": pod.name,
-        "labels": LABELS,
+        "labels": {**LABELS, version: str(pod.revision)},
         "creationTimestamp": stamp(pod.created),
     }
     if pod.leaves is not None:
         metadata["deletionTimestamp"] = stamp(pod.leaves)
-    spec: dict[str, Any] = {"containers": [_container(request)]}
+    spec: dict[str, Any] = {"containers": [_container(plan.request)]}
     status: dict[str, Any] = {"phase": "Pending" if pod.bound is None else "Running"}
     if pod.bound is None:
         waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +58,12 @@ class Hub:
         self.writes: dict[str, int] = {}
         for definition in yaml.safe_load_all(crds.read_text(encoding="utf-8")):
             self.store.set(CRDS, "customresourcedefinitions", definition)
+            group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+            for served in definition["spec"]["versions"]:
+                schema = served["schema"]["openAPIV3Schema"]
+                self.store.schemas[f"{group}/{served['name']}", plural] = schema
+        # Its UID is the identity of the hub.
+        self.store.set("v1", "namespaces", {"metadata": {"name": SYSTEM_NAMESPACE, "uid": "hub"}})
         self.server.start()
 
     def join(self, clusters: Iterable[Cluster]) -> None:
@@ -85,6 +91,24 @@ class Hub:
         assert found is not None, cluster
         metadata = {**found["metadata"], "labels": labels}
         self.store.replace(CLUSTERS, "clusters", {**found, "metadata": metadata})
+
+    def annotate(self, **annotations: str) -> None:
+        """Replaces the annotations of the FederatedHPA."""
+        found = self.object
+        assert found is not None
+        metadata = {**found["metadata"], "annotations": annotations}
+        self.store.replace(FEDERATED, FEDERATED_HPAS, {**found, "metadata": metadata})
+
+    def taint(self, cluster: str, *taints: Mapping[str, Any]) -> None:
+        """Replaces the taints of a Cluster."""
+        found = self.store.find(CLUSTERS, "clusters", cluster)
+        assert found is not None, cluster
+        spec = {**found["spec"], "taints": [dict(taint) for taint in taints]}
+        self.store.replace(CLUSTERS, "clusters", {**found, "spec": spec})
+
+    def delete(self, cluster: str) -> None:
+        """Deletes a Cluster, which stays while it has finalizers."""
+        self.store.delete(CLUSTERS, "clusters", cluster, "", {})
 
     @property
     def object(self) -> Object | None:

@@ -12,6 +12,7 @@ import msgspec
 
 Object = dict[str, Any]
 Key = tuple[str, str]
+Schema = Mapping[str, Any]
 
 # A watch from before the oldest of so many changes is answered with 410, as after a compaction.
 REMEMBERED: Final = 10_000
@@ -67,6 +68,8 @@ class Store:
     def __init__(self, kinds: Mapping[tuple[str, str], Kind], stamp: Callable[[], str]) -> None:
         self.number = 1
         self.stamp = stamp
+        # The structural schemas of the kinds whose spec may have no other fields, by version and plural.
+        self.schemas: dict[tuple[str, str], Schema] = {}
         self._collections = {place: Collection(kind) for place, kind in kinds.items()}
         self._uids = itertools.count(1)
         self._watchers = itertools.count(1)
@@ -89,8 +92,9 @@ class Store:
         return list(self.collection(version, plural).objects.values())
 
     def create(self, version: str, plural: str, given: Object) -> Object:
-        """Stores a new object. Raises Refused if there is one of that name."""
+        """Stores a new object. Raises Refused if there is one of that name, or if its spec is invalid."""
         collection = self.collection(version, plural)
+        self._check_spec(version, plural, given)
         meta = dict(given.get("metadata") or {})
         if "name" not in meta:
             meta["name"] = f"{meta.get('generateName', '')}{next(self._uids):x}"
@@ -104,7 +108,8 @@ class Store:
     def replace(self, version: str, plural: str, given: Object, *, part: str = "") -> Object:
         """Stores another state; `part` is "status" or "" for all but the status.
 
-        Raises Refused if the object is absent, or has another version than the given one.
+        Raises Refused if the object is absent, has another version than the given one, or if its spec is
+        invalid.
         """
         collection = self.collection(version, plural)
         meta = given["metadata"]
@@ -116,6 +121,7 @@ class Store:
         if part == "status":
             new = {**old, "metadata": dict(old["metadata"]), "status": given.get("status")}
         else:
+            self._check_spec(version, plural, given)
             new = {**given, "apiVersion": version, "kind": collection.kind.kind, "status": old.get("status")}
             kept = {name: old["metadata"][name] for name in ("uid", "creationTimestamp", "generation")}
             if "deletionTimestamp" in old["metadata"]:
@@ -135,7 +141,9 @@ class Store:
         key = (meta.get("namespace", "") if collection.kind.namespaced else "", meta["name"])
         old = collection.objects.get(key)
         if old is None:
-            kept = {"uid": f"uid-{next(self._uids)}", "generation": 1, "creationTimestamp": self.stamp()}
+            # Ties are decided by the uid of an object, so one with a given uid shifts no other's.
+            uid = meta.get("uid") or f"uid-{next(self._uids)}"
+            kept = {"uid": uid, "generation": 1, "creationTimestamp": self.stamp()}
         else:
             kept = {name: old["metadata"][name] for name in ("uid", "generation", "creationTimestamp")}
         made = {"apiVersion": version, "kind": collection.kind.kind, **given, "metadata": {**kept, **meta}}
@@ -179,6 +187,15 @@ class Store:
         """Yields all kinds that are served."""
         return (one.kind for one in self._collections.values())
 
+    def _check_spec(self, version: str, plural: str, given: Object) -> None:
+        """Raises Refused for unknown fields, as an API server does with fieldValidation=Strict."""
+        schema = self.schemas.get((version, plural))
+        if schema is None:
+            return
+        unknown = unknown_fields(schema["properties"]["spec"], given.get("spec"), "spec")
+        if listed := ", ".join(f'unknown field "{path}"' for path in unknown):
+            raise Refused(400, "BadRequest", f"strict decoding error: {listed}")
+
     def _existing(self, collection: Collection, key: Key) -> Object:
         found = collection.objects.get(key)
         if found is None:
@@ -211,3 +228,20 @@ def _content(stored: Object) -> Object:
     """Returns an object without what every write changes."""
     meta = {k: v for k, v in stored["metadata"].items() if k not in ("resourceVersion", "managedFields")}
     return {**stored, "metadata": meta}
+
+
+def unknown_fields(schema: Schema, value: Any, path: str) -> Iterator[str]:
+    """Yields the paths of the fields that a structural schema does not have."""
+    if "x-kubernetes-preserve-unknown-fields" in schema:
+        return
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from unknown_fields(schema.get("items", {}), item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        known, others = schema.get("properties", {}), schema.get("additionalProperties")
+        for name, item in value.items():
+            part = known.get(name, others)
+            if part is None:
+                yield f"{path}.{name}"
+            else:
+                yield from unknown_fields(part, item, f"{path}.{name}")

@@ -52,6 +52,8 @@ class Workload:
     note: Callable[[Pod], None] = lambda _: None
     pods: list[Pod] = field(default_factory=list)
     created: int = 0
+    # A quota: no more pods than this are created.
+    most: int | None = None
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     # The desired replicas of the last step; a rollout divides a change over both revisions.
     _desired: int = 0
@@ -134,15 +136,24 @@ class Workload:
 
     # -- StatefulSet -----------------------------------------------------------------------------------
     def _step_in_order(self, active: list[Pod], desired: int, now: float) -> None:
-        """One pod at a time: the next is created when all others are ready, the last one ends first."""
+        """One pod at a time: the next is created when all others are ready, the last one ends first.
+
+        A rolling update replaces the last pod of an old revision when all are ready.
+        """
+        if len(active) < len(self.pods):
+            return
         if len(active) > desired:
-            if len(active) == len(self.pods):
-                self._end([max(active, key=lambda pod: pod.ordinal)], now)
-        elif len(active) < desired and all(pod.ready for pod in self.pods) and len(active) == len(self.pods):
-            self._create(self.newest, now)
+            self._end([max(active, key=_ordinal)], now)
+        elif all(pod.ready for pod in active):
+            if len(active) < desired:
+                self._create(self.newest, now)
+            elif old := [pod for pod in active if pod.revision != self.newest]:
+                self._end([max(old, key=_ordinal)], now)
 
     # ------------------------------------------------------------------------------------------------------
     def _create(self, revision: int, now: float) -> None:
+        if self.most is not None and len(self.active) >= self.most:
+            return
         taken = {pod.ordinal for pod in self.pods}
         ordinal = next(number for number in itertools.count() if number not in taken) if self.ordered else -1
         suffix = str(ordinal) if self.ordered else f"{revision}-{next(self._numbers)}"
@@ -156,6 +167,10 @@ class Workload:
             # A pod without a node has nothing to stop.
             pod.leaves = now + (self.stop_seconds if pod.bound is not None else 0.0)
             self.note(pod)
+
+
+def _ordinal(pod: Pod) -> int:
+    return pod.ordinal
 
 
 def victims(pods: list[Pod], now: float) -> list[Pod]:

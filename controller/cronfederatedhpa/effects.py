@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 from controller.cronfederatedhpa.memory import Ahead, Unit
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject
-from controller.cronfederatedhpa.targets import CronTargets, Reading, TargetChanged
+from controller.cronfederatedhpa.scales import Reading, TargetChanged
+from controller.cronfederatedhpa.targets import CronTargets
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.cron.execution.model import CronPlan, ScheduledObject, WindowRecord, WriteCause

@@ -11,7 +11,7 @@ from typing import Final
 
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, OUR_FIELDS
 from controller.cronfederatedhpa.objects import CronObject, Object
-from controller.cronfederatedhpa.targets import FIELD_MANAGER
+from controller.cronfederatedhpa.scales import FIELD_MANAGER
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import GROUP

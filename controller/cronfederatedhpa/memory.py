@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from controller.cronfederatedhpa.objects import TargetKey
+from controller.cronfederatedhpa.scales import KnownShares, Reading
 from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
 from fedhpa.api.scaling_record import KeptRecord
 from fedhpa.cron.execution.model import RuleState, WindowRecord
 from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import Backoff
-
-if TYPE_CHECKING:
-    from controller.cronfederatedhpa.targets import Reading
 
 T = TypeVar("T")
 States = dict[str, RuleState]
@@ -117,13 +115,13 @@ class Ahead(NamedTuple):
 class Unit:
     """All that this process knows of one target; dropped with its last object and window.
 
-    `reference` names the target as its objects do. `shares` are the last known replicas by cluster.
+    `reference` names the target as its objects do. `shares` is what is known of the clusters.
     """
 
     target: TargetKey
     windows: Recorded[WindowRecord]
     reference: TargetReference
-    shares: dict[str, int] = field(default_factory=dict)
+    shares: KnownShares = field(default_factory=KnownShares)
     retry: Backoff | None = None
     ahead: Ahead | None = None
     # True once the target was asked for the baseline of windows whose record is lost.

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget
-from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECONDS
+from controller.cronfederatedhpa.scales import FIELD_MANAGER
+from controller.cronfederatedhpa.targets import HUB_DEADLINE_SECONDS
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, TypeVar
 from controller.cronfederatedhpa.memory import Recorded, States
 from controller.cronfederatedhpa.object_writes import NotLeading
 from controller.cronfederatedhpa.objects import CronObject, TargetKey
-from controller.cronfederatedhpa.targets import CronTargets, Members, bounds_of, mappers_of_members
+from controller.cronfederatedhpa.scales import KnownShares, Members, mappers_of_members
+from controller.cronfederatedhpa.targets import CronTargets, bounds_of
 from controller.cronfederatedhpa.units import open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
-from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
+from fedhpa.api.default_values import CLUSTER_LOST_TIMEOUT_SECONDS, MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.cron.execution.model import (
@@ -162,9 +163,10 @@ async def _read(
         mappers_of_members(clock),
         direct=direct,
         member_deadline=MEMBER_DEADLINE_SECONDS,
+        lost_after=CLUSTER_LOST_TIMEOUT_SECONDS,
         clock=clock,
     )
-    return (await targets.read(unit.target, unit.api_version, {})).target
+    return (await targets.read(unit.target, unit.api_version, KnownShares())).target
 
 
 def values_of(raw: Object, unit: PlannedTarget) -> Values:

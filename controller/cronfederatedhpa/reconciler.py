@@ -19,8 +19,9 @@ from controller.cronfederatedhpa.memory import Recorded, RulesMemory, Unit
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reporter import Reporter
+from controller.cronfederatedhpa.scales import unreadable
 from controller.cronfederatedhpa.status import changes, conditions, render_status, with_hub
-from controller.cronfederatedhpa.targets import CronTargets, unreadable
+from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.cronfederatedhpa.units import Units, open_rules
 from controller.failure_log import FailureLog, Lines

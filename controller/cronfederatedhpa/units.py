@@ -10,7 +10,8 @@ import structlog
 from controller.cronfederatedhpa.memory import Recorded, States, Unit
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS
 from controller.cronfederatedhpa.objects import TargetKey, target_of
-from controller.cronfederatedhpa.targets import FIELD_MANAGER, HUB_DEADLINE_SECONDS
+from controller.cronfederatedhpa.scales import FIELD_MANAGER
+from controller.cronfederatedhpa.targets import HUB_DEADLINE_SECONDS
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record

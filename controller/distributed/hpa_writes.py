@@ -1,6 +1,6 @@
 """Writes of HorizontalPodAutoscalers to members.
 
-Only an HPA with our label is changed or deleted. Each write names the object that was read, by its uid and
+Only an HPA of ours is changed or deleted. Each write names the object that was read, by its uid and
 its resourceVersion, so that an HPA that somebody made meanwhile is never touched. Server-side apply would
 take over an HPA of somebody else without a conflict where the values are equal.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.json import convert_json
-from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, PLURAL, MemberHpa, differing_fields, new_member_hpa
+from fedhpa.api.member_hpas import OWNER, PLURAL, MemberHpa, Owner, differing_fields, new_member_hpa
 from fedhpa.kube import NOT_FOUND, ApiClient, resource_path
 
 FIELD_MANAGER: Final = "fedhpa-distributed"
@@ -21,49 +21,48 @@ FIELD_MANAGER: Final = "fedhpa-distributed"
 class NotOwned(FedHPAError):
     """The member has an HPA of this name that is not ours."""
 
-    def __init__(self, namespace: str, name: str) -> None:
-        super().__init__(
-            f"HorizontalPodAutoscaler {namespace}/{name} is not ours and stays as it is: delete it, or give "
-            f"it the label {MANAGED_BY}={MANAGER} to hand it over"
-        )
+    def __init__(self, hpa: MemberHpa) -> None:
+        place = f"{hpa.metadata.namespace}/{hpa.metadata.name}"
+        super().__init__(f"HorizontalPodAutoscaler {place} is not ours and stays as it is: {hpa.remedy}")
 
 
 async def apply_hpa(
     client: ApiClient,
-    namespace: str,
-    name: str,
+    owner: Owner,
     spec: Mapping[str, Any],
     api_version: str,
     *,
     deadline: float | None = None,
 ) -> tuple[str, ...]:
-    """Creates the HPA, or changes it to this spec. Returns the fields that differed; none if it was right.
+    """Creates this owner's HPA, or changes it to this spec.
 
-    A new HPA differs in all fields. Raises NotOwned, Conflict if somebody wrote meanwhile, and ApiError. The
-    deadline applies to each of two requests.
+    Returns the fields that differed: none if it was right, all for a new HPA. Raises NotOwned, Conflict if
+    somebody wrote meanwhile, and ApiError. The deadline applies to each of two requests.
     """
-    path = resource_path(api_version, PLURAL, namespace, name)
+    path = resource_path(api_version, PLURAL, owner.namespace, owner.name)
     found = await read_if_there(client, path, deadline)
     if found is None:
-        created = new_member_hpa(namespace, name, spec, api_version)
-        await client.post(resource_path(api_version, PLURAL, namespace), created, deadline=deadline)
+        created = new_member_hpa(owner, spec, api_version)
+        await client.post(resource_path(api_version, PLURAL, owner.namespace), created, deadline=deadline)
         return tuple(sorted(spec))
-    stored = _owned(found, namespace, name)
+    stored = _owned(found, owner)
     fields = differing_fields(stored.spec, spec)
     if fields:
-        await client.put(path, {**found, "spec": spec}, manager=FIELD_MANAGER, deadline=deadline)
+        annotations = {**(stored.metadata.annotations or {}), OWNER: str(owner)}
+        changed = {**found, "metadata": {**found["metadata"], "annotations": annotations}, "spec": spec}
+        await client.put(path, changed, manager=FIELD_MANAGER, deadline=deadline)
     return fields
 
 
 async def delete_hpa(
-    client: ApiClient, namespace: str, name: str, api_version: str, *, deadline: float | None = None
+    client: ApiClient, owner: Owner, api_version: str, *, deadline: float | None = None
 ) -> bool:
-    """Deletes the HPA. Returns False if there is none. Raises NotOwned, Conflict and ApiError."""
-    path = resource_path(api_version, PLURAL, namespace, name)
+    """Deletes this owner's HPA. Returns False if there is none. Raises NotOwned, Conflict and ApiError."""
+    path = resource_path(api_version, PLURAL, owner.namespace, owner.name)
     found = await read_if_there(client, path, deadline)
     if found is None:
         return False
-    metadata = _owned(found, namespace, name).metadata
+    metadata = _owned(found, owner).metadata
     only = {"uid": metadata.uid, "resourceVersion": metadata.resourceVersion}
     await client.delete(path, only=only, deadline=deadline)
     return True
@@ -79,8 +78,8 @@ async def read_if_there(client: ApiClient, path: str, deadline: float | None) ->
         raise
 
 
-def _owned(found: Mapping[str, Any], namespace: str, name: str) -> MemberHpa:
-    stored = convert_json(found, MemberHpa)
+def _owned(found: Mapping[str, Any], owner: Owner) -> MemberHpa:
+    stored = convert_json(found, MemberHpa).seen_by(owner.hub)
     if not stored.ours:
-        raise NotOwned(namespace, name)
+        raise NotOwned(stored)
     return stored

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from controller.distributed.hpa_writes import apply_hpa, delete_hpa
 from fedhpa.api.errors import MemberUnavailable
+from fedhpa.api.member_hpas import Owner
 from fedhpa.kube import Key
 from fedhpa.members import HpaCache, Member
 
@@ -16,9 +17,16 @@ NOT_REGISTERED: Final = "no Cluster of this name is registered"
 class MemberHpaWriter:
     """An HpaWriter by the clients of the members. `deadline` are the seconds of one request."""
 
-    def __init__(self, members: Mapping[str, Member], hpas: HpaCache, deadline: float) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        hpas: HpaCache,
+        owner_of: Callable[[Key], Owner],
+        deadline: float,
+    ) -> None:
         self._members = members
         self._hpas = hpas
+        self._owner_of = owner_of
         self._deadline = deadline
 
     async def apply(
@@ -27,7 +35,8 @@ class MemberHpaWriter:
         """Create the HPA or change it to this spec, as `HpaWriter.apply`."""
         member = self._member(cluster)
         try:
-            return await apply_hpa(member.client, *key, spec, api_version, deadline=self._deadline)
+            owner = self._owner_of(key)
+            return await apply_hpa(member.client, owner, spec, api_version, deadline=self._deadline)
         finally:
             # A write without an answer may have been made, too.
             self._hpas.note(member, *key)
@@ -37,7 +46,7 @@ class MemberHpaWriter:
         member = self._member(cluster)
         version = await self._hpas.version(member)
         try:
-            return await delete_hpa(member.client, *key, version, deadline=self._deadline)
+            return await delete_hpa(member.client, self._owner_of(key), version, deadline=self._deadline)
         finally:
             self._hpas.note(member, *key)
 

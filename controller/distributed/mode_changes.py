@@ -5,19 +5,17 @@ Neither changes any replicas. A finalizer keeps the object until then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
 import structlog
 
 from controller.publish import FEDERATED_HPAS, FIELD_MANAGER
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.api.member_hpas import FINALIZER
+from fedhpa.api.errors import FedHPAError
+from fedhpa.api.member_hpas import DELETION_WAITS, FINALIZER
 from fedhpa.decision import Blocked, MemoryState
-from fedhpa.kube import NOT_FOUND, ApiClient, Key
-
-TRIES: Final = 5
+from fedhpa.kube import ApiClient, Key, patch_finalizers
 
 
 def has_finalizer(raw: Mapping[str, Any]) -> bool:
@@ -34,41 +32,19 @@ async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float,
     """Add the finalizer to the object read as `raw`, or remove it. Other finalizers stay.
 
     Returns False if the object was deleted, or created again, in between; then nothing is written. Raises
-    Conflict after TRIES attempts, and ApiError if the hub refuses. The deadline applies to each call.
+    Conflict after five tries, and ApiError if the hub refuses. The deadline applies to each call.
     """
     metadata = raw["metadata"]
-    uid, path = metadata.get("uid"), FEDERATED_HPAS.path(metadata["namespace"], metadata["name"])
-    for attempt in range(1, TRIES + 1):
-        present = metadata.get("finalizers") or []
-        if (FINALIZER in present) == wanted:
-            return True
-        if wanted and metadata.get("deletionTimestamp"):
-            return False
+    path = FEDERATED_HPAS.path(metadata["namespace"], metadata["name"])
+
+    def change(present: Sequence[str]) -> list[str]:
         others = [each for each in present if each != FINALIZER]
-        change = {
-            "resourceVersion": metadata.get("resourceVersion", ""),
-            "finalizers": [*others, FINALIZER] if wanted else others,
-        }
-        try:
-            await hub.patch(path, {"metadata": change}, manager=FIELD_MANAGER, deadline=deadline)
-        except Conflict:
-            if attempt == TRIES:
-                raise
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return False
-            raise
-        else:
-            return True
-        try:
-            metadata = (await hub.get_json(path, deadline=deadline))["metadata"]
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return False
-            raise
-        if metadata.get("uid") != uid:
-            return False
-    return False
+        if (FINALIZER in present) == wanted:
+            return list(present)
+        return [*others, FINALIZER] if wanted else others
+
+    found = await patch_finalizers(hub, path, metadata, change, manager=FIELD_MANAGER, deadline=deadline)
+    return found is not None and (FINALIZER in found) == wanted
 
 
 log = structlog.get_logger(__name__)
@@ -78,6 +54,11 @@ DISTRIBUTED: Final = "Distributed"
 ASSIGNED: Final = "Assigned"
 HELD: Final = "DistributedHeld"
 REMOVING: Final = "RemovingMemberHPAs"
+DRY_RUN: Final = (
+    "spec.dryRun is set, so the member HPAs of mode Distributed stay and go on scaling, and the new mode "
+    "does not begin: set spec.dryRun to false to remove them, or spec.mode to Distributed; `fedhpa preview "
+    "-f FILE` shows what an object would decide"
+)
 MAX_NAMED: Final = 8
 
 
@@ -109,7 +90,7 @@ class ModeChanges:
         self._deadline = deadline
         self._lost_after = lost_after
         self._writes = writes
-        # The first attempt to remove the HPAs of an object that left the mode, in POSIX seconds.
+        # Since when the HPAs of an object are to be removed, in POSIX seconds.
         self._since: dict[Key, float] = {}
 
     def forget(self, key: Key) -> None:
@@ -120,9 +101,12 @@ class ModeChanges:
         """Remove the member HPAs of an object that is being deleted, then its finalizer.
 
         Until all are gone, or their clusters past the lost time-out, the finalizer stays. Raises FedHPAError
-        if the hub refuses to remove it.
+        if the hub refuses to remove it. With --pause it waits, because nothing may be written.
         """
         if not self._writes:
+            if key not in self._since:
+                self._since[key] = now
+                log.warning("deletion waits", namespace=key[0], name=key[1], remedy=DELETION_WAITS)
             return
         since = datetime.fromisoformat(raw["metadata"]["deletionTimestamp"]).timestamp()
         overdue = now - since >= self._lost_seconds(raw)
@@ -148,6 +132,8 @@ class ModeChanges:
             return Blocked(HELD, _held(key), condition=ASSIGNED)
         if not self._writes:
             return Blocked(REMOVING, "the member HPAs are removed once --pause ends", condition=ASSIGNED)
+        if (raw.get("spec") or {}).get("dryRun") is True:
+            return Blocked(REMOVING, DRY_RUN, condition=ASSIGNED)
         overdue = now - self._since.setdefault(key, now) >= self._lost_seconds(raw)
         left = await self._removal.remove(key, raw, state, overdue=overdue)
         if not left:

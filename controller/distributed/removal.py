@@ -26,21 +26,27 @@ from fedhpa.members import HpaCache, Member
 log = structlog.get_logger(__name__)
 
 TASK: Final = "remove-member-hpa"
+HUB_UNKNOWN: Final = "the identity of the hub is unknown, so the HPA may be another hub's"
 LEFT: Final = "MemberHPALeft"
 
 
 class HpaRemoval:
-    """Removes the HPAs of one FederatedHPA at a time. `deadline` are the seconds of one request."""
+    """Removes the HPAs of one FederatedHPA at a time. `deadline` are the seconds of one request.
+
+    `duplicates` are other names of the members. Their HPAs are those of the members.
+    """
 
     def __init__(
         self,
         members: Mapping[str, Member],
+        duplicates: Mapping[str, Member],
         hpas: HpaCache,
         writer: HpaWriter,
         events: EventRecorder,
         deadline: float,
     ) -> None:
         self._members = members
+        self._duplicates = duplicates
         self._hpas = hpas
         self._writer = writer
         self._events = events
@@ -53,7 +59,7 @@ class HpaRemoval:
 
         A cluster that is Lost is no longer waited for, and if `overdue` none is: an event names it.
         """
-        assigned = clusters_with_hpas(state)
+        assigned = clusters_with_hpas(state) - self._duplicates.keys()
         if not state.clusters and has_finalizer(raw):
             assigned = set(self._members)  # the record was lost, so each may have one
         readings = await read_hpas(self._hpas, self._members, self._members, key)
@@ -64,7 +70,8 @@ class HpaRemoval:
             # A member that never had our HPA need not answer.
             if isinstance(reading.hpa, Failure) and name in assigned
         }
-        left |= await self._deleted(key, [name for name, reading in readings.items() if is_ours(reading)])
+        ours = [name for name, reading in readings.items() if is_ours(reading)]
+        left |= await self._deleted(key, ours) if self._hpas.hub else dict.fromkeys(ours, HUB_UNKNOWN)
         # An unregistered cluster can never answer, so its HPA is not waited for.
         given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(state))
         for name in sorted(given_up):
@@ -78,7 +85,8 @@ class HpaRemoval:
 
         `before` may have our HPA in them, and they are not in `after` any more.
         """
-        for name in sorted(clusters_with_hpas(before) - self._members.keys() - after.clusters.keys()):
+        known = {*self._members, *self._duplicates, *after.clusters}
+        for name in sorted(clusters_with_hpas(before) - known):
             self._report(key, raw, name, NOT_REGISTERED)
 
     async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:

@@ -41,6 +41,9 @@ class Bound:
     """The template of a workload and its ResourceBinding, as they were read. Paths are those of the hub.
 
     `replicas` are the binding's, `shares` those of each cluster in its order, None where it has none.
+    `begins` are clusters that the binding is to have besides, without replicas: Karmada then creates the
+    workload there. `gone` clusters are to leave it. `elsewhere` are the replicas of clusters that are no
+    candidates.
     """
 
     template_path: str
@@ -51,10 +54,17 @@ class Bound:
     replicas: int = 0
     shares: Mapping[str, int | None] = field(default_factory=dict)
     divided: bool = False
+    begins: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     def shares_with(self, running: Mapping[str, int]) -> dict[str, int]:
         """Returns the replicas by cluster: what runs. A cluster that does not answer keeps its number."""
-        return {name: running.get(name, known or 0) for name, known in self.shares.items()}
+        known = {**self.shares, **self.elsewhere, **running}
+        present = {name: known[name] or 0 for name in self.shares}
+        kept = {name: replicas for name, replicas in present.items() if name not in self.gone}
+        # A ResourceBinding without clusters is that of a workload that was never scheduled.
+        return (kept | dict.fromkeys(sorted(self.begins), 0)) or present
 
     def total(self, shares: Mapping[str, int]) -> int:
         """Returns the template's replicas for these shares. Copies have one number, so the largest counts."""

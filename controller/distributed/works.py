@@ -20,8 +20,10 @@ from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import (
     MANAGED_BY,
     MANAGER,
+    OWNER,
     HpaSpec,
     MemberHpa,
+    Owner,
     differing_fields,
     new_member_hpa,
 )
@@ -110,7 +112,7 @@ class Work(msgspec.Struct, frozen=True):
 class WorkWriter:
     """An HpaWriter by Works. `deadline` are the seconds of one request, and of the wait for Karmada.
 
-    `uid_of` returns the uid of a FederatedHPA. A write is confirmed when the member shows the HPA.
+    `owner_of` returns the owner of a FederatedHPA's HPAs. A write is confirmed when the member shows the HPA.
     """
 
     def __init__(
@@ -118,13 +120,13 @@ class WorkWriter:
         hub: ApiClient,
         members: Mapping[str, Member],
         hpas: HpaCache,
-        uid_of: Callable[[Key], str],
+        owner_of: Callable[[Key], Owner],
         deadline: float,
     ) -> None:
         self._hub = hub
         self._members = members
         self._hpas = hpas
-        self._uid_of = uid_of
+        self._owner_of = owner_of
         self._deadline = deadline
 
     async def apply(
@@ -139,18 +141,19 @@ class WorkWriter:
             raise MemberUnavailable(cluster, NOT_REGISTERED)
         present = await self._member_hpa(member, key)
         path = work_path(cluster, key)
-        manifest = _manifest(cluster, key, spec, api_version)
+        owner = self._owner_of(key)
+        manifest = _manifest(cluster, owner, spec, api_version)
         found = await read_if_there(self._hub, path, self._deadline)
         if found is None:
-            body = _new_work(cluster, key, self._uid_of(key), manifest)
+            body = _new_work(cluster, key, owner.uid, manifest)
             collection = resource_path(WORK_API, PLURAL, f"{NAMESPACE_PREFIX}{cluster}")
             await self._hub.post(collection, body, deadline=self._deadline)
         else:
             work = _owned(found, cluster, key)
             if work.metadata.deletionTimestamp is not None:
                 raise NotApplied(f"{_shown(cluster, key)} is being deleted")
-            if not _is_right(work, spec, api_version, self._uid_of(key)):
-                changed = _changed(found, key, self._uid_of(key), manifest)
+            if not _is_right(work, spec, api_version, owner):
+                changed = _changed(found, key, owner.uid, manifest)
                 await self._hub.put(path, changed, manager=FIELD_MANAGER, deadline=self._deadline)
             elif work.problem:
                 raise NotApplied(f"Karmada cannot apply {_shown(cluster, key)}: {work.problem}")
@@ -183,7 +186,7 @@ class WorkWriter:
 
         It does not wait for Karmada. Raises ApiError.
         """
-        selector = f"{MANAGED_BY}={MANAGER},{UID_LABEL}={self._uid_of(key)}"
+        selector = f"{MANAGED_BY}={MANAGER},{UID_LABEL}={self._owner_of(key).uid}"
         listing = await self._hub.list(resource_path(WORK_API, PLURAL), Work, label_selector=selector)
         for work in listing.items:
             await self._delete(work.metadata.namespace.removeprefix(NAMESPACE_PREFIX), key, work)
@@ -223,7 +226,7 @@ class WorkWriter:
             self._hpas.note(member, *key)
         hpa, _ = await self._hpas.read(member, *key)
         if hpa is not None and not hpa.ours:
-            raise NotOwned(*key)
+            raise NotOwned(hpa)
         return hpa
 
 
@@ -255,14 +258,14 @@ def _shown(cluster: str, key: Key) -> str:
     return f"Work {NAMESPACE_PREFIX}{cluster}/{work_name(key)}"
 
 
-def _manifest(cluster: str, key: Key, spec: Mapping[str, Any], api_version: str) -> dict[str, Any]:
-    hpa = new_member_hpa(*key, spec, api_version)
+def _manifest(cluster: str, owner: Owner, spec: Mapping[str, Any], api_version: str) -> dict[str, Any]:
+    hpa = new_member_hpa(owner, spec, api_version)
     hpa["metadata"]["labels"] |= KARMADA_LABEL
-    hpa["metadata"]["annotations"] = {
+    hpa["metadata"]["annotations"] |= {
         CONFLICT_RESOLUTION: ABORT,
         # Karmada finds the Work of a changed or deleted HPA by them.
         "work.karmada.io/namespace": f"{NAMESPACE_PREFIX}{cluster}",
-        "work.karmada.io/name": work_name(key),
+        "work.karmada.io/name": work_name((owner.namespace, owner.name)),
     }
     return hpa
 
@@ -300,10 +303,10 @@ def _changed(found: dict[str, Any], key: Key, uid: str, manifest: Mapping[str, A
     return {**found, "metadata": kept, "spec": {**spec, "workload": workload}}
 
 
-def _is_right(work: Work, spec: Mapping[str, Any], api_version: str, uid: str) -> bool:
+def _is_right(work: Work, spec: Mapping[str, Any], api_version: str, owner: Owner) -> bool:
     """True if the Work has this HPA alone. Karmada's webhook adds labels and annotations to it."""
     metadata, manifests = work.metadata, work.spec.workload.manifests or []
-    if (metadata.labels or {}).get(UID_LABEL) != uid or len(manifests) != 1:
+    if (metadata.labels or {}).get(UID_LABEL) != owner.uid or len(manifests) != 1:
         return False
     if EXECUTION_FINALIZER not in (metadata.finalizers or ()):
         return False
@@ -313,6 +316,7 @@ def _is_right(work: Work, spec: Mapping[str, Any], api_version: str, uid: str) -
         manifest.apiVersion == api_version
         and labels.items() >= {MANAGED_BY: MANAGER, **KARMADA_LABEL}.items()
         and annotations.get(CONFLICT_RESOLUTION) == ABORT
+        and annotations.get(OWNER) == str(owner)
         and not differing_fields(manifest.spec, spec)
     )
 

@@ -131,7 +131,8 @@ class CentralizedDecisions:
     async def _write_scale(self, targets: WriteTargets, decision: Decision) -> None:
         template, replicas = targets.template, decision.desired_replicas
         if template is None:
-            await write_assignment(targets.members, decision.assignment, self._settings.member_deadline)
+            deadline = self._settings.member_deadline
+            await write_assignment(targets.members, decision.assignment, deadline, moves=decision.moves)
         else:
             await write_scale(self._hub, targets.path, template, replicas, HUB_DEADLINE_SECONDS)
 

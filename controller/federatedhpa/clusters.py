@@ -8,94 +8,80 @@ cannot act on. Fields that it does not even know hold nothing; another condition
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
 
 from controller.distributed.hpa_reader import HpaReading
-from controller.distributed.template import Bound, WithMetadata
+from controller.distributed.template import Bound
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
-from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import ClusterAffinity
 from fedhpa.api.gate import Judgement
 from fedhpa.api.member_hpas import MemberHpa, differing_fields, wanted_spec
-from fedhpa.api.propagation import DIVIDED, Placement
+from fedhpa.api.propagation import Placement
 from fedhpa.api.texts import listed
-from fedhpa.api.wire import ObjectMeta
-from fedhpa.decision import ClusterSnapshot, Finding, ScalingObject
-from fedhpa.kube import ApiClient, Resource, ResourceMapper
+from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
 from fedhpa.members import Member
-
-BINDING_API: Final = "work.karmada.io/v1alpha2"
-POLICY_LABELS: Final = (
-    "propagationpolicy.karmada.io/permanent-id",
-    "clusterpropagationpolicy.karmada.io/permanent-id",
-)
-
-
-class NoBinding(FedHPAError):
-    """The hub serves bindings, but has no usable one of the workload (Karmada: FailedGetBinding)."""
-
-
-class TargetUnreadable(ApiError):
-    """The scale target could not be read from the hub (Karmada: FailedGetScaleTargetRef)."""
 
 
 @dataclass(frozen=True)
 class Candidates:
     """The clusters' sorted `names`. `named` are those that spec.clusterAffinity lists by name.
 
+    `deselected` are those of the `names` that spec.clusterAffinity does not select any more.
     `scheduling` is Duplicated or Divided by the ResourceBinding's placement, "" if unknown. `shares` are the
     replicas that the ResourceBinding gives to each cluster. `bound` is the ResourceBinding with its template,
-    and `placement` that of the policy.
+    and `placement` that of the policy; of its clusterAffinities the `group` is in use. `overflow` clusters
+    come after the others, in the order of their numbers. `replaced` are lost clusters of groups for which the
+    next one takes part. `evictions` are those of Karmada, by cluster. `selection` says why not all clusters
+    of the placement take part.
     """
 
     names: tuple[str, ...]
+    deselected: frozenset[str] = frozenset()
     named: frozenset[str] = frozenset()
     scheduling: str = ""
     shares: Mapping[str, int] = field(default_factory=dict)
     bound: Bound | None = None
     placement: Placement | None = None
+    group: str = ""
+    overflow: Mapping[str, int] = field(default_factory=dict)
+    evictions: Mapping[str, str] = field(default_factory=dict)
+    replaced: frozenset[str] = frozenset()
+    selection: str = ""
 
 
-class _ResourceReference(msgspec.Struct, frozen=True):
-    apiVersion: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
+def placed_directly(
+    spec: Mapping[str, Any], members: Mapping[str, Member], running: Collection[str]
+) -> Candidates:
+    """The clusters with propagation direct; those of `running` have replicas. Raises InvalidObject.
+
+    Mode Distributed removes its HPA from a cluster that is not selected any more, or whose Cluster is being
+    deleted. Mode Centralized first moves the replicas.
+    """
+    affinity = spec.get("clusterAffinity")
+    if spec.get("mode") != "Distributed":
+        return by_affinity(affinity, members, running)
+    return by_affinity(affinity, {name: one for name, one in members.items() if not one.known.deleted})
 
 
-class _TargetCluster(msgspec.Struct, frozen=True):
-    name: str = ""
-    replicas: int | None = None
-
-
-class _Suspension(msgspec.Struct, frozen=True):
-    scheduling: bool | None = None
-
-
-class _BindingSpec(msgspec.Struct, frozen=True):
-    resource: _ResourceReference = _ResourceReference()
-    clusters: list[_TargetCluster] | None = None
-    placement: Placement | None = None
-    replicas: int = 0
-    suspension: _Suspension | None = None
-
-
-class _Binding(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _BindingSpec = _BindingSpec()
-
-
-def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member]) -> Candidates:
+def by_affinity(
+    affinity: Mapping[str, Any] | None,
+    members: Mapping[str, Member],
+    running: Collection[str] = (),
+    where: str = "spec.clusterAffinity",
+) -> Candidates:
     """The clusters that a Karmada ClusterAffinity selects by names, labels, fields and exclusions; None: all.
 
-    A cluster that is named but not registered stays a candidate, so it counts as missing. Raises
+    A cluster that is named but not registered stays a candidate, so it counts as missing. Those of `running`
+    have replicas of the workload, and stay candidates until these are gone. `where` names the field. Raises
     InvalidObject for an affinity or a selector that cannot be read.
     """
     if affinity is None:
@@ -104,77 +90,39 @@ def by_affinity(affinity: Mapping[str, Any] | None, members: Mapping[str, Member
         decoded = decode(ClusterAffinity, affinity)
         selection = Selection(decoded)
     except InvalidObject as error:
-        raise InvalidObject(f"spec.clusterAffinity cannot be read: {error}") from error
+        raise InvalidObject(f"{where} cannot be read: {error}") from error
     chosen = {name for name, member in members.items() if selection.selects(member.known)}
     if decoded.label_selector is None and decoded.field_selector is None:
         chosen |= selection.named - set(decoded.exclude)
-    return Candidates(tuple(sorted(chosen)), selection.named & chosen)
+    left = frozenset(name for name in running if name in members and name not in chosen)
+    return Candidates(tuple(sorted(chosen | left)), left, selection.named & chosen)
 
 
-async def by_binding(
-    hub: ApiClient,
-    mapper: ResourceMapper,
-    target: Resource,
-    namespace: str,
-    name: str,
-    members: Mapping[str, Member],
-    deadline: float,
-) -> Candidates:
-    """The clusters that Karmada's scheduler chose for a workload, from its ResourceBinding.
+def without_duplicates(
+    found: Candidates, duplicates: Mapping[str, Member]
+) -> tuple[Candidates, tuple[Finding, ...]]:
+    """The candidates without the other names of a cluster, and a finding for each of these names.
 
-    Raises TargetUnreadable, NoBinding, or ApiError if the hub does not answer.
+    Such a name would never answer, so it would count as missing and then as lost.
     """
-    try:
-        bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=deadline)
-    except InvalidObject:  # without Karmada nothing restricts the workload to some of the clusters
-        return Candidates(tuple(sorted(members)))
-    try:
-        path = target.path(namespace, name)
-        template = await hub.get(path, WithMetadata, kind=target.kind, deadline=deadline)
-    except ApiError as error:
-        raise TargetUnreadable(str(error), status=error.status, reason=error.reason) from error
-    labels = template.metadata.labels or {}
-    selector = next((f"{label}={labels[label]}" for label in POLICY_LABELS if label in labels), "")
-    if not selector:
-        raise NoBinding("the scale target has no label of a policy's permanent-id: propagate it by a policy")
-    listing = await hub.list(bindings.path(namespace), _Binding, label_selector=selector)
-    reference = _ResourceReference(target.api_version, target.kind, namespace, name)
-    for binding in listing.items:
-        if binding.spec.resource == reference:
-            targets, placement = binding.spec.clusters or (), binding.spec.placement
-            if not targets:
-                raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
-            return Candidates(
-                tuple(sorted({target.name for target in targets})),
-                scheduling="" if placement is None else placement.scheduling,
-                shares={target.name: target.replicas for target in targets if target.replicas is not None},
-                bound=_bound(path, template.metadata, bindings, binding),
-                placement=placement,
-            )
-    raise NoBinding("no ResourceBinding matches the scale target")
-
-
-def _bound(path: str, template: ObjectMeta, bindings: Resource, binding: _Binding) -> Bound:
-    spec, metadata = binding.spec, binding.metadata
-    return Bound(
-        template_path=path,
-        template=template,
-        binding_path=bindings.path(metadata.namespace, metadata.name),
-        binding=metadata,
-        suspended=spec.suspension is not None and spec.suspension.scheduling is True,
-        replicas=spec.replicas,
-        shares={target.name: target.replicas for target in spec.clusters or ()},
-        divided=spec.placement is not None and spec.placement.scheduling == DIVIDED,
-    )
+    left_out = [name for name in found.names if name in duplicates]
+    if not left_out:
+        return found, ()
+    names = tuple(name for name in found.names if name not in duplicates)
+    findings = [Finding(DUPLICATE_CLUSTER, duplicates[name].duplicate) for name in left_out[:_MAX_DUPLICATES]]
+    return replace(found, names=names, named=found.named - duplicates.keys()), tuple(findings)
 
 
 # Reasons in conditions.
+DUPLICATE_CLUSTER: Final = "DuplicateCluster"
 NOT_BUILT: Final = "NotBuilt"
 UNKNOWN_FIELD: Final = "UnknownField"
 _MAX_UNKNOWN: Final = 5
+_MAX_DUPLICATES: Final = 3
 PROPAGATED: Final = "Karmada's scheduler divides the replicas by the workload's PropagationPolicy"
 # The API server holds the object to shorter names, unless its CRD is another one.
 _MAX_SHOWN: Final = 64
+_MAX_JSON: Final = 200
 
 _WEIGHTED: Final = (
     "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, "
@@ -186,9 +134,20 @@ _IN_POLICY: Final = {
     "Aggregated": (
         "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}"
     ),
+    # Overflow needs a division by free capacity.
+    "Prioritized": (
+        "clusterAffinities: [{affinityName: first, clusterNames: [...], overflowAffinities: "
+        "[{affinityName: next, ...}]}] and replicaScheduling: {replicaSchedulingType: Divided, "
+        "replicaDivisionPreference: Aggregated} (since Karmada v1.18)"
+    ),
     "DynamicWeighted": _WEIGHTED % "dynamicWeight: AvailableReplicas",
     "StaticWeighted": _WEIGHTED % "staticWeightList: [{targetCluster: {clusterNames: [...]}, weight: ...}]",
 }
+WHEN_QUIET: Final = "WhenQuiet"
+_REBALANCER: Final = (
+    "leave the field out, and create a WorkloadRebalancer (apps.karmada.io/v1alpha1) that names the workload "
+    "whenever it is to be placed anew"
+)
 _OF_KARMADA: Final = {
     "clusterHPAPreference": (
         "leave the field out, and limit the namespace in each cluster by the staticAssignments of a "
@@ -214,13 +173,20 @@ def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
         return None
     if spec.get("mode") == "Distributed":
         return _unsupported_target(spec.get("scaleTargetRef"))
-    assignment = (spec.get("federatedHPAAssignment") or {}).get("federatedHPAAssignmentType")
+    given = spec.get("federatedHPAAssignment") or {}
+    assignment = given.get("federatedHPAAssignmentType")
     if assignment is not None:
         field = f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {str(assignment)[:_MAX_SHOWN]}"
         return _not_built(field, _remedy(str(assignment)))
+    if given.get("rebalance") == WHEN_QUIET:
+        return _not_built("spec.federatedHPAAssignment.rebalance: WhenQuiet", _REBALANCER)
     for name, remedy in _OF_KARMADA.items():
         if spec.get(name):
             return _not_built(f"spec.{name}", remedy)
+    affinity = spec.get("clusterAffinity")
+    if affinity:
+        # JSON is YAML too, and a placement has the same fields.
+        return _not_built("spec.clusterAffinity", _in_placement(f"clusterAffinity: {_short_json(affinity)}"))
     return None
 
 
@@ -248,9 +214,17 @@ def _unsupported_target(reference: object) -> str | None:
 def _remedy(policy: str) -> str:
     if policy not in _IN_POLICY:
         return "Karmada has no such policy, so leave the field out, or use --propagation=direct"
-    return (
-        f"leave the field out, and write {_IN_POLICY[policy]} in the spec.placement of the PropagationPolicy"
-    )
+    return _in_placement(_IN_POLICY[policy])
+
+
+def _in_placement(fields: str) -> str:
+    return f"leave the field out, and write {fields} in the spec.placement of the PropagationPolicy"
+
+
+def _short_json(value: object) -> str:
+    """The value as JSON; {...} for one that is too long for a condition."""
+    text = json.dumps(value)
+    return text if len(text) <= _MAX_JSON else "{...}"
 
 
 def _not_built(what: str, remedy: str) -> str:
@@ -262,34 +236,44 @@ async def cluster_snapshots(
     memory: ObjectMemory,
     readings: Mapping[str, ClusterSnapshot],
     now: float,
-    shares: Mapping[str, int],
+    candidates: Candidates,
     members: Mapping[str, Member],
     nodes: NodeCapacity,
     *,
     direct: bool,
+    lost_after: float,
     remembers_full: bool = False,
     reads_nodes: bool = False,
 ) -> tuple[ClusterSnapshot, ...]:
     """Returns the clusters by name, with their capacity as far as it is known.
 
-    `shares` are those of the ResourceBinding. With `remembers_full`, mode Distributed has full clusters that
-    may have room again. `reads_nodes` lists the nodes under any policy.
+    A cluster is lost after `lost_after` seconds, and a deleted one at once. With `remembers_full`, mode
+    Distributed has full clusters that may have room again. `reads_nodes` lists the nodes under any policy.
     """
     assignment = hpa.spec.assignment
     always = reads_nodes or remembers_full
     available = await available_replicas(nodes, members, assignment, readings, direct=direct, always=always)
     capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
     held = _held(memory, readings, now) if direct else frozenset()
+    # Of a cluster that a ResourceBinding names and nobody registers any more, Karmada has removed the Works.
+    named = readings.keys() - members.keys() if candidates.bound is not None else frozenset()
+    deleted = {name for name in named if memory.was_seen(name)}
+    gone = Absence(max(now - lost_after, 0.0))
     return tuple(
         msgspec.structs.replace(
             reading,
-            absence=memory.state.absences.get(name),
-            last_replicas=_last_known(memory, shares, name, reading),
+            selected=name not in candidates.deselected,
+            absence=gone if name in deleted else memory.state.absences.get(name),
+            last_replicas=_last_known(memory, candidates.shares, name, reading),
             cluster=members[name].known if name in members else None,
             available_replicas=available.get(name),
             most_replicas=capped.get(name),
             held=name in held,
+            overflow=candidates.overflow.get(name, 0),
+            eviction=candidates.evictions.get(name, ""),
+            replaced=name in candidates.replaced,
             implausible_for=memory.implausible_for(name, now),
+            uid=memory.uids.get(name, ""),
         )
         for name, reading in sorted(readings.items())
     )

@@ -21,7 +21,7 @@ from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
-from fedhpa.api.member_hpas import MANAGED_BY, MANAGER
+from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import ClusterSnapshot
 from fedhpa.kube import ApiClient, Key, contain, report_failure, resource_path
@@ -155,13 +155,18 @@ class CompetingAutoscalers:
         self._known: dict[_List, tuple[float, _Listed]] = {}
         self._refreshing: dict[_List, asyncio.Lock] = {}
 
+    def __len__(self) -> int:
+        """The number of lists that are kept."""
+        return len(self._known)
+
     async def find(
-        self, raw: Mapping[str, Any], hub: ApiClient, clients: Mapping[str, ApiClient]
+        self, raw: Mapping[str, Any], hub: ApiClient, clients: Mapping[str, ApiClient], hub_id: str = ""
     ) -> tuple[str, ...]:
         """The autoscalers of the object's workload, each with its cluster; at most a minute old.
 
         `clients` are the API servers to search for HorizontalPodAutoscalers, by cluster. CronFederatedHPAs
-        are on the hub only; one whose rules are all suspended does not count. Nor do our member HPAs.
+        are on the hub only; one whose rules are all suspended does not count. Nor do member
+        HPAs of this hub; `hub_id` is its identity, "" if unknown.
         """
         namespace = str(raw["metadata"]["namespace"])
         target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
@@ -174,7 +179,7 @@ class CompetingAutoscalers:
         if old:
             async with asyncio.TaskGroup() as group:  # the tasks never raise
                 for each in old:
-                    refresh = functools.partial(self._refresh, each, lists[each])
+                    refresh = functools.partial(self._refresh, each, lists[each], hub_id)
                     about = {"cluster": each.cluster, "namespace": namespace}
                     group.create_task(contain("list-autoscalers", refresh, lambda _: None, **about))
         return tuple(
@@ -194,7 +199,7 @@ class CompetingAutoscalers:
         """When the cached list expires, and the list."""
         return self._known.get(wanted, _UNKNOWN)
 
-    async def _refresh(self, wanted: _List, client: ApiClient) -> None:
+    async def _refresh(self, wanted: _List, client: ApiClient, hub_id: str) -> None:
         async with self._refreshing.setdefault(wanted, asyncio.Lock()):
             until, known = self._cached(wanted)
             if self._clock() < until:
@@ -202,28 +207,30 @@ class CompetingAutoscalers:
             where = {"cluster": wanted.cluster, "namespace": wanted.namespace}
             try:
                 async with asyncio.timeout(DEADLINE_SECONDS):
-                    known = await _listed(client, wanted)
+                    known = await _listed(client, wanted, hub_id)
             except (FedHPAError, TimeoutError) as error:
                 # The permission may be missing, or the server unavailable. The last list stays valid.
                 log.debug("autoscalers not listed", kind=wanted.kind, error=str(error), **where)
             except Exception as error:  # tried again after the same time, not at every reconcile
                 report_failure("list-autoscalers", error, cluster=wanted.cluster, namespace=wanted.namespace)
-            self._drop_old()
+            # The lists stand in the order of their refreshes, so that the old ones are first.
+            self._known.pop(wanted, None)
             self._known[wanted] = (self._clock() + KEEP_SECONDS, known)
+            self._drop_old()
 
     def _drop_old(self) -> None:
         old = self._clock() - 10 * KEEP_SECONDS
-        for key in [key for key, (until, _) in self._known.items() if until < old]:
-            del self._known[key]
-            self._refreshing.pop(key, None)
+        while self._known[first := next(iter(self._known))][0] < old:
+            del self._known[first]
+            self._refreshing.pop(first, None)
 
 
-async def _listed(client: ApiClient, wanted: _List) -> _Listed:
+async def _listed(client: ApiClient, wanted: _List, hub_id: str) -> _Listed:
     api_version, plural = _CRONS if wanted.kind == CRON_KIND else _HPAS
     items = (await client.list(resource_path(api_version, plural, wanted.namespace), StoredAutoscaler)).items
     ours, found = set[str](), list[Autoscaler]()
     for item in items:
-        if wanted.kind == HPA_KIND and (item.metadata.labels or {}).get(MANAGED_BY) == MANAGER:
+        if wanted.kind == HPA_KIND and MemberHpa(item.metadata).seen_by(hub_id).ours:
             ours.add(item.metadata.name)
         elif (one := from_stored(wanted.kind, item)) is not None:
             found.append(one)

@@ -53,7 +53,9 @@ class DistributedDecisions:
         rules = self._settings.decision
         decision = decide(snapshot, memory.history, now, rules)
         leaving = decision.plan is not None and bool(targets.unselected)
-        written = not snapshot.hpa.spec.dry_run and (decision.writes or leaving)
+        # No cluster can be decided on before the ResourceBinding holds one.
+        begins = targets.bound is not None and bool(targets.bound.begins) and not targets.members
+        written = not snapshot.hpa.spec.dry_run and (decision.writes or leaving or begins)
         if written and not may_write():
             return None
         if written:

@@ -10,7 +10,7 @@ monotonic clock of the process shows each step, and the times in memory move wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -22,12 +22,16 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
+    MISSING,
+    NEW_MEMBER,
     NO_MEMORY,
     Absence,
     Assignment,
+    ClusterMemory,
     ClusterScale,
     ClusterSnapshot,
     Decision,
+    Event,
     Failure,
     History,
     MemoryState,
@@ -42,9 +46,12 @@ from fedhpa.decision import (
     stored_status,
 )
 from fedhpa.kube import Key
+from fedhpa.members import Member
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
 REFUSED_SECONDS: Final = 60.0
+# A workload that is deleted and created again, or an etcd that is restored, answers 404 for a moment.
+ABSENT_SECONDS: Final = 60.0
 
 
 @dataclass
@@ -54,7 +61,8 @@ class ObjectMemory:
     `state` is what the last decision left, and `recording` how much of it is stored.
     `target` is the workload's URL path, `last_replicas` each cluster's last known share.
     `selectors` are the workload's pod selectors by cluster.
-    `without_workload` names the clusters whose last answer was that they have no such workload.
+    `without_workload` names the clusters that have no such workload. A cluster that had it counts as having
+    it for the first minute of such answers; `absent_since` is when they began.
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
@@ -63,6 +71,8 @@ class ObjectMemory:
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
     `spec` is the generation whose spec was read last, and that spec.
+    `uids` are the short UIDs of the clusters when the reconcile began, "" for unknown. A UID that is read
+    meanwhile must not get the memory of the cluster before.
 
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
     `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
@@ -78,6 +88,7 @@ class ObjectMemory:
     last_replicas: dict[str, int] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
     without_workload: set[str] = field(default_factory=set)
+    absent_since: dict[str, float] = field(default_factory=dict)
     reported_size: int | None = None
     refused: dict[str, float] = field(default_factory=dict)
     implausible_since: dict[str, float] = field(default_factory=dict)
@@ -94,6 +105,7 @@ class ObjectMemory:
     last_reason: str = ""
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
     spec: tuple[object, ScalingSpec] | None = None
+    uids: dict[str, str] = field(default_factory=dict)
 
     def restore(self, raw: Mapping[str, Any], now: float) -> None:
         """Take over what the record holds, with what the status of the object shows since."""
@@ -114,6 +126,17 @@ class ObjectMemory:
         if generation is None or self.spec is None or self.spec[0] != generation:
             self.spec = generation, decode_spec(raw.get("spec"))
         return self.spec[1]
+
+    def running(self, path: str) -> frozenset[str]:
+        """The clusters that had replicas of the workload at the URL path at the last decision."""
+        if self.target not in ("", path):
+            return frozenset()
+        return frozenset(name for name, replicas in self.last_replicas.items() if replicas)
+
+    def was_seen(self, cluster: str) -> bool:
+        """True if the cluster has answered at some time."""
+        known = self.state.clusters.get(cluster)
+        return known is not None and (known.state != MISSING or known.seen is not None)
 
     def refuses(self, cluster: str, now: float) -> bool:
         """True if the cluster refused a write within the last minute: other clusters take its share."""
@@ -146,17 +169,47 @@ class ObjectMemory:
             self.refused.clear()
             self.implausible_since.clear()
             self.size = None
+            self.state = msgspec.structs.replace(self.state, size=None)
             self.without_workload.clear()
+            self.absent_since.clear()
         self.target = path
 
-    def note_workloads(self, readings: Mapping[str, ClusterSnapshot]) -> None:
+    def forget_replaced(self, members: Mapping[str, Member]) -> list[str]:
+        """Forget clusters that are others than before under the same name. Returns these names."""
+        known = self.state.clusters
+        self.uids = {name: member.short_uid for name, member in members.items()}
+        replaced = [
+            name
+            for name, uid in self.uids.items()
+            if uid and name in known and known[name].uid not in ("", uid)
+        ]
+        if replaced:
+            self.state = msgspec.structs.replace(
+                self.state,
+                clusters={name: one for name, one in known.items() if name not in replaced},
+                absences={name: one for name, one in self.state.absences.items() if name not in replaced},
+            )
+            self.without_workload.difference_update(replaced)
+            tables = self.last_replicas, self.selectors, self.refused, self.implausible_since, self.drift
+            for table in tables:
+                _drop(table, replaced)
+        return replaced
+
+    def note_workloads(self, readings: Mapping[str, ClusterSnapshot], now: float) -> None:
         """Note which clusters have no such workload. For a cluster that is away, its last answer counts."""
         self.without_workload &= set(readings)
+        absent = {name for name, reading in readings.items() if reading.workload.is_absent}
+        self.absent_since = {name: min(self.absent_since.get(name, now), now) for name in absent}
         for name, reading in readings.items():
-            if reading.workload.is_absent:
-                self.without_workload.add(name)
+            if name in absent:
+                if name not in self.last_replicas or not self.briefly_absent(name, now):
+                    self.without_workload.add(name)
             elif reading.workload.scale is not None:
                 self.without_workload.discard(name)
+
+    def briefly_absent(self, cluster: str, now: float) -> bool:
+        """True in the first minute in which the cluster answers that it has no such workload."""
+        return now - self.absent_since.get(cluster, float("-inf")) < ABSENT_SECONDS
 
     def count_unreported_scale(self, snapshot: Snapshot, now: float) -> None:
         """Count what a former leader scaled after its last status, once the first snapshot shows the size.
@@ -193,8 +246,7 @@ class ObjectMemory:
             self.size = decision.desired_replicas if decision.writes else decision.current_replicas
         known = {cluster.name for cluster in snapshot.clusters}
         for table in (self.last_replicas, self.selectors, self.refused):
-            for name in [name for name in table if name not in known]:
-                del table[name]
+            _drop(table, [name for name in table if name not in known])
 
     def note_pass(self, decision: Decision) -> None:
         """Keep the result of a decision of mode Distributed, which the next pass needs."""
@@ -213,6 +265,22 @@ class ObjectMemory:
     def note_write(self, assignment: Sequence[Assignment]) -> None:
         """Keep the written shares: a cluster that is lost right after the write still runs its new share."""
         self.last_replicas |= {share.cluster: share.replicas for share in assignment}
+
+
+def _drop(table: MutableMapping[str, Any], names: Iterable[str]) -> None:
+    for name in names:
+        table.pop(name, None)
+
+
+def replacement(cluster: str) -> Event:
+    """The event that a cluster is another one than before."""
+    text = f"cluster {cluster} is another cluster than before: what was remembered of the old one is dropped"
+    return Event("Normal", "ClusterReplaced", text)
+
+
+def shown_shares(status: Any) -> dict[str, int]:
+    """Returns the replicas by cluster of a status, as far as it shows them."""
+    return _shown(status)[0]
 
 
 def _shown(status: Any) -> tuple[dict[str, int], float]:
@@ -292,9 +360,14 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
         tuple(_moved(event, seconds) for event in known.scale_downs),
     )
     absences = {name: _clock_moved(clock, seconds) for name, clock in memory.state.absences.items()}
-    memory.state = msgspec.structs.replace(memory.state, absences=absences)
+    clusters = {
+        name: one if one.standing == NEW_MEMBER else _standing_moved(one, seconds)
+        for name, one in memory.state.clusters.items()
+    }
+    memory.state = msgspec.structs.replace(memory.state, absences=absences, clusters=clusters)
     memory.refused = {name: at + seconds for name, at in memory.refused.items()}
     memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
+    memory.absent_since = {name: at + seconds for name, at in memory.absent_since.items()}
     memory.status_written_at += seconds
     memory.recording.at += seconds
 
@@ -302,6 +375,18 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
 def _moved(entry: S, seconds: float) -> S:
     timed: Any = entry
     return msgspec.structs.replace(entry, time=timed.time + seconds)
+
+
+def _standing_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
+    standing = known.standing
+    clocks = {
+        "since": standing.since,
+        "asked_since": standing.asked_since,
+        "stuck_since": standing.stuck_since,
+    }
+    times = {name: max(at + seconds, 0.0) for name, at in clocks.items() if at is not None}
+    moved = msgspec.structs.replace(standing, **times)
+    return msgspec.structs.replace(known, standing=moved)
 
 
 def _clock_moved(clock: Absence, seconds: float) -> Absence:

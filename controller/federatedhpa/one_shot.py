@@ -75,7 +75,13 @@ class OneShotReader:
         self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
         self._hub_check = HubCheck(hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock.monotonic)
         self._snapshots = SnapshotBuilder(
-            hub, members.members, caches, settings, clock=clock.monotonic, reads_nodes=True
+            hub,
+            members.members,
+            caches,
+            settings,
+            clock=clock.monotonic,
+            reads_nodes=True,
+            duplicates=members.duplicates,
         )
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
@@ -87,6 +93,7 @@ class OneShotReader:
         memories = {other: self._memory(one) for other, one in objects.items()}
         memories[key].recording = await read_recording(self._hub, raw)
         memories[key].restore(raw, now)
+        memories[key].forget_replaced(self._members.members)
         # The others' selectors are known only after their workloads were read.
         slots = asyncio.Semaphore(MAX_CONCURRENT)
         async with asyncio.TaskGroup() as group:

@@ -184,7 +184,7 @@ class FailureReports:
 
     def record(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> bool:
         """Count and log a failure; record it as an event if it is a new one. Returns True if it is."""
-        self._metrics.count_failure(reason)
+        self._metrics.count_failure(*key, reason)
         text = one_line(message, MAX_MESSAGE)
         self._health.failing(key, reason, text)
         if self._known.get(key) == text:

@@ -24,24 +24,25 @@ from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
-from controller.federatedhpa.memory import ObjectMemory, SteppedClock
+from controller.federatedhpa.memory import ObjectMemory, SteppedClock, replacement
 from controller.federatedhpa.publication import FailureReports, HealthLog, Publisher, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import DIRECT, Settings
-from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck
+from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
 from controller.loop import RETRY_SECONDS, Objects, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, InvalidObject
-from fedhpa.api.member_hpas import FINALIZER
+from fedhpa.api.member_hpas import FINALIZER, Owner
 from fedhpa.decision import NO_RECORD, Blocked, Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
 
+HUB_UNKNOWN: Final = "HubUnknown"
 # Reasons for which this controller must not scale an object.
 NOT_OURS: Final = frozenset((NOT_BUILT, ANOTHER_CONTROLLER))
 
@@ -67,11 +68,12 @@ class FederatedHPAReconciler:
         self._settings = settings
         self._wall = wall
         self._clock = clock
-        self._memories: dict[Key, ObjectMemory] = {}
+        self.memories: dict[Key, ObjectMemory] = {}
         self._times = SteppedClock(wall, clock)
         self._health = HealthLog(metrics, clock)
         self._failures = FailureReports(hub, events, metrics, self._health, wall, writes=not settings.paused)
         self._publisher = Publisher(hub, events, self._health, settings)
+        self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
         writer, removal = self._writers()
         bounds = BoundsWriter(
             hub,
@@ -98,12 +100,12 @@ class FederatedHPAReconciler:
     def _writers(self) -> tuple[HpaWriter, Removal]:
         """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
         snapshots, deadline = self._snapshots, self._settings.member_deadline
-        members, hpas = snapshots.members, snapshots.hpas
+        members, duplicates, hpas = snapshots.members, snapshots.duplicates, snapshots.hpas
         if self._settings.propagation == DIRECT:
-            writer = MemberHpaWriter(members, hpas, deadline)
-            return writer, HpaRemoval(members, hpas, writer, self._events, deadline)
-        works = WorkWriter(self._hub, members, hpas, lambda key: self._memories[key].uid, deadline)
-        removal = HpaRemoval(members, hpas, works, self._events, deadline)
+            writer = MemberHpaWriter(members, hpas, self._owner, deadline)
+            return writer, HpaRemoval(members, duplicates, hpas, writer, self._events, deadline)
+        works = WorkWriter(self._hub, members, hpas, self._owner, deadline)
+        removal = HpaRemoval(members, duplicates, hpas, works, self._events, deadline)
         return works, WorkRemoval(
             self._hub,
             members,
@@ -113,6 +115,9 @@ class FederatedHPAReconciler:
             member_deadline=deadline,
             hub_deadline=HUB_DEADLINE_SECONDS,
         )
+
+    def _owner(self, key: Key) -> Owner:
+        return Owner(self._identity.id, *key, self.memories[key].uid)
 
     def keeps(self, raw: Mapping[str, Any]) -> bool:
         """False for an object that is being deleted without a finalizer of ours."""
@@ -163,8 +168,8 @@ class FederatedHPAReconciler:
         self._failures.clear(key)
         self._health.forget(key)
         self._snapshots.forget(key)
-        if self._memories.pop(key, None) is not None:
-            self._metrics.forget(*key)
+        self.memories.pop(key, None)
+        self._metrics.forget(*key)
 
     async def reconcile(
         self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = (), *, late: float = 0.0
@@ -176,6 +181,8 @@ class FederatedHPAReconciler:
         object shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
         """
         began = self._clock()
+        await self._identity.read()
+        self._snapshots.hpas.hub = self._identity.id
         memory = await self._memory(key, raw)
         first = not memory.reconciled
         if is_deleted(raw):
@@ -185,17 +192,19 @@ class FederatedHPAReconciler:
             if refusal := memory.spec_of(raw).judgement.refusal:
                 raise InvalidObject(refusal)
             now = self._times.now(key, memory)
+            if replaced := memory.forget_replaced(self._snapshots.members):
+                record_events(self._events, FEDERATED_HPAS, raw, list(map(replacement, replaced)))
             blocked = await self._leave_distributed(key, raw, memory, now)
             # A pass goes on from the last status of mode Distributed, which the hub may not have stored.
             latest = raw if memory.status is None else {**raw, "status": memory.status}
-            snapshot, targets = await self._snapshots.build(key, latest, self._memories, now, late=late)
+            snapshot, targets = await self._snapshots.build(key, latest, self.memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
             await self._failures.report(key, raw, INVALID_OBJECT, str(error))
             return False
         finally:
             memory.reconciled = True
-        if self._memories.get(key) is not memory:
+        if self.memories.get(key) is not memory:
             return False  # deleted in between
         now = self._times.now(key, memory)
         snapshot = self._with_conflicts(key, raw, snapshot, now, blocked)
@@ -232,7 +241,7 @@ class FederatedHPAReconciler:
         A conflict in the first reconcile may come again at once, so that one waits for the next period.
         """
         log.warning("record written by another process", namespace=key[0], name=key[1], error=str(error))
-        self._memories.pop(key, None)
+        self.memories.pop(key, None)
         return not first
 
     def _show(
@@ -247,7 +256,7 @@ class FederatedHPAReconciler:
         seconds: float,
     ) -> None:
         """Show a decision in series and log."""
-        if self._memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
+        if self.memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
             spec = snapshot.hpa.spec
             self._metrics.record_decision(*key, decision, written=written, seconds=seconds)
             self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=len(snapshot.competitors))
@@ -269,11 +278,12 @@ class FederatedHPAReconciler:
         stored = self._settings.paused or await self._publisher.publish(key, raw, memory, decision, snapshot)
         if blocked is None and self._modes.leaves(raw) and stored and not self._settings.paused:
             await self._modes.finish(key, raw)
-        if self._memories.get(key) is memory:
+        if self.memories.get(key) is memory:
             self._health.decided(key, decision, targets.hub_problem)
             self._show_success(key, decision, snapshot, stored=stored)
-        competitors = await self._autoscalers.find(raw, self._hub, clients_of(targets, self._hub))
-        if self._memories.get(key) is memory:
+        clients, hub_id = clients_of(targets, self._hub), self._identity.id
+        competitors = await self._autoscalers.find(raw, self._hub, clients, hub_id)
+        if self.memories.get(key) is memory:
             self._competitors[key] = competitors
         await self._hub_check.refresh()
 
@@ -293,10 +303,12 @@ class FederatedHPAReconciler:
         blocked = await self._modes.blocked(key, raw, memory.state, now, found=found)
         if self._modes.leaves(raw):
             memory.leave_distributed()
-        problem = memory.recording.problem
-        if problem and (raw.get("spec") or {}).get("mode") == DISTRIBUTED:
-            return blocked or Blocked(NO_RECORD, problem, condition=ASSIGNED)
-        return blocked
+        if blocked is not None or (raw.get("spec") or {}).get("mode") != DISTRIBUTED:
+            return blocked
+        if problem := memory.recording.problem:
+            return Blocked(NO_RECORD, problem, condition=ASSIGNED)
+        problem = self._identity.problem
+        return Blocked(HUB_UNKNOWN, problem, condition=ASSIGNED) if problem else None
 
     def _with_conflicts(
         self,
@@ -307,18 +319,19 @@ class FederatedHPAReconciler:
         blocked: Blocked | None,
     ) -> Snapshot:
         """The snapshot with the other actors on the workload and the object, which are read less often."""
+        unknown = unknown_fields(snapshot.hpa.spec.judgement)
         return msgspec.structs.replace(
             snapshot,
             competitors=self._competitors.get(key, ()),
-            hub_findings=(*self._hub_check.findings, *unknown_fields(snapshot.hpa.spec.judgement)),
+            hub_findings=(*self._hub_check.findings, *snapshot.hub_findings, *unknown),
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
-            record_problem=self._memories[key].recording.obstacle,
+            record_problem=self.memories[key].recording.obstacle,
         )
 
     def _knows_neighbours(self, key: Key, known: Iterable[Key]) -> bool:
         """True if each object of the same namespace was reconciled."""
         return all(
-            other[0] != key[0] or (other in self._memories and self._memories[other].reconciled)
+            other[0] != key[0] or (other in self.memories and self.memories[other].reconciled)
             for other in known
         )
 
@@ -345,12 +358,12 @@ class FederatedHPAReconciler:
 
     async def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         """The memory of an object, read from its record before its first reconcile. Raises ApiError."""
-        memory, uid = self._memories.get(key), str(raw["metadata"].get("uid", ""))
+        memory, uid = self.memories.get(key), str(raw["metadata"].get("uid", ""))
         if memory is not None and memory.uid == uid:
             return memory
         file = RecordFile.of(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
         recording = await Recording.open(file, writes=not self._settings.paused)
-        memory = self._memories[key] = ObjectMemory(uid, recording)
+        memory = self.memories[key] = ObjectMemory(uid, recording)
         memory.restore(raw, self._wall())
         if lost := lost_memory(recording, raw):
             log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
@@ -371,7 +384,7 @@ class FederatedHPAReconciler:
     async def end(self, objects: Objects) -> None:
         """Store what the next leader would want to know, within FLUSH_SECONDS, and drop the memories."""
         try:
-            await self._publisher.flush([(key, memory.recording) for key, memory in self._memories.items()])
+            await self._publisher.flush([(key, memory.recording) for key, memory in self.memories.items()])
         finally:
             # Another process reconciles these objects now, so the series here would show old values.
             for key in objects:

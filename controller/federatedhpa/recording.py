@@ -246,7 +246,14 @@ def _essence(state: MemoryState) -> Mapping[str, Any]:
         # In mode Distributed the members change their sizes all the time.
         "size": None if distributed else state.size,
         "clusters": {
-            name: (one.state, one.assignment, one.holds_hpa, None if distributed else one.replicas)
+            name: (
+                one.state,
+                one.standing,
+                one.assignment,
+                one.holds_hpa,
+                one.uid,
+                None if distributed else one.replicas,
+            )
             for name, one in state.clusters.items()
         },
     }
@@ -285,6 +292,7 @@ CONDITION_FIELDS: Final = ("type", "status", "reason")
 CLUSTER_FIELDS: Final = (
     "name",
     "state",
+    "membership",
     "currentReplicas",
     "desiredReplicas",
     "minReplicas",

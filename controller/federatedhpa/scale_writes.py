@@ -135,19 +135,37 @@ async def write_scale(
 
 
 async def write_assignment(
-    targets: Mapping[str, MemberScale], assignment: Sequence[Assignment], deadline: float
+    targets: Mapping[str, MemberScale],
+    assignment: Sequence[Assignment],
+    deadline: float,
+    *,
+    moves: bool = False,
 ) -> None:
-    """Write each cluster's share where it differs from its current replicas, to all clusters at once.
+    """Write each cluster's share where it differs from its current replicas.
 
-    A cluster without a target does not answer, so its replicas stay. After all writes were tried, raises
-    NotWritten with the first error, or Superseded if no other error occurred. Both name the shares that were
-    written all the same.
+    Smaller shares are written first, all at once, and then the larger ones. With `moves` the size stays, and
+    nothing grows for replicas that were not removed. A cluster without a target does not answer, so its
+    replicas stay. After all writes were tried, raises NotWritten with the first error, or Superseded if no
+    other error occurred. Both name the shares that were written all the same.
     """
     changes = [
         (share, targets[share.cluster])
         for share in assignment
         if share.cluster in targets and targets[share.cluster].scale.spec.replicas != share.replicas
     ]
+    lower = [(share, one) for share, one in changes if share.replicas < one.scale.spec.replicas]
+    higher = [(share, one) for share, one in changes if share.replicas > one.scale.spec.replicas]
+    outcomes = await _write_all(lower, deadline)
+    if not moves or all(error is None for _, error in outcomes):
+        outcomes += await _write_all(higher, deadline)
+    _raise_failures(outcomes)
+
+
+Outcomes = list[tuple[Assignment, FedHPAError | None]]
+
+
+async def _write_all(changes: Sequence[tuple[Assignment, MemberScale]], deadline: float) -> Outcomes:
+    """Write shares all at once, and return the error of each; None if it was written."""
 
     async def write(share: Assignment, target: MemberScale) -> FedHPAError | None:
         try:
@@ -171,7 +189,10 @@ async def write_assignment(
             )
             for share, target in changes
         ]
-    outcomes = [(share, task.result()) for share, task in tasks]
+    return [(share, task.result()) for share, task in tasks]
+
+
+def _raise_failures(outcomes: Outcomes) -> None:
     written = {share.cluster: share.replicas for share, error in outcomes if error is None}
     failures = [(share.cluster, error) for share, error in outcomes if error is not None]
     refused = [(cluster, error) for cluster, error in failures if not isinstance(error, Superseded)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.distributed.template import Bound
 from controller.failure_log import hub_problem
+from controller.federatedhpa.bindings import NoBinding, TargetUnreadable, by_binding, by_placement
 from controller.federatedhpa.cluster_reader import (
     HubSamples,
     MemberCaches,
@@ -25,13 +27,11 @@ from controller.federatedhpa.clusters import (
     NO_BINDINGS,
     NOT_BUILT,
     Candidates,
-    NoBinding,
-    TargetUnreadable,
-    by_affinity,
-    by_binding,
     cluster_snapshots,
+    placed_directly,
     unsupported_field,
     with_member_hpas,
+    without_duplicates,
 )
 from controller.federatedhpa.competition import Ambiguities
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
@@ -46,6 +46,7 @@ from fedhpa.api.propagation import with_assignment
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision import (
+    LOST,
     Blocked,
     ClusterSnapshot,
     Failure,
@@ -80,6 +81,7 @@ class SnapshotBuilder:
         *,
         clock: Callable[[], float],
         reads_nodes: bool = False,
+        duplicates: Mapping[str, Member] = MappingProxyType({}),
     ) -> None:
         self._hub = hub
         # For an outlook on lost clusters under any policy, where one list of nodes is not too much.
@@ -87,6 +89,8 @@ class SnapshotBuilder:
         self._mapper = ResourceMapper(hub, clock=clock)
         self._hub_metrics = HubMetrics(hub, self._mapper, settings.member_deadline, clock)
         self._members = members
+        # Other names of these members, which are no candidates; a live view.
+        self.duplicates = duplicates
         self._caches = caches
         self._settings = settings
         self._search = WorkloadSearch(hub, members, clock=clock)
@@ -137,7 +141,11 @@ class SnapshotBuilder:
             return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
-            candidates = await self._candidates(spec, workload)
+            chosen = await self._candidates(spec, workload, memory.running(workload.path))
+            if spec.get("mode") == DISTRIBUTED and self._settings.propagation != DIRECT:
+                lost = [name for name, state in memory.state.states.items() if state == LOST]
+                chosen = by_placement(chosen, spec.get("clusterAffinity"), self._members, lost)
+            candidates, found = without_duplicates(chosen, self.duplicates)
             template = await self._template(workload)
         except NoBinding as error:
             no_binding = Blocked("FailedGetBinding", str(error), event="FailedGetBindings")
@@ -152,12 +160,14 @@ class SnapshotBuilder:
             if candidates.bound is None:
                 return self._blocked(hpa, memory, Blocked(NOT_BUILT, NO_BINDINGS, condition="ScalingActive"))
             hpa = self._object(raw, decode_spec(with_assignment(dict(spec), candidates.placement)))
+        if candidates.placement is not None:
+            tolerant = msgspec.structs.replace(hpa.spec, tolerations=candidates.placement.tolerations)
+            hpa = msgspec.structs.replace(hpa, spec=tolerant)
         needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(self.period(raw), late))
         readings, of_hub = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
-        memory.note_workloads(readings)
+        memory.note_workloads(readings, now)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
-        # With propagation karmada, the ResourceBinding decides.
         blocked = await self._without_workload(workload, memory, readings)
         expected = {
             name: reading
@@ -170,10 +180,11 @@ class SnapshotBuilder:
             memory,
             expected,
             now,
-            candidates.shares,
+            candidates,
             self._members,
             self._caches.nodes,
             direct=template is None or distributed,
+            lost_after=self._lost_after(hpa),
             reads_nodes=self._reads_nodes,
             remembers_full=distributed and memory.state.remembers_full,
         )
@@ -192,21 +203,27 @@ class SnapshotBuilder:
             ambiguous_with=self._ambiguities.of(key, memory, expected, memories),
             decided_size=memory.decided_size(expected),
             blocked=blocked,
+            hub_findings=found,
             propagation=self._settings.propagation,
+            selection=candidates.selection,
             memory=memory.state,
             last_pass=memory.last_pass,
             last_triggers=memory.last_triggers,
             last_steps=memory.last_steps,
             last_reason=memory.last_reason,
         )
-        left = {name: found for name, found in hpas.items() if name not in expected and is_ours(found)}
+        gone = hpas.keys() - expected.keys()
+        left = {name for name in gone if is_ours(hpas[name]) and not memory.briefly_absent(name, now)}
+        bound = candidates.bound if distributed else None
+        held = () if bound is None else [name for name in bound.shares if name in self._members]
+        others = await self._scales_of(workload, tuple(sorted(left | set(held) - expected.keys())))
         targets = WriteTargets(
             workload.path,
             template,
             self._member_scales(expected),
             hpas=hpas,
-            unselected=await self._scales_of(workload, tuple(left)),
-            bound=candidates.bound,
+            unselected={name: scale for name, scale in others.items() if name in left},
+            bound=None if bound is None else _with_others(bound, others, left),
         )
         return snapshot, targets
 
@@ -225,6 +242,10 @@ class SnapshotBuilder:
                 return None
             raise
 
+    def _lost_after(self, hpa: ScalingObject) -> float:
+        own = hpa.spec.lost_after
+        return self._settings.decision.cluster_lost_timeout if own is None else own
+
     async def _member_hpas(
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
     ) -> dict[str, HpaReading]:
@@ -233,9 +254,8 @@ class SnapshotBuilder:
         assigned = clusters_with_hpas(state)
         others = [
             name
-            for name, member in members.items()
-            if name not in expected
-            and (name in assigned or cache.cached(member, *key) not in (None, (None, V2)))
+            for name in sorted(members.keys() - expected.keys())
+            if name in assigned or cache.cached(members[name], *key) not in (None, (None, V2))
         ]
         return await read_hpas(cache, members, (*expected, *others), key)
 
@@ -291,9 +311,11 @@ class SnapshotBuilder:
         resource = await self._mapper.resolve(api_version, kind, deadline=HUB_DEADLINE_SECONDS)
         return Workload(resource, namespace, str(reference.get("name", "")))
 
-    async def _candidates(self, spec: Mapping[str, Any], workload: Workload) -> Candidates:
+    async def _candidates(
+        self, spec: Mapping[str, Any], workload: Workload, running: Collection[str] = ()
+    ) -> Candidates:
         if self._settings.propagation == DIRECT:
-            return by_affinity(spec.get("clusterAffinity"), self._members)
+            return placed_directly(spec, {**self._members, **self.duplicates}, running)
         try:
             return await by_binding(
                 self._hub,
@@ -321,9 +343,8 @@ class SnapshotBuilder:
         self, workload: Workload, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]
     ) -> Blocked | None:
         """Why there is nothing to scale; None if a cluster has the workload or may have it."""
-        if readings and not (
-            self._settings.propagation == DIRECT and memory.without_workload.issuperset(readings)
-        ):
+        nowhere = memory.without_workload.union(memory.absent_since).issuperset(readings)
+        if readings and not (self._settings.propagation == DIRECT and nowhere):
             return None
         return Blocked("FailedGetScale", await self._search.missing_in_members(workload, tuple(readings)))
 
@@ -348,6 +369,13 @@ class SnapshotBuilder:
             propagation=self._settings.propagation,
         )
         return snapshot, WriteTargets(hub_problem=hub_problem)
+
+
+def _with_others(bound: Bound, others: Mapping[str, MemberScale | None], left: Collection[str]) -> Bound:
+    """The ResourceBinding with the clusters that are no candidates. One without replicas and HPA is to go."""
+    running = {name: 0 if scale is None else scale.scale.spec.replicas for name, scale in others.items()}
+    empty = {name for name, replicas in running.items() if not replicas and name not in left}
+    return replace(bound, elsewhere=running, gone=bound.gone | empty)
 
 
 def _selectors(readings: Mapping[str, ClusterSnapshot]) -> dict[str, Selector]:

@@ -140,6 +140,9 @@ def warn_distributed(spec: FederatedHPASpec) -> Iterator[str]:
     """Yields warnings about an object of mode Distributed; none in mode Centralized."""
     if spec.mode != DISTRIBUTED:
         return
+    if spec.dry_run:
+        effect = "the HPAs that members already have go on scaling within their bounds"
+        yield f"spec.dryRun: mode is Distributed: {effect}; nothing else is written to members"
     yield from _whole_values(spec)
     yield from _minimum(spec)
     behavior = spec.behavior

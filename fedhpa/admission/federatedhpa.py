@@ -130,7 +130,10 @@ def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator
         yield from federatedhpa_remedies(spec)
     yield from _rebalance(fhpa)
     yield from _api_version(spec)
-    yield from warn_metrics(spec.metrics, "spec.metrics")
+    # Mode Distributed has a warning of its own about metrics that are not of pods.
+    named = () if spec.cluster_affinity is None else spec.cluster_affinity.cluster_names
+    added_up = spec.mode != DISTRIBUTED and len(named) != 1
+    yield from warn_metrics(spec.metrics, "spec.metrics", added_up=added_up)
     yield from warn_distributed(spec)
     yield from warn_extensions(spec)
 

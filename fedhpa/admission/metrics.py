@@ -56,9 +56,14 @@ def metric_remedies(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
         yield from _metric_remedies(metric, f"{path}[{index}]")
 
 
-def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
-    """Yields warnings about duplicate metrics, target types without their field, and unreadable selectors."""
+def warn_metrics(metrics: Sequence[MetricSpec], path: str, *, added_up: bool) -> Iterator[str]:
+    """Yields warnings about duplicate metrics, target types without their field, and unreadable selectors.
+
+    With `added_up`, the values of several clusters are, so what all of them see counts several times. The
+    metric of an object, such as an Ingress, usually has a value of its own in each cluster.
+    """
     seen: dict[str, int] = {}
+    shared = []
     for index, metric in enumerate(metrics[:MAX_METRICS]):
         at = f"{path}[{index}]"
         sources = sources_of(metric)
@@ -75,6 +80,13 @@ def warn_metrics(metrics: Sequence[MetricSpec], path: str) -> Iterator[str]:
             selector = row.identity(source).selector
             if selector is not None:
                 yield from _selector(selector, f"{at}.{row.field}.metric.selector")
+            if not row.per_pod and not row.describes_object and source.aggregation is None:
+                shared.append(f"{at}.{row.field}")
+    if shared and added_up:
+        more = f" (and {len(shared) - 1} more)" if len(shared) > 1 else ""
+        meaning = "each cluster reports the metric, and the values are added up"
+        instead = "set aggregation: Max if they all see the same queue, or Sum if each has its own"
+        yield f"{shared[0]}{more}: {meaning}; {instead}"
 
 
 def _metric_remedies(metric: MetricSpec, path: str) -> Iterator[str]:

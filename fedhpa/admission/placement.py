@@ -15,20 +15,23 @@ from fedhpa.api.federatedhpa import (
     ClusterAffinity,
     ClusterHPAPreference,
     ClusterPreference,
+    ClusterToleration,
     FederatedHPAAssignment,
     FederatedHPASpec,
 )
 from fedhpa.api.fielderror import FieldError, duplicate, forbidden, invalid, quoted, required, unsupported
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
-from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
+from fedhpa.api.model import MAX_CLUSTERS, MAX_METRICS, MAX_NAME
 from fedhpa.api.names import label_value, qualified_name
+from fedhpa.api.taints import EXISTS, NO_EXECUTE
 from fedhpa.api.texts import listed
 
 DISTRIBUTED: Final = "Distributed"
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _PREFERENCES: Final = f"{_ASSIGNMENT}.clusterAutoscalingPreference"
 DUPLICATED: Final = "Duplicated"
+WHEN_QUIET: Final = "WhenQuiet"
 _SHOWN_CLUSTERS: Final = 3
 # Comparisons with labels and names of clusters, which take about 0.1 s. A warning is not worth more.
 _MAX_COMPARISONS: Final = 1_000_000
@@ -43,6 +46,8 @@ def validate_placement(spec: FederatedHPASpec) -> Iterator[FieldError]:
     """Yields the errors of affinities, preferences and caps."""
     if spec.cluster_affinity is not None:
         yield from _affinity(spec.cluster_affinity, "spec.clusterAffinity")
+    for index, toleration in enumerate(spec.cluster_tolerations[:MAX_METRICS]):
+        yield from _toleration(toleration, f"spec.clusterTolerations[{index}]")
     assignment = spec.federated_hpa_assignment
     if assignment is not None:
         preferences = assignment.cluster_autoscaling_preference
@@ -56,6 +61,7 @@ def warn_placement(spec: FederatedHPASpec) -> Iterator[str]:
     assignment = spec.federated_hpa_assignment
     if assignment is not None:
         yield from _assignment(assignment)
+        yield from _returns(assignment, spec)
         yield from _thresholds(assignment, spec)
         yield from _named_twice(assignment)
     yield from _copies(spec)
@@ -116,6 +122,26 @@ def _field_requirement(requirement: LabelSelectorRequirement, path: str) -> Iter
         yield unsupported(f"{path}.operator", requirement.operator, FIELD_OPERATORS)
     elif not requirement.values:
         yield required(f"{path}.values", _NEEDS_VALUES)
+
+
+def _toleration(toleration: ClusterToleration, path: str) -> Iterator[FieldError]:
+    """Yields the errors of a toleration, in the words of Kubernetes' validation of pods."""
+    if toleration.key:
+        for message in qualified_name(toleration.key):
+            yield invalid(f"{path}.key", toleration.key, message)
+    elif toleration.operator != EXISTS:
+        detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid(f"{path}.operator", toleration.operator or "", detail)
+    if toleration.operator == EXISTS:
+        if toleration.value:
+            detail = "value must be empty when `operator` is 'Exists'"
+            yield invalid(f"{path}.operator", toleration.operator, detail)
+    else:
+        for message in label_value(toleration.value):
+            yield invalid(f"{path}.operator", toleration.value, message)
+    if toleration.toleration_seconds is not None and toleration.effect != NO_EXECUTE:
+        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield invalid(f"{path}.effect", toleration.effect or "", detail)
 
 
 def _preference(preference: ClusterPreference, path: str) -> Iterator[FieldError]:
@@ -224,6 +250,16 @@ def _assignment(assignment: FederatedHPAAssignment) -> Iterator[str]:
             yield f"{_ASSIGNMENT}: no preference has a {name}, so all clusters {same} the same"
         elif policy not in (None, of) and places:
             yield f"{_PREFERENCES}[{places[0]}].{name}: has no effect under {policy}"
+
+
+def _returns(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iterator[str]:
+    """Warns about a return where replicas are not divided, or not by the hub."""
+    if assignment.rebalance != WHEN_QUIET:
+        return
+    if spec.mode == DISTRIBUTED:
+        yield f"{_ASSIGNMENT}.rebalance: has no effect, because mode Distributed moves bounds by itself"
+    elif assignment.federated_hpa_assignment_type == DUPLICATED:
+        yield f"{_ASSIGNMENT}.rebalance: has no effect, because Duplicated divides nothing"
 
 
 def _copies(spec: FederatedHPASpec) -> Iterator[str]:

@@ -15,6 +15,7 @@ from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.federatedhpa import GROUP, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
+from fedhpa.api.wire import ObjectMeta
 
 HPA_KIND: Final = "HorizontalPodAutoscaler"
 
@@ -64,13 +65,6 @@ class _Reference(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
 
-class _Metadata(msgspec.Struct, frozen=True, gc=False):
-    name: str = ""
-    namespace: str = ""
-    labels: dict[str, str] | None = None
-    deletionTimestamp: str | None = None
-
-
 class _Rule(msgspec.Struct, frozen=True, gc=False):
     suspend: bool | None = None
 
@@ -88,7 +82,7 @@ class _Spec(msgspec.Struct, frozen=True):
 class StoredAutoscaler(msgspec.Struct, frozen=True):
     """The decoded fields of a stored FederatedHPA, CronFederatedHPA or HorizontalPodAutoscaler."""
 
-    metadata: _Metadata = _Metadata()
+    metadata: ObjectMeta = ObjectMeta()
     spec: _Spec | None = None
 
 

@@ -22,11 +22,30 @@ from fedhpa.api.model import (
     Name,
     RawQuantity,
     Text,
+    Time,
 )
+from fedhpa.api.taints import MAX_TAINTS
 
 GROUP: Final = "cluster.karmada.io"
 API_VERSION: Final = "cluster.karmada.io/v1alpha1"
 KIND: Final = "Cluster"
+
+
+class Taint(ApiModel):
+    """A taint, as nodes have it."""
+
+    go_package: ClassVar[str] = "v1"
+    required: ClassVar[tuple[str, ...]] = ("key", "effect")
+    preserve_unknown: ClassVar[bool] = True
+
+    key: LongText = Field("", description="Key of the taint. Example: maintenance.")
+    value: LongText = Field("", description="Value of the taint. Default: empty. Example: network.")
+    effect: LongText = Field(
+        "", description="NoSchedule, PreferNoSchedule or NoExecute. Example: NoSchedule."
+    )
+    time_added: Time | None = Field(
+        None, description="When the taint was added. Default: unset. Example: 2030-01-01T00:00:00Z."
+    )
 
 
 class ClusterSpec(ApiModel):
@@ -86,6 +105,12 @@ class ClusterSpec(ApiModel):
     )
     zones: Annotated[tuple[Item, ...], Crd({"maxItems": MAX_METRICS, **ATOMIC})] = Field(
         (), description="Zones, for cluster selection. Default: the value of zone. Example: [a, b]."
+    )
+    taints: Annotated[tuple[Taint, ...], Crd({"maxItems": MAX_TAINTS, **ATOMIC})] = Field(
+        (),
+        description="Taints. NoSchedule keeps replicas from being added, NoExecute moves them away, unless "
+        "spec.clusterTolerations of the FederatedHPA tolerates the taint. Default: none. "
+        "Example: [{key: maintenance, effect: NoSchedule}].",
     )
 
 

@@ -38,13 +38,17 @@ MODE: Final = "Centralized"
 PARTIAL_METRICS_POLICY: Final = "ScaleUpOnly"
 AGGREGATION: Final = "Sum"
 
-# Flags: --horizontal-pod-autoscaler-*, --cluster-lost-timeout, --member-deadline.
+# Flags: --horizontal-pod-autoscaler-*, --cluster-lost-timeout, --new-hosts, --member-deadline.
 SYNC_PERIOD_SECONDS: Final = 15.0
 TOLERANCE: Final = 0.1
 DOWNSCALE_STABILIZATION_SECONDS: Final = 300.0
 CPU_INITIALIZATION_PERIOD_SECONDS: Final = 300.0
 INITIAL_READINESS_DELAY_SECONDS: Final = 30.0
 CLUSTER_LOST_TIMEOUT_SECONDS: Final = 300.0
+# Of a cluster that begins to host a workload.
+GROW: Final = "grow"
+CORDON: Final = "cordon"
+NEW_HOSTS: Final = GROW
 MEMBER_DEADLINE_SECONDS: Final = 3.0
 
 # The scale-up limit where an object has no behavior: max(factor x current, minimum).

@@ -25,11 +25,13 @@ from fedhpa.api.model import (
     Checked,
     Crd,
     Int32,
+    Int64,
     Item,
     Name,
     Number,
     Text,
 )
+from fedhpa.api.taints import EFFECTS, OPERATORS
 from fedhpa.metric_types.entries import MetricSpec
 from fedhpa.metric_types.table import metric_type
 
@@ -49,6 +51,7 @@ ASSIGNMENT_TYPES: Final = (
     "LoadWeighted",
 )
 MINIMUM_POLICIES: Final = ("AtLeastOne", "Exact")
+REBALANCES: Final = ("WhenQuiet", "Never")
 
 Minimum = Annotated[Int32, Crd({"minimum": 0})]
 Maximum = Annotated[Int32, Crd({"minimum": 1})]
@@ -160,12 +163,41 @@ class FederatedHPAAssignment(ApiModel):
         "leave clusters without replicas, and in mode Distributed without an HPA. Default: AtLeastOne. "
         "Example: Exact.",
     )
+    rebalance: Annotated[Text, Checked({"enum": REBALANCES})] | None = Field(
+        None,
+        description="WhenQuiet moves replicas back to the division of the policy once nothing has changed "
+        "for ten minutes, in mode Centralized with --propagation=direct. Never leaves them where they are. "
+        "Default: WhenQuiet for Prioritized, Never for the others. Example: WhenQuiet.",
+    )
     cluster_autoscaling_preference: Annotated[
         tuple[ClusterPreference, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)
     ] = Field(
         (),
         description="Weights, priorities and bounds of single clusters. Default: none. "
         "Example: [{targetCluster: {clusterNames: [member1]}, staticWeight: 3}].",
+    )
+
+
+class ClusterToleration(ApiModel):
+    """Tolerates taints of clusters, as a toleration of a pod does with taints of nodes."""
+
+    go_package: ClassVar[str] = "v1"
+    go_name: ClassVar[str] = "Toleration"
+
+    key: Item = Field(
+        "", description="Key of the taint. Default: any key, with operator Exists. Example: maintenance."
+    )
+    operator: Annotated[Text, Checked({"enum": OPERATORS})] | None = Field(
+        None, description="Exists tolerates every value. Default: Equal. Example: Exists."
+    )
+    value: Item = Field("", description="Value of the taint, with operator Equal. Example: network.")
+    effect: Annotated[Text, Checked({"enum": EFFECTS})] | None = Field(
+        None, description="Effect of the taint. Default: every effect. Example: NoExecute."
+    )
+    toleration_seconds: Int64 | None = Field(
+        None,
+        description="Seconds for which a taint NoExecute is tolerated, from its timeAdded on. Default: no "
+        "limit. Example: 3600.",
     )
 
 
@@ -235,9 +267,18 @@ class FederatedHPASpec(ApiModel):
     )
     cluster_affinity: ClusterAffinity | None = Field(
         None,
-        description="The clusters that take part, where the controller runs with --propagation=direct. With "
-        "--propagation=karmada Karmada's scheduler chooses them. Default: all registered clusters. "
+        description="The clusters that take part, with --propagation=direct. With --propagation=karmada, "
+        "mode Distributed takes those of them that the PropagationPolicy selects, and mode Centralized does "
+        "not scale an object with this field. Default: all registered clusters. "
         "Example: {clusterNames: [member1, member2]}.",
+    )
+    cluster_tolerations: Annotated[
+        tuple[ClusterToleration, ...], Checked({"maxItems": MAX_METRICS}), Crd(ATOMIC)
+    ] = Field(
+        (),
+        description="Tolerations of the taints of Cluster objects, where the controller runs with "
+        "--propagation=direct. With --propagation=karmada those of the PropagationPolicy count. Default: no "
+        "taint is tolerated. Example: [{key: maintenance, operator: Exists, effect: NoSchedule}].",
     )
     federated_hpa_assignment: FederatedHPAAssignment | None = Field(
         None,
@@ -263,9 +304,9 @@ class FederatedHPASpec(ApiModel):
     )
     autoscale_multi_cluster_delay: Natural | None = Field(
         None,
-        description="Seconds that pods may stay pending before replicas move to other clusters, or in mode "
-        "Distributed before other clusters help. In mode Centralized with --propagation=direct only. Set it "
-        "where a cluster autoscaler adds nodes. Default: 0. Example: 300.",
+        description="Seconds that pods may wait for a node before replicas move to other clusters (mode "
+        "Centralized with --propagation=direct; default: 180, because new nodes often take two minutes), or "
+        "in mode Distributed before other clusters help (default: 0). Example: 300.",
     )
     scale_assist: Bool | None = Field(
         None,

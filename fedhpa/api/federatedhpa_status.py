@@ -33,6 +33,14 @@ class ClusterStatus(ApiModel):
         description="Missing (does not answer) or MetricsMissing (its metrics cannot be read) while "
         "partialMetrics applies; Lost or MetricsLost after lostAfterSeconds. Absent means Answered.",
     )
+    membership: LongText = Field(
+        "",
+        description="Cordoned (gets no more replicas), Leaving (its replicas move to the other clusters) or "
+        "Stuck (pods do not become ready there, but elsewhere they do). Absent means Member.",
+    )
+    waits_for: LongText = Field(
+        "", description="What a cluster that is not a Member waits for, and why it is not one."
+    )
     current_replicas: Int32 | None = Field(None, description="Replicas that the cluster had.")
     desired_replicas: Int32 | None = Field(
         None, description="Replicas that the cluster should have. Absent means as many as currentReplicas."
@@ -95,7 +103,7 @@ class FederatedHPAStatus(ApiModel):
         (),
         description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, "
         "SurvivesClusterLoss where capacity is known, Rebalanced once a rebalance was asked for, and "
-        "SoleOwner or HubCompatible where there is something to report.",
+        "SoleOwner, MembersAvailable or HubCompatible where there is something to report.",
     )
     clusters: Annotated[
         tuple[ClusterStatus, ...],

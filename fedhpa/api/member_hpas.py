@@ -7,6 +7,7 @@ autoscaling/v2 since 1.23, and v2beta2 from 1.12 to 1.25. Both have the same fie
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from fedhpa.api import default_values
 from fedhpa.api.autoscalers import HPA_KIND
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import Quantity
+from fedhpa.api.texts import one_line
 from fedhpa.api.wire import ObjectMeta
 
 PLURAL: Final = "horizontalpodautoscalers"
@@ -25,8 +27,18 @@ API_VERSIONS: Final = (V2, V2BETA2)
 
 MANAGED_BY: Final = "autoscaling.karmada.io/managed-by"
 MANAGER: Final = "fedhpa"
+# The annotation that tells the HPAs of several hubs apart. Two UIDs do not fit into a label.
+OWNER: Final = "fedhpa.io/owner"
+# Of an annotation of a member so much is shown: a UID, and the longest namespace and name.
+MAX_OWNER: Final = 360
+HUB_ID_FLAG: Final = "--hub-id"
 # Stands on a FederatedHPA of mode Distributed, so that its deletion removes the member HPAs first.
 FINALIZER: Final = "autoscaling.karmada.io/member-hpas"
+# For the log, the doctor and `fedhpa explain`.
+DELETION_WAITS: Final = (
+    "a controller without --pause removes the member HPAs first, once their clusters answer; to leave "
+    f"them in the members, where they go on scaling, remove the finalizer {FINALIZER}"
+)
 
 # v2beta2 does not have it, and v2 drops it where the feature gate HPAConfigurableTolerance is off. So an HPA
 # that lacks it has not drifted.
@@ -80,6 +92,20 @@ class HpaSpec(msgspec.Struct, frozen=True):
     behavior: dict[str, Any] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The FederatedHPA of a member HPA, which has its namespace and name; `hub` is its hub's identity."""
+
+    hub: str
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        """Returns the value of the annotation."""
+        return f"{self.hub}/{self.namespace}/{self.name}/{self.uid}"
+
+
 class MemberHpa(msgspec.Struct, frozen=True):
     """A stored HorizontalPodAutoscaler of a member, of any version in API_VERSIONS.
 
@@ -94,6 +120,40 @@ class MemberHpa(msgspec.Struct, frozen=True):
     def ours(self) -> bool:
         """True if we created it. Nothing else may be changed or deleted."""
         return (self.metadata.labels or {}).get(MANAGED_BY) == MANAGER
+
+    @property
+    def owner(self) -> str:
+        """The value of the owner annotation for people; "" without it."""
+        return one_line((self.metadata.annotations or {}).get(OWNER, ""), MAX_OWNER)
+
+    @property
+    def remedy(self) -> str:
+        """The way to make an HPA ours that is not, as a clause."""
+        hub, _, place = self.owner.partition("/")
+        if not self.owner:
+            return f"delete it, or give it the label {MANAGED_BY}={MANAGER} to hand it over"
+        theirs = f"its annotation {OWNER} is {self.owner}"
+        hand_over = "remove the annotation to hand it over"
+        if place.startswith(f"{self.metadata.namespace}/{self.metadata.name}/"):
+            rebuilt = f"if this hub was rebuilt, start the controller with {HUB_ID_FLAG}={hub}"
+            return f"{theirs}: {rebuilt}; else delete the FederatedHPA on that hub, or {hand_over}"
+        return f"{theirs}, so it is a copy: delete it, or {hand_over}"
+
+    def seen_by(self, hub: str) -> MemberHpa:
+        """Returns the HPA as a hub sees it: with our label only if it is its own, else with the owner.
+
+        An object of the same name that was deleted and created again owns it, too. Without the annotation, or
+        for an unknown hub (""), the label decides.
+        """
+        metadata = self.metadata
+        owner = (metadata.annotations or {}).get(OWNER, "")
+        owned = not hub or owner.startswith(f"{hub}/{metadata.namespace}/{metadata.name}/")
+        if not owner or (owned and self.ours):
+            return self
+        # Without the label nobody owns it, whatever the annotation says.
+        hidden, marks = ("labels", metadata.labels) if self.ours else ("annotations", metadata.annotations)
+        left = {name: value for name, value in (marks or {}).items() if name not in (MANAGED_BY, OWNER)}
+        return msgspec.structs.replace(self, metadata=msgspec.structs.replace(metadata, **{hidden: left}))
 
 
 def served_version(group_versions: Iterable[str]) -> str | None:
@@ -135,14 +195,17 @@ def _without(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {each: value for each, value in fields.items() if each != name}
 
 
-def new_member_hpa(
-    namespace: str, name: str, spec: Mapping[str, Any], api_version: str = V2
-) -> dict[str, Any]:
-    """Returns a member HPA to create, with the label that makes it ours."""
+def new_member_hpa(owner: Owner, spec: Mapping[str, Any], api_version: str = V2) -> dict[str, Any]:
+    """Returns a member HPA to create, with the marks that make it ours."""
     return {
         "apiVersion": api_version,
         "kind": HPA_KIND,
-        "metadata": {"name": name, "namespace": namespace, "labels": {MANAGED_BY: MANAGER}},
+        "metadata": {
+            "name": owner.name,
+            "namespace": owner.namespace,
+            "labels": {MANAGED_BY: MANAGER},
+            "annotations": {OWNER: str(owner)},
+        },
         "spec": spec,
     }
 

@@ -5,9 +5,12 @@ Source: pkg/apis/policy/v1alpha1/propagation_types.go of Karmada v1.19.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+
+from fedhpa.api.taints import Toleration
 
 # The values of replicaSchedulingType in a placement.
 DIVIDED: Final = "Divided"
@@ -40,10 +43,53 @@ class ReplicaScheduling(msgspec.Struct, frozen=True):
     weightPreference: WeightPreference | None = None
 
 
-class Placement(msgspec.Struct, frozen=True):
-    """Placement: the fields that say how replicas are given to clusters."""
+class PlacementToleration(msgspec.Struct, frozen=True):
+    """core/v1 Toleration as a placement has it."""
 
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    tolerationSeconds: int | None = None
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Placement: the fields that say which clusters get replicas, and how many.
+
+    `clusterAffinities` are groups of clusters, of which one is in use at a time. Each has an affinity inline,
+    and `overflowAffinities` for replicas that do not fit (since Karmada v1.18).
+    """
+
+    clusterAffinity: dict[str, Any] | None = None
+    clusterAffinities: list[dict[str, Any]] | None = None
+    clusterTolerations: list[PlacementToleration] | None = None
+    spreadConstraints: list[dict[str, Any]] | None = None
     replicaScheduling: ReplicaScheduling | None = None
+
+    def groups(self, observed: str) -> list[list[Mapping[str, Any]]]:
+        """Returns the groups of clusters from the `observed` one on, else from the first.
+
+        Each is a list of affinities: its own, and then those of its overflow.
+        """
+        if self.clusterAffinity is not None or not self.clusterAffinities:
+            return [[self.clusterAffinity or {}]]
+        names = [group.get("affinityName") for group in self.clusterAffinities]
+        first = names.index(observed) if observed in names else 0
+        return [[group, *(group.get("overflowAffinities") or ())] for group in self.clusterAffinities[first:]]
+
+    @property
+    def tolerations(self) -> tuple[Toleration, ...]:
+        """The tolerations of taints of Clusters."""
+        return tuple(
+            Toleration(
+                one.key,
+                one.operator,
+                one.value,
+                one.effect,
+                None if one.tolerationSeconds is None else float(one.tolerationSeconds),
+            )
+            for one in self.clusterTolerations or ()
+        )
 
     @property
     def scheduling(self) -> str:

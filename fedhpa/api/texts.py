@@ -40,6 +40,11 @@ def redacted(text: AnyStr, authorization: str) -> AnyStr:
     return re.sub(pattern, "(redacted)", text)
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns a number of things: "1 replica", "2 replicas"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def listed(parts: Sequence[str], most: int, more: str = "more") -> str:
     """Returns at most `most` parts as a list, and how many others there are: "a, b and 3 more"."""
     others = f" and {len(parts) - most} {more}" if len(parts) > most else ""

@@ -71,18 +71,31 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
     lastTransitionTime: str | None = None
 
 
+class ContainerStatus(msgspec.Struct, frozen=True, gc=False):
+    """core/v1 ContainerStatus: the field that says how often it was started again."""
+
+    restartCount: int = 0
+
+
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
     """core/v1 PodStatus: the fields that the replica arithmetic reads."""
 
     phase: str = ""
     startTime: str | None = None
     conditions: list[PodCondition] | None = None
+    containerStatuses: list[ContainerStatus] | None = None
+
+
+class PodMeta(ObjectMeta, frozen=True, gc=False):
+    """metav1.ObjectMeta of a pod."""
+
+    creationTimestamp: str | None = None
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
     """core/v1 Pod."""
 
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: PodMeta = PodMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

@@ -1,13 +1,20 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
-from fedhpa.assignment.direct import Place, fair_split, limits, size_of_each, split
+from fedhpa.assignment.direct import Place, as_if, fair_split, limits, size_of_each, split
 from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
 from fedhpa.assignment.member_hpa import pinned_need, usage_load
+from fedhpa.assignment.mover import (
+    needed_replicas,
+    next_step,
+    receivers_back,
+    waiting,
+    without_surge,
+)
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
-from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED
-from fedhpa.assignment.rebalance import RebalanceStep, ended, rebalance_step
+from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED, PRIORITIZED
 from fedhpa.assignment.shares import Bounds, MemberState
+from fedhpa.assignment.spread import Host, spread
 from fedhpa.assignment.state import (
     NO_STATE,
     ClusterState,
@@ -23,9 +30,11 @@ __all__ = [
     "DUPLICATED",
     "LOAD_WEIGHTED",
     "NO_STATE",
+    "PRIORITIZED",
     "Bounds",
     "ClusterState",
     "Count",
+    "Host",
     "MemberState",
     "Observed",
     "Outcome",
@@ -33,22 +42,26 @@ __all__ = [
     "Plan",
     "PlanStep",
     "Previous",
-    "RebalanceStep",
     "Result",
     "Rules",
     "Seconds",
     "States",
     "Write",
     "apportion",
+    "as_if",
     "assigned_for",
-    "ended",
     "fair_split",
     "limits",
+    "needed_replicas",
+    "next_step",
     "pinned_need",
     "plan",
-    "rebalance_step",
+    "receivers_back",
     "release_step",
     "size_of_each",
     "split",
+    "spread",
     "usage_load",
+    "waiting",
+    "without_surge",
 ]

@@ -20,9 +20,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
     `present` is its share, or the last known one if it is missing. Only `reachable` clusters change.
     `available` is how many more replicas it could run, None if unknown. `pending` is how many of its replicas
-    have been unschedulable for longer than autoscaleMultiClusterDelay. `weight` is for StaticWeighted and
-    LoadWeighted, `priority` for Prioritized. The share is never above `high`, and not below `low` while there
-    are enough replicas for all.
+    do not serve, and run elsewhere as far as there is room. `weight` is for StaticWeighted and LoadWeighted,
+    `priority` for Prioritized. A scale-down takes from an `unproven` cluster first. The share is never above
+    `high`, and not below `low` while there are enough replicas for all.
     """
 
     present: int = 0
@@ -33,6 +33,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     low: int = 0
     high: int | None = None
+    unproven: bool = False
 
     @property
     def running(self) -> int:
@@ -84,6 +85,16 @@ def fair_split(desired: int, places: Places, policy: Policy = None) -> dict[str,
     # Replicas for which the limits leave no room stay where they are.
     levels.append(_all(max, levels[-1], [place.present for place in places.values()]))
     return shares | fill(total, places, levels, divider(places, policy))
+
+
+def as_if(place: Place, share: int) -> Place:
+    """Returns the place as if it had this share already, as far as its limits allow."""
+    if not place.reachable:
+        return place
+    share = share if place.high is None else min(share, max(place.high, place.present))
+    room = None if place.available is None else max(place.running + place.available - share, 0)
+    pending = max(share - place.running, 0) if place.pending else 0
+    return msgspec.structs.replace(place, present=share, available=room, pending=pending)
 
 
 def _emptied(place: Place) -> Place:
@@ -143,7 +154,11 @@ def _levels(places: Sequence[Place], policy: Policy, total: int) -> Iterator[lis
     lowest = [place.low for place in places]
     if total < sum(running):
         yield (level := _all(min, lowest, running))
-        yield _all(max, level, _all(min, [_or(place.high, place.present) for place in places], running))
+        kept = _all(min, [_or(place.high, place.present) for place in places], running)
+        if any(place.unproven for place in places):
+            proven = [0 if place.unproven else share for place, share in zip(places, kept, strict=True)]
+            yield (level := _all(max, level, proven))
+        yield _all(max, level, kept)
     yield running
     # Weighted policies ignore the capacity until pods are pending.
     capacity = highest

@@ -116,7 +116,12 @@ def _overflow(
         found = rest(left, spare, list(found.values()), policy, uid)
         left -= sum(found.values()) - sum(shares[cluster] for cluster in found)
     without = [member for member in members if member.minimum is None]
-    return found | _shares(left, without, [0] * len(without), policy, uid)
+    for rank in sorted({member.overflow for member in without}):
+        next_ones = [member for member in without if member.overflow == rank]
+        shares_of_rank = _shares(left, next_ones, [0] * len(next_ones), policy, uid)
+        left -= sum(shares_of_rank.values())
+        found |= shares_of_rank
+    return found
 
 
 def _levels(members: Sequence[MemberState], floors: Sequence[int], policy: Policy) -> Iterator[list[int]]:

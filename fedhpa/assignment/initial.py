@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from fedhpa.assignment.distribute import raised, rest
 from fedhpa.assignment.division import divider, fill
-from fedhpa.assignment.policies import BY_RANK, DUPLICATED, Policy
+from fedhpa.assignment.policies import BY_RANK, DUPLICATED, STATIC_WEIGHTED, Policy
 from fedhpa.assignment.shares import Bounds, MemberState
 
 # The settings of one candidate cluster that the bounds depend on, such as its weight and its priority.
@@ -36,7 +36,8 @@ def initial(
     """
     bounds = {member.cluster: None if member.reachable else _present(member) for member in members}
     lost = [bound for bound in bounds.values() if bound is not None]
-    members = [member for member in members if member.reachable]
+    # An overflow cluster without replicas waits until the others do not suffice.
+    members = [one for one in members if one.reachable and (one.present or not one.overflow)]
     if policy == DUPLICATED:
         return bounds | {member.cluster: _whole(minimum, maximum, member) for member in members}
     # An unreachable cluster with a large maximum leaves each other cluster its one replica.
@@ -91,7 +92,10 @@ class _Division:
         everywhere = all(member.present for member in self._members)
         maxima = self._limits if everywhere else self._divided(self._maximum, self._limits)
         if self._runs:
-            maxima = self._around(maxima, self._divided(self._minimum, self._limits))
+            # Other weights than those that a user wrote say nothing about what a cluster will need.
+            weighed = self._policy == STATIC_WEIGHTED and len({one.weight for one in self._members}) > 1
+            whole = self._divided(self._maximum, self._limits) if weighed else None
+            maxima = self._around(maxima, self._divided(self._minimum, self._limits), whole)
         minima = self._divided(self._minimum, maxima)
         lows = [min(member.low, most) for member, most in zip(self._members, maxima, strict=True)]
         return self._bounds(maxima, [max(shares) for shares in zip(minima, lows, strict=True)])
@@ -110,10 +114,13 @@ class _Division:
     def _runs(self) -> bool:
         return any(member.present for member in self._members)
 
-    def _around(self, chosen: Sequence[int], parts: Sequence[int]) -> list[int]:
+    def _around(
+        self, chosen: Sequence[int], parts: Sequence[int], whole: Sequence[int] | None = None
+    ) -> list[int]:
         """Returns maxima that keep what runs. Clusters with a chosen share or with replicas get an HPA.
 
-        `parts` is the division of the whole minimum.
+        `parts` is the division of the minimum. `whole` is that of the maximum by weights: it stands if it
+        keeps what runs.
         """
         holders = [
             member
@@ -129,6 +136,10 @@ class _Division:
         levels = [[min(member.present, 1) for member in holders]]
         for wanted in (*((running, ones) if crowded else (ones, running)), lows, minima):
             levels.append(raised(holders, levels[-1], wanted))
+        if whole is not None and all(
+            share >= least for share, least in zip(self._of(holders, whole), levels[-1], strict=True)
+        ):
+            return list(whole)
         named = {member.cluster: member for member in holders}
         left = self._maximum - sum(levels[-1])
         if left <= 0:

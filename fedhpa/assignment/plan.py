@@ -153,5 +153,7 @@ def _entering(rules: Rules, sized: Sizes) -> str:
     starting = any(member.spare and not member.running for member in sized.members)
     if not able or starting:
         return ""
+    rank = min(member.overflow for member in able.values())
+    able = {cluster: member for cluster, member in able.items() if member.overflow == rank}
     shares = divider(able, rules.policy, rules.uid)(1, dict.fromkeys(able, 0), dict.fromkeys(able, 1))
     return next(cluster for cluster, share in shares.items() if share)

@@ -26,7 +26,8 @@ class MemberState:
     `cap` is the remembered size of a full cluster. `low` is autoscalingMinThreshold. `high` is the lower of
     autoscalingMaxThreshold and the size that clusterHPAPreference allows. `weight` is for StaticWeighted,
     `priority` for Prioritized. `spare` is True if it got its HPA only because the others did not suffice;
-    `helps` are then the replicas that it is to run for others.
+    `helps` are then the replicas that it is to run for others. An `overflow` cluster gets an HPA in no other
+    case: those of the lowest number first, 0 is none of them.
     """
 
     cluster: str
@@ -44,6 +45,7 @@ class MemberState:
     cap: int | None = None
     spare: bool = False
     helps: int = 0
+    overflow: int = 0
 
     @property
     def present(self) -> int:

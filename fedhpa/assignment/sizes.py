@@ -70,7 +70,8 @@ def _first(rules: Rules, fleet: Fleet, reason: str) -> Sizes:
         elif found is None:
             members.append(replace(member, minimum=None, maximum=None, spare=False))
         else:
-            members.append(replace(member, minimum=found.minimum, maximum=found.maximum, spare=False))
+            spare = member.overflow > 0
+            members.append(replace(member, minimum=found.minimum, maximum=found.maximum, spare=spare))
     return _result(rules, fleet, members, "initial", [reason, *fleet.reasons])
 
 
@@ -154,7 +155,11 @@ class _Later:
         if self._fleet.moved:
             bounds = _initial(self._rules, members)
             members = [
-                replace(member, minimum=None if bound is None else bound.minimum, spare=False)
+                replace(
+                    member,
+                    minimum=None if bound is None else bound.minimum,
+                    spare=bound is not None and member.overflow > 0,
+                )
                 if member.reachable
                 else member
                 for member in members

@@ -69,7 +69,7 @@ async def _run(
         hub = None
         try:
             hub, _ = await stack.enter_async_context(hub_client(kubeconfig, context))
-            observation = await examine(hub, namespace=namespace, seconds=timeout)
+            observation = await examine(hub, namespace=namespace, seconds=timeout, clock=SYSTEM)
         except ConfigError as error:
             observation = Observation(SYSTEM.wall(), Hub(kubeconfig=one_line(str(error))))
         report = diagnose(observation)

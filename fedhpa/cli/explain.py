@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
 from fedhpa.api.json import convert_json
+from fedhpa.api.texts import counted, one_line
 from fedhpa.cli.hub import (
     find_object,
     hub_client,
@@ -83,8 +84,10 @@ def explain(
         return
     name = parse_target(target)
     if watch:
-        kind = "FederatedHPA"
-        asyncio.run(_watch(name, *where, output, kind, explanation_of, _show, explained_parts))
+        from fedhpa.kube import SYSTEM
+
+        kind, read = "FederatedHPA", partial(explanation_of, clock=SYSTEM)
+        asyncio.run(_watch(name, *where, output, kind, read, _show, explained_parts))
         raise typer.Exit(1)
     if not _show(asyncio.run(_explanation(name, *where)), output):
         raise typer.Exit(1)
@@ -146,21 +149,22 @@ class Explanation(NamedTuple):
 
 def _show(explanation: Explanation, output: ExplainFormat) -> bool:
     """Prints the explanation. Returns False if there is no decision, which stderr then says."""
+    from fedhpa.kube import SYSTEM
+
     if explanation.note:
         typer.echo(f"fedhpa: {explanation.note}", err=True)
     if explanation.record is None:
         return False
-    typer.echo(render(explanation, output, time.time()), nl=False)
+    typer.echo(render(explanation, output, SYSTEM.wall()), nl=False)
     return True
 
 
-async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock | None = None) -> Explanation:
+async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock) -> Explanation:
     """Returns the last recorded decision of a FederatedHPA, with a warning if no controller seems to run.
 
     Raises ConfigError if it cannot be read.
     """
     from controller.federatedhpa import read_recording
-    from fedhpa.kube import SYSTEM
 
     recording = await read_recording(hub, raw)
     metadata, status = raw["metadata"], raw.get("status") or {}
@@ -171,8 +175,18 @@ async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock | 
     elif not record.decision:
         note = f"the last decision of {where} was too large to be recorded"
     else:
-        return Explanation(where, record, status, _late(raw, (clock or SYSTEM).wall()))
+        now = clock.wall()
+        return Explanation(where, record, status, _deleted(raw, now) or _late(raw, now))
     return Explanation(where, None, status, note)
+
+
+def _deleted(raw: Mapping[str, Any], now: float) -> str:
+    """Returns the reason why an object that was deleted is still there; "" if it was not deleted."""
+    from fedhpa.api.member_hpas import DELETION_WAITS
+    from fedhpa.api.times import parse_time
+
+    deleted = parse_time(raw["metadata"].get("deletionTimestamp"))
+    return "" if deleted is None else f"it was deleted {age(now - deleted)} ago, and waits: {DELETION_WAITS}"
 
 
 def _late(raw: Mapping[str, Any], now: float) -> str:
@@ -224,7 +238,25 @@ def render(found: Explanation, output: ExplainFormat, now: float) -> str:
     ready = next((one for one in conditions if one.type == "Ready" and one.status == "True"), None)
     if ready is not None and text.partition("\n")[0] != f"{found.where}: {ready.message}":
         text = f"{found.where}: {ready.message}\nthe last recorded decision: {to_text(decision)}"
-    return text + decided + "conditions:\n" + "".join(lines)
+    moves = "".join(f"  {line}\n" for line in memberships(found.status))
+    clusters = f"clusters that are no Member:\n{moves}" if moves else ""
+    return text + decided + clusters + "conditions:\n" + "".join(lines)
+
+
+def memberships(status: Mapping[str, Any]) -> list[str]:
+    """Returns a line for each cluster that is no Member, with its replicas and what it waits for."""
+    lines = []
+    entries = status.get("clusters")
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, Mapping) or not entry.get("membership"):
+            continue
+        name, membership, waits_for = (
+            one_line(str(entry.get(field) or "")) for field in ("name", "membership", "waitsFor")
+        )
+        count = entry.get("currentReplicas")
+        runs = counted(count, "replica") if isinstance(count, int) else "an unknown number of replicas"
+        lines.append(f"{name} ({membership}): {runs} there{f', {waits_for}' if waits_for else ''}")
+    return lines
 
 
 def explained_parts(found: Explanation) -> object:
@@ -234,7 +266,8 @@ def explained_parts(found: Explanation) -> object:
         (one.get("type"), one.get("status"), one.get("reason"), one.get("message"))
         for one in found.status.get("conditions") or ()
     ]
-    return {key: value for key, value in fields.items() if key != "time"}, conditions
+    decided = {key: value for key, value in fields.items() if key != "time"}
+    return decided, conditions, memberships(found.status)
 
 
 async def _watch(
@@ -283,6 +316,8 @@ async def _watch(
 
 
 async def _explanation(name: str, namespace: str, kubeconfig: str, context: str) -> Explanation:
+    from fedhpa.kube import SYSTEM
+
     async with hub_client(kubeconfig, context) as (hub, default):
         raw = await read_object(hub, namespace or default, name, named=bool(namespace))
-        return await explanation_of(hub, raw)
+        return await explanation_of(hub, raw, SYSTEM)

@@ -64,6 +64,15 @@ class MetricsSource(StrEnum):
     HUB = "hub"
 
 
+def cluster_name(name: str, metavar: str = "CLUSTER") -> str:
+    """Returns the name of a Cluster. Raises ConfigError that names the argument."""
+    from fedhpa.api.membership import name_problem
+
+    if problem := name_problem(name):
+        raise ConfigError(f"{metavar}={name[:300]!r}: {problem}")
+    return name
+
+
 def secrets_by_namespace(texts: Iterable[str], default: str) -> dict[str, list[str]]:
     """Returns the names in `--secret` options by namespace. `default` is the namespace of a plain name.
 

@@ -16,23 +16,25 @@ if TYPE_CHECKING:
 # The API servers whose roles each part of the chart has.
 PLANES: Final[dict[str, tuple[Plane, ...]]] = {"all": ("hub", "host"), "host": ("host",), "hub": ("hub",)}
 COMPONENTS: Final = {
-    "hub": ("controller", "metrics-adapter", "webhook", "users"),
+    "hub": ("controller", "metrics-adapter", "webhook", "users", "operator"),
     "controller": ("controller",),
     "adapter": ("metrics-adapter",),
     "webhook": ("webhook",),
+    "operator": ("operator",),
 }
 # Kubernetes' own rules have a few groups; more is a mistake.
 MAX_SCALE_TARGETS: Final = 100
 
 
 class Part(StrEnum):
-    """The process or cluster whose rights are printed."""
+    """The process, cluster or person whose rights are printed."""
 
     HUB = "hub"
     MEMBER = "member"
     WEBHOOK = "webhook"
     ADAPTER = "adapter"
     CONTROLLER = "controller"
+    OPERATOR = "operator"
 
 
 class ChartPart(StrEnum):
@@ -74,8 +76,9 @@ def rbac(
     part: Annotated[
         Part,
         typer.Argument(
-            metavar="hub|member|webhook|adapter|controller",
-            help="hub: all three processes; member: the hub's account in a member cluster.",
+            metavar="hub|member|webhook|adapter|controller|operator",
+            help="hub: all three processes, and the role of operators; member: the hub's account in a member "
+            "cluster; operator: the role for people who cordon and drain clusters.",
         ),
     ],
     namespace: Annotated[
@@ -134,7 +137,7 @@ def rbac(
         ),
     ] = False,
 ) -> None:
-    """Print the RBAC rights of the processes on the hub, or of the hub in a member.
+    """Print the RBAC rights of the processes and operators on the hub, or of the hub in a member.
 
     Example: fedhpa rbac member | kubectl --context=member1 apply -f -
     """

@@ -6,9 +6,12 @@
 
 from fedhpa.decision.decide import decide
 from fedhpa.decision.explanation import to_text
+from fedhpa.decision.membership import membership_of
 from fedhpa.decision.memory import (
     ANSWERED_STATES,
     LOST,
+    MISSING,
+    NEW_MEMBER,
     NO_MEMORY,
     Absence,
     ClusterMemory,
@@ -18,6 +21,7 @@ from fedhpa.decision.memory import (
 )
 from fedhpa.decision.messages import NO_RECORD
 from fedhpa.decision.model import (
+    READY,
     Assignment,
     Coverage,
     Decision,
@@ -57,8 +61,11 @@ from fedhpa.scaling import Recommendation, ScaleEvent
 __all__ = [
     "ANSWERED_STATES",
     "LOST",
+    "MISSING",
+    "NEW_MEMBER",
     "NO_MEMORY",
     "NO_RECORD",
+    "READY",
     "Absence",
     "Assignment",
     "Blocked",
@@ -103,6 +110,7 @@ __all__ = [
     "forbidden_on_hub",
     "history_after_scale",
     "last_answer",
+    "membership_of",
     "missing_in_members",
     "missing_on_hub",
     "no_candidates",

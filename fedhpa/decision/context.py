@@ -83,6 +83,9 @@ class Context:
         self.policy_in_force = False
         self.failover: Failover | None = None
         self.rebalance = snapshot.memory.rebalance
+        # Clusters that are no Members, with what each waits for.
+        self.waits: dict[str, str] = {}
+        self.cordoned_grow = False
 
     @property
     def wakes_on_metrics(self) -> bool:
@@ -91,8 +94,9 @@ class Context:
 
     @property
     def knows_rebalance(self) -> bool:
-        """True if an annotation asks for a rebalance, or something of an earlier one is left."""
-        asked = self.snapshot.hpa.rebalance or self.rebalance
+        """True if an annotation or the spec asks for a rebalance, or something of an earlier one is left."""
+        assignment = self.spec.assignment
+        asked = self.snapshot.hpa.rebalance or self.rebalance or assignment.rebalance or assignment.returns
         return bool(asked) or self.builder.found(REBALANCED) is not None
 
     def seed(self, current: int) -> None:

@@ -42,8 +42,8 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.metrics import check_ambiguity, highest_proposal
 from fedhpa.decision.model import Decision, DecisionBuilder
+from fedhpa.decision.moves import fewest_replicas
 from fedhpa.decision.outcome import decided, undecided
-from fedhpa.decision.rebalance import is_surging
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
 from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, ScalingSpec
@@ -166,7 +166,7 @@ def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
     # Two owners of the same pods may have other bounds, and would take turns.
     check_ambiguity(context)
     # The user sets the bounds. They need no data, so partialMetrics does not apply.
-    if current > spec.max_replicas and not is_surging(context, current):
+    if current > spec.max_replicas:
         return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
     if 0 < current < spec.min_replicas:
         size = builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM)
@@ -190,8 +190,13 @@ def _proposed(context: Context, current: int) -> SizeVerdict:
     except NoDecision as stop:
         if not (context.fleet.answered and falls_back(context.spec, context.coverage)):
             builder.warn("FailedComputeMetricsReplicas", str(stop))
-            raise
+            # A move needs no metrics: a drain goes on at the size that was decided last.
+            if not (context.fleet.answered and context.fleet.leaving):
+                raise
         return SizeVerdict(builder.step("metrics", current, current, str(stop)), "")
+    if context.fleet.moving and proposal <= context.fleet.running:
+        # The proposal is about what runs, surge included, and is rounded up from there.
+        proposal = max(min(proposal, current), fewest_replicas(context, current))
     reason = ""
     if proposal != current:
         reason = f"{name} above target" if proposal > current else ALL_BELOW_TARGET

@@ -42,6 +42,9 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
         yield "  assignment: " + ", ".join(
             f"{share.cluster} {share.replicas}" for share in decision.assignment
         )
+    yield from (
+        f"  {cluster} is {one.membership}: {one.waits_for}" for cluster, one in decision.memberships.items()
+    )
     if decision.distributed:
         yield "  member HPAs:"
         yield from (f"    {_bounds_line(share)}" for share in decision.bounds)

@@ -5,28 +5,33 @@ Source: docs/reference/decision-record.md; docs/explanation/how-it-decides.md fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-from fedhpa.api.errors import InvalidObject
+import msgspec
+
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.api.selectors import Selector, selector_of
+from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.assignment import DUPLICATED, size_of_each
+from fedhpa.decision.membership import Membership, is_new_host, memberships
+from fedhpa.decision.memory import NEW_MEMBER, ClusterMemory, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     ClusterScale,
     ClusterSnapshot,
-    CustomMetrics,
-    ExternalMetrics,
     Failure,
     Snapshot,
     TemplateScale,
+    metrics_api,
 )
-from fedhpa.decision.spec import PlacementPreference
-from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, USAGE_API, ScalingMetric
-from fedhpa.scaling import CustomSample, ExternalSample, running_and_ready
+from fedhpa.decision.spec import CENTRALIZED, PlacementPreference
+from fedhpa.decision.stuck import Stuck, lacking_since, stuck_clusters
+from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.scaling import IGNORED, running_and_ready
 
 DIVIDED: Final = "Divided"
+# The standing of a cluster that nothing asks about.
+PLAIN: Final = (None, NEW_MEMBER)
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
@@ -49,6 +54,16 @@ class ClusterView:
             self._ready_pods = running_and_ready(self.pods)
         return self._ready_pods
 
+    @property
+    def replicas(self) -> int:
+        """The workload's spec.replicas."""
+        return self.scale.spec_replicas
+
+    @property
+    def is_rolling(self) -> bool:
+        """True if its pods have more than one version of the template."""
+        return len({pod.template for pod in self.pods if pod.state != IGNORED}) > 1
+
     def is_foreign(self, pod: str) -> bool:
         """True if the name is that of a listed pod that the workload's selector does not match."""
         return pod in self.snapshot.other_pods
@@ -67,7 +82,11 @@ class FleetView:
     clusters that share the size: with a template lost ones too, because Karmada divides it over them as well.
     `selector_errors` holds the event reason and the message of each unusable pod selector.
     `preferences` are the assignment's preferences by cluster (direct propagation only).
+    `memberships` are those of clusters that may be no Members. `leaving` clusters still have replicas.
+    `stuck` are the clusters whose pods do not become ready.
+    `moving` is True while replicas move, so that more run than the `current` size.
     `size_was_decided` is False if Duplicated had to take the size from the clusters.
+    With `returns` replicas may return to the division of the policy by themselves.
     `metrics_lost` names the clusters that answer but whose metrics are no longer expected.
     `implausible` names the clusters whose answer is implausible.
     """
@@ -83,13 +102,24 @@ class FleetView:
         self.answered: list[ClusterView] = []
         self.missing: dict[str, str] = {}
         self.selector_errors: list[tuple[str, str]] = []
-        for cluster in snapshot.clusters:
-            self._add(cluster)
-        self._answered_names = {cluster.name for cluster in self.answered}
         self.direct = snapshot.target is None
+        asking = [cluster for cluster in snapshot.clusters if _may_be_no_member(cluster, snapshot)]
+        self.memberships: dict[str, Membership] = {}
+        if asking:
+            self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
+        self._moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
+        self.returns = self._moves and snapshot.hpa.spec.assignment.returns
+        for cluster in snapshot.clusters:
+            if not self.is_out(cluster):
+                self._add(cluster)
+        self._answered_names = {cluster.name for cluster in self.answered}
+        self._lacking = [one for one in self.answered if one.ready_pods < one.replicas] if self._moves else []
+        self.stuck = self._stuck(snapshot) if self._lacking else {}
+        self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
         self.preferences = self._preferences(snapshot) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided = True
+        self.moving = False
         self.current = self._current(snapshot)
         shares = [self.known_share(cluster) for cluster in self.candidates]
         self.scheduling = self._scheduling(snapshot, shares)
@@ -102,6 +132,50 @@ class FleetView:
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster has been missing for lostAfterSeconds, so that it is no longer expected."""
         return cluster.absence is not None and cluster.absence.elapsed(self._now) >= self.lost_after
+
+    def _stuck(self, snapshot: Snapshot) -> Mapping[str, Stuck]:
+        """Returns the clusters that are stuck, and notes it in their memberships."""
+        assignment = snapshot.hpa.spec.assignment
+        if not assignment.assist or assignment.policy == DUPLICATED:
+            return {}
+        takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
+        found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self._now)
+        for name, one in found.items():
+            known = self.memberships.get(name) or Membership(MEMBER, "", NEW_MEMBER)
+            standing = msgspec.structs.replace(known.standing, stuck_since=one.since // 1)
+            leaves = known.state == LEAVING
+            state, why = (LEAVING, known.why) if leaves else (STUCK, one.why)
+            self.memberships[name] = Membership(state, why, standing)
+        return {name: one for name, one in found.items() if self.membership(name) == STUCK}
+
+    def lacking_since(self, cluster: str) -> float | None:
+        """Returns since when a cluster has fewer pods than replicas; None if it has as many."""
+        known = self.snapshot.memory.clusters.get(cluster)
+        before = None if known is None else known.lacking_since
+        pods = next((one for one in self._lacking if one.name == cluster), None)
+        return None if pods is None else lacking_since(pods, before, self._now // 1)
+
+    def is_out(self, cluster: ClusterSnapshot) -> bool:
+        """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer."""
+        return self._leaves(cluster) and _last_share(cluster) == 0
+
+    def _leaves(self, cluster: ClusterSnapshot) -> bool:
+        return self._moves and self.membership(cluster.name) == LEAVING
+
+    def standing(self, cluster: str) -> Standing:
+        """Returns the membership of a cluster as it is remembered."""
+        known = self.memberships.get(cluster)
+        return NEW_MEMBER if known is None else known.standing
+
+    def is_unproven(self, cluster: str) -> bool:
+        """True if the cluster began to host the workload, and its pods did not serve at the last decision."""
+        standing = self.standing(cluster)
+        return standing.new and standing.serves_since is None
+
+    def membership(self, cluster: str) -> str:
+        """Returns the membership of a cluster."""
+        known = self.memberships.get(cluster)
+        return MEMBER if known is None else known.state
 
     @property
     def copies(self) -> int:
@@ -116,7 +190,12 @@ class FleetView:
         propagation that lags, and must not be extrapolated.
         """
         if self.scheduling == DUPLICATED:
-            return float(len(clusters)) if clusters and self.current else 1.0
+            if not clusters or not self.current:
+                return 1.0
+            left = {cluster.name for cluster in self.leaving}
+            # A leaving cluster is no whole copy any more.
+            parts = [min(one.scale.spec_replicas / self.current, 1.0) for one in clusters if one.name in left]
+            return float(len(clusters) - len(parts)) + sum(parts)
         part = sum(cluster.scale.spec_replicas for cluster in clusters)
         return part / self._whole if part and self._whole else 1.0
 
@@ -219,7 +298,32 @@ class FleetView:
             lows = {name: preference.low or 0 for name, preference in self.preferences.items()}
             present = {cluster.name: cluster.scale.spec_replicas for cluster in self.answered}
             return size_of_each(present, lows)
+        decided = self._size_before_moves(snapshot)
+        self.moving = decided is not None
+        return self.running if decided is None else decided
+
+    @property
+    def running(self) -> int:
+        """The known replicas of all expected clusters, the surge of a move included."""
         return sum(self.known_replicas(cluster) for cluster in self.expected)
+
+    def _size_before_moves(self, snapshot: Snapshot) -> int | None:
+        """Returns the size of the last decision while replicas move: what runs then includes their surge."""
+        if not self._moves:
+            return None
+        known = snapshot.memory.rebalance
+        moves = (
+            known is not None
+            and not known.ended
+            and (known.is_return or known.requested == snapshot.hpa.rebalance)
+        )
+        # A move that has just ended may have left its surge.
+        moved = any(_moved(one) for one in snapshot.memory.clusters.values())
+        if not (self.leaving or self.stuck or moves or moved):
+            return None
+        # Without its memory, the status has the size. A memory without a size is that of another target.
+        shown = None if snapshot.memory.clusters else snapshot.hpa.status.desired_replicas
+        return snapshot.memory.size or shown or None
 
     def _scheduling(self, snapshot: Snapshot, shares: Sequence[int | None]) -> str:
         if snapshot.target is None:
@@ -235,6 +339,32 @@ class FleetView:
         return max(known, self.current) if None in shares and not self.direct else known
 
 
+def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
+    known = snapshot.memory.standing(cluster.name)
+    listed = cluster.cluster
+    tainted = listed is not None and (listed.taints or listed.deleted)
+    if not cluster.selected or tainted or known not in PLAIN:
+        return True
+    return known is None and is_new_host(cluster, snapshot)
+
+
+def _moved(known: ClusterMemory) -> bool:
+    """True if more replicas than the size may run because of the cluster."""
+    left, standing = bool(known.replicas), known.standing
+    return (
+        standing is not NEW_MEMBER
+        and left
+        and (standing.stuck_since is not None or standing.membership == LEAVING)
+    )
+
+
+def _last_share(cluster: ClusterSnapshot) -> int | None:
+    """Returns the replicas of a cluster, the last known ones if it does not answer; None if unknown."""
+    if isinstance(cluster.scale, ClusterScale) and _unavailability(cluster)[0] is None:
+        return cluster.scale.spec_replicas
+    return cluster.last_replicas
+
+
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
     """Returns why a cluster did not answer (None if it did), and the event reason of a bad selector."""
     if not cluster.ready:
@@ -248,85 +378,3 @@ def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
     if cluster.selector_error is not None:
         return f"{BAD_SELECTOR}{cluster.selector_error}", "InvalidSelector"
     return None, ""
-
-
-def external_samples(answer: ExternalMetrics, spec: ScalingMetric) -> list[ExternalSample]:
-    """Returns the samples of an External metric: by name, and by labels if the sample has any."""
-    if isinstance(answer, Mapping):
-        answer = answer.get(spec.query_key, ())
-        return [] if isinstance(answer, Failure) else list(answer)
-    if isinstance(answer, Failure):
-        return []
-    try:
-        selector = selector_of(spec.selector) if spec.selector is not None else Selector()
-    except InvalidObject:
-        return []  # the evaluation of the metric fails with the message
-    return [
-        sample
-        for sample in answer
-        if sample.metric == spec.name and (not sample.labels or selector.matches(sample.labels))
-    ]
-
-
-def custom_samples(answer: CustomMetrics, spec: ScalingMetric, namespace: str) -> list[CustomSample]:
-    """Returns the samples of a Pods or Object metric: by metric and described object.
-
-    One metric name may have several series. Samples with the metric's own selector are preferred.
-    """
-    if isinstance(answer, Mapping):
-        answer = answer.get(spec.query_key, ())
-        return [] if isinstance(answer, Failure) else list(answer)
-    if isinstance(answer, Failure):
-        return []
-    found = [
-        sample
-        for sample in answer
-        if sample.metric == spec.name and _describes_target(sample, spec, namespace)
-    ]
-    exact = [sample for sample in found if (sample.selector or None) == (spec.selector or None)]
-    return exact or [sample for sample in found if not sample.selector or not spec.selector]
-
-
-def _describes_target(sample: CustomSample, spec: ScalingMetric, namespace: str) -> bool:
-    in_namespace = not sample.namespace or not namespace or sample.namespace == namespace
-    if spec.metric_type.per_pod:
-        return sample.kind in ("Pod", "") and in_namespace
-    described = spec.described_object or {}
-    kind = described.get("kind", "")
-    if sample.kind and sample.kind != kind:
-        return False
-    # A metric of a Namespace is that of the autoscaler's own namespace, whatever name the spec has.
-    return kind == "Namespace" or (sample.name == described.get("name", "") and in_namespace)
-
-
-class MetricsApi(NamedTuple):
-    """The answers of one metrics API in a snapshot, and the choice of the samples of a metric.
-
-    `of_cluster` and `of_hub` return the answer for all metrics. `pick` returns the samples of one metric, by
-    answer, metric and namespace.
-    """
-
-    of_cluster: Callable[[ClusterSnapshot], object]
-    of_hub: Callable[[Snapshot], object]
-    pick: Callable[[Any, ScalingMetric, str], Sequence[CustomSample | ExternalSample]]
-
-
-METRICS_APIS: Final[Mapping[str, MetricsApi]] = {
-    # The usage of a pod belongs to a cluster, so the hub never serves it alone.
-    USAGE_API: MetricsApi(lambda cluster: cluster.usage, lambda _: (), lambda *_: ()),
-    CUSTOM_API: MetricsApi(
-        lambda cluster: cluster.custom_metrics, lambda snapshot: snapshot.hub_custom_metrics, custom_samples
-    ),
-    EXTERNAL_API: MetricsApi(
-        lambda cluster: cluster.external_metrics,
-        lambda snapshot: snapshot.hub_external_metrics,
-        lambda answer, spec, _: external_samples(answer, spec),
-    ),
-}
-# A type of a later version: no API is known, so nothing answers and nothing fails.
-_NO_API: Final = MetricsApi(lambda _: (), lambda _: (), lambda *_: ())
-
-
-def metrics_api(spec: ScalingMetric) -> MetricsApi:
-    """Returns the API that serves a metric. For an unknown type, returns one that has nothing."""
-    return METRICS_APIS.get(spec.metric_type.api, _NO_API)

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.api.taints import MEMBER
 from fedhpa.assignment import NO_STATE, ClusterState, Count, Seconds
 from fedhpa.scaling import Recommendation, ScaleEvent
 
@@ -61,6 +62,8 @@ def follow(known: Absence | None, usable: bool, now: float, lost_after: float) -
 
 # The most entries of each kind that are stored.
 _MAX_ENTRIES: Final = 120
+# Nothing has changed for so long when a return begins, or a condition about free capacity gets better.
+QUIET_SECONDS: Final = 600.0
 # The largest difference between the clocks of two leaders.
 MAX_SKEW_SECONDS: Final = 60.0
 
@@ -140,17 +143,50 @@ def _merged(events: Sequence[ScaleEvent]) -> tuple[ScaleEvent, ...]:
 VERSION: Final = 1
 
 
-class Rebalance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The rebalance that an annotation asked for last.
+class Rebalance(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The last rebalance: one that an annotation asked for, or a return to the division of the policy.
 
-    `requested` is the annotation's value. It began at `since`, in POSIX seconds. `size` are the replicas
-    without the surge. `ended` is why it ended, "" while it goes on.
+    `requested` is the annotation's value, "" without one. It began at `since`, in POSIX seconds. `ended` is
+    why it ended, "" while it goes on. While it does, `goal` are the shares that it moves to.
+    A return began with the shares `before` in the clusters that are to grow. No cluster can give a replica
+    since `blocked_since`. After a return that served nothing, none begins until `rests_until`.
     """
 
     requested: str
     since: Seconds
-    size: Count
     ended: str = ""
+    goal: dict[str, Count] = {}
+    is_return: bool = False
+    before: dict[str, Count] = {}
+    blocked_since: Seconds | None = None
+    rests_until: Seconds | None = None
+
+    def ends(self, why: str) -> Rebalance:
+        """Returns the rebalance after it ended."""
+        return msgspec.structs.replace(self, ended=why, goal={}, before={}, blocked_since=None)
+
+
+class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The membership of one cluster, and the one that affinity and taints ask for; times are POSIX seconds.
+
+    `membership` began at `since`, and `own` is True if a taint of `fedhpa cordon` or `fedhpa drain` asks for
+    it. `asked` is what is asked for, since `asked_since` if that differs. `warned` is True once a leave took
+    too long. Its pods have not become ready since `stuck_since`, None if they do. A `new` cluster began to
+    host the workload, and its pods have served since `serves_since`, None if they do not.
+    """
+
+    membership: str = MEMBER
+    since: Seconds | None = None
+    own: bool = False
+    asked: str = MEMBER
+    asked_since: Seconds | None = None
+    warned: bool = False
+    stuck_since: Seconds | None = None
+    new: bool = False
+    serves_since: Seconds | None = None
+
+
+NEW_MEMBER: Final = Standing()
 
 
 class ClusterMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
@@ -159,6 +195,9 @@ class ClusterMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     `replicas` is its share, None if unknown. `state` is that of status.clusters. `seen` is when it answered
     last, None if it did at the decision. `scaled` is when its share changed last. `holds_hpa` is True if our
     HPA may be in the cluster although `assignment` has no maximum: it was about to be written.
+    `lacking_since` is since when it has fewer pods than replicas. `answered_since` is when its data came back
+    after a gap, None once that is long ago, and where replicas do not return. `uid` is a hash of that of the
+    cluster, "" if unknown.
     """
 
     replicas: Count | None = None
@@ -167,6 +206,10 @@ class ClusterMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     scaled: Seconds | None = None
     assignment: ClusterState = NO_STATE
     holds_hpa: bool = False
+    standing: Standing = NEW_MEMBER
+    lacking_since: Seconds | None = None
+    answered_since: Seconds | None = None
+    uid: str = ""
 
     @property
     def may_have_hpa(self) -> bool:
@@ -202,6 +245,11 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     def remembers_full(self) -> bool:
         """True if a cluster is remembered whose nodes were full."""
         return any(one.assignment.cap is not None for one in self.clusters.values())
+
+    def standing(self, cluster: str) -> Standing | None:
+        """Returns the membership of a cluster after the decision; None if it did not know the cluster."""
+        known = self.clusters.get(cluster)
+        return None if known is None else known.standing
 
     def assignment(self, cluster: str) -> ClusterState:
         """Returns what mode Distributed remembers of a cluster."""

@@ -13,8 +13,9 @@ from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.messages import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED, failure_of
 from fedhpa.decision.model import MetricResult
-from fedhpa.metric_types.metric import MetricError, MetricProposal, ScalingMetric
+from fedhpa.metric_types.metric import USAGE_API, MetricError, MetricProposal, ScalingMetric
 from fedhpa.metric_types.sources import AGGREGATIONS, TARGET_TYPES
+from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling import CurrentSize, Readiness, Tolerances
 
 JSON = object
@@ -122,6 +123,11 @@ def check_ambiguity(context: Context) -> None:
         context.builder.warn("FailedComputeMetricsReplicas", text)
         context.builder.condition(SCALING_ACTIVE, False, "AmbiguousSelector", text)
         raise NoDecision(text)
+
+
+def follows_pods(metric: MetricResult) -> bool:
+    """True if its usage falls when pods are added. Memory does not."""
+    return metric.name != "memory" or metric_type(metric.type).api != USAGE_API
 
 
 def tolerances(context: Context) -> Tolerances:

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.api.times import format_time
+from fedhpa.api.errors import InvalidObject
+from fedhpa.api.times import format_time, parse_time
 from fedhpa.assignment import Bounds, ClusterState, Plan, Write
 from fedhpa.decision.memory import NO_MEMORY, Absence, History, MemoryState, Rebalance
 from fedhpa.decision.settings import ControllerSettings
@@ -93,6 +94,18 @@ class Assignment(msgspec.Struct, frozen=True):
     max_replicas: int | None = None
 
 
+def as_assignment(shares: Mapping[str, int]) -> tuple[Assignment, ...]:
+    """Returns the shares as a decision has them."""
+    return tuple(Assignment(cluster, replicas) for cluster, replicas in shares.items())
+
+
+class ClusterMembership(msgspec.Struct, frozen=True, rename={"waits_for": "waitsFor"}):
+    """The membership of a cluster that is no Member, and what it waits for."""
+
+    membership: str
+    waits_for: str = ""
+
+
 class MemberBounds(msgspec.Struct, frozen=True):
     """The HPA of one cluster after a pass of mode Distributed. Without an HPA both bounds are 0.
 
@@ -150,7 +163,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     lost clusters after this decision. `implausible` are the clusters with implausible answers. `failed_over`
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
     be above and below a target without a change. `propagation` ("" if unknown) and `settings`
-    are the controller's flags. `rebalance` is the last one that an annotation asked for.
+    are the controller's flags. `rebalance` is the last one that an annotation asked for. `memberships` are
+    those of the clusters that are no Members.
 
     Mode Distributed: `bounds` are those of all members. `plan` is the pass, None between two passes, and
     `hpa_writes` are all its writes in order if each succeeds. `repairs` maps clusters to fields of their HPA
@@ -181,6 +195,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: tuple[float, float] | None = None
     settings: ControllerSettings = ControllerSettings()
     rebalance: Rebalance | None = None
+    memberships: Mapping[str, ClusterMembership] = {}
     memory: MemoryState = NO_MEMORY
     distributed: bool = False
     bounds: tuple[MemberBounds, ...] = ()
@@ -274,6 +289,14 @@ def api_time(seconds: float) -> str:
 @lru_cache(maxsize=64)
 def _text_of(seconds: float) -> str:
     return format_time(seconds)
+
+
+def stored_time(condition: StatusCondition) -> float | None:
+    """Returns when the status of a stored condition changed, in POSIX seconds; None if it cannot be read."""
+    try:
+        return parse_time(condition.last_transition_time) if condition.last_transition_time else None
+    except InvalidObject:
+        return None
 
 
 def condition_json(condition: StatusCondition) -> Mapping[str, JSON]:

@@ -21,6 +21,7 @@ from fedhpa.decision.memory import (
     METRICS_LOST,
     METRICS_MISSING,
     MISSING,
+    QUIET_SECONDS,
     ClusterMemory,
     History,
     MemoryState,
@@ -31,15 +32,17 @@ from fedhpa.decision.messages import (
     HUB_COMPATIBLE,
     HUB_IS_OURS,
     IS_SCALED_TO_ZERO,
+    MEMBERS_AVAILABLE,
     NO_OTHER_AUTOSCALER,
     NOT_SCALED_TO_ZERO,
     SCALED_TO_ZERO,
     SOLE_OWNER,
 )
 from fedhpa.decision.metrics import tolerances
-from fedhpa.decision.model import Assignment, Coverage, Decision
+from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
+from fedhpa.decision.moves import reported_memberships, shares_now
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, report_outlook
-from fedhpa.decision.rebalance import Moves, rebalance, report_refusal
+from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
 from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_steps, status_of
@@ -65,22 +68,23 @@ def decided(
     rescale = moves = False
     shares: tuple[Assignment, ...] = ()
     split = changes = ""
-    moved: Moves | None = None
     builder, stored = context.builder, context.stored
     if context.fleet.direct:
         plan = PlacementPlan(context)
         headroom = plan.headroom()
         wanted, desired = desired, plan.limited(desired)
-        shares = plan.shares(desired)
+        moving = ""
+        if context.fleet.leaving or context.fleet.stuck or context.knows_rebalance:
+            shares, moving = shares_now(context, plan, current, desired)
+        else:
+            shares = as_assignment(plan.goal(desired))
         split = plan.changes(shares)
         # Copies are made equal without a rescale only at a size that was decided.
-        if desired == current and context.fleet.size_was_decided:
+        if desired == current and (context.fleet.size_was_decided or moving):
             changes = split
-            reason = plan.cause if changes else reason if desired == wanted else ""
-        moved = rebalance(context, plan, current, desired) if context.knows_rebalance else None
-        if moved is not None:
-            shares, desired, reason = moved.shares, moved.size, moved.reason
-            split = changes = plan.changes(shares)
+            reason = moving or (
+                "every cluster gets the same number" if changes else reason if desired == wanted else ""
+            )
     else:
         headroom = headroom_of_binding(context)
         if context.knows_rebalance:
@@ -95,10 +99,12 @@ def decided(
             builder.event("DryRun", f"New size would be: {desired}; reason: {why}")
     elif (desired != current or changes) and write_error is not None:
         _report_failed_write(context, desired, why, write_error)
-        # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses.
-        context.history = history_after_scale(context.spec, context.history, written_change, context.now)
+        # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses. A move is
+        # no scale.
+        scaled = 0 if desired == current else written_change
+        context.history = history_after_scale(context.spec, context.history, scaled, context.now)
         error, desired = write_error, stored.desired_replicas or 0
-    elif desired != current and moved is None:
+    elif desired != current:
         rescale = True
         _report_rescale(context, current, desired, why, split if len(shares) > 1 else "")
     elif changes:
@@ -189,6 +195,8 @@ def without_status(
     allowed = tolerances(context)
     _report_competitors(context)
     _report_hub(context)
+    known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
+    members = reported_memberships(context) if known else {}
     absences = absence_clocks(
         context.fleet, context.snapshot, context.coverage, context.now, context.unreported
     )
@@ -220,6 +228,7 @@ def without_status(
         tolerance=(allowed.scale_up, allowed.scale_down),
         settings=context.settings,
         rebalance=context.rebalance,
+        memberships=members,
     )
 
 
@@ -325,17 +334,22 @@ def _remembered(
     *,
     keeps: bool,
 ) -> ClusterMemory:
+    state = _state(decision, cluster, answers=fleet.answers(cluster.name))
     before = before or ClusterMemory(state=MISSING)
     known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
     scaled = decision.writes and share is not None and share != fleet.known_replicas(cluster)
     answers = fleet.answers(cluster.name)
     return ClusterMemory(
         replicas=share if share is not None and decision.writes else known,
-        state=_state(decision, cluster, answers=answers),
+        state=state,
         seen=None if answers else _last_seen(decision.now, cluster, before),
         scaled=decision.now // 1 if scaled else before.scaled,
         assignment=before.assignment if keeps else NO_STATE,
         holds_hpa=before.holds_hpa and keeps,
+        standing=fleet.standing(cluster.name),
+        lacking_since=fleet.lacking_since(cluster.name),
+        answered_since=_answered_since(before, state, decision.now) if fleet.returns else None,
+        uid=cluster.uid or before.uid,
     )
 
 
@@ -352,6 +366,14 @@ def _last_seen(now: float, cluster: ClusterSnapshot, before: ClusterMemory) -> f
         return now // 1  # it answered at the last reconcile
     # It was seen until the loss began, or later if it answered in between.
     return max(before.seen or 0.0, cluster.absence.since)
+
+
+def _answered_since(before: ClusterMemory, state: str, now: float) -> float | None:
+    """Returns when the cluster's data came back after a gap; None if it is missing, or that is long ago."""
+    if state == ANSWERED != before.state:
+        return now // 1
+    since = before.answered_since
+    return since if state == ANSWERED and since is not None and 0 <= now - since < QUIET_SECONDS else None
 
 
 def _state(decision: Decision, cluster: ClusterSnapshot, *, answers: bool) -> str:

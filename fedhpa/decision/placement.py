@@ -10,21 +10,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fedhpa.api.errors import InvalidObject
+import msgspec
+
 from fedhpa.api.quantity import parse_milli
+from fedhpa.api.taints import CORDONED
 from fedhpa.api.texts import listed
-from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
     LOAD_WEIGHTED,
     Place,
+    as_if,
+    fair_split,
     limits,
     split,
 )
 from fedhpa.decision.context import MAX_LOST_PER_CENT, Context
 from fedhpa.decision.fleet import ClusterView
+from fedhpa.decision.memory import QUIET_SECONDS
 from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
-from fedhpa.decision.model import Assignment, MetricResult
+from fedhpa.decision.model import Assignment, MetricResult, stored_time
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec import PlacementPreference
 from fedhpa.metric_types.table import metric_type
@@ -133,15 +137,23 @@ class PlacementPlan:
         self._policy = context.spec.assignment.policy
         fleet = context.fleet
         self._answered = {view.name: view for view in fleet.answered}
-        loads = _loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
-        usual = sum(loads.values()) // len(loads) if loads else 1
+        used = loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
+        usual = sum(used.values()) // len(used) if used else 1
         self.places = {
-            cluster.name: self._place(cluster, loads.get(cluster.name, usual)) for cluster in fleet.expected
+            cluster.name: self._place(cluster, used.get(cluster.name, usual)) for cluster in fleet.expected
         }
+        self._leaving = {cluster.name for cluster in fleet.leaving}
+        self._members = {name: place for name, place in self.places.items() if name not in self._leaving}
 
     def limited(self, desired: int) -> int:
         """Returns the nearest size that can be placed; adds a step if it differs."""
-        least, most = limits(self.places, self._policy)
+        if self._context.fleet.memberships:
+            self._members = self._with_cordoned(desired)
+        left = {
+            name: msgspec.structs.replace(self.places[name], low=0, high=self.places[name].present)
+            for name in self._leaving
+        }
+        least, most = limits(self._members | left, self._policy)
         step = self._context.builder.step
         if most is not None and desired > most:
             capped = any(cluster.most_replicas is not None for cluster in self._context.fleet.expected)
@@ -151,10 +163,55 @@ class PlacementPlan:
             return step("assignment", desired, least, reason)
         return desired
 
-    def shares(self, desired: int) -> tuple[Assignment, ...]:
-        """Returns each cluster's share of a size."""
-        found = split(desired, self.places, self._policy)
-        return tuple(Assignment(cluster, replicas) for cluster, replicas in found.items())
+    def goal(
+        self, desired: int, *, fair: bool = False, since: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """Returns each cluster's share of a size. Leaving clusters keep what others cannot take.
+
+        The fair split divides all replicas anew, else only the difference to the present shares is divided,
+        or that to the shares of an earlier goal: `since`.
+        """
+        divide = fair_split if fair else split
+        members = self._members
+        if since is not None:
+            members = {name: as_if(place, since.get(name, place.present)) for name, place in members.items()}
+        held = {name: self.places[name].present for name in self._leaving if not self.places[name].reachable}
+        if self._policy == DUPLICATED:
+            return divide(desired, members, self._policy) | dict.fromkeys(self._leaving, 0) | held
+        wanted = max(desired - sum(held.values()), 0)
+        most = limits(self._members, self._policy)[1] if self._leaving else None
+        shares = divide(wanted if most is None else min(wanted, most), members, self._policy)
+        left = max(wanted - sum(shares.values()), 0)
+        shares |= dict.fromkeys(self._leaving, 0) | held
+        for name in sorted(self._leaving - held.keys()):
+            more = min(self.places[name].present - shares[name], left)
+            shares[name] += more
+            left -= more
+        return shares
+
+    def with_evidence(self, shares: dict[str, int]) -> dict[str, int]:
+        """Returns the shares with one replica more in each stuck cluster: it shows when that is over."""
+        for name in self._context.fleet.stuck:
+            place = self.places[name]
+            if place.reachable and shares[name] <= place.running:
+                shares[name] = min(shares[name] + 1, place.present)
+        return shares
+
+    def _with_cordoned(self, desired: int) -> dict[str, Place]:
+        """Returns the members, and the cordoned clusters with what they have: more only if all are full."""
+        cordoned = {
+            name
+            for name, place in self._members.items()
+            if self._context.fleet.membership(name) == CORDONED and place.reachable
+        }
+        if not cordoned:
+            return self._members
+        capped = self._members | {name: _capped(self._members[name]) for name in cordoned}
+        most = limits(capped, self._policy)[1]
+        room = sum(self.places[name].present for name in self._leaving)
+        full = self._policy != DUPLICATED and most is not None and desired > most + room
+        self._context.cordoned_grow = full
+        return self._members if full else capped
 
     def changes(self, shares: tuple[Assignment, ...]) -> str:
         """Returns a text with each cluster whose share changes; empty if none does."""
@@ -165,9 +222,15 @@ class PlacementPlan:
         ]
         return listed(changed, _MAX_NAMED) if changed else ""
 
+    @property
     def ready(self) -> dict[str, int]:
-        """Returns the ready pods of each cluster that answers."""
+        """The ready pods of each cluster that answers."""
         return {name: view.ready_pods for name, view in self._answered.items()}
+
+    @property
+    def rolling(self) -> frozenset[str]:
+        """The clusters whose pods have more than one version."""
+        return frozenset(name for name, view in self._answered.items() if view.is_rolling)
 
     def headroom(self) -> list[ClusterHeadroom]:
         """Returns the headroom of each cluster."""
@@ -182,39 +245,37 @@ class PlacementPlan:
             for name, place in self.places.items()
         ]
 
-    @property
-    def cause(self) -> str:
-        """The reason for moves between clusters although the size stays."""
-        if self._policy == DUPLICATED:
-            return "every cluster gets the same number"
-        waiting = sum(place.pending for place in self.places.values())
-        return f"{waiting} pods stay pending"
-
     def _place(self, cluster: ClusterSnapshot, load: int) -> Place:
         fleet, spec = self._context.fleet, self._context.spec.assignment
         view = self._answered.get(cluster.name)
         preference = fleet.preferences.get(cluster.name, _NO_PREFERENCE)
-        least = 0 if spec.exact or self._policy == DUPLICATED else 1
+        unproven = fleet.is_unproven(cluster.name)
+        least = 0 if spec.exact or unproven or self._policy == DUPLICATED else 1
         weight = 1 if preference.weight is None else preference.weight
         available = cluster.available_replicas
         high = _lowest(preference.high, cluster.most_replicas)
         low = max(preference.low or 0, least)
+        present = fleet.known_replicas(cluster)
+        stuck = view is not None and cluster.name in fleet.stuck
+        if stuck:
+            high = _lowest(high, present)
         return Place(
-            present=fleet.known_replicas(cluster),
+            present=present,
             reachable=view is not None and not cluster.held,
             available=None if available is None else max(available, 0),
-            pending=pending_replicas(view, self._context.now, spec.delay) if view and spec.assist else 0,
+            pending=max(present - view.ready_pods, 0) if view is not None and stuck else 0,
             weight=load if self._policy == LOAD_WEIGHTED else weight,
             priority=preference.priority or 0,
             low=low if high is None else min(low, high),
             high=high,
+            unproven=unproven,
         )
 
 
 def headroom_of_binding(context: Context) -> list[ClusterHeadroom]:
     """Returns the headroom of each cluster that Karmada's scheduler chose."""
     views = {view.name: view for view in context.fleet.answered}
-    delay = context.spec.assignment.delay
+    delay = context.spec.assignment.delay or 0.0
     return [
         cluster_headroom(
             cluster.name,
@@ -226,6 +287,12 @@ def headroom_of_binding(context: Context) -> list[ClusterHeadroom]:
         # For a lost cluster, Karmada has placed the replicas elsewhere, or will.
         if cluster.name not in context.fleet.lost
     ]
+
+
+def _capped(place: Place) -> Place:
+    """Returns a place that gets no more than it has."""
+    high = _lowest(place.high, place.present)
+    return msgspec.structs.replace(place, low=min(place.low, place.present), high=high)
 
 
 def _lowest(*limits: int | None) -> int | None:
@@ -245,7 +312,7 @@ def pending_replicas(view: ClusterView, now: float, delay: float) -> int:
     return min(waiting, max(view.scale.spec_replicas - placed, 0)) if waiting else 0
 
 
-def _loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
+def loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
     """Returns the sum of usage over each cluster's pods, in milli-units, of the metric that wants the most.
 
     The mean per pod would pull towards equal counts: where load is tied to clusters, the cluster with the
@@ -264,12 +331,9 @@ def _loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
     }
 
 
-# Free capacity changes all the time. A better outlook waits so long after the last change.
-QUIET_SECONDS: Final = 600
 ROOM_ELSEWHERE: Final = "if any one cluster is lost, the others have room for its replicas"
 COPIES: Final = "if any one cluster is lost, each of the others still runs the whole size"
 NOTHING_KNOWN: Final = "the capacity of no cluster is known any more"
-# People read conditions, so they name only so many clusters.
 _MAX_UNKNOWN: Final = 8
 
 
@@ -321,13 +385,13 @@ def _failover(clusters: Sequence[ClusterHeadroom], *, held_above: bool) -> str:
 
 
 def _set(context: Context, status: bool | None, reason: str, message: str) -> None:
-    """Sets the condition. A worse status is set at once, a better one only after a quiet time."""
+    """Sets the condition. A worse status is set at once, a better one only after a quiet time.
+
+    Free capacity changes all the time.
+    """
     before = context.builder.found(SURVIVES_CLUSTER_LOSS)
     if before is not None and status is not False and before.status != str(status or "Unknown"):
-        try:
-            since = parse_time(before.last_transition_time) if before.last_transition_time else None
-        except InvalidObject:
-            since = None
+        since = stored_time(before)
         if since is not None and 0 <= context.now - since < QUIET_SECONDS:
             return
     context.builder.condition(SURVIVES_CLUSTER_LOSS, status, reason, message)

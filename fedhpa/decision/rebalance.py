@@ -1,13 +1,13 @@
-"""The rebalance that an annotation asks for: once for each timestamp (mode Centralized, propagation direct).
+"""Rebalances: one for each timestamp of an annotation, and returns (mode Centralized, propagation direct).
 
-The size stays meanwhile, but for a scale-up. The state is stored before the first replica moves, so that a
-restarted controller goes on and never begins again. Source: docs/explanation/placement.md, "Rebalance".
+The state, with the shares that it moves to, is stored before the first replica moves. So a restarted
+controller goes on and never begins again. Source: docs/explanation/placement.md, "Rebalance" and "Return".
 """
 
 from __future__ import annotations
 
-import math
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -15,165 +15,207 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
-from fedhpa.assignment import DUPLICATED, ended, rebalance_step, release_step
+from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.context import Context
-from fedhpa.decision.memory import Rebalance
+from fedhpa.decision.memory import QUIET_SECONDS, Rebalance
 from fedhpa.decision.messages import REBALANCED
-from fedhpa.decision.metrics import tolerances
-from fedhpa.decision.model import Assignment
+from fedhpa.decision.model import stored_time
 from fedhpa.decision.placement import PlacementPlan
-from fedhpa.decision.spec import DISTRIBUTED
-from fedhpa.scaling import Recommendation
+from fedhpa.decision.returns import is_worth_it, misplaced, obstacle
+from fedhpa.decision.spec import DISTRIBUTED, WHEN_QUIET
 
 # Pods that never become ready must not keep the size for ever.
 MAX_SECONDS: Final = 3600
-_FINISHED, _TIMED_OUT, _STOPPED = "Rebalanced", "TimedOut", "Stopped"
+# A return that no cluster could serve for so long ends, and none begins for a day.
+BLOCKED_SECONDS: Final = 300.0
+REST_SECONDS: Final = 24 * 3600.0
+_FINISHED, _TIMED_OUT, _STOPPED, _NOTHING = "Rebalanced", "TimedOut", "Stopped", "RebalanceServesNothing"
+_RETURNING, _WAITS_TO_RETURN, _IN_PLACE = "Returning", "ReturnWaits", "InPlace"
+_NOT_ASKED: Final = "nobody asks for a rebalance"
+_FIELD: Final = "spec.federatedHPAAssignment.rebalance: WhenQuiet"
 
 
-class Moves(NamedTuple):
-    """The shares to write in this pass of a rebalance, and why."""
-
-    shares: tuple[Assignment, ...]
-    reason: str
-
-    @property
-    def size(self) -> int:
-        """The sum of the shares, the surge included."""
-        return sum(share.replicas for share in self.shares)
-
-
-def is_surging(context: Context, current: int) -> bool:
-    """True if the replicas above maxReplicas are the surge of a rebalance."""
-    state, maximum = context.rebalance, context.spec.max_replicas
-    if state is None or state.ended or state.requested != context.snapshot.hpa.rebalance:
-        return False
-    return state.size <= maximum and current <= maximum + release_step(maximum)
+def title(state: Rebalance) -> str:
+    """Returns what people call the rebalance."""
+    return "return to the division of the policy" if state.is_return else f"rebalance of {state.requested}"
 
 
 def report_refusal(context: Context) -> bool:
-    """Returns True if the annotation asks for what cannot be; sets the condition with the remedy."""
+    """Returns True if a rebalance is asked for that cannot be; sets the condition with the remedy."""
     value = context.snapshot.hpa.rebalance
-    if not value:
+    if value:
+        try:
+            rebalance_time(value)
+        except InvalidObject as error:
+            _refuse(context, "InvalidTimestamp", str(error))
+            return True
+    elif context.spec.assignment.rebalance != WHEN_QUIET:
+        refused = context.builder.found(REBALANCED)
+        if refused is not None and refused.reason in ("InvalidTimestamp", "NotSupported"):
+            context.builder.condition(REBALANCED, True, "NotAsked", _NOT_ASKED)
         return False
-    try:
-        rebalance_time(value)
-    except InvalidObject as error:
-        _refuse(context, "InvalidTimestamp", str(error))
-        return True
+    what, where = ("annotation", f"annotation {REBALANCE_ANNOTATION}") if value else ("field", _FIELD)
     text = ""
     if context.spec.mode == DISTRIBUTED:
-        text = "mode Distributed moves bounds by itself; remove the annotation"
+        text = f"mode Distributed moves bounds by itself; remove the {what}"
     elif not context.fleet.direct:
         text = (
-            "Karmada's scheduler places the replicas; remove the annotation, and create a WorkloadRebalancer "
+            f"Karmada's scheduler places the replicas; remove the {what}, and create a WorkloadRebalancer "
             "(apps.karmada.io/v1alpha1) that names the workload"
         )
     elif context.spec.assignment.policy == DUPLICATED:
-        text = "Duplicated divides nothing: every cluster has the whole size; remove the annotation"
+        text = f"Duplicated divides nothing: every cluster has the whole size; remove the {what}"
     if text:
-        _refuse(context, "NotSupported", f"annotation {REBALANCE_ANNOTATION}: {text}")
+        _refuse(context, "NotSupported", f"{where}: {text}")
     return bool(text)
 
 
-def rebalance(context: Context, plan: PlacementPlan, current: int, desired: int) -> Moves | None:
-    """Returns what a rebalance writes now instead of the usual shares; None without a rebalance.
-
-    `desired` is the size that the metrics ask for while `current` replicas run, the surge included.
-    """
-    value, state = context.snapshot.hpa.rebalance, context.rebalance
-    if state is not None and not state.ended and state.requested != value:
-        state = context.rebalance = msgspec.structs.replace(state, ended=_STOPPED)
-    if not value:
-        if context.builder.found(REBALANCED) is not None:
-            context.builder.condition(REBALANCED, True, "NotAsked", "no annotation asks for a rebalance")
-        return None
+def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int) -> bool:
+    """Returns True if replicas move to another division now; begins and stops rebalances and returns."""
+    value, state, returns = context.snapshot.hpa.rebalance, context.rebalance, context.spec.assignment.returns
+    if state is not None and not state.ended:
+        wanted = returns if state.is_return else state.requested == value
+        if not wanted:
+            state = context.rebalance = state.ends(_STOPPED)
+    if not value and not returns and context.builder.found(REBALANCED) is not None:
+        context.builder.condition(REBALANCED, True, "NotAsked", _NOT_ASKED)
     if context.spec.dry_run or report_refusal(context) or context.snapshot.record_problem:
-        return None
-    if state is None or state.requested != value:
-        _begin(context, value, current, desired)
-        return None
-    if state.ended or context.coverage.missing:
-        return None
-    if desired > current:
-        context.rebalance = msgspec.structs.replace(state, size=desired)
-        return None
-    return _continue(context, plan, state, current, desired)
+        return False
+    if value and (state is None or state.requested != value):
+        begins = _begins(context, plan, value, current, desired)
+        return not begins and state is not None and not state.ended
+    if state is not None and not state.ended:
+        return True
+    if returns:
+        _return(context, plan, current, desired)
+    return False
 
 
-def _begin(context: Context, value: str, current: int, desired: int) -> None:
+def _begins(context: Context, plan: PlacementPlan, value: str, current: int, desired: int) -> bool:
+    """Begins the rebalance of an annotation. Returns False if it waits, and sets the condition."""
     at, waits = rebalance_time(value), ""
     if at > context.now:
         waits = f"begins at {format_time(at)}"
     elif context.coverage.missing:
         waits = f"waits for an answer of {next(iter(context.coverage.missing))}"
+    elif context.fleet.leaving:
+        waits = f"waits until {context.fleet.leaving[0].name} has left"
     elif desired != current or not current:
         waits = "waits for a size that stays"
     if waits:
         context.builder.condition(REBALANCED, False, "Waiting", f"the rebalance of {value} {waits}")
-        return
-    context.rebalance = Rebalance(value, context.now, current)
+        return False
+    context.rebalance = Rebalance(value, context.now, goal=plan.goal(desired, fair=True))
     context.builder.condition(REBALANCED, False, "Rebalancing", f"the rebalance of {value} begins")
+    return True
 
 
-def _continue(context: Context, plan: PlacementPlan, state: Rebalance, current: int, desired: int) -> Moves:
-    builder, maximum = context.builder, context.spec.max_replicas
-    size = min(max(min(state.size, desired), _needed(context, current)), maximum, current)
-    ready, policy = plan.ready(), context.spec.assignment.policy
-    reason = f"rebalance of {state.requested}"
-    if context.now - state.since >= MAX_SECONDS:
-        shares = ended(size, plan.places, ready, policy)
-        state = msgspec.structs.replace(state, size=size, ended=_TIMED_OUT)
-        text = (
-            f"the {reason} took more than {MAX_SECONDS // 60} minutes and ended; "
-            "write a new timestamp to go on"
-        )
-        builder.warn("RebalanceTimedOut", text)
-        builder.condition(REBALANCED, False, _TIMED_OUT, text)
+def _return(context: Context, plan: PlacementPlan, current: int, desired: int) -> None:
+    """Begins a return if it is time for one, or says what it waits for."""
+    goal, state = plan.goal(desired, fair=True), context.rebalance
+    count = misplaced(plan, goal)
+    if not is_worth_it(count, desired):
+        _report_in_place(context)
+        return
+    waits = obstacle(context, current, desired)
+    if waits:
+        text = f"{count} of {desired} replicas run in other clusters than the policy says; the return {waits}"
+        context.builder.condition(REBALANCED, False, _WAITS_TO_RETURN, text)
+        return
+    before = {name: place.present for name, place in plan.places.items() if place.present < goal[name]}
+    requested = "" if state is None else state.requested
+    context.rebalance = Rebalance(requested, context.now, goal=goal, is_return=True, before=before)
+    text = f"the {title(context.rebalance)} begins: {count} of {desired} replicas run in other clusters"
+    context.builder.condition(REBALANCED, False, _RETURNING, text)
+
+
+def _report_in_place(context: Context) -> None:
+    """Set the condition back once little is misplaced. Free capacity changes all the time, so that waits."""
+    before = context.builder.found(REBALANCED)
+    if before is None or before.status == "True":
+        return
+    since = stored_time(before)
+    if since is None or not 0 <= context.now - since < QUIET_SECONDS:
+        text = "the replicas run where the policy puts them"
+        context.builder.condition(REBALANCED, True, _IN_PLACE, text)
+
+
+def goal_of(context: Context, plan: PlacementPlan, desired: int) -> dict[str, int]:
+    """Returns the shares that the present rebalance moves to.
+
+    They stay as they were at its beginning, because free capacity changes all the time. Only a change of the
+    size or of the clusters is divided anew.
+    """
+    state = context.rebalance
+    if state is None or not state.goal:
+        goal = plan.goal(desired, fair=True)
     else:
-        step = rebalance_step(size, plan.places, ready, maximum, policy)
-        shares = dict(step.shares)
-        state = msgspec.structs.replace(state, size=size, ended=_FINISHED if step.done else "")
-        if step.done:
-            text = f"the {reason} is done: {_listed(shares)}"
-            builder.event("Rebalanced", text)
-            builder.condition(REBALANCED, True, _FINISHED, text)
-        else:
-            pods = "pod" if step.waits_for == 1 else "pods"
-            waits = f"; it waits for {step.waits_for} {pods} to be ready" if step.waits_for else ""
-            text = f"the {reason} goes on to {_listed(dict(step.goal))}{waits}"
-            builder.condition(REBALANCED, False, "Rebalancing", text)
-    context.rebalance = state
-    _forget_surge(context, size)
-    return Moves(tuple(Assignment(cluster, replicas) for cluster, replicas in shares.items()), reason)
+        goal = plan.goal(desired, since=state.goal)
+    if state is not None and (goal.keys() != state.goal.keys() or sum(state.goal.values()) != desired):
+        context.rebalance = msgspec.structs.replace(state, goal=goal)
+    return goal
 
 
-def _needed(context: Context, current: int) -> int:
-    """Returns the fewest replicas at which usage is not above a target by more than the tolerance."""
-    # The ratio is that of the pods that count. New pods whose usage does not count yet carry none of it.
-    busy = [
-        metric.usage_ratio * (current if metric.pods is None else metric.pods.ready)
-        for metric in context.metrics
-        if metric.usage_ratio is not None and math.isfinite(metric.usage_ratio)
-    ]
-    # A hair below, because a ratio of exactly the tolerance asks for no replica more.
-    return math.ceil(max(busy, default=0.0) / (1 + tolerances(context).scale_up) - 1e-9)
+def ended_early(context: Context, *, gives: bool, blocked: bool) -> bool:
+    """Returns True if the present rebalance ends before its goal, and then ends it.
+
+    It may take an hour. A return ends, too, if no cluster `gives` a replica for five minutes while it is only
+    `blocked` by what the clusters need.
+    """
+    state = context.rebalance
+    if state is None:
+        return False
+    if context.now - state.since >= MAX_SECONDS:
+        return _end_late(context, state)
+    if not state.is_return or context.coverage.missing:
+        return False
+    if gives or (blocked and state.blocked_since is None):
+        state = msgspec.structs.replace(state, blocked_since=context.now if blocked else None)
+        context.rebalance = state
+    since = state.blocked_since
+    if since is None or not blocked or context.now - since < BLOCKED_SECONDS:
+        return False
+    rests = context.now // 1 + REST_SECONDS
+    context.rebalance = msgspec.structs.replace(state.ends(_NOTHING), rests_until=rests)
+    text = (
+        f"new pods took no load of other clusters, so the {title(state)} ends and rests until "
+        f"{format_time(rests)}: load that is tied to its cluster stays there; rebalance: Never ends attempts"
+    )
+    context.builder.warn(_NOTHING, text)
+    context.builder.condition(REBALANCED, False, _WAITS_TO_RETURN, text)
+    return True
 
 
-def _forget_surge(context: Context, size: int) -> None:
-    """Lower the recommendation of this pass to the size: no window may bring the surge back."""
-    known = context.history.recommendations
-    if known and any(one.time == context.now and one.replicas > size for one in known):
-        context.recommend(
-            tuple(
-                Recommendation(one.time, min(one.replicas, size)) if one.time == context.now else one
-                for one in known
-            )
-        )
+def _end_late(context: Context, state: Rebalance) -> bool:
+    context.rebalance = state.ends(_TIMED_OUT)
+    text = f"the {title(state)} took more than {MAX_SECONDS // 60} minutes and ended"
+    if not state.is_return:
+        text += "; write a new timestamp to go on"
+    context.builder.warn("RebalanceTimedOut", text)
+    context.builder.condition(REBALANCED, False, _TIMED_OUT, text)
+    return True
 
 
-def _listed(shares: dict[str, int]) -> str:
+def report_progress(context: Context, goal: Mapping[str, int], *, done: bool, waits_for: int) -> None:
+    """Set the condition of the present rebalance to the shares of `goal`; ends it if it is `done`."""
+    state = context.rebalance
+    if state is None:
+        return
     # People read conditions, so they name only so many clusters.
-    return listed([f"{cluster} {replicas}" for cluster, replicas in shares.items()], 8)
+    shares = listed([f"{cluster} {replicas}" for cluster, replicas in goal.items()], 8)
+    if done:
+        context.rebalance = state.ends(_FINISHED)
+        text = f"the {title(state)} is done: {shares}"
+        context.builder.event("Rebalanced", text)
+        context.builder.condition(REBALANCED, True, _FINISHED, text)
+        return
+    pods = "pod" if waits_for == 1 else "pods"
+    waits = f"; it waits for {waits_for} {pods} to be ready" if waits_for else ""
+    if state.blocked_since is not None and not waits_for:
+        waits = "; it waits until usage lets a cluster give a replica"
+    text = f"the {title(state)} goes on to {shares}{waits}"
+    reason = _RETURNING if state.is_return else "Rebalancing"
+    context.builder.condition(REBALANCED, False, reason, text)
 
 
 def _refuse(context: Context, reason: str, text: str) -> None:

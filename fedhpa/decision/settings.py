@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,7 +14,10 @@ from fedhpa.decision.record.fields import read_at
 
 
 class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The controller's flags that the arithmetic reads; durations are seconds."""
+    """The controller's flags that the arithmetic reads; durations are seconds.
+
+    `new_hosts` is GROW or CORDON of `fedhpa.api.default_values`.
+    """
 
     tolerance: float = default_values.TOLERANCE
     downscale_stabilization: float = default_values.DOWNSCALE_STABILIZATION_SECONDS
@@ -23,6 +26,7 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
     scale_up_limit_minimum: int = default_values.SCALE_UP_LIMIT_MINIMUM
     cluster_lost_timeout: float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
+    new_hosts: str = default_values.NEW_HOSTS
 
 
 JSON = object
@@ -33,6 +37,8 @@ _NUMBERS: Final = {
     "scaleUpLimitFactor": "scale_up_limit_factor",
     "scaleUpLimitMinimum": "scale_up_limit_minimum",
 }
+# JSON key -> field of a text, with the values that it may have.
+_TEXTS: Final = {"newHosts": ("new_hosts", (default_values.GROW, default_values.CORDON))}
 # JSON key -> field of a duration, which is written as a Go duration.
 _DURATIONS: Final = {
     "downscaleStabilization": "downscale_stabilization",
@@ -52,6 +58,7 @@ class RawController(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
     cluster_lost_timeout: str | float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
     scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
     scale_up_limit_minimum: float = default_values.SCALE_UP_LIMIT_MINIMUM
+    new_hosts: Literal["grow", "cordon"] = "grow"
 
 
 def encode_settings(settings: ControllerSettings, *, changed_only: bool = False) -> Mapping[str, JSON]:
@@ -62,6 +69,10 @@ def encode_settings(settings: ControllerSettings, *, changed_only: bool = False)
         value = getattr(settings, field)
         if not changed_only or value != getattr(defaults, field):
             found[key] = format_duration(value) if key in _DURATIONS else value
+    for key, (field, _) in _TEXTS.items():
+        value = getattr(settings, field)
+        if not changed_only or value != getattr(defaults, field):
+            found[key] = value
     return found
 
 
@@ -75,6 +86,7 @@ def decode_settings(raw: RawController) -> ControllerSettings:
         tolerance=raw.tolerance,
         scale_up_limit_factor=raw.scale_up_limit_factor,
         scale_up_limit_minimum=int(raw.scale_up_limit_minimum),
+        new_hosts=raw.new_hosts,
         **durations,
     )
 
@@ -82,7 +94,9 @@ def decode_settings(raw: RawController) -> ControllerSettings:
 def stored_settings(raw: JSON) -> ControllerSettings:
     """Returns the settings of a stored decision. A setting that is absent or unreadable has its default."""
     fields = raw if isinstance(raw, Mapping) else {}
-    found: dict[str, float] = {}
+    found: dict[str, float | str] = {
+        field: str(fields[key]) for key, (field, allowed) in _TEXTS.items() if fields.get(key) in allowed
+    }
     for key, field in (_NUMBERS | _DURATIONS).items():
         value = fields.get(key)
         if key in _DURATIONS and isinstance(value, str):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.api.selectors import Selector
+from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.api.wire import Scale
 from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
 from fedhpa.decision.model import Step
 from fedhpa.decision.spec import ScalingObject
+from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, USAGE_API, ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
 
 
@@ -60,12 +63,16 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `absence` is the clock of the cluster's loss, None if no clock runs. `last_replicas` is its last known
     share of the workload. `available_replicas` is how many more replicas it could run, None if unknown.
     `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that
-    cluster affinities select by. A `held` cluster answers, but its share cannot be changed now.
+    cluster affinities select by. `selected` is False once spec.clusterAffinity does not select the cluster
+    any more. A `held` cluster answers, but its share cannot be changed now. `overflow` is the rank of an
+    overflow cluster of Karmada's placement, 0 for others. `eviction` says that Karmada evicts it. Where it is
+    lost and `replaced`, the placement has other clusters for that case.
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
     `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
     `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.context`);
-    None reports an implausible answer at once. No decision reads `workload`.
+    None reports an implausible answer at once. No decision reads `workload`. `uid` is a hash of that of the
+    cluster, which the memory keeps; "" if it is not known now.
     """
 
     name: str
@@ -86,9 +93,14 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     pending_replicas: int | None = None
     drift: tuple[str, ...] = ()
     cluster: KnownCluster | None = None
+    selected: bool = True
     held: bool = False
+    overflow: int = 0
+    eviction: str = ""
+    replaced: bool = False
     implausible_for: float | None = None
     workload: WorkloadReading = WorkloadReading()
+    uid: str = ""
 
 
 class TemplateScale(msgspec.Struct, frozen=True):
@@ -130,6 +142,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pods, if there is more than one. `competitors` describes competing autoscalers of the same workload.
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
     `propagation` is the controller's flag, "" if it is to be inferred from `target`.
+    `selection` says why not all clusters of Karmada's placement take part; "" if they do.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
     `record_problem` says why the memory cannot be stored; "" if it can.
@@ -147,6 +160,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ambiguous_with: tuple[str, ...] = ()
     competitors: tuple[str, ...] = ()
     blocked: Blocked | None = None
+    selection: str = ""
     hub_findings: tuple[Finding, ...] = ()
     decided_size: int | None = None
     propagation: str = ""
@@ -156,3 +170,85 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_triggers: frozenset[str] = frozenset()
     last_steps: tuple[Step, ...] = ()
     last_reason: str = ""
+
+
+def external_samples(answer: ExternalMetrics, spec: ScalingMetric) -> list[ExternalSample]:
+    """Returns the samples of an External metric: by name, and by labels if the sample has any."""
+    if isinstance(answer, Mapping):
+        answer = answer.get(spec.query_key, ())
+        return [] if isinstance(answer, Failure) else list(answer)
+    if isinstance(answer, Failure):
+        return []
+    try:
+        selector = selector_of(spec.selector) if spec.selector is not None else Selector()
+    except InvalidObject:
+        return []  # the evaluation of the metric fails with the message
+    return [
+        sample
+        for sample in answer
+        if sample.metric == spec.name and (not sample.labels or selector.matches(sample.labels))
+    ]
+
+
+def custom_samples(answer: CustomMetrics, spec: ScalingMetric, namespace: str) -> list[CustomSample]:
+    """Returns the samples of a Pods or Object metric: by metric and described object.
+
+    One metric name may have several series. Samples with the metric's own selector are preferred.
+    """
+    if isinstance(answer, Mapping):
+        answer = answer.get(spec.query_key, ())
+        return [] if isinstance(answer, Failure) else list(answer)
+    if isinstance(answer, Failure):
+        return []
+    found = [
+        sample
+        for sample in answer
+        if sample.metric == spec.name and _describes_target(sample, spec, namespace)
+    ]
+    exact = [sample for sample in found if (sample.selector or None) == (spec.selector or None)]
+    return exact or [sample for sample in found if not sample.selector or not spec.selector]
+
+
+def _describes_target(sample: CustomSample, spec: ScalingMetric, namespace: str) -> bool:
+    in_namespace = not sample.namespace or not namespace or sample.namespace == namespace
+    if spec.metric_type.per_pod:
+        return sample.kind in ("Pod", "") and in_namespace
+    described = spec.described_object or {}
+    kind = described.get("kind", "")
+    if sample.kind and sample.kind != kind:
+        return False
+    # A metric of a Namespace is that of the autoscaler's own namespace, whatever name the spec has.
+    return kind == "Namespace" or (sample.name == described.get("name", "") and in_namespace)
+
+
+class MetricsApi(NamedTuple):
+    """The answers of one metrics API in a snapshot, and the choice of the samples of a metric.
+
+    `of_cluster` and `of_hub` return the answer for all metrics. `pick` returns the samples of one metric, by
+    answer, metric and namespace.
+    """
+
+    of_cluster: Callable[[ClusterSnapshot], object]
+    of_hub: Callable[[Snapshot], object]
+    pick: Callable[[Any, ScalingMetric, str], Sequence[CustomSample | ExternalSample]]
+
+
+METRICS_APIS: Final[Mapping[str, MetricsApi]] = {
+    # The usage of a pod belongs to a cluster, so the hub never serves it alone.
+    USAGE_API: MetricsApi(lambda cluster: cluster.usage, lambda _: (), lambda *_: ()),
+    CUSTOM_API: MetricsApi(
+        lambda cluster: cluster.custom_metrics, lambda snapshot: snapshot.hub_custom_metrics, custom_samples
+    ),
+    EXTERNAL_API: MetricsApi(
+        lambda cluster: cluster.external_metrics,
+        lambda snapshot: snapshot.hub_external_metrics,
+        lambda answer, spec, _: external_samples(answer, spec),
+    ),
+}
+# A type of a later version: no API is known, so nothing answers and nothing fails.
+_NO_API: Final = MetricsApi(lambda _: (), lambda _: (), lambda *_: ())
+
+
+def metrics_api(spec: ScalingMetric) -> MetricsApi:
+    """Returns the API that serves a metric. For an unknown type, returns one that has nothing."""
+    return METRICS_APIS.get(spec.metric_type.api, _NO_API)

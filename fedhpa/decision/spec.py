@@ -21,6 +21,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import (
     ClusterHPAPreference,
     ClusterPreference,
+    ClusterToleration,
     FederatedHPA,
     FederatedHPAAssignment,
     FederatedHPASpec,
@@ -31,12 +32,15 @@ from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
+from fedhpa.api.taints import Toleration
+from fedhpa.assignment import PRIORITIZED
 from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
 from fedhpa.metric_types.entries import DEFAULT_METRICS, scaling_metric
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import ScalingPolicy, ScalingRules
 
 EXACT: Final = "Exact"
+WHEN_QUIET: Final = "WhenQuiet"
 PREFERENCES: Final = "spec.federatedHPAAssignment.clusterAutoscalingPreference"
 
 
@@ -54,18 +58,21 @@ class PlacementSpec(msgspec.Struct, frozen=True):
     """The division of the replicas among the clusters.
 
     `policy` None gives equal weights. `exact` allows clusters without a replica. `delay` is how many seconds
-    pods may stay pending; with `assist` they then move to other clusters. `caps` is the largest part of
-    each cluster, 0 to 1, that the workload's requests may take. With `scaling_to_zero` single clusters may
-    run no replica (mode Distributed only).
+    pods may wait for a node, None for the default; with `assist` they then move to other clusters. `caps` is
+    the largest part of each cluster, 0 to 1, that the workload's requests may take. With `scaling_to_zero`
+    single clusters may run no replica (mode Distributed only). `rebalance` is the field as it is set; with
+    `returns` replicas return to the division of the policy by themselves (mode Centralized, direct).
     """
 
     policy: str | None = None
     exact: bool = False
     preferences: tuple[PlacementPreference, ...] = ()
-    delay: float = 0.0
+    delay: float | None = None
     assist: bool = True
     caps: Mapping[str, Fraction] = {}
     scaling_to_zero: bool = False
+    rebalance: str | None = None
+    returns: bool = False
 
     def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, PlacementPreference]:
         """Returns the first preference that selects each cluster. Clusters without one are left out."""
@@ -107,8 +114,9 @@ def _candidates(
 def placement_spec(spec: FederatedHPASpec) -> PlacementSpec:
     """Returns the placement of a spec. Raises InvalidObject naming the field."""
     assignment = spec.federated_hpa_assignment or FederatedHPAAssignment()
+    policy = assignment.federated_hpa_assignment_type
     return PlacementSpec(
-        policy=assignment.federated_hpa_assignment_type,
+        policy=policy,
         exact=assignment.minimum_policy == EXACT,
         preferences=tuple(
             [
@@ -116,10 +124,14 @@ def placement_spec(spec: FederatedHPASpec) -> PlacementSpec:
                 for index, preference in enumerate(assignment.cluster_autoscaling_preference)
             ]
         ),
-        delay=float(spec.autoscale_multi_cluster_delay or 0),
+        delay=None
+        if spec.autoscale_multi_cluster_delay is None
+        else float(spec.autoscale_multi_cluster_delay),
         assist=spec.scale_assist is not False,
         caps=_caps(spec.cluster_hpa_preference),
         scaling_to_zero=spec.scaling_to_zero is True,
+        rebalance=assignment.rebalance,
+        returns=(assignment.rebalance or (WHEN_QUIET if policy == PRIORITIZED else "")) == WHEN_QUIET,
     )
 
 
@@ -173,7 +185,7 @@ class ScalingBehavior(msgspec.Struct, frozen=True):
 class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The spec with defaults. `behavior` None means the limits that Kubernetes applies without it.
 
-    `judgement` is what the gate says about the spec.
+    `selects_clusters` is True with a clusterAffinity. `judgement` is what the gate says about the spec.
     """
 
     target_kind: str
@@ -188,6 +200,8 @@ class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     lost_after: float | None = None
     fallback_replicas: int | None = None
     assignment: PlacementSpec = PlacementSpec()
+    tolerations: tuple[Toleration, ...] = ()
+    selects_clusters: bool = False
     judgement: Judgement = Judgement()
 
 
@@ -266,7 +280,15 @@ def decode_spec(raw: JSON) -> ScalingSpec:
         lost_after=_seconds(partial.lost_after_seconds) if partial else None,
         fallback_replicas=partial.fallback_replicas if partial else None,
         assignment=placement_spec(spec),
+        tolerations=tuple([_toleration(one) for one in spec.cluster_tolerations]),
+        selects_clusters=spec.cluster_affinity is not None,
         judgement=judge(spec),
+    )
+
+
+def _toleration(given: ClusterToleration) -> Toleration:
+    return Toleration(
+        given.key, given.operator or "", given.value, given.effect or "", _seconds(given.toleration_seconds)
     )
 
 

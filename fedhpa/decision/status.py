@@ -50,7 +50,8 @@ def status_of(
         status["observedGeneration"] = snapshot.hpa.generation
     if scaled := _last_scale_time(decision, entries) or stored.last_scale_time:
         status["lastScaleTime"] = scaled
-    status["currentReplicas"] = decision.current_replicas
+    # People count pods, and the size does not include the surge of a move.
+    status["currentReplicas"] = fleet.running if fleet.moving else decision.current_replicas
     status["desiredReplicas"] = decision.desired_replicas
     status["currentMetrics"] = values
     conditions = (_ready(decision, snapshot), *decision.conditions)
@@ -92,8 +93,13 @@ def cluster_entries(
     shares = {share.cluster: share for share in decision.assignment}
     entries: list[Mapping[str, JSON]] = []
     for cluster in snapshot.clusters:
+        if fleet.is_out(cluster) and not shares.get(cluster.name):
+            continue
         view, known = views.get(cluster.name), memory.clusters[cluster.name]
         entry: dict[str, JSON] = {"name": cluster.name, "state": known.state}
+        member = decision.memberships.get(cluster.name)
+        if member is not None:
+            entry |= {"membership": member.membership, "waitsFor": member.waits_for}
         present = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
         if present is not None:
             entry["currentReplicas"] = present
@@ -107,6 +113,7 @@ def cluster_entries(
         if known.seen is not None:
             entry["lastSeen"] = api_time(known.seen)
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
+        message = "; ".join(part for part in (cluster.eviction, message) if part)
         if message:
             entry["message"] = shortened(message, _MAX_MESSAGE)
         entries.append(entry)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -28,7 +27,7 @@ from fedhpa.doctor.reading.objects import (
     targets_of,
 )
 from fedhpa.doctor.reading.session import Session, date_of
-from fedhpa.kube import ApiClient
+from fedhpa.kube import ApiClient, Clock
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members import CLUSTERS_PATH, Cluster, secret_key
 
@@ -47,7 +46,7 @@ async def examine(
     *,
     namespace: str = NAMESPACE,
     seconds: float = ANSWER_SECONDS,
-    wall: Callable[[], float] = time.time,
+    clock: Clock,
     connector: ConnectorFactory | None = None,
 ) -> Observation:
     """Returns what the caller of `client` can see of an installation in `namespace`. Never raises ApiError.
@@ -56,12 +55,12 @@ async def examine(
     """
     credential = await _credential(client)
     if isinstance(credential, Problem):
-        return Observation(wall(), Hub(server=client.config.server, problem=credential))
+        return Observation(clock.wall(), Hub(server=client.config.server, problem=credential))
     hub = Session(client, seconds, secret=credential)
-    observed = await _hub(hub, wall)
+    observed = await _hub(hub, clock.wall)
     if observed.problem is not None:
-        return Observation(wall(), observed)
-    now = wall() + (observed.skew or 0.0)
+        return Observation(clock.wall(), observed)
+    now = clock.wall() + (observed.skew or 0.0)
     clusters, listed, leadership = await asyncio.gather(
         hub.list(CLUSTERS_PATH, Cluster), read_lists(hub), read_leadership(hub, namespace, now)
     )
@@ -72,7 +71,7 @@ async def examine(
         switches=_switches_of_members(listed),
         workloads=workloads,
         hub_skew=observed.skew or 0.0,
-        wall=wall,
+        wall=clock.wall,
         connector=connector,
     )
     known = () if isinstance(clusters, Problem) else clusters[:MAX_CLUSTERS]
@@ -84,7 +83,7 @@ async def examine(
             read_aggregation(hub, namespace),
             read_rights(hub, _wanted(namespace, listed, leadership, known)),
         )
-        objects = await ObjectReader(hub, followed, now).read(listed)
+        objects = await ObjectReader(hub, followed, now, clock.monotonic).read(listed)
     return Observation(
         now,
         observed,

@@ -57,6 +57,7 @@ WHY: Final[dict[str, str]] = {
     "ca-rotation-due": "All certificates that the controller issues expire with their CA.",
     # members
     "no-members": "Without a member cluster there is nothing to scale.",
+    "member-duplicate": "A cluster counts under one name only, so the other one has no effect.",
     "member-secret-unset": "Without credentials no process can read the member.",
     "member-secret-missing": "Without credentials no process can read the member.",
     "member-secret-foreign": "The token is of another cluster, or nobody renews it.",
@@ -73,6 +74,8 @@ WHY: Final[dict[str, str]] = {
     "member-metrics-failing": "Metrics of type Resource have no values in this member.",
     "member-metrics-stale": "Sizes follow usage that is no longer true.",
     "member-clock-skew": "The age of pods and metrics is computed from clocks that agree.",
+    "member-cordoned": "It gets no more replicas until somebody uncordons it.",
+    "member-not-deleted": "The Cluster stays until a controller, or fedhpa unjoin, removes its finalizers.",
     # leadership
     "controller-not-running": "Nothing is scaled while no controller leads.",
     "controller-shards-differ": "Controllers with different numbers of shards never work at the same time.",
@@ -87,6 +90,7 @@ WHY: Final[dict[str, str]] = {
     "target-missing": "There is nothing to scale.",
     "target-on-hub": "The hub runs pods of a workload that only the members should run.",
     "second-owner": "Two autoscalers undo each other's writes.",
+    "replicas-wait": "The cluster is not empty until these replicas have moved.",
 }
 
 

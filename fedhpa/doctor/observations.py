@@ -161,8 +161,11 @@ class Member(msgspec.Struct, frozen=True):
 
     `is_annotated` is True if the annotation of `fedhpa join` names the Secret. `owner` is the Cluster in the
     Secret's label, "" without one. `token` is None if its life is unknown.
+    `own_taints` are the keys of taints of ours that the Cluster has. `deleted` is when it was deleted, in
+    POSIX seconds, while a finalizer of ours keeps it.
     `skew` is its clock minus the hub's. `sampled` is the age of the newest usage by the member's own clock;
-    None if it reported no usage.
+    None if it reported no usage. `uid` is that of the cluster, "" if unknown, and `created` the time of its
+    registration, as the API writes it.
     """
 
     name: str
@@ -179,6 +182,10 @@ class Member(msgspec.Struct, frozen=True):
     metrics_problem: Problem | None = None
     sampled: float | None = None
     version: str = ""
+    own_taints: tuple[str, ...] = ()
+    uid: str = ""
+    created: str = ""
+    deleted: float | None = None
 
 
 class Place(StrEnum):
@@ -194,7 +201,8 @@ class Scaled(msgspec.Struct, frozen=True):
 
     `propagation` is that of its last decision, "" if unknown. `others` are the other autoscalers of the
     target. `by_karmada` is True if Karmada's own controller acts on the object. `deleted` is the time since
-    its deletion, in seconds, while a finalizer of ours keeps it.
+    its deletion, in seconds, while a finalizer of ours keeps it. `leaving` are the clusters that its replicas
+    are to leave, each with what they wait for.
     """
 
     kind: str
@@ -206,6 +214,7 @@ class Scaled(msgspec.Struct, frozen=True):
     others: tuple[str, ...] = ()
     by_karmada: bool = False
     deleted: float | None = None
+    leaving: tuple[str, ...] = ()
 
 
 class Objects(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from fedhpa.kube.supervision import (
     supervise,
 )
 from fedhpa.kube.supervision import TASKS as KUBE_TASKS
-from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
+from fedhpa.kube.writes import get_scale, patch_finalizers, patch_status, put_scale, update_with_retry
 
 __all__ = [
     "FAILURE_OBSERVER",
@@ -65,6 +65,7 @@ __all__ = [
     "get_scale",
     "group_path",
     "load_config",
+    "patch_finalizers",
     "patch_status",
     "put_scale",
     "reason_of",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,10 @@ class Clock:
     wall: Callable[[], float]
     boot: Callable[[], float]
     virtual: bool = False
+
+    def date(self) -> datetime:
+        """Returns the present date and time in UTC."""
+        return datetime.fromtimestamp(self.wall(), UTC)
 
     def counting_suspension(self) -> Clock:
         """Returns this clock with `boot` in the place of `monotonic`."""

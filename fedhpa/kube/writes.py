@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedhpa.api.errors import Conflict
+from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.wire import Scale
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
-from fedhpa.kube.responses import CONFLICT
+from fedhpa.kube.responses import CONFLICT, NOT_FOUND
 
 # client-go's DefaultRetry makes 5 tries from 10 ms. Conflicts come from active writers: waits are short.
 TRIES = 5
@@ -50,6 +50,54 @@ async def update_with_retry(
                 raise
         await asyncio.sleep(backoff.next())
     raise ValueError("tries must be at least 1")
+
+
+async def patch_finalizers(
+    client: ApiClient,
+    path: str,
+    metadata: Mapping[str, Any],
+    change: Callable[[Sequence[str]], list[str]],
+    *,
+    manager: str,
+    deadline: float,
+) -> list[str] | None:
+    """Changes the finalizers of the object with these `metadata`, which are read anew after a conflict.
+
+    An object that is being deleted gets no further finalizer, because the API server refuses it. Returns the
+    finalizers that it has then, None if it is gone or was created again. Raises Conflict after the last try,
+    and ApiError if the server refuses. The deadline applies to each call.
+    """
+    uid = metadata.get("uid")
+    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
+    for attempt in range(1, TRIES + 1):
+        present = list(metadata.get("finalizers") or ())
+        wanted = change(present)
+        if metadata.get("deletionTimestamp"):
+            wanted = [each for each in wanted if each in present]
+        if wanted == present:
+            return present
+        body = {"metadata": {"resourceVersion": metadata.get("resourceVersion", ""), "finalizers": wanted}}
+        try:
+            await client.patch(path, body, manager=manager, deadline=deadline)
+        except Conflict:
+            if attempt == TRIES:
+                raise
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+        else:
+            return wanted
+        await asyncio.sleep(backoff.next())
+        try:
+            metadata = (await client.get_json(path, deadline=deadline))["metadata"]
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+        if metadata.get("uid") != uid:
+            return None
+    return None
 
 
 async def get_scale(client: ApiClient, path: str, *, deadline: float | None = None) -> Scale:

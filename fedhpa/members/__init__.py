@@ -11,13 +11,16 @@ from fedhpa.members.cluster import (
     READY,
     Access,
     Cluster,
+    ClusterMeta,
     Secret,
     api_config,
     read_access,
     secret_data,
     secret_key,
 )
+from fedhpa.members.finalizers import change_finalizers, without_own
 from fedhpa.members.hpas import HpaCache
+from fedhpa.members.leading import leading_controller
 from fedhpa.members.lists import (
     CALLER_QUOTA,
     METRICS_API,
@@ -46,6 +49,7 @@ __all__ = [
     "Access",
     "CircuitBreaker",
     "Cluster",
+    "ClusterMeta",
     "HpaCache",
     "Member",
     "MemberClient",
@@ -57,9 +61,12 @@ __all__ = [
     "SharedLists",
     "Upstream",
     "api_config",
+    "change_finalizers",
+    "leading_controller",
     "pod_metrics",
     "pod_metrics_path",
     "read_access",
     "secret_data",
     "secret_key",
+    "without_own",
 ]

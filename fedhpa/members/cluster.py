@@ -26,6 +26,13 @@ READY = "Ready"
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
+class ClusterMeta(ObjectMeta, frozen=True):
+    """The part of metadata that is read."""
+
+    creationTimestamp: str | None = None
+    finalizers: list[str] | None = None
+
+
 class SecretReference(msgspec.Struct, frozen=True):
     """The namespace and name of the Secret with the credentials."""
 
@@ -34,8 +41,9 @@ class SecretReference(msgspec.Struct, frozen=True):
 
 
 class ClusterSpec(RawCluster.Spec, frozen=True):
-    """The part of ClusterSpec for reaching and selecting the cluster."""
+    """The part of ClusterSpec for reaching, selecting and telling apart the cluster."""
 
+    id: str = ""
     apiEndpoint: str = ""
     secretRef: SecretReference | None = None
     insecureSkipTLSVerification: bool = False
@@ -72,6 +80,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 class Cluster(RawCluster, frozen=True):
     """cluster.karmada.io/v1alpha1 Cluster."""
 
+    metadata: ClusterMeta = ClusterMeta()
     spec: ClusterSpec = ClusterSpec()
     status: ClusterStatus = ClusterStatus()
 

@@ -38,7 +38,12 @@ class _ApiGroup(msgspec.Struct, frozen=True):
 
 
 class HpaCache:
-    """The HPAs of the members by namespace and name, while `run` runs."""
+    """The HPAs of the members by namespace and name, while `run` runs.
+
+    `hub` is the identity of the hub. An HPA of another hub is returned as one that is not ours.
+    """
+
+    hub = ""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -85,7 +90,7 @@ class HpaCache:
         reflector = self._collections[version].up_to_date(member, "")
         if reflector is None or not self._has_reached(reflector, member, namespace, name):
             return None
-        return reflector.store.get((namespace, name)), version
+        return self._seen(reflector.store.get((namespace, name))), version
 
     async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:
         """Returns an HPA, None if there is none, and the version that the member serves.
@@ -98,7 +103,7 @@ class HpaCache:
         version = await self.version(member)
         reflector = await self._collections[version].reflector(member)
         if self._has_reached(reflector, member, namespace, name):
-            return reflector.store.get((namespace, name)), version
+            return self._seen(reflector.store.get((namespace, name))), version
         path = resource_path(version, PLURAL, namespace, name)
         place = (member, member.client.generation, namespace, name)
         noted = self._newest.get(place)
@@ -112,7 +117,7 @@ class HpaCache:
             return None, version
         if self._newest.get(place) == noted:
             self._newest[place] = hpa.metadata.resourceVersion
-        return _record(member.name, hpa), version
+        return self._seen(_record(member.name, hpa)), version
 
     def note(self, member: Member, namespace: str, name: str) -> None:
         """Note a write of an HPA, whatever its result."""
@@ -123,6 +128,9 @@ class HpaCache:
             self._newest = {known: kept for known, kept in self._newest.items() if not known[0].closed}
             for old in list(self._newest)[: max(len(self._newest) - MAX_NOTED * 9 // 10, 0)]:
                 del self._newest[old]
+
+    def _seen(self, hpa: MemberHpa | None) -> MemberHpa | None:
+        return None if hpa is None else hpa.seen_by(self.hub)
 
     def _has_reached(
         self, reflector: Reflector[MemberHpa], member: Member, namespace: str, name: str

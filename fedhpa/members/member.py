@@ -12,11 +12,13 @@ import structlog
 
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
+from fedhpa.api.identity import short_uid, valid_uid
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members.client import PROBE_PATH, MemberClient
 from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Cluster, api_config
+from fedhpa.members.identity import IdentityReader
 
 log = structlog.get_logger(__name__)
 
@@ -26,13 +28,15 @@ PROBE_SUCCEEDED = "FedHPAProbeSucceeded"
 PROBE_FAILED = "FedHPAProbeFailed"
 ACCESS_INVALID = "FedHPAAccessInvalid"
 NOT_PROBED = "FedHPANotProbed"
-OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROBED))
+DUPLICATE = "FedHPADuplicate"
+OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROBED, DUPLICATE))
 
 # The supervised tasks of this package, in addition to those of fedhpa.kube.
 TASKS = (
     "clusters-watch",
     "member-access",
     "member-close",
+    "member-identity",
     "member-list",
     "member-listener",
     "member-probe",
@@ -101,7 +105,9 @@ class Member:
     """A registered cluster. The object lives as long as the registration.
 
     Calls go through `client` and raise MemberUnavailable while the member is unavailable. `cluster` is
-    the last observed Cluster, and `known` are its fields that affinities read.
+    the last observed Cluster, and `known` are its fields that affinities read. `same_as` is the name that
+    counts in place of this one because both are one cluster, "" if this one counts. `short_uid` is
+    a hash of the UID for records, "" until the member has answered the question for it.
     """
 
     def __init__(
@@ -119,6 +125,7 @@ class Member:
     ) -> None:
         self.name = cluster.metadata.name
         self.closed = False
+        self.same_as = self.short_uid = ""
         self._note(cluster)
         self._access: Access | None = None
         self._token = MemberToken("", reread, clock)
@@ -147,6 +154,28 @@ class Member:
             suspect=self._wake.set,
             clock=clock,
         )
+        self._identity = IdentityReader(self.client, self._note_identity)
+
+    @property
+    def uid(self) -> str:
+        """The UID of the cluster: of its namespace kube-system, else Cluster.spec.id; "" if unknown."""
+        return self._identity.uid or self._stored_uid
+
+    @property
+    def answers(self) -> bool:
+        """True if the member answers, or was not asked yet."""
+        ready, reason, _ = self._reached()
+        return ready or self._pending or reason == NOT_PROBED
+
+    @property
+    def duplicate(self) -> str:
+        """The sentence that says why this name does not count; "" if it counts."""
+        if not self.same_as:
+            return ""
+        return (
+            f"{self.name} is the same cluster as {self.same_as} (UID {self.uid}) and is left out: unregister "
+            f"one of them, for example with: fedhpa unjoin {self.name}"
+        )
 
     @property
     def access(self) -> Access | None:
@@ -163,8 +192,10 @@ class Member:
 
     @property
     def settled(self) -> bool:
-        """True once the member has answered, failed, or had its deadline to answer."""
-        if self._probed or (self._problem is not None and not self._pending):
+        """True once the member has answered also who it is, failed, or had its deadline to answer."""
+        if self._problem is not None and not self._pending:
+            return True
+        if self._probed and (self._identity.asked or self.client.breaker.reason is not None):
             return True
         return self._clock() - self._born >= self.client.deadline
 
@@ -191,13 +222,15 @@ class Member:
     async def run(self) -> None:
         """Probe until cancelled, then close all connections. Raises only CancelledError."""
         try:
-            await supervise(
-                "member-probe",
-                self._probe_forever,
-                on_failure=self.fail,
-                backoff=Backoff(PROBE_GAP_SECONDS * 2, RETRY_SECONDS),
-                cluster=self.name,
-            )
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervise("member-identity", self._identity.run, cluster=self.name))
+                await supervise(
+                    "member-probe",
+                    self._probe_forever,
+                    on_failure=self.fail,
+                    backoff=Backoff(PROBE_GAP_SECONDS * 2, RETRY_SECONDS),
+                    cluster=self.name,
+                )
         finally:
             self.closed = True
             try:
@@ -209,6 +242,11 @@ class Member:
         """Count the member as unavailable for an unexpected failure, until a probe succeeds."""
         self._probed = True
         self.client.breaker.failure(reason, at_once=True)
+        self._refresh()
+
+    def stand_back(self, other: str) -> None:
+        """Leave the cluster to another name; "" to count again."""
+        self.same_as = other
         self._refresh()
 
     async def _probe_forever(self) -> None:
@@ -244,6 +282,8 @@ class Member:
         changed = self._access is not None
         self._token = token
         self._access, self._problem, self._probed = access, None, False
+        self._identity.asked = False
+        self.short_uid = ""
         await self.client.use(config)
         if changed:
             self._log.info("member access changed", endpoint=access.endpoint)
@@ -262,6 +302,8 @@ class Member:
             self.probe_seconds = self._clock() - began
         if generation != self.client.generation:
             return  # the access has changed meanwhile
+        if reason is None and (self.client.breaker.reason is not None or not self._probed):
+            self._identity.due()
         self.client.probed(reason)
         if reason is not None and not self._probed and self.client.breaker.reason is None:
             # The member has never answered: the first failed probe opens the breaker.
@@ -300,8 +342,17 @@ class Member:
         """Keep the Cluster, and what every call and every reconcile reads of it."""
         self.cluster, self.known = cluster, known_cluster(cluster)
         self._foreign = _foreign_condition(cluster)
+        self._stored_uid = valid_uid(cluster.spec.id)
+
+    def _note_identity(self) -> None:
+        self.short_uid = short_uid(self.uid)
+        self._on_change()
 
     def _evaluate(self) -> tuple[bool, str, str]:
+        found = self._reached()
+        return (False, DUPLICATE, self.duplicate) if found[0] and self.same_as else found
+
+    def _reached(self) -> tuple[bool, str, str]:
         if self._problem is not None:
             return False, ACCESS_INVALID, self._problem
         if self._foreign is not None:

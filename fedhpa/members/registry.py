@@ -13,8 +13,10 @@ from types import MappingProxyType
 
 import structlog
 
+from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.identity import Claim, duplicates_of
 from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,
@@ -41,6 +43,8 @@ from fedhpa.members.member import PROBE_SECONDS, Member
 
 log = structlog.get_logger(__name__)
 
+# A member is looked at again so long after the deadline of its first answer.
+GRACE_SECONDS = 0.1
 # After 401s a Secret is read again at most this often.
 REREAD_SECONDS = 1.0
 SECRET_BACKOFF_SECONDS = (0.5, 10.0)
@@ -90,7 +94,11 @@ class MemberRegistry:
             hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock.monotonic
         )
         self._clusters.subscribe(lambda change: self._touch(change.key[1]))
+        self._registered: dict[str, Member] = {}
+        # The registered members, parted by whether they count.
         self._members: dict[str, Member] = {}
+        self._duplicates: dict[str, Member] = {}
+        self._claims: dict[str, Claim] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._secrets: dict[SecretKey, _SecretWatch] = {}
         self._listeners: list[Callable[[str], None]] = []
@@ -101,12 +109,27 @@ class MemberRegistry:
 
     @property
     def members(self) -> Mapping[str, Member]:
-        """The registered clusters that are not being deleted, by name; a live view."""
+        """The registered clusters, each under one name only; a live view.
+
+        A Cluster that is being deleted is there while a finalizer of ours holds it. A name counts from its
+        member's first answer on, or when that is overdue.
+        """
         return MappingProxyType(self._members)
 
-    def get(self, name: str) -> Member | None:
-        """Returns the member with a name, if it is registered."""
-        return self._members.get(name)
+    @property
+    def staying(self) -> Mapping[str, Member]:
+        """The `members` whose Clusters are not being deleted."""
+        return {name: member for name, member in self._members.items() if not member.known.deleted}
+
+    @property
+    def duplicates(self) -> Mapping[str, Member]:
+        """The other names of these clusters, each with the member that stands back; a live view."""
+        return MappingProxyType(self._duplicates)
+
+    @property
+    def registered(self) -> Mapping[str, Member]:
+        """The registered names, with those that do not count; a live view."""
+        return MappingProxyType(self._registered)
 
     @property
     def problem(self) -> str | None:
@@ -127,11 +150,11 @@ class MemberRegistry:
             self._clusters.synced.is_set()
             and not self._dirty
             and not self._applying.locked()
-            and all(member.settled for member in self._members.values())
+            and len(self._registered) == len(self._members) + len(self._duplicates)
         )
 
     def subscribe(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call `listener` with the name of each member that is added, removed, or changes its readiness.
+        """Call `listener` with the name of each member that is added, removed, or changes its state.
 
         Returns the function that unsubscribes it.
         """
@@ -154,18 +177,38 @@ class MemberRegistry:
         self._changed.set()
 
     def _notify(self, name: str) -> None:
+        self._recount(name)
         for listener in tuple(self._listeners):
             try:
                 listener(name)
             except Exception as error:
                 report_failure("member-listener", error, cluster=name)
 
+    def _recount(self, name: str) -> None:
+        """Bring `members` and `duplicates` up to date after a change of one name."""
+        member, before = self._registered.get(name), self._claims.pop(name, None)
+        if member is not None:
+            created = member.cluster.metadata.creationTimestamp or ""
+            self._claims[name] = Claim(name, member.uid, member.answers, created)
+        if before == self._claims.get(name) and (name in self._members or name in self._duplicates):
+            return
+        found = duplicates_of(self._claims.values())
+        for each, one in tuple(self._registered.items()):
+            other = found.get(each, "")
+            if other:
+                self._members.pop(each, None)
+                self._duplicates[each] = one
+            elif self._duplicates.pop(each, None) is not None or one.settled:
+                self._members[each] = one
+            if one.same_as != other:
+                one.stand_back(other)
+
     async def _apply_safely(self, name: str, group: asyncio.TaskGroup) -> None:
         """Apply one Cluster. A failure makes only this member unready, and is tried again after a while."""
         try:
             await self._apply(name, group)
         except Exception as error:
-            member = self._members.get(name)
+            member = self._registered.get(name)
             report_failure(
                 "member-access", error, on_failure=member.fail if member is not None else None, cluster=name
             )
@@ -179,7 +222,7 @@ class MemberRegistry:
         if cluster is None:
             self._remove(name)
             return
-        member = self._members.get(name)
+        member = self._registered.get(name)
         if member is None:
             member = self._add(cluster, group)
         watch = self._watch_secret(cluster, group)
@@ -200,15 +243,19 @@ class MemberRegistry:
             clock=self._clock,
             wall=self._wall,
         )
-        self._members[name] = member
+        self._registered[name] = member
+        self._recount(name)
+        asyncio.get_running_loop().call_later(self._deadline + GRACE_SECONDS, self._notify, name)
         self._tasks[name] = group.create_task(member.run())
         log.info("member registered", cluster=name)
         return member
 
     def _remove(self, name: str) -> None:
-        member = self._members.pop(name, None)
+        member = self._registered.pop(name, None)
         if member is None:
             return
+        self._members.pop(name, None)
+        self._duplicates.pop(name, None)
         member.closed = True
         self._tasks.pop(name).cancel()
         self._release_secrets(name, keep=None)
@@ -264,7 +311,7 @@ class MemberRegistry:
 
     async def _reread(self, name: str) -> None:
         """Read a member's Secret again after its token was refused, and apply it."""
-        member = self._members.get(name)
+        member = self._registered.get(name)
         found = next(((key, watch) for key, watch in self._secrets.items() if name in watch.users), None)
         if member is None or found is None:
             return
@@ -292,7 +339,9 @@ class MemberRegistry:
 
 
 def _registered(cluster: Cluster) -> Cluster | None:
-    return None if cluster.metadata.deletionTimestamp else cluster
+    """Returns the Cluster, None if it is being deleted. One that our finalizers hold is still needed."""
+    metadata = cluster.metadata
+    return None if metadata.deletionTimestamp and not own_finalizers(metadata.finalizers) else cluster
 
 
 def _access_of(cluster: Cluster, watch: _SecretWatch | None) -> tuple[Access | str, bool]:

@@ -27,6 +27,10 @@ from fedhpa.scaling.requests import (
     shared_requests,
 )
 
+# Labels that the Deployment controller and that of StatefulSets write.
+POD_TEMPLATE_HASH: Final = "pod-template-hash"
+REVISION_HASH: Final = "controller-revision-hash"
+
 # PodRecord.state.
 NORMAL: Final = 0
 PENDING: Final = 1
@@ -39,6 +43,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     `ready` is the status of the Ready condition ("True", "False", "Unknown", "" without the condition) and
     `ready_since` its last transition. `settled` is True if the pod counts, has started and is not unready:
     then only its age can make it unready. `unschedulable_since` is when the scheduler found no node for it.
+    `restarted` is True if one of its containers was started again.
     """
 
     cluster: str
@@ -53,6 +58,14 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     start: float | None = None
     settled: bool = False
     unschedulable_since: float | None = None
+    created: float = ZERO_TIME
+    restarted: bool = False
+
+    @property
+    def template(self) -> str:
+        """The hash of the template that it was made from; "" if its labels have none."""
+        labels = self.labels
+        return labels.get(POD_TEMPLATE_HASH) or labels.get(REVISION_HASH) or ""
 
 
 class ContainerUsage(msgspec.Struct, frozen=True, gc=False):
@@ -135,6 +148,7 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
             break
     unschedulable = _unschedulable_since(status) if state == PENDING else None
     start = _time(status.startTime, "status.startTime")
+    created = _time(meta.creationTimestamp, "metadata.creationTimestamp")
     return PodRecord(
         cluster=cluster,
         namespace=TEXTS[meta.namespace],
@@ -148,6 +162,8 @@ def pod_record(cluster: str, pod: wire.Pod) -> PodRecord:
         start=start,
         settled=state == NORMAL and bool(ready) and ready != "False" and start is not None,
         unschedulable_since=unschedulable,
+        created=ZERO_TIME if created is None else created,
+        restarted=any(one.restartCount > 0 for one in status.containerStatuses or ()),
     )
 
 

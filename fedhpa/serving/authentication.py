@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -37,11 +36,6 @@ MAX_CACHED_BYTES = 16 * 2**20
 # Python's memory for a text or an entry, without its characters.
 TEXT_BYTES = 64
 ENTRY_BYTES = 1024
-
-
-def utc_now() -> dt.datetime:
-    """Returns the current time in UTC."""
-    return dt.datetime.now(dt.UTC)
 
 
 @dataclass(frozen=True)
@@ -114,8 +108,12 @@ class Trust:
 class PeerAuthenticator:
     """Authenticates users by the certificate of the connection, with one Trust."""
 
-    def __init__(self, trust: Trust, clock: Callable[[], dt.datetime] = utc_now) -> None:
-        """Raises ConfigError for an unusable CA bundle."""
+    def __init__(self, trust: Trust, wall: Callable[[], float]) -> None:
+        """`wall` returns POSIX seconds. Raises ConfigError for an unusable CA bundle."""
+
+        def clock() -> dt.datetime:
+            return dt.datetime.fromtimestamp(wall(), dt.UTC)
+
         self.trust = trust
         self._clients = ClientVerifier(trust.client_ca, clock) if trust.client_ca else None
         header = trust.request_header
@@ -166,9 +164,7 @@ class TokenReview(msgspec.Struct, frozen=True):
 class TokenReviewer:
     """Reviews bearer tokens on the hub and caches the users for `lifetime` seconds."""
 
-    def __init__(
-        self, client: ApiClient, lifetime: float = 10.0, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, client: ApiClient, lifetime: float = 10.0, *, clock: Callable[[], float]) -> None:
         self._client = client
         self._lifetime = lifetime
         self._clock = clock

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
@@ -113,7 +112,7 @@ class Authorizer:
         *,
         allowed_seconds: float = 10.0,
         denied_seconds: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._client = client
         self._failing = False
@@ -178,13 +177,15 @@ class Guard:
         always_allowed: Iterable[str],
         fairness: Fairness | None = None,
         series: CallerSeries | None = None,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
         self._always_allowed = tuple(always_allowed)
-        self._fairness = fairness or Fairness(Limits())
+        self._fairness = fairness or Fairness(Limits(), clock=clock)
         self._series = series or CallerSeries()
-        self._log_limit = LogLimit(time.monotonic)
+        self._log_limit = LogLimit(clock)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:

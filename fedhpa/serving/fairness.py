@@ -7,7 +7,6 @@ their requests.
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +48,8 @@ class Fairness:
         self,
         limits: Limits,
         refused: Callable[[str], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
+        *,
+        clock: Callable[[], float],
     ) -> None:
         self._limits = limits
         self._refused = refused

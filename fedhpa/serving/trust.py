@@ -17,7 +17,7 @@ import structlog
 
 from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.kube import SYSTEM, ApiClient, Change, Reflector
+from fedhpa.kube import ApiClient, Change, Clock, Reflector
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values
@@ -64,15 +64,16 @@ class TrustFiles:
 class LiveTrust:
     """The current trust, merged from the files and the hub; `peers` authenticates with it."""
 
-    def __init__(self, files: TrustFiles, tls: ServingTls) -> None:
+    def __init__(self, files: TrustFiles, tls: ServingTls, clock: Clock) -> None:
         """Raises FedHPAError if the files that the flags name are unusable."""
         self._files = files
         self._tls = tls
+        self._clock = clock
         self._from_files = files.read()
         self._from_hub = Trust()
         self._file_problem = ""
         self._hub_problem = ""
-        self.peers = PeerAuthenticator(Trust())
+        self.peers = PeerAuthenticator(Trust(), clock.wall)
         self._apply()
 
     @property
@@ -122,7 +123,7 @@ class LiveTrust:
             lambda item: dict(item.get("data") or {}),
             field_selector=f"metadata.name={CONFIG_MAP}",
             name=CONFIG_MAP,
-            clock=SYSTEM.monotonic,
+            clock=self._clock.monotonic,
         )
 
         def changed(change: Change[dict[str, str]]) -> None:
@@ -151,7 +152,7 @@ class LiveTrust:
         )
         if trust == self.peers.trust:
             return
-        peers = PeerAuthenticator(trust)
+        peers = PeerAuthenticator(trust, self._clock.wall)
         self._tls.trust_clients(trust.bundle)
         self.peers = peers
         names = trust.request_header.allowed_names if trust.request_header else ()

@@ -8,7 +8,6 @@ again at most once a minute.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -52,7 +51,7 @@ MetricsByGroup = Mapping[str, Sequence[DiscoveredMetric]]
 class MetricDiscoveryCache:
     """The metrics of all members by API group, sorted by name and without duplicates."""
 
-    def __init__(self, source: MembersSource, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: MembersSource, *, clock: Callable[[], float]) -> None:
         self._source = source
         self._clock = clock
         self._by_member: dict[Member, MetricsByGroup] = {}

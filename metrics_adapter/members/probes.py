@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -44,7 +43,7 @@ class MemberProbes:
         self,
         members: Callable[[], Mapping[str, Member]],
         probed: Callable[[str, Probe], None],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self._members = members
         self._probed = probed

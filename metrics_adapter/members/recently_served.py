@@ -6,7 +6,6 @@ the metric. A member that served the metric minutes ago is therefore reported as
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
@@ -30,7 +29,7 @@ _Key = tuple[str, bytes]
 class RecentlyServed:
     """The queries that members answered with values, by member and query, in this process's memory."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._served: OrderedDict[_Key, float] = OrderedDict()
 

@@ -122,6 +122,7 @@ class MembersSource:
         lists: SharedLists,
         *,
         max_age: float,
+        clock: Callable[[], float],
         observer: MemberObserver | None = None,
         unlisted: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -129,10 +130,11 @@ class MembersSource:
         self.unlisted = unlisted
         self.lists = lists
         self.max_age = max_age
+        self.clock = clock
         self.observer = observer or MemberObserver()
         # Time of the last failure of each failing member, by API and cluster.
         self._failed_at: dict[tuple[str, str], float] = {}
-        self._recently_served = RecentlyServed()
+        self._recently_served = RecentlyServed(clock=clock)
 
     def is_registered(self, cluster: str) -> bool:
         """True if a cluster of that name is registered."""

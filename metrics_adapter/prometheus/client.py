@@ -11,8 +11,7 @@ import contextlib
 import socket
 import ssl
 import threading
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import Any, cast
 
@@ -43,8 +42,9 @@ CLIENT_STATUSES = frozenset({401, 403, 404, 407, 429})
 class StoreCall:
     """One query: `run` in a thread, `abort` from anywhere."""
 
-    def __init__(self, access: StoreAccess) -> None:
+    def __init__(self, access: StoreAccess, wall: Callable[[], float]) -> None:
         self._access = access
+        self._wall = wall
         self._lock = threading.Lock()
         self._handle: socket.socket | None = None
         self._aborted = False
@@ -68,7 +68,7 @@ class StoreCall:
     def run(self, query: str, parameters: dict[str, str], timeout: float) -> QueryResult:
         """Runs the query. Raises MetricsUnavailable, or StoreUnavailable if the store itself fails."""
         _CALL.set(self)
-        asked_at = time.time()
+        asked_at = self._wall()
         try:
             with _Session(self._access) as session:
                 library = PrometheusConnect(self._access.url.rstrip("/"), session=session, method="POST")

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from fedhpa.api.errors import FedHPAError, MetricsUnavailable
 from fedhpa.api.selectors import Selector
+from fedhpa.kube import Clock
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
 from fedhpa.serving.flags import Values
 from metrics_adapter.apis import GROUP, PODS, MetricsKind
@@ -73,11 +74,17 @@ class PrometheusSource(MembersSource):
         self, members: MembersSource, store: MetricsStore, rules: RulesInUse, telemetry: StoreTelemetry
     ) -> None:
         """`members` answers for metrics without a rule."""
-        super().__init__(members.members, members.lists, max_age=members.max_age, observer=members.observer)
+        super().__init__(
+            members.members,
+            members.lists,
+            max_age=members.max_age,
+            clock=members.clock,
+            observer=members.observer,
+        )
         self._store = store
         self._rules = rules
         self._telemetry = telemetry
-        self._recent_series = RecentlyServed()
+        self._recent_series = RecentlyServed(clock=self.clock)
         self._usage_cache: dict[str, tuple[_UsageInputs, Gathered[MemberItems]]] = {}
         self._usage_lock = asyncio.Lock()
 
@@ -273,7 +280,9 @@ class PrometheusSource(MembersSource):
 class PrometheusBackend:
     """The store, the rules file and the source over them, as the flags set them. Raises ConfigError."""
 
-    def __init__(self, values: Values, members: MembersSource, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, values: Values, members: MembersSource, registry: CollectorRegistry, clock: Clock
+    ) -> None:
         telemetry = StoreTelemetry(registry)
         access = StoreAccess(
             values[flags.URL],
@@ -286,7 +295,14 @@ class PrometheusBackend:
         access.check()
         self.rules = RulesFile(Path(values[flags.RULES]), telemetry)
         deadline = values[flags.DEADLINE]
-        self.store = MetricsStore(access, deadline=deadline, max_age=members.max_age, telemetry=telemetry)
+        self.store = MetricsStore(
+            access,
+            deadline=deadline,
+            max_age=members.max_age,
+            telemetry=telemetry,
+            clock=clock.monotonic,
+            wall=clock.wall,
+        )
         self.source = PrometheusSource(members, self.store, self.rules, telemetry)
 
 

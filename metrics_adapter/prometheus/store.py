@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -62,13 +61,15 @@ class MetricsStore:
         deadline: float,
         max_age: float,
         telemetry: StoreTelemetry | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
     ) -> None:
         self._access = access
         self._deadline = deadline
         self._max_age = max_age
         self._telemetry = telemetry or StoreTelemetry()
         self._clock = clock
+        self._wall = wall
         self._breaker = CircuitBreaker(threshold=FAILURES, cooldown=COOLDOWN_SECONDS, clock=clock)
         self._results: Cache[InstantQuery, QueryResult] = Cache(
             clock=clock,
@@ -159,7 +160,7 @@ class MetricsStore:
         parameters = {"timeout": f"{self._deadline:g}"}
         if query.lookback:
             parameters["lookback_delta"] = str(query.lookback)
-        call = StoreCall(self._access)
+        call = StoreCall(self._access, self._wall)
         loop = asyncio.get_running_loop()
         until = loop.time() + self._deadline
         left = 0.0

@@ -24,13 +24,13 @@ def build_application(
     health: Health,
     telemetry: Telemetry,
     *,
-    discovery_cache: MetricDiscoveryCache | None = None,
+    discovery_cache: MetricDiscoveryCache,
     limits: CallerLimits | None = None,
     audit: bool = False,
 ) -> web.Application:
     """Returns the application of the secure port. `guard` checks each request before it is handled.
 
-    Discovery lists the metrics of `discovery_cache`, which its owner refreshes, or no metrics without it.
+    Discovery lists the metrics of `discovery_cache`, which its owner refreshes.
     `limits` charges users for requests that query members. `audit` logs each request with its user.
     """
     # Every route is a GET, so request bodies are never read.
@@ -48,7 +48,7 @@ def build_application(
     )
     application.add_routes(health.routes())
     application.add_routes([metrics_route(telemetry.registry)])
-    application.add_routes(discovery_routes(discovery_cache or MetricDiscoveryCache(source)))
+    application.add_routes(discovery_routes(discovery_cache))
     application.add_routes(ResourceMetricsApi(source).routes())
     application.add_routes(CustomMetricsApi(source).routes())
     application.add_routes(ExternalMetricsApi(source).routes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -41,7 +42,9 @@ FLAGS: tuple[Flag[Any], ...] = (MAX_REQUESTS, MAX_USER_REQUESTS, USER_QPS, USER_
 class CallerLimits:
     """Applies the limits and counts refused requests."""
 
-    def __init__(self, limits: Limits, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self, limits: Limits, registry: CollectorRegistry | None = None, *, clock: Callable[[], float]
+    ) -> None:
         self._refused = Counter(
             "fedhpa_adapter_requests_refused",
             "Requests refused with HTTP 429, by the limit that was exceeded.",
@@ -51,13 +54,13 @@ class CallerLimits:
         for limit in (USER, TOTAL, RATE):
             # The series exists from the first scrape on, so that increase() sees the first refusal.
             self._refused.labels(limit)
-        self.fairness = Fairness(limits, lambda limit: self._refused.labels(limit).inc())
+        self.fairness = Fairness(limits, lambda limit: self._refused.labels(limit).inc(), clock=clock)
 
     @classmethod
-    def of(cls, values: Values, registry: CollectorRegistry) -> CallerLimits:
+    def of(cls, values: Values, registry: CollectorRegistry, clock: Callable[[], float]) -> CallerLimits:
         """Returns the limits that the flags set."""
         limits = Limits(values[MAX_REQUESTS], values[MAX_USER_REQUESTS], values[USER_QPS], values[USER_BURST])
-        return cls(limits, registry)
+        return cls(limits, registry, clock=clock)
 
     @web.middleware
     async def charge(self, request: web.Request, handler: Handler) -> web.StreamResponse:

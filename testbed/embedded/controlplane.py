@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from fedhpa.serving.authentication import utc_now
 from testbed.embedded.api.server import ApiServer
 from testbed.embedded.api.types import Handler
 from testbed.embedded.auth import authorization
 from testbed.embedded.auth.authentication import Authenticator
 from testbed.embedded.auth.authorization import Authorizer
 from testbed.embedded.auth.reviews import Reviews, trust_config_map
+from testbed.embedded.clock import utc_now
 from testbed.embedded.extensions.admission import Admission
 from testbed.embedded.extensions.aggregation import Aggregator, Availability
 from testbed.embedded.extensions.outgoing import Outgoing

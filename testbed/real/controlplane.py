@@ -102,6 +102,11 @@ class ControlPlane:
         """Kills a component, which can be started again."""
         await asyncio.to_thread(self.run.kill, f"{self.name}.{component}")
 
+    async def end(self) -> None:
+        """Ends all components; those of a whole run end with the run."""
+        names = [f"{self.name}.{component}" for component in reversed(self._commands)]
+        await asyncio.to_thread(self.run.stop, names, grace=1.0)
+
     async def start_api_server(self) -> None:
         """Starts or restarts kube-apiserver and waits until it serves."""
         self.spawn("kube-apiserver")

@@ -35,7 +35,7 @@ def series_tables() -> list[str]:
 
 def _registries() -> dict[str, CollectorRegistry]:
     adapter = AdapterTelemetry(dict).registry
-    CallerLimits(Limits(0, 0, 0.0, 1), adapter)
+    CallerLimits(Limits(0, 0, 0.0, 1), adapter, clock=SYSTEM.monotonic)
     StoreTelemetry(adapter)
     CallerSeries(adapter)
     register_certificate(adapter, lambda: 0.0)

@@ -13,12 +13,11 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.transport import tcp_connector
-from fedhpa.members.cluster import Access, Cluster
+from fedhpa.members.cluster import Access, Cluster, ClusterMeta
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
@@ -141,7 +140,7 @@ async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Requ
             await api.start()
             stack.push_async_callback(api.stop)
             member = Member(
-                Cluster(metadata=ObjectMeta(name=recorded["name"])),
+                Cluster(metadata=ClusterMeta(name=recorded["name"])),
                 reread=nothing,
                 connector=tcp_connector,
                 clock=SYSTEM.monotonic,
@@ -153,11 +152,16 @@ async def adapter(world: Mapping[str, Any]) -> AsyncIterator[TestClient[web.Requ
             stack.push_async_callback(member.client.close)
             members[recorded["name"]] = member
         lists = await stack.enter_async_context(SharedLists(clock=SYSTEM.monotonic))
-        source = MembersSource(lambda: members, lists, max_age=0.0)
-        peers = PeerAuthenticator(Trust())
+        source = MembersSource(lambda: members, lists, max_age=0.0, clock=SYSTEM.monotonic)
+        peers = PeerAuthenticator(Trust(), SYSTEM.wall)
         nobody = ApiClient(ApiConfig(server="http://hub.invalid"))
-        guard = Guard(Authenticator(lambda: peers), Authorizer(nobody), ["*"])
-        catalogue = MetricDiscoveryCache(source)
+        guard = Guard(
+            Authenticator(lambda: peers),
+            Authorizer(nobody, clock=SYSTEM.monotonic),
+            ["*"],
+            clock=SYSTEM.monotonic,
+        )
+        catalogue = MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
         await catalogue.refresh()
         application = build_application(
             source, guard, Health(), Telemetry(lambda: members), discovery_cache=catalogue

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
 from fedhpa.api.errors import MetricsUnavailable
+from fedhpa.kube import SYSTEM
 from fedhpa.members.lists import CALLER_QUOTA
 from metrics_adapter.prometheus import client as store_client
 from metrics_adapter.prometheus import store as module
@@ -61,7 +62,9 @@ async def test_a_store_that_hangs_costs_a_deadline_and_no_thread(answer: list[An
     async with FakeStore() as fake:
         fake.answer = lambda query: answer if "hang" in query else WELL
         access = StoreAccess(fake.url)
-        async with MetricsStore(access, deadline=1.0, max_age=0.0, clock=lambda: clock[0]) as store:
+        async with MetricsStore(
+            access, deadline=1.0, max_age=0.0, clock=lambda: clock[0], wall=SYSTEM.wall
+        ) as store:
             hanging = [store.query(InstantQuery(f"hang_{number}")) for number in range(MAX_CONCURRENT + 2)]
             failed = await asyncio.gather(*hanging, return_exceptions=True)
             clock[0] += 2 * COOLDOWN_SECONDS
@@ -346,7 +349,13 @@ async def test_the_environment_sends_nobody_astray(monkeypatch: pytest.MonkeyPat
 
 async def test_a_store_that_is_not_there() -> None:
     """The error for a closed port is readable."""
-    async with MetricsStore(StoreAccess("http://127.0.0.1:1"), deadline=DEADLINE, max_age=0.0) as store:
+    async with MetricsStore(
+        StoreAccess("http://127.0.0.1:1"),
+        deadline=DEADLINE,
+        max_age=0.0,
+        clock=SYSTEM.monotonic,
+        wall=SYSTEM.wall,
+    ) as store:
         with pytest.raises(StoreUnavailable, match=r"^Connection refused$"):
             await store.query(UP)
 
@@ -390,7 +399,9 @@ async def test_a_store_that_hangs_in_the_handshake_costs_a_deadline(tmp_path: Pa
     """A port that accepts connections and sends nothing fails in the handshake."""
     async with FakeStore() as fake:
         url = fake.url.replace("http:", "https:")
-        async with MetricsStore(StoreAccess(url), deadline=0.5, max_age=0.0) as store:
+        async with MetricsStore(
+            StoreAccess(url), deadline=0.5, max_age=0.0, clock=SYSTEM.monotonic, wall=SYSTEM.wall
+        ) as store:
             started = time.monotonic()
             with pytest.raises(StoreUnavailable, match=r"no answer within 0\.5 s"):
                 await store.query(UP)

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from fedhpa.api.selectors import parse_selector
-from fedhpa.kube import Turns, decode_in_pieces, mapping
+from fedhpa.kube import SYSTEM, Turns, decode_in_pieces, mapping
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.members.member import Member
@@ -304,7 +304,12 @@ async def test_an_unexpected_error_of_one_member_costs_only_its_answer(fleet: Fl
     """The other members are served, and the answer and one log line name the member."""
     async with fleet.world.adapter() as adapter:
         members = adapter._registry.members
-        source = MembersSource(lambda: {**members, "other": members["member1"]}, adapter._lists, max_age=0)
+        source = MembersSource(
+            lambda: {**members, "other": members["member1"]},
+            adapter._lists,
+            max_age=0,
+            clock=SYSTEM.monotonic,
+        )
         calls = 0
 
         async def request(_: Member) -> str:

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from certs import CertificateAuthority
-from fedhpa.kube import ApiClient
+from fedhpa.kube import SYSTEM, ApiClient
 from fedhpa.serving import Signals
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.tls import ServingTls, TlsFiles
@@ -75,7 +75,7 @@ async def test_the_webhook_waits_for_its_certificate(tmp_path: Path, empty_files
 
     with capture_logs() as logs:
         async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-            group.create_task(serve(values, signals, note))
+            group.create_task(serve(values, signals, note, clock=SYSTEM))
 
             async def is_alive() -> bool:
                 try:
@@ -106,7 +106,7 @@ async def test_a_waiting_process_can_be_stopped(tmp_path: Path) -> None:
     signals = Signals()
     values = parse_flags(FLAGS, [f"--cert-dir={tmp_path}", *NO_LISTENERS], {})
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        task = group.create_task(serve(values, signals))
+        task = group.create_task(serve(values, signals, clock=SYSTEM))
         await asyncio.sleep(0)
         signals.stop.set()
         await task
@@ -118,7 +118,7 @@ async def test_the_adapter_waits_for_its_certificate(tmp_path: Path) -> None:
     values = parse_flags(ADAPTER_FLAGS, flags, {})
     clients, authority = CertificateAuthority.create("clients"), CertificateAuthority.create("ca")
     async with fake_api() as hub, ApiClient(hub.config()) as client, asyncio.timeout(60):
-        adapter = Adapter(values, client, (client, client))
+        adapter = Adapter(values, client, (client, client), SYSTEM)
         entered = asyncio.Event()
 
         async def run() -> None:

@@ -182,9 +182,12 @@ async def test_deleted_object_is_left_alone() -> None:
             await w.reconciles(controller)
             w.hub.remove(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), "web", "shop")
             series = "horizontal_pod_autoscaler_controller_desired_replicas"
+            before = controller.total("fedhpa_cluster_replicas")
             await eventually(lambda: controller.value(series) is None)
+            after = controller.total("fedhpa_cluster_replicas")
             w.load(400)
 
+        assert (before, after) == (4, 0)
         assert w.replicas == {"m1": 2}
 
 

@@ -75,7 +75,7 @@ async def shown(decisions: DecisionLog) -> AsyncIterator[tuple[TestClient[Any, A
     try:
         async with ApiClient(hub.config()) as client:
             application = web.Application()
-            application.add_routes([decisions_route(decisions, client)])
+            application.add_routes([decisions_route(decisions, client, SYSTEM)])
             async with TestClient(TestServer(application)) as caller:
                 yield caller, hub
     finally:

@@ -51,7 +51,7 @@ async def doctor(made: Installation, *arguments: str, kubeconfig: Path | None = 
 async def found(made: Installation, kubeconfig: Path, *, seconds: float = 3.0) -> list[str]:
     """Returns the ids that the caller of a kubeconfig finds."""
     async with ApiClient(await load_config(str(kubeconfig), clock=SYSTEM)) as client:
-        return [each.id for each in diagnose(await examine(client, seconds=seconds)).findings]
+        return [each.id for each in diagnose(await examine(client, seconds=seconds, clock=SYSTEM)).findings]
 
 
 async def test_a_sound_installation_is_one_line(tmp_path: Path) -> None:

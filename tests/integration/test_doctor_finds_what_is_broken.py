@@ -15,7 +15,9 @@ import pytest
 
 from certs import CertificateAuthority
 from controller.cluster_status import CLUSTERS_LEASE
+from fedhpa.api.cluster_finalizers import replicas_finalizer
 from fedhpa.api.member_hpas import FINALIZER
+from fedhpa.api.taints import DRAIN_TAINT
 from fedhpa.doctor import WHY
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
 from tests.support.installation import (
@@ -218,6 +220,11 @@ async def no_secret_ref(made: Installation) -> None:
     made.edit(CLUSTERS, "m1", spec={"secretRef": None})
 
 
+async def second_name(made: Installation) -> None:
+    cluster = made.store.get(CLUSTERS, "", "m1")
+    made.store.create(CLUSTERS, {**cluster, "metadata": {"name": "m1-again"}})
+
+
 async def no_secret(made: Installation) -> None:
     made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
 
@@ -318,6 +325,28 @@ async def stale_leases(made: Installation) -> None:
         made.renew(name, age=600.0)
 
 
+async def drained(made: Installation) -> None:
+    taint = {"key": DRAIN_TAINT, "effect": "NoSchedule"}
+    made.edit(CLUSTERS, "m1", spec={"taints": [taint, {"key": "theirs", "effect": "NoExecute"}]})
+
+
+async def deleted_cluster(made: Installation) -> None:
+    # The finalizer of a shard that nobody leads.
+    made.edit(CLUSTERS, "m1", metadata={"finalizers": [replicas_finalizer(7, 9)]})
+    made.delete(CLUSTERS, "m1")
+
+
+async def cluster_that_goes(made: Installation) -> None:
+    made.edit(CLUSTERS, "m1", metadata={"finalizers": []})
+
+
+async def waiting_for_room(made: Installation) -> None:
+    raw = made.store.get(FHPAS, "shop", "web")
+    entry = {"name": "m1", "currentReplicas": 2, "membership": "Leaving", "waitsFor": "no room\x1b[31m"}
+    raw["status"] = {**raw.get("status", {}), "clusters": [entry]}
+    made.store.update(FHPAS, raw)
+
+
 async def written_by_karmada(made: Installation) -> None:
     raw = made.store.get(FHPAS, "shop", "web")
     now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -405,6 +434,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
     ],
     "members": [
         ("no-members", no_cluster),
+        ("member-duplicate", second_name),
         ("member-secret-unset", no_secret_ref),
         ("member-secret-missing", no_secret),
         ("member-secret-unset", annotated("no-namespace")),
@@ -423,6 +453,8 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("member-metrics-failing", fault(Fault.SERVER_ERROR, "/apis/metrics.k8s.io")),
         ("member-metrics-stale", old_metrics),
         ("member-clock-skew", slow_member),
+        ("member-cordoned", drained),
+        ("member-not-deleted", deleted_cluster),
     ],
     "leadership": [
         ("controller-not-running", stale_leases),
@@ -443,6 +475,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("second-owner", second_federated_hpa),
         ("second-owner", second_owner_in_member),
         ("second-owner", rules_of_the_workload),
+        ("replicas-wait", waiting_for_room),
     ],
 }
 # Breaks in members, which `restore` does not undo.
@@ -451,6 +484,7 @@ UNDOING: dict[Break, Break] = {
     old_metrics: metrics_again,
     second_owner_in_member: no_second_owner,
     deletion_that_waits: deletion_that_ends,
+    deleted_cluster: cluster_that_goes,
 }
 # Found only in observations, because the embedded plane cannot break so (tests/unit/test_doctor_findings.py),
 # or tested below.

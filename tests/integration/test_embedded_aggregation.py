@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fedhpa.admission import crd
+from fedhpa.kube import SYSTEM
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
@@ -64,7 +65,7 @@ async def adapter(plane: ControlPlane, folder: Path, member: FakeApi) -> AsyncIt
     signals = Signals()
     started: asyncio.Queue[Adapter] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
-        group.create_task(serve(parse_flags(FLAGS, flags, {}), signals, started.put_nowait))
+        group.create_task(serve(parse_flags(FLAGS, flags, {}), signals, started.put_nowait, clock=SYSTEM))
         async with asyncio.timeout(PATIENCE):
             made = await started.get()
         try:

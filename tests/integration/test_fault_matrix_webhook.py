@@ -105,11 +105,11 @@ async def reviewing(f: Federation) -> AsyncIterator[Reviewer]:
     config = f.hub.config(StaticCredentials("Bearer webhook"), cable)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(config))
-        reader = HubReader(client, checks_targets=True)
+        reader = HubReader(client, checks_targets=True, clock=f.clock)
         await stack.enter_async_context(background(reader.run()))
         warnings = AdmissionWarnings(f.date)
         warnings.hub = reader
-        application = build_application(Health(), Telemetry(), warnings)
+        application = build_application(Health(), Telemetry(), warnings, f.clock)
         listener = await stack.enter_async_context(MemoryListener(f.network, application))
         connector = cable.connector(ApiConfig(server=listener.server))
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from fedhpa.admission import crd
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER
 from fedhpa.api.rights import hub_rights
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.member import Member
@@ -45,9 +46,11 @@ class World:
     member: Member
     folder: Path
 
-    async def run(self, command: str, *options: str, member: Path | None = None) -> CompletedProcess[str]:
-        """Runs the command for the Cluster `east` in a thread, as administrator of both sides."""
-        arguments = [command, "east", f"--kubeconfig={self.hub.kubeconfig}", *options]
+    async def run(
+        self, command: str, *options: str, member: Path | None = None, name: str = "east"
+    ) -> CompletedProcess[str]:
+        """Runs the command for the Cluster in a thread, as administrator of both sides."""
+        arguments = [command, name, f"--kubeconfig={self.hub.kubeconfig}", *options]
         if not any(option.startswith("--cluster-kubeconfig") for option in options):
             arguments.append(f"--cluster-kubeconfig={member or self.member.kubeconfig}")
         return await asyncio.to_thread(fedhpa, *arguments)
@@ -161,11 +164,11 @@ async def test_joining_twice_gives_a_new_token(world: World) -> None:
 
 
 async def test_nothing_dangles_after_unjoin(world: World) -> None:
-    """All labelled objects but those of the processes are gone. A second time is no error."""
+    """All labelled objects but those of the processes are gone. With --force a second time is no error."""
     processes = await ours(world.hub)
     await world.run("join")
     ran = await world.run("unjoin")
-    again = await world.run("unjoin")
+    again = await world.run("unjoin", "--force")
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == (
@@ -182,6 +185,57 @@ async def test_nothing_dangles_after_unjoin(world: World) -> None:
     ]
 
 
+def member_hpa(name: str, owner: str | None, **labels: str) -> dict[str, Any]:
+    """An HPA in the member with our label, and with the annotation unless `owner` is None."""
+    metadata = {"namespace": "default", "name": name, "labels": {MANAGED_BY: MANAGER, **labels}}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata | ({} if owner is None else {"annotations": {OWNER: owner}}),
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "maxReplicas": 3,
+        },
+    }
+
+
+async def put_hpas(world: World) -> None:
+    """Puts HPAs of this hub, of another one, of nobody and of Karmada into the member."""
+    async with world.hub.api() as hub, world.member.api() as member:
+        uid = (await hub.get("/api/v1/namespaces/kube-system"))["metadata"]["uid"]
+        hpas = [
+            member_hpa("ours", f"{uid}/default/ours/1"),
+            member_hpa("older", None),
+            member_hpa("theirs", "another-hub/default/theirs/1"),
+            member_hpa("carried", f"{uid}/default/carried/1", **{"karmada.io/managed": "true"}),
+            {**member_hpa("plain", None), "metadata": {"namespace": "default", "name": "plain"}},
+        ]
+        await member.apply_all(hpas)
+
+
+async def hpas_of(world: World) -> set[str]:
+    async with world.member.api() as member:
+        listed = await member.get("/apis/autoscaling/v2/horizontalpodautoscalers")
+    return {item["metadata"]["name"] for item in listed["items"]}
+
+
+async def test_unjoin_removes_the_hpas_that_this_hub_made(world: World) -> None:
+    """They would go on scaling without a hub. HPAs of others stay, and those of another hub are named."""
+    await world.run("join")
+    await put_hpas(world)
+    ran = await world.run("unjoin")
+    left = await hpas_of(world)
+    rebuilt = await world.run("unjoin", "--hub-id=another-hub", "--force")
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "Removed 2 HorizontalPodAutoscalers of mode Distributed. Replicas stay as they are." in ran.stdout
+    assert "HorizontalPodAutoscalers of other hubs stay" in ran.stdout
+    assert "default/theirs" in ran.stdout
+    assert left == {"theirs", "carried", "plain"}
+    assert rebuilt.returncode == 0
+    assert await hpas_of(world) == {"carried", "plain"}
+
+
 async def test_without_the_members_kubeconfig_the_command_is_named(world: World) -> None:
     """The hub forgets the member, which may not exist any more."""
     await world.run("join")
@@ -189,6 +243,10 @@ async def test_without_the_members_kubeconfig_the_command_is_named(world: World)
 
     assert ran.returncode == 0
     assert "fedhpa unjoin east --namespace=fedhpa-system --cluster-kubeconfig=FILE" in ran.stdout
+    assert (
+        "kubectl --kubeconfig=FILE delete horizontalpodautoscalers --all-namespaces "
+        "--selector=autoscaling.karmada.io/managed-by=fedhpa"
+    ) in ran.stdout
     assert await ours(world.member) != set()
 
 
@@ -399,3 +457,82 @@ async def test_the_wrong_member_is_not_emptied(world: World, tmp_path: Path) -> 
     assert after == before != set()
     async with world.hub.api() as hub:
         assert await hub.find(CLUSTER) is not None
+
+
+async def spec_without_id(world: World, name: str) -> dict[str, Any]:
+    """Removes spec.id from a Cluster, as older manifests and `join --print` write it. Returns the spec."""
+    async with world.hub.api() as hub:
+        cluster = await hub.get(CLUSTER.replace("east", name))
+        del cluster["spec"]["id"]
+        await hub.send("PUT", CLUSTER.replace("east", name), body=cluster)
+        spec: dict[str, Any] = cluster["spec"]
+        return spec
+
+
+@pytest.mark.parametrize("with_id", [True, False])
+async def test_a_cluster_joins_under_one_name(world: World, with_id: bool) -> None:
+    """Two names of one cluster would fight over its replicas. The other name is in the message."""
+    await world.run("join")
+    if not with_id:
+        await spec_without_id(world, "east")
+    before, token = await ours(world.member), await token_of(world.hub)
+    ran = await world.run("join", name="east2")
+    again = await world.run("join")
+
+    assert "NAME=east2: the hub knows this cluster as east" in refusal(ran)
+    assert "fedhpa unjoin east" in ran.stderr
+    async with world.hub.api() as hub:
+        assert await hub.find(CLUSTER.replace("east", "east2")) is None
+    assert again.returncode == 0
+    assert await ours(world.member) == before
+    assert await token_of(world.hub) != token
+
+
+async def test_unjoin_of_an_unknown_name_disconnects_nobody(world: World) -> None:
+    """A slip in the name must not remove the account that another name uses."""
+    await world.run("join")
+    before = await ours(world.member)
+    ran = await world.run("unjoin", name="esat")
+    forced = await world.run("unjoin", "--force", name="esat")
+
+    for each in (ran, forced):
+        assert "is registered as east" in refusal(each)
+        assert "correct NAME" in each.stderr
+    assert await ours(world.member) == before
+
+
+async def test_unjoin_of_an_unknown_name_needs_force(world: World) -> None:
+    """The member may be left from an unjoin that ended half-way, or the name is wrong."""
+    await world.run("join")
+    async with world.hub.api() as hub:
+        await hub.send("DELETE", CLUSTER)
+    before = await ours(world.member)
+    ran = await world.run("unjoin")
+    kept = await ours(world.member)
+    forced = await world.run("unjoin", "--force")
+
+    assert "NAME=east: the hub has no Cluster of that name" in refusal(ran)
+    assert "--force" in ran.stderr
+    assert kept == before != set()
+    assert forced.returncode == 0
+    assert await ours(world.member) == set()
+
+
+async def test_unjoin_of_a_second_name_keeps_the_account_of_the_first(world: World) -> None:
+    """A cluster with two names has one account, which the name that stays needs."""
+    await world.run("join")
+    before = await ours(world.member)
+    async with world.hub.api() as hub:
+        cluster = await hub.get(CLUSTER)
+        metadata = {"name": "east2", "labels": {"fedhpa.io/cluster": "east2"}}
+        await hub.apply({**cluster, "metadata": metadata, "status": {}})
+    ran = await world.run("unjoin", name="east2")
+    left = await asyncio.to_thread(fedhpa, "unjoin", "east2", f"--kubeconfig={world.hub.kubeconfig}")
+
+    assert "is registered as east, too" in refusal(ran)
+    assert "leave --cluster-kubeconfig out" in ran.stderr
+    assert left.returncode == 0
+    assert await ours(world.member) == before
+    async with world.hub.api() as hub:
+        assert await hub.find(CLUSTER) is not None
+        assert await hub.find(CLUSTER.replace("east", "east2")) is None

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedhpa.kube import SYSTEM
 from metrics_adapter.members.discovery_cache import (
     MAX_NAMES,
     REFRESH_SECONDS,
@@ -60,7 +61,7 @@ async def test_the_metrics_of_all_members_are_listed_once() -> None:
         "m5": None,
     }
     async with members_source(worlds) as (source, _):
-        catalogue = MetricDiscoveryCache(source)
+        catalogue = MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
         await catalogue.refresh()
         async with client_of(source, catalogue) as client:
             custom = [await names(client, path) for path in VERSIONS]
@@ -81,7 +82,7 @@ async def test_the_metrics_of_all_members_are_listed_once() -> None:
 async def test_all_groups_are_in_the_aggregated_document() -> None:
     """A custom metric is a subresource there, as in Kubernetes' own conversion."""
     async with members_source({"m1": lists(["pods/rps", "pods/lag"], ["depth"])}) as (source, _):
-        catalogue = MetricDiscoveryCache(source)
+        catalogue = MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
         await catalogue.refresh()
         async with client_of(source, catalogue) as client:
             document = await (await client.get("/apis", headers={"Accept": AGGREGATED})).json(
@@ -204,7 +205,7 @@ async def test_a_list_that_cannot_be_read_is_none(answer: str) -> None:
     """The metrics of the other members are listed."""
     worlds = {"m1": serving("v1beta2") | {f"{CUSTOM}/v1beta2": answer}, "m2": lists(["pods/b"])}
     async with members_source(worlds) as (source, _):
-        catalogue = MetricDiscoveryCache(source)
+        catalogue = MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
         await catalogue.refresh()
 
         assert [entry.name for entry in catalogue.metrics("custom.metrics.k8s.io")] == ["pods/b"]
@@ -214,7 +215,7 @@ async def test_a_member_cannot_fill_the_memory() -> None:
     """The number and the length of names are limited."""
     many = [f"pods/{number:06}" for number in range(MAX_NAMES + 5)]
     async with members_source({"m1": lists(["pods/" + "x" * 600, *many])}) as (source, _):
-        catalogue = MetricDiscoveryCache(source)
+        catalogue = MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
         await catalogue.refresh()
 
         assert [entry.name for entry in catalogue.metrics("custom.metrics.k8s.io")] == many[:MAX_NAMES]

@@ -16,13 +16,12 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
 from fedhpa.kube.transport import tcp_connector
-from fedhpa.members.cluster import Access, Cluster
+from fedhpa.members.cluster import Access, Cluster, ClusterMeta
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from fedhpa.serving.authentication import (
@@ -38,6 +37,7 @@ from fedhpa.serving.fairness import Limits
 from fedhpa.serving.health import Health
 from fedhpa.serving.listener import served
 from fedhpa.serving.peers import Peers
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.server.caller_limits import CallerLimits
@@ -125,7 +125,7 @@ class _Noting(Authorizer):
     """A reviewer that records the reviews."""
 
     def __init__(self, hub: ApiClient) -> None:
-        super().__init__(hub, allowed_seconds=0.0)
+        super().__init__(hub, allowed_seconds=0.0, clock=SYSTEM.monotonic)
         self.asked: list[Attributes] = []
 
     async def verdict(self, user: User, attributes: Attributes) -> Verdict:
@@ -199,7 +199,7 @@ async def target() -> AsyncIterator[Target]:
             url = await stub.start()
             stack.push_async_callback(stub.stop)
             member = members[name] = Member(
-                Cluster(metadata=ObjectMeta(name=name)),
+                Cluster(metadata=ClusterMeta(name=name)),
                 reread=nothing,
                 deadline=HANG_SECONDS / 3,
                 connector=tcp_connector,
@@ -210,14 +210,20 @@ async def target() -> AsyncIterator[Target]:
             stack.push_async_callback(member.client.close)
             stubs[name] = stub, member
         lists = await stack.enter_async_context(SharedLists(clock=SYSTEM.monotonic))
-        source = MembersSource(lambda: members, lists, max_age=0.0)
-        peers = PeerAuthenticator(Trust())
+        source = MembersSource(lambda: members, lists, max_age=0.0, clock=SYSTEM.monotonic)
+        peers = PeerAuthenticator(Trust(), SYSTEM.wall)
         api = _Hub(ApiConfig(server="http://hub.invalid"))
         hub = _Noting(api)
-        callers = CallerLimits(Limits(100, 100), CollectorRegistry())
-        anybody = _Anybody(lambda: peers, TokenReviewer(api))
-        guard = Guard(anybody, hub, ("/healthz", "/livez", "/readyz"), callers.fairness)
-        application = build_application(source, guard, Health(), Telemetry(lambda: members), limits=callers)
+        callers = CallerLimits(Limits(100, 100), CollectorRegistry(), clock=SYSTEM.monotonic)
+        anybody = _Anybody(lambda: peers, TokenReviewer(api, clock=SYSTEM.monotonic))
+        guard = Guard(
+            anybody, hub, ("/healthz", "/livez", "/readyz"), callers.fairness, clock=SYSTEM.monotonic
+        )
+        telemetry = Telemetry(lambda: members)
+        catalogue = MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
+        application = build_application(
+            source, guard, Health(), telemetry, discovery_cache=catalogue, limits=callers
+        )
         port = await stack.enter_async_context(served(application, ("127.0.0.1", 0), Peers(), grace=0.5))
         yield Target(port, stubs, hub)
 

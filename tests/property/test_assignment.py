@@ -36,6 +36,7 @@ places = st.dictionaries(
         priority=st.integers(-2, 2),
         low=st.integers(0, 4),
         high=maybe,
+        unproven=st.sampled_from([False, False, False, True]),
     ),
     min_size=1,
     max_size=8,
@@ -153,6 +154,17 @@ def test_pending_pods_lower_only_their_own_cluster(
 
     for name, place in around.items():
         assert shares[name] >= place.present - min(place.pending, place.present)
+
+
+@given(desired_sizes, places, dividing)
+def test_unproven_clusters_shrink_first(desired: int, around: dict[str, Place], policy: str | None) -> None:
+    """While an unproven cluster has replicas above its least share, no other one gives any."""
+    around = {name: msgspec.structs.replace(place, high=None) for name, place in settled(around).items()}
+    shares = split(min(desired, total(around)), around, policy)
+
+    unproven = [name for name, place in around.items() if place.unproven and place.reachable]
+    if any(shares[name] > around[name].low for name in unproven):
+        assert all(shares[name] >= around[name].present for name in around.keys() - unproven)
 
 
 @given(places, dividing)

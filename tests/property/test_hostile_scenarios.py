@@ -72,7 +72,7 @@ def recorded() -> dict[str, Any]:
     record: dict[str, Any] = {
         "size": 3,
         "absences": {"m2": {"since": START, "back": START, "answered": 5}},
-        "rebalance": {"requested": NOW, "since": START, "size": 2, "ended": "Rebalanced"},
+        "rebalance": {"requested": NOW, "since": START, "ended": "Rebalanced"},
         "history": {
             "recommendations": [{"time": START, "replicas": 2}],
             "scaleUps": [{"time": START, "change": 2}],

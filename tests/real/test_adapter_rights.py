@@ -13,6 +13,7 @@ import yaml
 
 from certs import CertificateAuthority
 from fedhpa.api.rights import ADAPTER_ROLE, READER_ROLE, member_metrics_rights
+from fedhpa.kube import SYSTEM
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from metrics_adapter.process import Adapter, serve
@@ -158,7 +159,7 @@ async def adapter(plane: Plane, folder: Path) -> AsyncIterator[Adapter]:
     signals = Signals()
     started: asyncio.Queue[Adapter] = asyncio.Queue()
     async with asyncio.TaskGroup() as group:
-        group.create_task(serve(parse_flags(FLAGS, flags, {}), signals, started.put_nowait))
+        group.create_task(serve(parse_flags(FLAGS, flags, {}), signals, started.put_nowait, clock=SYSTEM))
         try:
             async with asyncio.timeout(60):
                 running = await started.get()

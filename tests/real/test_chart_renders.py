@@ -104,6 +104,7 @@ EXAMPLES: dict[str, Example] = {
     "webhook.failurePolicy": ("Ignore", {}),
     "webhook.timeoutSeconds": (10, {}),
     "webhook.crossObjectWarnings": (False, {}),
+    "releaseClusters": (False, {"propagation": "direct"}),
     "podDisruptionBudget.enabled": (False, {}),
     "podDisruptionBudget.maxUnavailable": (2, {}),
     "networkPolicy.enabled": (True, {}),
@@ -491,9 +492,29 @@ def test_every_object_carries_the_labels(helm: Path, part: str) -> None:
             assert manifest["spec"]["template"]["metadata"]["labels"]["team"] == "scaling"
 
 
+def hook(manifest: dict[str, Any]) -> str:
+    """The hook of helm that an object belongs to; "" for an object of the release."""
+    return str(manifest["metadata"].get("annotations", {}).get("helm.sh/hook", ""))
+
+
+@pytest.mark.parametrize(("part", "kinds"), [("all", 4), ("host", 1), ("hub", 0)])
+def test_clusters_are_released_after_the_controller(helm: Path, part: str, kinds: int) -> None:
+    """A Job runs where the processes ran, and only if the controller has finalizers."""
+    hooks = [one for one in render(helm, {"part": part, "propagation": "direct"}).values() if hook(one)]
+    jobs = [one["spec"]["template"]["spec"] for one in hooks if one["kind"] == "Job"]
+
+    assert {hook(one) for one in hooks} <= {"post-delete"}
+    assert len(hooks) == kinds
+    assert [job["containers"][0]["args"][0] for job in jobs] == ["release-clusters"] * bool(kinds)
+    assert not any(map(hook, render(helm, {"part": part, "propagation": "karmada"}).values()))
+
+
 def test_host_and_hub_are_together_what_all_is(helm: Path) -> None:
     """The two parts have the objects of `all`, apart from the ServiceAccounts, which both need."""
-    whole, host, hub = (set(render(helm, {"part": part, "apis": {"metrics": True}})) for part in PARTS)
+    whole, host, hub = (
+        {key for key, one in render(helm, {"part": part, "apis": {"metrics": True}}).items() if not hook(one)}
+        for part in PARTS
+    )
 
     assert whole == host | hub
     assert {kind for kind, _ in host & hub} == {"ServiceAccount", "Service"}
@@ -558,7 +579,7 @@ def test_rights_are_those_of_the_command(
     found = {
         named(one): one
         for (kind, _), one in render(helm, values).items()
-        if kind == "ServiceAccount" or one["apiVersion"].startswith("rbac.")
+        if not hook(one) and (kind == "ServiceAccount" or one["apiVersion"].startswith("rbac."))
     }
 
     assert printed.returncode == 0, printed.stderr

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.distributed.hpa_writes import NotOwned, apply_hpa, delete_hpa
-from fedhpa.api.member_hpas import MANAGED_BY, PLURAL, V2, served_version, wanted_spec
+from fedhpa.api.member_hpas import MANAGED_BY, PLURAL, V2, Owner, served_version, wanted_spec
 from fedhpa.kube import SYSTEM, ApiClient, load_config, resource_path
 from testbed.real.plane import Plane
 from tests.real.workloads import namespace
@@ -47,20 +47,21 @@ async def test_what_the_server_stores_is_no_drift_and_a_change_is(plane: Plane) 
         for number, behavior in enumerate(BEHAVIORS):
             name = f"web-{number}"
             path = resource_path(V2, PLURAL, SPACE, name)
+            owner = Owner("hub", SPACE, name, "1")
             spec = wanted_spec({**FEDERATED, "behavior": behavior}, 2, 10, V2)
 
-            assert await apply_hpa(client, SPACE, name, spec, V2)
-            assert await apply_hpa(client, SPACE, name, spec, V2) == ()
+            assert await apply_hpa(client, owner, spec, V2)
+            assert await apply_hpa(client, owner, spec, V2) == ()
 
             await client.patch(
                 path, {"spec": {"maxReplicas": 11, "behavior": {"scaleUp": {"selectPolicy": "Min"}}}}
             )
-            assert await apply_hpa(client, SPACE, name, spec, V2) == ("behavior", "maxReplicas")
-            assert await apply_hpa(client, SPACE, name, spec, V2) == ()
+            assert await apply_hpa(client, owner, spec, V2) == ("behavior", "maxReplicas")
+            assert await apply_hpa(client, owner, spec, V2) == ()
 
             await client.patch(path, {"metadata": {"labels": {MANAGED_BY: None}}})
             with pytest.raises(NotOwned):
-                await delete_hpa(client, SPACE, name, V2)
+                await delete_hpa(client, owner, V2)
             await client.patch(path, {"metadata": {"labels": {MANAGED_BY: "fedhpa"}}})
-            assert await delete_hpa(client, SPACE, name, V2)
-            assert not await delete_hpa(client, SPACE, name, V2)
+            assert await delete_hpa(client, owner, V2)
+            assert not await delete_hpa(client, owner, V2)

@@ -114,7 +114,7 @@ async def test_members_join_scale_and_leave(plane: Plane, processes: Processes) 
         finally:
             await hub.delete(path)
         left = await command(plane, "unjoin", "member2")
-        again = await command(plane, "unjoin", "member2")
+        again = await command(plane, "unjoin", "member2", "--force")
 
         assert "The hub has forgotten member2." in left
         assert "member2 has forgotten the hub." in left

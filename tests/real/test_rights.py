@@ -36,6 +36,7 @@ ALLOWED: tuple[Question, ...] = (
     ("update", "apps", "statefulsets/scale", "web", "shop"),
     ("list", "work.karmada.io", "resourcebindings", "", "shop"),
     ("create", "authentication.k8s.io", "tokenreviews", "", ""),
+    ("get", "", "namespaces", "kube-system", ""),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", f"federatedhpas.{GROUP}", ""),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", f"cronfederatedhpas.{GROUP}", ""),
 )
@@ -51,6 +52,8 @@ FORBIDDEN: tuple[Question, ...] = (
     ("update", "apps", "deployments", "web", "shop"),
     ("list", "apps", "deployments", "", ""),
     ("list", "", "pods", "", ""),
+    ("get", "", "namespaces", "shop", ""),
+    ("list", "", "namespaces", "", ""),
     ("list", "", "configmaps", "", ""),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.org", ""),
     ("create", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", ""),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ import pytest
 from controller.distributed.template import RETAIN_LABEL, Bound, WithMetadata, hold, release
 from controller.distributed.works import WorkNotOwned, WorkWriter, work_path
 from fedhpa.api.json import convert_json
-from fedhpa.api.member_hpas import MANAGED_BY, V2, MemberHpa, wanted_spec
+from fedhpa.api.member_hpas import MANAGED_BY, OWNER, V2, MemberHpa, Owner, wanted_spec
 from fedhpa.kube import SYSTEM, ApiClient, load_config
 from fedhpa.members import HpaCache, Member
 from testbed.real.controlplane import ControlPlane
@@ -37,7 +38,7 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def hub(assets: Path) -> Iterator[ControlPlane]:
-    """Yields etcd and kube-apiserver with Karmada's kinds, a Deployment and its ResourceBinding."""
+    """Yields etcd and kube-apiserver with Karmada's kinds."""
     run = Run.begin()
     try:
         plane = ControlPlane(run, assets, "karmada")
@@ -49,22 +50,9 @@ def hub(assets: Path) -> Iterator[ControlPlane]:
 
 async def start(plane: ControlPlane) -> None:
     await plane.start_store_and_api()
-    labels = {"app": "web"}
-    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}
-    spec = {"replicas": 6, "selector": {"matchLabels": labels}, "template": pods}
-    template = {**TARGET, "metadata": {"namespace": "default", "name": "web"}, "spec": spec}
-    template.pop("name")
-    clusters = [{"name": "m1", "replicas": 4}, {"name": "m2", "replicas": 2}]
-    resource = {**TARGET, "namespace": "default"}
-    binding = {
-        "apiVersion": "work.karmada.io/v1alpha2",
-        "kind": "ResourceBinding",
-        "metadata": {"namespace": "default", "name": "web-deployment"},
-        "spec": {"resource": resource, "replicas": 6, "clusters": clusters},
-    }
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "karmada-es-m1"}}
     async with plane.api() as api:
-        await api.apply_all([*KINDS, space, template])
+        await api.apply_all([*KINDS, space])
         for kind in KINDS:
             await api.wait(
                 f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind['metadata']['name']}",
@@ -72,7 +60,6 @@ async def start(plane: ControlPlane) -> None:
                 what=f"CRD {kind['metadata']['name']} is served",
                 seconds=DEADLINE,
             )
-        await api.apply_all([binding])
 
 
 class AppliedAtOnce(HpaCache):
@@ -99,7 +86,8 @@ async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:
     """The server keeps the whole HPA, and the finalizer keeps a deleted Work for Karmada."""
     async with ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as client:
         members = {"m1": cast(Member, object())}
-        writer = WorkWriter(client, members, AppliedAtOnce(client), lambda _: "uid-1", DEADLINE)
+        owner = Owner("hub", *KEY, "uid-1")
+        writer = WorkWriter(client, members, AppliedAtOnce(client), lambda _: owner, DEADLINE)
         path = work_path("m1", KEY)
         for maximum in (10, 8, 8):
             await writer.apply("m1", KEY, wanted_spec(FEDERATED, 2, maximum, V2), V2)
@@ -115,17 +103,45 @@ async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:
     assert stored["metadata"]["generation"] == 2
     assert manifest["spec"] == wanted_spec(FEDERATED, 2, 8, V2)
     assert manifest["metadata"]["labels"] == {MANAGED_BY: "fedhpa", "karmada.io/managed": "true"}
+    assert manifest["metadata"]["annotations"][OWNER] == str(owner)
     assert deleted["metadata"]["deletionTimestamp"]
     assert deleted["metadata"]["finalizers"] == ["karmada.io/execution-controller"]
 
 
-async def test_the_workload_is_held_and_released(hub: ControlPlane) -> None:
+@pytest.fixture
+async def workload(hub: ControlPlane) -> AsyncIterator[ApiClient]:
+    """Yields a client of the hub, which has a Deployment and its ResourceBinding as long as the test runs."""
+    labels = {"app": "web"}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": "web"}]}}
+    spec = {"replicas": 6, "selector": {"matchLabels": labels}, "template": pods}
+    template = {
+        "apiVersion": TARGET["apiVersion"],
+        "kind": TARGET["kind"],
+        "metadata": {"namespace": "default", "name": "web"},
+        "spec": spec,
+    }
+    clusters = [{"name": "m1", "replicas": 4}, {"name": "m2", "replicas": 2}]
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"namespace": "default", "name": "web-deployment"},
+        "spec": {"resource": {**TARGET, "namespace": "default"}, "replicas": 6, "clusters": clusters},
+    }
+    async with hub.api() as api, ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as client:
+        await api.apply_all([template, binding])
+        try:
+            yield client
+        finally:
+            await client.delete(BINDING_PATH)
+            await client.delete(TEMPLATE_PATH)
+
+
+async def test_the_workload_is_held_and_released(workload: ApiClient) -> None:
     """Suspension, label, replicas and marks come and go by merge patches."""
-    async with ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as client:
-        await hold(client, await bound(client), "uid-1", {"m1": 5}, 6, DEADLINE)
-        held, template = await client.get_json(BINDING_PATH), await client.get_json(TEMPLATE_PATH)
-        await release(client, await bound(client), {"m1": 3}, DEADLINE)
-        freed, after = await client.get_json(BINDING_PATH), await client.get_json(TEMPLATE_PATH)
+    await hold(workload, await bound(workload), "uid-1", {"m1": 5}, 6, DEADLINE)
+    held, template = await workload.get_json(BINDING_PATH), await workload.get_json(TEMPLATE_PATH)
+    await release(workload, await bound(workload), {"m1": 3}, DEADLINE)
+    freed, after = await workload.get_json(BINDING_PATH), await workload.get_json(TEMPLATE_PATH)
 
     assert held["spec"]["suspension"] == {"scheduling": True}
     assert held["spec"]["clusters"] == [{"name": "m1", "replicas": 5}, {"name": "m2", "replicas": 2}]
@@ -139,6 +155,17 @@ async def test_the_workload_is_held_and_released(hub: ControlPlane) -> None:
         name for one in (freed, after) for name in one["metadata"].get("annotations", {}) if "karmada" in name
     ]
     assert ours == []
+
+
+async def test_a_cluster_that_begins_is_kept_without_replicas(workload: ApiClient) -> None:
+    """Another one leaves in the same write."""
+    before = await bound(workload)
+    changed = replace(before, begins=frozenset({"m3"}), gone=frozenset({"m2"}))
+    await hold(workload, changed, "uid-1", {"m1": 5}, before.replicas, DEADLINE)
+    held = await workload.get_json(BINDING_PATH)
+
+    assert held["spec"]["clusters"] == [{"name": "m1", "replicas": 5}, {"name": "m3", "replicas": 0}]
+    assert held["spec"]["replicas"] == 5
 
 
 async def bound(client: ApiClient) -> Bound:

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 
 from certs import CertificateAuthority
+from fedhpa.kube import SYSTEM
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from tests.support.fakeapi import PATIENCE
@@ -87,7 +88,7 @@ async def running(folder: Path, authority: CertificateAuthority, *flags: str) ->
     ready: asyncio.Future[Webhook] = asyncio.get_running_loop().create_future()
     context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
     async with asyncio.TaskGroup() as group:
-        group.create_task(serve(values, signals, ready.set_result))
+        group.create_task(serve(values, signals, ready.set_result, clock=SYSTEM))
         async with asyncio.timeout(PATIENCE):
             webhook = await ready
         connector = aiohttp.TCPConnector(ssl=context)

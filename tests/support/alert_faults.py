@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from controller.cronfederatedhpa import CronMetrics
 from controller.telemetry import ControllerMetrics
 from fedhpa.decision import Coverage, Decision, History
+from fedhpa.kube import SYSTEM
 from fedhpa.members.member import Member
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.peers import Peers
@@ -68,7 +69,7 @@ class Stage:
         self.rules = CronMetrics(self.registries[names[0]])
         self.adapter = AdapterTelemetry(lambda: cast(Mapping[str, Member], {"m1": self.member}))
         self.store = StoreTelemetry(self.adapter.registry)
-        self.limits = CallerLimits(Limits(0, 0, 0.0, 1), self.adapter.registry)
+        self.limits = CallerLimits(Limits(0, 0, 0.0, 1), self.adapter.registry, clock=SYSTEM.monotonic)
         self.webhook = WebhookTelemetry()
         self.webhook.follow_hub("FederatedHPA", lambda _: self.hub_current)
         self.registries |= {"adapter": self.adapter.registry, "webhook": self.webhook.registry}
@@ -205,12 +206,21 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "another controller acts": (lambda s: s.leader.set_hub_finding(FINDINGS[2], True), "HubFinding"),
     "no reconcile succeeds": (_set(succeeds=False), "NotReconciled"),
     "an object must not be scaled": (_not_ours, ""),
-    "one reconcile raises": (_once(lambda s: s.leader.count_failure("ReconcileFailed")), "ReconcileFailures"),
+    "one reconcile raises": (
+        _once(lambda s: s.leader.count_failure(*OBJECT, "ReconcileFailed")),
+        "ReconcileFailures",
+    ),
     "one scale is not written": (_once(lambda s: s.leader.count_scale_failure("m1")), "ScaleWriteFailures"),
     "one task raises": (_once(lambda s: s.leader.task_failed("reflector")), "TaskFailures"),
-    "a reconcile raises": (lambda s: s.leader.count_failure("ReconcileFailed"), "ReconcileFailures"),
-    "a reconcile times out": (lambda s: s.leader.count_failure("ReconcileTimedOut"), "ReconcileFailures"),
-    "a stored object is invalid": (lambda s: s.leader.count_failure("InvalidObject"), "InvalidObjects"),
+    "a reconcile raises": (lambda s: s.leader.count_failure(*OBJECT, "ReconcileFailed"), "ReconcileFailures"),
+    "a reconcile times out": (
+        lambda s: s.leader.count_failure(*OBJECT, "ReconcileTimedOut"),
+        "ReconcileFailures",
+    ),
+    "a stored object is invalid": (
+        lambda s: s.leader.count_failure(*OBJECT, "InvalidObject"),
+        "InvalidObjects",
+    ),
     "reconciles are late": (lambda s: s.leader.set_bounds(*OBJECT, 1, 10, late=40.0), "ReconcilesLate"),
     "scales are not written": (lambda s: s.leader.count_scale_failure("m1"), "ScaleWriteFailures"),
     "statuses are not written": (lambda s: s.leader.count_status_failure(), "StatusWriteFailures"),

@@ -33,6 +33,7 @@ from tests.support.timing import background, virtual_clock
 
 DEPLOYMENTS: Collection = ("apps/v1", "deployments")
 USAGE: Collection = ("metrics.k8s.io/v1beta1", "pods")
+NAMESPACES: Collection = ("v1", "namespaces")
 HPAS: Collection = ("autoscaling.karmada.io/v1alpha1", "federatedhpas")
 RECORDS: Collection = ("fedhpa.io/v1alpha1", "scalingrecords")
 EVENTS: Collection = ("v1", "events")
@@ -367,6 +368,7 @@ async def _world(
 ) -> AsyncIterator[ControllerWorld]:
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(Plane(pods_follow=False, network=network))
+        hub.put(NAMESPACES, {"metadata": {"name": "kube-system", "uid": "hub"}})
         members: dict[str, Plane] = {}
         for name, count in replicas.items():
             member = members[name] = await stack.enter_async_context(Plane(network=network))

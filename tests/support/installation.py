@@ -74,7 +74,7 @@ class Installation:
         self.store = plane.hub.store
         self.folder = folder
         self.authority = CertificateAuthority.create("installation")
-        self.webhook_app = build_application(Health(), Telemetry(), AdmissionWarnings())
+        self.webhook_app = build_application(Health(), Telemetry(), AdmissionWarnings(SYSTEM.date), SYSTEM)
         self.webhook = Listener(self.webhook_app, self.serving("fedhpa-webhook", ["localhost"]))
         self.webhook_faults = Faults(self.webhook_app, self.webhook, None)
         self.adapter_status = 200
@@ -127,7 +127,7 @@ class Installation:
 
     async def observe(self, *, seconds: float = 3.0) -> Observation:
         """Returns what the administrator of the hub can see. The connections to the hub stay open."""
-        return await examine(self.administrator, seconds=seconds)
+        return await examine(self.administrator, seconds=seconds, clock=SYSTEM)
 
     async def diagnosis(self, *, seconds: float = 3.0) -> Report:
         """Returns the report of the administrator of the hub."""

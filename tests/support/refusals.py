@@ -190,6 +190,30 @@ _AUTOSCALERS: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
         "region",
     ),
     (
+        "toleration of nothing",
+        {"clusterTolerations": [{"effect": "NoSchedule"}]},
+        "spec.clusterTolerations[0].operator",
+        "operator must be Exists when `key` is empty",
+    ),
+    (
+        "toleration with a value of any value",
+        {"clusterTolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
+        "spec.clusterTolerations[0].operator",
+        "value must be empty",
+    ),
+    (
+        "effect of a toleration",
+        {"clusterTolerations": [{"key": "a", "effect": "NoExcute"}]},
+        "spec.clusterTolerations[0].effect",
+        '"NoExecute"',
+    ),
+    (
+        "seconds of a toleration without NoExecute",
+        {"clusterTolerations": [{"key": "a", "effect": "NoSchedule", "tolerationSeconds": 5}]},
+        "spec.clusterTolerations[0].effect",
+        "effect must be 'NoExecute'",
+    ),
+    (
         "assignment type",
         {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Random"}},
         "spec.federatedHPAAssignment.federatedHPAAssignmentType",
@@ -200,6 +224,12 @@ _AUTOSCALERS: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
         {"federatedHPAAssignment": {"minimumPolicy": "Some"}},
         "spec.federatedHPAAssignment.minimumPolicy",
         'supported values: "AtLeastOne", "Exact"',
+    ),
+    (
+        "rebalance",
+        {"federatedHPAAssignment": {"rebalance": "Always"}},
+        "spec.federatedHPAAssignment.rebalance",
+        'supported values: "WhenQuiet", "Never"',
     ),
     (
         "no weight",

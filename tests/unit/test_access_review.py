@@ -14,6 +14,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from structlog.testing import capture_logs
 
 from fedhpa.api.errors import ApiError
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
@@ -42,8 +43,13 @@ class Hub(ApiClient):
 
 
 def guard(hub: Hub) -> Guard:
-    peers = PeerAuthenticator(Trust())
-    return Guard(Authenticator(lambda: peers, TokenReviewer(hub)), Authorizer(hub), ("/healthz", "/public/*"))
+    peers = PeerAuthenticator(Trust(), SYSTEM.wall)
+    return Guard(
+        Authenticator(lambda: peers, TokenReviewer(hub, clock=SYSTEM.monotonic)),
+        Authorizer(hub, clock=SYSTEM.monotonic),
+        ("/healthz", "/public/*"),
+        clock=SYSTEM.monotonic,
+    )
 
 
 def requested(method: str, path: str, headers: dict[str, str]) -> web.Request:

@@ -58,9 +58,15 @@ def test_without_secrets_there_is_no_right_to_any() -> None:
 
 
 def test_on_members_it_reads_metrics() -> None:
-    """It may not read pods or anything else."""
+    """It may not read pods or anything else but the namespace whose UID tells clusters apart."""
     assert rules(member_metrics_rights()) == {
         "ClusterRole /fedhpa:member-metrics": [
+            {
+                "apiGroups": [""],
+                "resources": ["namespaces"],
+                "resourceNames": ["kube-system"],
+                "verbs": ["get"],
+            },
             {"apiGroups": METRICS, "resources": ["pods", "nodes"], "verbs": ["get", "list"]},
             {"apiGroups": ["custom.metrics.k8s.io"], "resources": ["*"], "verbs": ["get"]},
             {"apiGroups": ["external.metrics.k8s.io"], "resources": ["*"], "verbs": ["list"]},

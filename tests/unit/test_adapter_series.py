@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import generate_latest
 
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import SYSTEM
-from fedhpa.members.cluster import Cluster
+from fedhpa.members.cluster import Cluster, ClusterMeta
 from fedhpa.members.member import Member
 from metrics_adapter.members.probes import Probe
 from metrics_adapter.telemetry import Telemetry
@@ -20,7 +19,7 @@ def member(name: str) -> Member:
         """There is no Secret to read again."""
 
     return Member(
-        Cluster(metadata=ObjectMeta(name=name)), reread=nothing, clock=SYSTEM.monotonic, wall=SYSTEM.wall
+        Cluster(metadata=ClusterMeta(name=name)), reread=nothing, clock=SYSTEM.monotonic, wall=SYSTEM.wall
     )
 
 

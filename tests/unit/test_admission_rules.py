@@ -154,6 +154,7 @@ def test_everything_of_ours_within_its_bounds_is_admitted() -> None:
             federatedHPAAssignment={
                 "federatedHPAAssignmentType": "Prioritized",
                 "minimumPolicy": "Exact",
+                "rebalance": "Never",
                 "clusterAutoscalingPreference": [{"targetCluster": {"clusterNames": ["m1"]}, "priority": 2}],
             },
             clusterHPAPreference=[{"clusterName": "m1", "maxResourceUsage": 0.5}],
@@ -227,7 +228,9 @@ def test_what_hardly_means_well_is_admitted_with_a_warning() -> None:
 
 def test_a_tidy_object_has_no_warnings() -> None:
     """An ordinary object gets no warning."""
-    assert warnings(metrics=[EXTERNAL]) == []
+    external = {**EXTERNAL, "external": {**EXTERNAL["external"], "aggregation": "Max"}}
+
+    assert warnings(metrics=[external]) == []
     assert list(warn_cronfederatedhpa(cron())) == []
 
 

@@ -75,8 +75,10 @@ READS: dict[str, Callable[[ApiClient], Awaitable[object]]] = {
     "discovery": lambda client: ResourceMapper(client, clock=SYSTEM.monotonic).resolve(
         "apps/v1", "Deployment"
     ),
-    "token review": lambda client: TokenReviewer(client).user("token"),
-    "access review": lambda client: Authorizer(client).verdict(User("jane"), Attributes("get", "/metrics")),
+    "token review": lambda client: TokenReviewer(client, clock=SYSTEM.monotonic).user("token"),
+    "access review": lambda client: Authorizer(client, clock=SYSTEM.monotonic).verdict(
+        User("jane"), Attributes("get", "/metrics")
+    ),
 }
 
 
@@ -103,12 +105,12 @@ async def test_an_allowed_review_of_another_kind_allows_nothing() -> None:
     answer = {"kind": "SelfSubjectAccessReview", "apiVersion": "authorization.k8s.io/v1"}
     client = Answering({**answer, "status": {"allowed": True}})
     with pytest.raises(ApiError):
-        await Authorizer(client).verdict(User("jane"), Attributes("get", "/metrics"))
+        await Authorizer(client, clock=SYSTEM.monotonic).verdict(User("jane"), Attributes("get", "/metrics"))
 
 
 async def test_an_emptied_target_is_not_found_fit() -> None:
     """The webhook says nothing of a target whose scale it could not read."""
-    targets = Targets(Answering({}))
+    targets = Targets(Answering({}), clock=SYSTEM.monotonic)
     with pytest.raises(_NotLookedUpError):
         await targets._call(Target("shop", "apps", "Deployment", "web"), "apps/v1")
 

@@ -170,45 +170,48 @@ def test_preferences_select_by_labels_too() -> None:
 
 
 def test_pods_that_stay_pending_are_placed_elsewhere() -> None:
-    """The size stays and the pods move; event, step and the clusters' scale times show it."""
+    """The size stays and the pods move but one; event, step and the clusters' scale times show it."""
     given = scenario(
-        [short("m1", [50, 50], 2, "2026-03-11T13:20:00Z"), cluster("m2", [50, 50], availableReplicas=5)],
+        [short("m1", [50, 50], 3, "2026-03-11T13:20:00Z"), cluster("m2", [50, 50], availableReplicas=5)],
         target=None,
     )
 
     decision = decided(given)
 
     assert (decision.rescale, decision.moves, decision.writes) == (False, True, True)
-    assert (decision.current_replicas, decision.desired_replicas) == (6, 6)
-    assert [(share.cluster, share.replicas) for share in decision.assignment] == [("m1", 2), ("m2", 4)]
-    assert decision.reason == "2 pods stay pending"
-    said = "2 pods stay pending: m1 4 -> 2, m2 2 -> 4"
+    assert (decision.current_replicas, decision.desired_replicas) == (7, 7)
+    assert [(share.cluster, share.replicas) for share in decision.assignment] == [("m1", 3), ("m2", 5)]
+    assert decision.reason == "m1 is stuck"
+    said = "m1 is stuck: m1 5 -> 3, m2 2 -> 5"
+    stuck = "m1: 3 of 5 replicas wait for a node there"
+    assert [event.message for event in decision.events if event.reason == "ClusterStuck"] == [stuck]
     assert [event.message for event in decision.events if event.reason == "ReplicasMoved"] == [said]
     assert [
         (step.before, step.after, step.reason) for step in decision.steps if step.step == "assignment"
-    ] == [(6, 6, said)]
+    ] == [(7, 7, said)]
     assert {entry["name"]: entry["lastScaleTime"] for entry in decision.status["clusters"]} == {  # type: ignore[attr-defined]  # JSON
         "m1": "2026-03-11T13:23:17Z",
         "m2": "2026-03-11T13:23:17Z",
     }
     assert "lastScaleTime" not in decision.status
     assert decision.history.scale_ups == decision.history.scale_downs == ()
-    assert "stay at 6 replicas, in other clusters" in to_text(decision)
+    assert "stay at 7 replicas, in other clusters" in to_text(decision)
 
 
 @pytest.mark.parametrize(
     ("since", "spec", "moved"),
     [
-        ("13:23:17", {}, False),
-        ("13:23:16", {}, True),
-        ("13:20:00", {"autoscaleMultiClusterDelay": 197}, False),
-        ("13:20:00", {"autoscaleMultiClusterDelay": 196}, True),
+        ("13:20:18", {}, False),
+        ("13:20:17", {}, True),
+        ("13:23:17", {"autoscaleMultiClusterDelay": 0}, True),
+        ("13:20:00", {"autoscaleMultiClusterDelay": 198}, False),
+        ("13:20:00", {"autoscaleMultiClusterDelay": 197}, True),
         ("13:20:00", {"scaleAssist": False}, False),
         ("13:20:00", {"dryRun": True}, False),
     ],
 )
 def test_how_long_pods_may_wait(since: str, spec: dict[str, Any], moved: bool) -> None:
-    """Pods move only after autoscaleMultiClusterDelay, with scaleAssist, and without dryRun."""
+    """Pods move after autoscaleMultiClusterDelay or three minutes, with scaleAssist, and without dryRun."""
     given = scenario(
         [short("m1", [50, 50], 2, f"2026-03-11T{since}Z"), cluster("m2", [50, 50])], target=None, spec=spec
     )
@@ -238,7 +241,7 @@ def test_a_move_that_failed_counts_as_none() -> None:
     )
 
     assert (decision.moves, decision.error, decision.assignment) == (False, "conflict", ())
-    assert [event.reason for event in decision.events] == ["FailedRescale"]
+    assert [event.reason for event in decision.events] == ["FailedRescale", "ClusterStuck"]
 
 
 def test_duplicated_counts_as_one_template() -> None:

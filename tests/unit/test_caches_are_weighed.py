@@ -47,7 +47,7 @@ class Hub:
 async def test_users_of_tokens_are_weighed() -> None:
     """A token can stand for a user of thousands of groups."""
     hub: Any = Hub({"username": "jane", "groups": list(GROUPS)})
-    reviewer = TokenReviewer(hub)
+    reviewer = TokenReviewer(hub, clock=SYSTEM.monotonic)
     for number in range(500):
         user = await reviewer.user(f"token-{number}")
 
@@ -60,7 +60,7 @@ async def test_users_of_tokens_are_weighed() -> None:
 async def test_verdicts_are_weighed() -> None:
     """Their keys have the whole user."""
     hub: Any = Hub({})
-    authorizer = Authorizer(hub)
+    authorizer = Authorizer(hub, clock=SYSTEM.monotonic)
     for number in range(500):
         await authorizer.verdict(User(f"jane-{number}", GROUPS), Attributes("get", "/metrics"))
 
@@ -70,7 +70,7 @@ async def test_verdicts_are_weighed() -> None:
 
 def test_long_names_of_users_are_kept_as_digests() -> None:
     """Different names stay different users."""
-    fairness = Fairness(Limits(qps=1.0, burst=5))
+    fairness = Fairness(Limits(qps=1.0, burst=5), clock=SYSTEM.monotonic)
     for number in range(100):
         fairness.charge(User("x" * 10_000 + str(number)))
 

@@ -230,10 +230,25 @@ def test_word_of_a_cluster_that_went_away_counts() -> None:
     gone, back = away("m1"), reading("m1", 1)
     states = []
     for found in (gone, absent, gone, back, gone):
-        memory.note_workloads({"m1": found})
+        memory.note_workloads({"m1": found}, NOW)
         states.append("m1" in memory.without_workload)
 
     assert states == [False, True, True, False, False]
+
+
+def test_a_404_counts_after_a_minute_of_nothing_else() -> None:
+    """A cluster that had the workload keeps its place in the first minute; another answer begins it anew."""
+    memory = ObjectMemory("u1", recording())
+    absent = msgspec.structs.replace(away("m1"), workload=WorkloadReading(is_absent=True))
+    memory.last_replicas = {"m1": 3}
+    answers = [(0, absent), (59, absent), (60, away("m1")), (70, absent), (129, absent), (130, absent)]
+    states = []
+    for seconds, found in answers:
+        memory.note_workloads({"m1": found, "m2": absent}, NOW + seconds)
+        states.append("m1" in memory.without_workload)
+
+    assert states == [False, False, False, False, False, True]
+    assert memory.without_workload == {"m1", "m2"}
 
 
 def test_other_target_is_another_workload() -> None:

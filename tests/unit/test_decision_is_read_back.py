@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.explain import ExplainFormat, Explanation, render
+from fedhpa.cli.explain import ExplainFormat, Explanation, explained_parts, render
 from fedhpa.cli.hub import parse_target
 from fedhpa.decision import Decision, decide, decode_scenario, decode_stored, encode_stored, to_text
 
@@ -161,6 +161,21 @@ def test_other_targets_are_refused(text: str) -> None:
     """Another kind or an empty name is refused."""
     with pytest.raises(ConfigError, match="expected fhpa/NAME"):
         parse_target(text)
+
+
+def test_clusters_that_are_no_member_are_named() -> None:
+    """Their replicas and what they wait for stand in the status, which is younger than the record."""
+    decision = decided()
+    entry = {"name": "m2", "currentReplicas": 1, "membership": "Leaving", "waitsFor": "1 new pod in m1"}
+    found = Explanation("shop/web", decode_stored(through_json(decision)), {"clusters": [entry]})
+
+    text = render(found, ExplainFormat.TEXT, decision.now)
+
+    assert (
+        "clusters that are no Member:\n  m2 (Leaving): 1 replica there, 1 new pod in m1\nconditions:" in text
+    )
+    assert "Member" not in explained(through_json(decision), decision)
+    assert explained_parts(found) != explained_parts(found._replace(status={}))
 
 
 def test_the_first_line_is_of_the_last_decision() -> None:

@@ -221,6 +221,10 @@ BROKEN: dict[str, Observation] = {
     "certificate-expires-soon": expires(3 * DAY),
     "ca-rotation-due": put(expires(300 * DAY), leadership=Leadership(LEASES, manages_certificates=True)),
     "no-members": put(HEALTHY, members=()),
+    "member-duplicate": put(
+        HEALTHY,
+        members=(put(MEMBER, uid="a-b", created="2026-02-01T00:00:00Z"), put(MEMBER, name="m0", uid="a-b")),
+    ),
     "member-secret-unset": put(HEALTHY, members=(Member("m1"),)),
     "member-secret-missing": put(HEALTHY, members=(Member("m1", "x/m1", secret_problem=ABSENT),)),
     "member-secret-foreign": member(is_annotated=True),
@@ -240,6 +244,8 @@ BROKEN: dict[str, Observation] = {
     "member-metrics-failing": member(metrics_problem=Problem(Cause.FAILED, "unavailable"), sampled=None),
     "member-metrics-stale": member(sampled=400.0),
     "member-clock-skew": member(skew=45.0),
+    "member-cordoned": member(own_taints=("fedhpa.io/drain",)),
+    "member-not-deleted": member(deleted=NOW - 60.0),
     "controller-not-running": leases(
         renewed("0-of-1", 600.0), renewed("cron-0-of-1", 600.0), is_deciding=True
     ),
@@ -258,6 +264,7 @@ BROKEN: dict[str, Observation] = {
     "target-missing": web(in_members=Place.ABSENT),
     "target-on-hub": web(on_hub=Place.FOUND),
     "second-owner": web(others=("HorizontalPodAutoscaler shop/web in m1",)),
+    "replicas-wait": web(leaving=("m2: waiting for 1 new pod in m1",)),
 }
 
 

@@ -107,6 +107,24 @@ def test_a_stateful_set_starts_one_pod_at_a_time() -> None:
     assert [pod.name for pod in cluster.workload.active] == ["web-0", "web-1"]
 
 
+def test_a_stateful_set_replaces_the_last_pod_first() -> None:
+    """Each pod of an old template ends once all others are ready, and a broken template stops it."""
+    clock = Seconds()
+    cluster = cluster_of(clock, replicas=3, ordered=True, start_seconds=30.0)
+    cluster.release()
+
+    lived(cluster, clock, 50)
+    half = [(pod.name, pod.revision) for pod in cluster.workload.active]
+    lived(cluster, clock, 100)
+    whole = [pod.revision for pod in cluster.workload.active]
+    cluster.release(broken=True)
+    lived(cluster, clock, 200)
+
+    assert sorted(half) == [("web-0", 0), ("web-1", 1), ("web-2", 1)]
+    assert whole == [1, 1, 1]
+    assert sorted(pod.revision for pod in cluster.workload.active) == [1, 1, 2]
+
+
 def test_pods_are_removed_in_the_order_of_a_replica_set() -> None:
     """Pods without a node go first, then unready ones, then those that became ready last."""
     old = Pod("old", 0, 0, -1, "n", 1, ready=True, changed=10)

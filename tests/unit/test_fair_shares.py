@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 from fedhpa.api.errors import ApiError
+from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
@@ -43,7 +44,7 @@ class Clock:
 def test_concurrent_requests_of_a_user_are_limited() -> None:
     """The limit counts by user name, whatever the groups; ended requests and other users do not count."""
     refused: list[str] = []
-    fairness = Fairness(Limits(total=10, per_user=2), refused.append)
+    fairness = Fairness(Limits(total=10, per_user=2), refused.append, clock=SYSTEM.monotonic)
     assert [fairness.enter(JANE), fairness.enter(User("jane"))] == [True, True]
     with pytest.raises(web.HTTPTooManyRequests):
         fairness.enter(JANE)
@@ -57,7 +58,7 @@ def test_concurrent_requests_of_a_user_are_limited() -> None:
 def test_concurrent_requests_of_all_users_are_limited() -> None:
     """The total limit holds for any number of users."""
     refused: list[str] = []
-    fairness = Fairness(Limits(total=3, per_user=2), refused.append)
+    fairness = Fairness(Limits(total=3, per_user=2), refused.append, clock=SYSTEM.monotonic)
     for number in range(3):
         fairness.enter(User(f"user{number}"))
     with pytest.raises(web.HTTPTooManyRequests):
@@ -69,7 +70,7 @@ def test_concurrent_requests_of_all_users_are_limited() -> None:
 @pytest.mark.parametrize("user", HUB, ids=lambda user: user.name)
 def test_the_hub_has_no_limits(user: User) -> None:
     """The hub is served even if tenants have used up the limits."""
-    fairness = Fairness(Limits(total=1, per_user=1, qps=1, burst=1))
+    fairness = Fairness(Limits(total=1, per_user=1, qps=1, burst=1), clock=SYSTEM.monotonic)
     fairness.enter(JANE)
     for _ in range(10):
         fairness.charge(user)
@@ -80,14 +81,14 @@ def test_the_hub_has_no_limits(user: User) -> None:
 @pytest.mark.parametrize("user", NOT_THE_HUB, ids=lambda user: user.name)
 def test_similar_names_have_limits(user: User) -> None:
     """A name that only looks like one of the hub's has limits."""
-    assert Fairness(Limits(per_user=1)).enter(user)
+    assert Fairness(Limits(per_user=1), clock=SYSTEM.monotonic).enter(user)
 
 
 def test_the_rate_of_forwarded_requests_is_limited() -> None:
     """A user has a burst and then a rate per second; unused rate never exceeds the burst."""
     refused: list[str] = []
     clock = Clock()
-    fairness = Fairness(Limits(qps=2, burst=5), refused.append, clock)
+    fairness = Fairness(Limits(qps=2, burst=5), refused.append, clock=clock)
 
     def asked() -> int:
         count = 0
@@ -109,7 +110,7 @@ def test_the_rate_of_forwarded_requests_is_limited() -> None:
 
 def test_the_number_of_counted_users_is_bounded() -> None:
     """Callers choose user names, so the memory for them is bounded."""
-    fairness = Fairness(Limits(per_user=1, qps=1, burst=1))
+    fairness = Fairness(Limits(per_user=1, qps=1, burst=1), clock=SYSTEM.monotonic)
     for number in range(2 * COUNTED_USERS):
         user = User(f"user{number}")
         fairness.enter(user)
@@ -136,7 +137,7 @@ class SilentHub(ApiClient):
 async def test_concurrent_token_reviews_are_limited() -> None:
     """Above the limit, unknown tokens get 429, and a retry is reviewed."""
     hub = SilentHub()
-    reviewer = TokenReviewer(hub)
+    reviewer = TokenReviewer(hub, clock=SYSTEM.monotonic)
     results = asyncio.gather(
         *(reviewer.user(f"token{number}") for number in range(MAX_TOKEN_REVIEWS + 10)), return_exceptions=True
     )
@@ -167,7 +168,7 @@ class YesHub(ApiClient):
 async def test_verdicts_on_long_paths_are_not_cached() -> None:
     """The verdicts are correct, but each request triggers a review."""
     hub = YesHub()
-    authorizer = Authorizer(hub)
+    authorizer = Authorizer(hub, clock=SYSTEM.monotonic)
     short, long = Attributes("get", "/a"), Attributes("get", "/" + "a" * MAX_CACHED_PATH)
     verdicts = [await authorizer.verdict(JANE, wanted) for wanted in (short, short, long, long)]
 

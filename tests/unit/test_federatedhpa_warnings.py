@@ -47,6 +47,7 @@ def assignment(type_: str | None, *preferences: dict[str, Any]) -> dict[str, Any
     }
 
 
+AGGREGATED = {"federatedHPAAssignmentType": "Aggregated"}
 DISTRIBUTED = {"mode": "Distributed", **assignment("Aggregated")}
 CPU = resource(type="Utilization", averageUtilization=80)
 PODS = {
@@ -144,6 +145,13 @@ def test_a_refusal_comes_with_what_to_write_instead(spec: dict[str, Any], expect
             "spec.autoscaleMultiClusterDelay: has no effect, because scaleAssist is false",
         ),
         (
+            {**DISTRIBUTED, "federatedHPAAssignment": {"rebalance": "WhenQuiet", **AGGREGATED}},
+            (
+                "spec.federatedHPAAssignment.rebalance: has no effect, because mode Distributed moves bounds "
+                "by itself"
+            ),
+        ),
+        (
             assignment("Prioritized", {"priority": 2}, {"staticWeight": 2}, {"staticWeight": 3}),
             (
                 "spec.federatedHPAAssignment.clusterAutoscalingPreference[1].staticWeight: "
@@ -219,6 +227,20 @@ def external(name: str) -> dict[str, Any]:
 
 
 QUEUE = external("queue")
+INGRESS = {
+    "type": "Object",
+    "object": {
+        "describedObject": {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "web"},
+        "metric": {"name": "requests"},
+        "target": {"type": "Value", "value": 10},
+    },
+}
+
+
+def aggregated(how: str) -> dict[str, Any]:
+    metric = external(f"jobs-{how}")
+    metric["external"]["aggregation"] = how
+    return metric
 
 
 def up(*policies: tuple[str, int, int]) -> dict[str, Any]:
@@ -267,12 +289,48 @@ def up(*policies: tuple[str, int, int]) -> dict[str, Any]:
     ],
 )
 def test_what_each_member_does_alone_is_said_in_mode_distributed(spec: dict[str, Any], expected: str) -> None:
-    """The same object in mode Centralized gets no warning, because the hub sees all clusters together."""
+    """The same object in mode Centralized has no such warning, because the hub sees all clusters together."""
     distributed = {"mode": "Distributed", **assignment("Aggregated"), **spec}
 
     assert validate_federatedhpa(fhpa(**distributed)) == []
     assert warnings(**distributed) == [expected]
-    assert warnings(**spec) == []
+    assert [one for one in warnings(**spec) if "added up" not in one] == []
+
+
+def test_a_dry_run_of_mode_distributed_says_that_member_hpas_go_on() -> None:
+    """A reader of the field may expect that nothing scales any more."""
+    spec = {"mode": "Distributed", **assignment("Aggregated"), "dryRun": True}
+
+    assert warnings(**spec) == [
+        (
+            "spec.dryRun: mode is Distributed: the HPAs that members already have go on scaling within their "
+            "bounds; nothing else is written to members"
+        )
+    ]
+    assert warnings(dryRun=True) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "at"),
+    [
+        ({"metrics": [QUEUE]}, "spec.metrics[0].external"),
+        ({"metrics": [CPU, QUEUE, external("jobs")]}, "spec.metrics[1].external (and 1 more)"),
+        (
+            {"metrics": [QUEUE], "clusterAffinity": {"clusterNames": ["m1", "m2"]}},
+            "spec.metrics[0].external",
+        ),
+        ({"metrics": [QUEUE], "clusterAffinity": {"clusterNames": ["m1"]}}, ""),
+        ({"metrics": [CPU, aggregated("Max"), aggregated("Sum")]}, ""),
+        ({"metrics": [INGRESS]}, ""),
+        ({"metrics": [CPU, PODS]}, ""),
+    ],
+)
+def test_a_queue_that_several_clusters_see_is_added_up(spec: dict[str, Any], at: str) -> None:
+    """The warning has the remedy. A chosen aggregation, one cluster, or an object's metric has none."""
+    meaning = "each cluster reports the metric, and the values are added up"
+    remedy = "set aggregation: Max if they all see the same queue, or Sum if each has its own"
+
+    assert warnings(**spec) == ([f"{at}: {meaning}; {remedy}"] if at else [])
 
 
 @pytest.mark.parametrize("given", [{}, {"federatedHPAAssignment": {}}])
@@ -310,7 +368,7 @@ def test_a_minimum_of_0_needs_scaling_to_zero_in_mode_distributed(minimum: str, 
     assert validate_federatedhpa(fhpa(mode="Distributed", **spec, **more)) == []
     assert warning in warnings(mode="Distributed", **spec, **more)
     assert not any("has no effect" in one for one in warnings(mode="Distributed", scalingToZero=True, **spec))
-    assert warnings(**spec) == []
+    assert [one for one in warnings(**spec) if "added up" not in one] == []
 
 
 @pytest.mark.parametrize(

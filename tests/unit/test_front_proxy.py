@@ -13,6 +13,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from certs import CertificateAuthority, IssuedCertificate
 from fedhpa.api.errors import ConfigError
+from fedhpa.kube import SYSTEM
 from fedhpa.serving.authentication import PeerAuthenticator, RequestHeader, Trust, User
 from fedhpa.serving.trust import published_trust
 
@@ -62,7 +63,7 @@ def test_a_front_proxy_speaks_for_users() -> None:
     """User, groups, UID and extra come from the headers, in upper or lower case."""
     proxy = der(PROXIES.issue_client("front-proxy-client"))
 
-    assert PeerAuthenticator(TRUST).user(proxy, JANE) == SPOKEN_FOR
+    assert PeerAuthenticator(TRUST, SYSTEM.wall).user(proxy, JANE) == SPOKEN_FOR
 
 
 def test_the_hubs_anonymous_is_not_authenticated() -> None:
@@ -71,7 +72,7 @@ def test_the_hubs_anonymous_is_not_authenticated() -> None:
     anonymous = CIMultiDictProxy(CIMultiDict(headers))
     proxy = der(PROXIES.issue_client("front-proxy-client"))
 
-    user = PeerAuthenticator(TRUST).user(proxy, anonymous)
+    user = PeerAuthenticator(TRUST, SYSTEM.wall).user(proxy, anonymous)
 
     assert user == User("system:anonymous", ("system:unauthenticated",))
 
@@ -80,7 +81,9 @@ def test_without_allowed_names_any_name_of_the_ca_is_a_proxy() -> None:
     """This is the rule of Kubernetes; the CA must then sign only front proxies."""
     trust = Trust(request_header=RequestHeader(PROXIES.bundle_pem))
 
-    assert PeerAuthenticator(trust).user(der(PROXIES.issue_client("whoever")), JANE) == SPOKEN_FOR
+    assert (
+        PeerAuthenticator(trust, SYSTEM.wall).user(der(PROXIES.issue_client("whoever")), JANE) == SPOKEN_FOR
+    )
 
 
 IMPOSTORS = CertificateAuthority.create("front-proxy-ca")
@@ -104,14 +107,14 @@ EXPIRED = PROXIES.issue_client(
 )
 def test_nobody_else_is_a_proxy(leaf: bytes) -> None:
     """With a wrong name, CA, usage or time, the headers do not count."""
-    assert PeerAuthenticator(TRUST).user(leaf, JANE) is None
+    assert PeerAuthenticator(TRUST, SYSTEM.wall).user(leaf, JANE) is None
 
 
 def test_a_proxy_that_names_no_user_proves_nothing() -> None:
     """The certificate of a front proxy is not a user."""
     proxy = der(PROXIES.issue_client("front-proxy-client"))
 
-    assert PeerAuthenticator(TRUST).user(proxy, NO_HEADERS) is None
+    assert PeerAuthenticator(TRUST, SYSTEM.wall).user(proxy, NO_HEADERS) is None
 
 
 @pytest.mark.parametrize(
@@ -124,21 +127,23 @@ def test_a_user_in_invalid_utf8_is_refused(header: str) -> None:
     headers.add(header, "\udc80")
     proxy = der(PROXIES.issue_client("front-proxy-client"))
 
-    assert PeerAuthenticator(TRUST).user(proxy, CIMultiDictProxy(headers)) is None
+    assert PeerAuthenticator(TRUST, SYSTEM.wall).user(proxy, CIMultiDictProxy(headers)) is None
 
 
 def test_a_user_certificate_proves_itself_only() -> None:
     """A client certificate of the client CA proves its CN and O, and its X-Remote-* headers do not count."""
     joe = der(CLIENTS.issue_client("joe", organizations=["ops"]))
 
-    assert PeerAuthenticator(TRUST).user(joe, JANE) == User("joe", ("ops", "system:authenticated"))
+    assert PeerAuthenticator(TRUST, SYSTEM.wall).user(joe, JANE) == User(
+        "joe", ("ops", "system:authenticated")
+    )
 
 
 def test_a_user_certificate_named_like_a_proxy_is_a_user() -> None:
     """The allowed name counts only with the request-header CA."""
     impostor = der(CLIENTS.issue_client("front-proxy-client"))
 
-    user = PeerAuthenticator(TRUST).user(impostor, JANE)
+    user = PeerAuthenticator(TRUST, SYSTEM.wall).user(impostor, JANE)
 
     assert user == User("front-proxy-client", ("system:authenticated",))
 
@@ -147,7 +152,7 @@ def test_a_verified_certificate_ends_with_its_validity() -> None:
     """A verification is cached for a minute, or until the certificate expires."""
     now = dt.datetime.now(dt.UTC)
     proxy = PROXIES.issue_client("front-proxy-client", validity=dt.timedelta(seconds=30), now=now)
-    peers = PeerAuthenticator(TRUST, clock=lambda: now)
+    peers = PeerAuthenticator(TRUST, lambda: now.timestamp())
 
     assert peers.user(der(proxy), JANE) == SPOKEN_FOR
     now += dt.timedelta(seconds=31)
@@ -183,4 +188,4 @@ def test_an_unreadable_key_of_the_config_map_is_named() -> None:
 def test_an_unusable_ca_is_refused() -> None:
     """A bundle without certificates would silently trust nobody."""
     with pytest.raises(ConfigError, match="no usable PEM certificate"):
-        PeerAuthenticator(Trust(b"rubbish"))
+        PeerAuthenticator(Trust(b"rubbish"), SYSTEM.wall)

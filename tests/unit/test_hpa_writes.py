@@ -8,10 +8,11 @@ import pytest
 
 from controller.distributed.hpa_writes import NotOwned, apply_hpa, delete_hpa
 from fedhpa.api.errors import ApiError, Conflict
-from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, V2, V2BETA2, wanted_spec
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER, V2, V2BETA2, Owner, wanted_spec
 from tests.support.memory_api import MemoryApi
 
 PATH = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
+OWNED = Owner("hub", "shop", "web", "1")
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
@@ -40,16 +41,17 @@ def writes(api: MemoryApi) -> list[str]:
     return [method for method, _ in api.calls if method != "GET"]
 
 
-async def test_a_missing_hpa_is_created_with_our_label() -> None:
+async def test_a_missing_hpa_is_created_with_our_marks() -> None:
     """The collection of the member's version gets it."""
     api = MemoryApi()
 
-    fields = await apply_hpa(api, "shop", "web", spec(), V2)
+    fields = await apply_hpa(api, OWNED, spec(), V2)
 
     assert "maxReplicas" in fields
     assert api.objects[PATH]["metadata"]["labels"] == {MANAGED_BY: MANAGER}
+    assert api.objects[PATH]["metadata"]["annotations"] == {OWNER: "hub/shop/web/1"}
     assert api.objects[PATH]["spec"] == spec()
-    assert await apply_hpa(api, "shop", "old", spec(), V2BETA2)
+    assert await apply_hpa(api, Owner("hub", "shop", "old", "1"), spec(), V2BETA2)
     assert ("POST", "/apis/autoscaling/v2beta2/namespaces/shop/horizontalpodautoscalers") in api.calls
 
 
@@ -58,19 +60,22 @@ async def test_an_hpa_that_is_right_is_not_written() -> None:
     api = MemoryApi()
     api.objects[PATH] = ours()
 
-    assert await apply_hpa(api, "shop", "web", spec(), V2) == ()
+    assert await apply_hpa(api, OWNED, spec(), V2) == ()
     assert writes(api) == []
 
 
-async def test_only_the_spec_changes() -> None:
-    """Labels of other people, and the status, stay."""
+@pytest.mark.parametrize("owner", ["", "hub/shop/web/0"])
+async def test_only_the_spec_and_the_owner_change(owner: str) -> None:
+    """Labels and annotations of other people, and the status, stay. An earlier object of the name counts."""
     api = MemoryApi()
     api.objects[PATH] = ours()
+    api.objects[PATH]["metadata"]["annotations"] = {"team": "shop"} | ({OWNER: owner} if owner else {})
 
-    assert await apply_hpa(api, "shop", "web", spec(maximum=12), V2) == ("maxReplicas",)
+    assert await apply_hpa(api, OWNED, spec(maximum=12), V2) == ("maxReplicas",)
 
     assert api.objects[PATH]["spec"]["maxReplicas"] == 12
     assert api.objects[PATH]["metadata"]["labels"]["team"] == "shop"
+    assert api.objects[PATH]["metadata"]["annotations"] == {"team": "shop", OWNER: "hub/shop/web/1"}
     assert api.objects[PATH]["status"] == {"currentReplicas": 3}
 
 
@@ -82,12 +87,39 @@ async def test_an_hpa_of_somebody_else_is_never_touched() -> None:
     with pytest.raises(
         NotOwned, match=r"shop/web is not ours.*label autoscaling.karmada.io/managed-by=fedhpa"
     ):
-        await apply_hpa(api, "shop", "web", spec(), V2)
+        await apply_hpa(api, OWNED, spec(), V2)
     with pytest.raises(NotOwned):
-        await delete_hpa(api, "shop", "web", V2)
+        await delete_hpa(api, OWNED, V2)
 
     assert writes(api) == []
     assert api.objects[PATH] == foreign()
+
+
+@pytest.mark.parametrize(
+    ("owner", "remedy"),
+    [
+        (
+            "hub-2/shop/web/1",
+            "if this hub was rebuilt, start the controller with --hub-id=hub-2; else delete",
+        ),
+        ("hub/shop/other/1", "so it is a copy: delete it, or remove the annotation to hand it over"),
+        ("hub", "so it is a copy"),
+        ("x" * 5000, r"xxx\.\.\., so it is a copy"),
+    ],
+)
+async def test_an_hpa_of_another_owner_is_never_touched(owner: str, remedy: str) -> None:
+    """The label alone is that of every hub. The error says how the HPA becomes ours."""
+    api = MemoryApi()
+    api.objects[PATH] = ours()
+    api.objects[PATH]["metadata"]["annotations"] = {OWNER: owner}
+
+    with pytest.raises(NotOwned, match=remedy) as refused:
+        await apply_hpa(api, OWNED, spec(maximum=12), V2)
+    with pytest.raises(NotOwned):
+        await delete_hpa(api, OWNED, V2)
+
+    assert writes(api) == []
+    assert len(str(refused.value)) < 1000
 
 
 class ReplacedMeanwhile(MemoryApi):
@@ -102,8 +134,8 @@ class ReplacedMeanwhile(MemoryApi):
 async def test_an_hpa_that_was_replaced_after_it_was_read_is_not_touched() -> None:
     """The write names what was read, so it conflicts."""
     for wanted in (
-        lambda api: apply_hpa(api, "shop", "web", spec(maximum=12), V2),
-        lambda api: delete_hpa(api, "shop", "web", V2),
+        lambda api: apply_hpa(api, OWNED, spec(maximum=12), V2),
+        lambda api: delete_hpa(api, OWNED, V2),
     ):
         api = ReplacedMeanwhile()
         api.objects[PATH] = ours()
@@ -117,8 +149,8 @@ async def test_our_hpa_is_deleted_once() -> None:
     api = MemoryApi()
     api.objects[PATH] = ours()
 
-    assert await delete_hpa(api, "shop", "web", V2)
-    assert not await delete_hpa(api, "shop", "web", V2)
+    assert await delete_hpa(api, OWNED, V2)
+    assert not await delete_hpa(api, OWNED, V2)
 
 
 async def test_a_member_that_refuses_is_an_error() -> None:
@@ -127,6 +159,6 @@ async def test_a_member_that_refuses_is_an_error() -> None:
     api.fail = 403
 
     with pytest.raises(ApiError):
-        await apply_hpa(api, "shop", "web", spec(), V2)
+        await apply_hpa(api, OWNED, spec(), V2)
     with pytest.raises(ApiError):
-        await delete_hpa(api, "shop", "web", V2)
+        await delete_hpa(api, OWNED, V2)

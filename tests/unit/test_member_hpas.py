@@ -9,14 +9,19 @@ import pytest
 
 from fedhpa.api.json import decode_json
 from fedhpa.api.member_hpas import (
+    MANAGED_BY,
+    MANAGER,
+    OWNER,
     V2,
     V2BETA2,
     MemberHpa,
+    Owner,
     differing_fields,
     new_member_hpa,
     served_version,
     wanted_spec,
 )
+from fedhpa.api.wire import ObjectMeta
 
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 CPU: dict[str, Any] = {
@@ -122,11 +127,39 @@ def test_the_best_version_that_a_member_serves_is_taken(served: list[str], chose
 
 def test_only_the_label_makes_an_hpa_ours() -> None:
     """An HPA of the same name without the label belongs to somebody else."""
-    created = new_member_hpa("shop", "web", wanted())
+    created = new_member_hpa(Owner("hub", "shop", "web", "1"), wanted())
 
     assert stored(STORED, created["metadata"]["labels"]).ours
     assert not stored(STORED).ours
     assert not stored(STORED, {"autoscaling.karmada.io/managed-by": "somebody"}).ours
+
+
+@pytest.mark.parametrize(
+    ("hub", "owner", "labels", "expected"),
+    [
+        ("hub", "", {MANAGED_BY: MANAGER}, True),
+        ("hub", "hub/shop/web/1", {MANAGED_BY: MANAGER}, True),
+        ("hub", "hub/shop/web/0", {MANAGED_BY: MANAGER}, True),
+        ("h" * 253, f"{'h' * 253}/shop/web/{'1' * 36}", {MANAGED_BY: MANAGER}, True),
+        ("", "hub/shop/web/1", {MANAGED_BY: MANAGER}, True),
+        ("hub", "hub-2/shop/web/1", {MANAGED_BY: MANAGER}, False),
+        ("hub", "hub/shop/web-2/1", {MANAGED_BY: MANAGER}, False),
+        ("hub", "hub/shop-2/web/1", {MANAGED_BY: MANAGER}, False),
+        ("hub", "hub", {MANAGED_BY: MANAGER}, False),
+        ("hub", "hub/shop/web/1", {}, False),
+        ("hub", "", {}, False),
+    ],
+)
+def test_label_and_owner_make_an_hpa_ours(
+    hub: str, owner: str, labels: dict[str, str], expected: bool
+) -> None:
+    """Hub, namespace and name count, and the uid does not. An unknown hub takes the word of the label."""
+    annotations = {OWNER: owner} if owner else None
+    metadata = ObjectMeta(name="web", namespace="shop", labels=labels, annotations=annotations)
+    seen = MemberHpa(metadata).seen_by(hub)
+
+    assert seen.ours is expected
+    assert expected or bool(labels) == (OWNER in seen.remedy)
 
 
 def test_defaults_and_notation_of_the_server_are_no_drift() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.decision.fleet import METRICS_APIS
+from fedhpa.decision.snapshot import METRICS_APIS
 from fedhpa.metric_types import table
 from fedhpa.metric_types.entries import MetricSpec, MetricStatus, scaling_metric
 from fedhpa.metric_types.metric import USAGE_API, MetricType, ScalingMetric
@@ -248,7 +248,11 @@ def test_a_sixth_type_is_validated(sixth: dict[str, Any]) -> None:
         "spec.metrics[0].queueLength: Required value: must populate information for the given metric source"
     ]
     assert sixth["warnings"] == [
-        "spec.metrics[1]: is the same metric as spec.metrics[0]; only the lower target has an effect"
+        "spec.metrics[1]: is the same metric as spec.metrics[0]; only the lower target has an effect",
+        (
+            "spec.metrics[0].queueLength (and 1 more): each cluster reports the metric, and the values are "
+            "added up; set aggregation: Max if they all see the same queue, or Sum if each has its own"
+        ),
     ]
 
 

@@ -417,6 +417,35 @@ def test_a_spare_cluster_that_does_not_answer_keeps_its_bounds() -> None:
     assert found.states["m2"].minimum == 1
 
 
+def test_overflow_clusters_come_after_all_others() -> None:
+    """They get no HPA before a cluster lacks replicas, the first rank first, and leave last in, first out."""
+    observed = [
+        cluster(1, None, 2),
+        cluster(2, None, 0),
+        cluster(3, None, 0, overflow=2),
+        cluster(4, None, 0, overflow=1),
+    ]
+    first = plan(rules(), observed, Previous(states={}), NOW)
+    observed = applied(observed, first)
+    full = replace(observed[0], state=replace(observed[0].state, running=6, pending=4, capacity=6))
+    other = replace(observed[1], state=replace(observed[1].state, running=1, high=1))
+    second = plan(rules(), [full, other, *observed[2:]], following(first), NOW + MINUTE)
+
+    assert maxima(first)[2:] == [0, 0]
+    assert sum(maxima(first)) == 12
+    assert second.goals["m3"] is None
+    assert second.goals["m4"] is not None
+    assert second.states["m4"].spare
+
+
+def test_an_overflow_cluster_that_runs_replicas_is_spare_from_the_start() -> None:
+    """So its HPA goes once it is not needed."""
+    found = plan(rules(), [cluster(1, None, 2), cluster(2, None, 3, overflow=1)], Previous(states={}), NOW)
+
+    assert found.goals["m2"] is not None
+    assert found.states["m2"].spare
+
+
 # -- zero and holds ------------------------------------------------------------------------------------------
 def test_a_lost_cluster_wakes_the_clusters_at_zero() -> None:
     """Its load goes to the others, and a resting HPA starts nothing by itself."""

@@ -21,7 +21,7 @@ from tests.support.commands import fedhpa
 
 FILE = Path(__file__).parents[2] / "charts" / "fedhpa" / "files" / "rights.yaml"
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-PARTS = ["hub", "member", "webhook", "adapter", "controller"]
+PARTS = ["hub", "member", "webhook", "adapter", "controller", "operator"]
 WORKLOADS = ("deployments", "replicasets", "statefulsets")
 Right = tuple[str, str, str, str]
 Manifest = dict[str, Any]
@@ -86,7 +86,7 @@ def test_every_object_has_the_labels_of_the_project(part: str) -> None:
         )
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "operator"])
 def test_every_binding_is_of_a_printed_account(part: str) -> None:
     """Each subject is a ServiceAccount among the manifests, and each role of ours is printed too."""
     manifests = printed(part, "-n", "scaling")
@@ -114,9 +114,9 @@ def test_printed_yaml_has_no_anchors(arguments: tuple[str, ...]) -> None:
     assert not [line for line in lines if line.partition(": ")[2].startswith(("&", "*"))]
 
 
-def test_hub_is_the_three_processes_together() -> None:
-    """One command grants what the three single ones grant."""
-    single = [one for part in ("controller", "adapter", "webhook") for one in printed(part)]
+def test_hub_is_the_processes_and_operators_together() -> None:
+    """One command grants what the single ones grant."""
+    single = [one for part in ("controller", "adapter", "webhook", "operator") for one in printed(part)]
 
     assert sorted(map(str, printed("hub"))) == sorted(map(str, single))
 
@@ -285,6 +285,19 @@ def test_the_testbed_uses_the_printed_rights() -> None:
 
     assert roles(hub_rights()) == [*roles(printed("adapter", secrets)), *roles(controller)]
     assert member_rights()[1:] == printed("member", "--distributed")
+
+
+def test_an_operator_writes_nothing_but_clusters() -> None:
+    """No Secret, and nothing in members. The role has no binding, because it is for people."""
+    manifests = printed("operator")
+    found = granted(manifests)
+    ours = {"federatedhpas", "cronfederatedhpas", "scalingrecords", "clusters"}
+
+    assert [one["kind"] for one in manifests] == ["ClusterRole"]
+    assert {right[2] for right in found} == ours
+    assert {right[2:] for right in found if right[3] not in ("get", "list", "watch")} == {
+        ("clusters", "update")
+    }
 
 
 @pytest.mark.parametrize("page", ["run-the-processes.md", "register-a-cluster.md"])

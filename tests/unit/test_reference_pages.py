@@ -60,6 +60,7 @@ OTHER_NAMES = {
     "LoadWeighted",
     "ScaleUpOnly",
     "StaticWeighted",
+    "WhenQuiet",
     # models
     "MetricSpec",
     "MetricStatus",

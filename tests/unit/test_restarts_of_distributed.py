@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from fedhpa.api.identity import short_uid
 from fedhpa.decision import decode_stored, encode_stored, to_text
 from tests.support.distributed_scenarios import (
     assigned,
@@ -98,7 +99,9 @@ def test_the_memory_of_many_clusters_is_small(count: int, most: int) -> None:
     decision = decided(scenario(federated(count, 3 * count), *(cluster(name, 2) for name in names)))
     known = decision.memory.clusters
     full = {
-        name: msgspec.structs.replace(one, assignment=msgspec.structs.replace(one.assignment, given=2))
+        name: msgspec.structs.replace(
+            one, assignment=msgspec.structs.replace(one.assignment, given=2), uid=short_uid(name)
+        )
         for name, one in known.items()
     }
     memory = msgspec.structs.replace(decision.memory, clusters=full)

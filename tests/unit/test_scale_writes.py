@@ -148,3 +148,16 @@ async def test_failure_goes_before_superseded() -> None:
 
     with pytest.raises(FedHPAError, match="cluster 'm2': refused"):
         await write_assignment(targets, [Assignment("m1", 4), Assignment("m2", 4)], 1.0)
+
+
+@pytest.mark.parametrize(("moves", "grown"), [(True, 3), (False, 4)])
+async def test_a_move_grows_only_for_what_is_gone(moves: bool, grown: int) -> None:
+    """If a cluster keeps its replicas, a move adds none elsewhere; a change of the size does."""
+    apis = {"m1": Api(3), "m2": Api(3)}
+    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
+    apis["m1"].fail = 403
+
+    with pytest.raises(FedHPAError, match="cluster 'm1': refused"):
+        await write_assignment(targets, [Assignment("m1", 2), Assignment("m2", 4)], 1.0, moves=moves)
+
+    assert apis["m2"].replicas == grown

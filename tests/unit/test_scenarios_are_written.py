@@ -53,9 +53,11 @@ CASES: dict[str, dict[str, Any]] = {
     "placed": scenario(
         [
             cluster("m1", [90, 90], labels={"tier": "gold"}, region="eu", zones=["a", "b"], held=True),
+            cluster("m3", [90], overflow=2, eviction="Karmada evicts it", replaced=True),
             cluster("m2", [90], availableReplicas=3, mostReplicas=7, lastReplicas=2, provider="aws"),
         ],
         target=None,
+        selection="spreadConstraints",
     ),
     "values": scenario(
         [
@@ -91,7 +93,7 @@ CASES: dict[str, dict[str, Any]] = {
             "recommendations": [{"time": "2026-03-11T13:22:00.25Z", "replicas": 5}],
             "scaleUps": [{"time": "2026-03-11T13:22:00Z", "change": 2}],
         },
-        controller={"tolerance": 0.2, "clusterLostTimeout": "1m30s"},
+        controller={"tolerance": 0.2, "clusterLostTimeout": "1m30s", "newHosts": "cordon"},
     ),
 }
 

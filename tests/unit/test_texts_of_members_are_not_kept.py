@@ -26,7 +26,7 @@ def pod(number: int, text: str) -> wire.Pod:
         resources=wire.Resources(requests={f"{text}{number}": "1"}),
     )
     return wire.Pod(
-        metadata=wire.ObjectMeta(
+        metadata=wire.PodMeta(
             name=f"pod-{number}", namespace=f"{text}{number}", labels={f"{text}{number}": f"{number}{text}"}
         ),
         spec=wire.PodSpec(containers=[container]),
@@ -72,7 +72,7 @@ def test_long_times_are_not_kept() -> None:
     before = records._moment.cache_info().currsize
     for number in range(PODS):
         metrics = wire.PodMetrics(
-            metadata=wire.ObjectMeta(name="p", namespace="n"),
+            metadata=wire.PodMeta(name="p", namespace="n"),
             timestamp=f"2026-03-11T13:23:17.{'0' * 4000}{number}Z",
             window=f"{'0' * 300}{number}s",
         )

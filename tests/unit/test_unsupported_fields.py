@@ -24,10 +24,25 @@ WEIGHTED = "{replicaSchedulingType: Divided, replicaDivisionPreference: Weighted
         (policy("Aggregated"), "Aggregated", "replicaDivisionPreference: Aggregated}"),
         (policy("DynamicWeighted"), "DynamicWeighted", f"{WEIGHTED}{{dynamicWeight: AvailableReplicas}}}}"),
         (policy("StaticWeighted"), "StaticWeighted", f"{WEIGHTED}{{staticWeightList: ["),
-        (policy("Prioritized"), "Prioritized", "Karmada has no such policy, so leave the field out"),
+        (
+            policy("Prioritized"),
+            "Prioritized",
+            "write clusterAffinities: [{affinityName: first, clusterNames: [...], overflowAffinities: [{",
+        ),
+        (policy("Prioritized"), "Prioritized", "since Karmada v1.18"),
         (policy("LoadWeighted"), "LoadWeighted", "or use --propagation=direct"),
+        (
+            {"federatedHPAAssignment": {"rebalance": "WhenQuiet"}},
+            "spec.federatedHPAAssignment.rebalance: WhenQuiet",
+            "create a WorkloadRebalancer",
+        ),
         ({"clusterHPAPreference": [{}]}, "spec.clusterHPAPreference", "FederatedResourceQuota"),
         ({"autoscaleMultiClusterDelay": 60}, "spec.autoscaleMultiClusterDelay", "--unschedulable-threshold"),
+        (
+            {"clusterAffinity": {"clusterNames": ["m1"], "exclude": ["m2"]}},
+            "spec.clusterAffinity",
+            'leave the field out, and write clusterAffinity: {"clusterNames": ["m1"], "exclude": ["m2"]} in',
+        ),
     ],
 )
 def test_the_remedy_is_named(spec: dict[str, Any], field: str, remedy: str) -> None:
@@ -45,11 +60,24 @@ def test_what_karmada_does_is_supported() -> None:
     """A spec without these fields is acted on with both kinds of propagation."""
     for direct in (True, False):
         assert unsupported_field({"maxReplicas": 3, "mode": "Centralized"}, direct=direct) is None
+        never = {"federatedHPAAssignment": {"rebalance": "Never"}}
+        assert unsupported_field(never, direct=direct) is None
 
 
 def test_a_policy_that_bypassed_admission_is_shortened() -> None:
     """The message stays short, whatever the object holds."""
-    message = unsupported_field(policy("x" * 10_000), direct=False)
+    affinity = {"clusterAffinity": {"exclude": ["x" * 512] * 1000}}
+    for spec in (policy("x" * 10_000), affinity):
+        message = unsupported_field(spec, direct=False)
 
-    assert message is not None
-    assert len(message) < 500
+        assert message is not None
+        assert len(message) < 500
+
+
+def test_an_affinity_that_selects_all_is_what_karmada_does() -> None:
+    """In mode Distributed the field narrows the placement, so it is supported there."""
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    excluding = {"clusterAffinity": {"exclude": ["m2"]}, "mode": "Distributed", "scaleTargetRef": deployment}
+    specs: list[dict[str, Any]] = [{"clusterAffinity": {}}, {"clusterAffinity": None}, excluding]
+    for spec in specs:
+        assert unsupported_field(spec, direct=False) is None

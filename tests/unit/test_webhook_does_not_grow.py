@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fedhpa.kube import SYSTEM
 from tests.support.nightly import NIGHT, examples
 from webhook.application import Admission
 from webhook.handlers import judge
@@ -75,8 +76,8 @@ async def test_memory_does_not_grow(tracing: None, caplog: pytest.LogCaptureFixt
     """Every request has new names, and uses the metrics, the forecast and the refusal log."""
     # pytest would keep every logged line.
     caplog.set_level(logging.CRITICAL)
-    warnings = AdmissionWarnings()
-    admission = Admission(Telemetry(), warnings)
+    warnings = AdmissionWarnings(SYSTEM.date)
+    admission = Admission(Telemetry(), warnings, SYSTEM)
     await send(admission, warnings, range(WARM_UP))
     gc.collect()
     before, _ = tracemalloc.get_traced_memory()

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from fedhpa.kube import SYSTEM
 from tests.support.admission import FHPA
 from webhook import handlers
 from webhook.application import Admission
@@ -104,7 +105,10 @@ async def test_warnings_that_fail_are_answered_with_the_uid() -> None:
             raise ZeroDivisionError
 
     with capture_logs() as logs:
-        answers = [await answered(Admission(telemetry, Broken()), posted(body)) for body in (BODY, LARGE)]
+        answers = [
+            await answered(Admission(telemetry, Broken(SYSTEM.date), SYSTEM), posted(body))
+            for body in (BODY, LARGE)
+        ]
 
     assert [(answer["uid"], answer["status"]["code"]) for answer in answers] == [("the-uid", 500)] * 2
     assert telemetry.registry.get_sample_value("controller_runtime_webhook_panics_total") == 2
@@ -120,7 +124,7 @@ async def test_a_verdict_that_cannot_be_counted_is_still_answered(monkeypatch: p
     monkeypatch.setattr(PathSeries, "count", broken)
     review = judge(PATHS[1], BODY, "application/json")
 
-    answer = await answer_of(Admission(Telemetry(), AdmissionWarnings()), review)
+    answer = await answer_of(Admission(Telemetry(), AdmissionWarnings(SYSTEM.date), SYSTEM), review)
 
     assert answer == response_of(review)
 
@@ -130,6 +134,6 @@ async def test_a_verdict_that_cannot_be_encoded_is_answered_with_the_uid() -> No
     review = judge(PATHS[1], BODY, "application/json")
     broken = Review(review.verdict.__class__(True, patch=[{"value": object()}]), uid="the-uid")
 
-    answer = await answer_of(Admission(Telemetry(), AdmissionWarnings()), broken)
+    answer = await answer_of(Admission(Telemetry(), AdmissionWarnings(SYSTEM.date), SYSTEM), broken)
 
     assert (answer["uid"], answer["allowed"], answer["status"]["code"]) == ("the-uid", False, 500)

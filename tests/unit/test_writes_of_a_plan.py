@@ -12,7 +12,7 @@ import pytest
 from controller.distributed.hpa_writes import NotOwned
 from controller.distributed.writer import write_plan
 from fedhpa.api.errors import ApiError, Conflict, MemberUnavailable
-from fedhpa.api.member_hpas import V2, V2BETA2
+from fedhpa.api.member_hpas import V2, V2BETA2, MemberHpa
 from fedhpa.assignment import Bounds, Outcome, Plan, Result
 from fedhpa.kube import Key
 
@@ -86,7 +86,7 @@ async def test_maxima_are_raised_after_others_were_lowered() -> None:
     [
         (Conflict("409", status=409), Result.REFUSED),
         (ApiError("403", status=403), Result.REFUSED),
-        (NotOwned(*KEY), Result.REFUSED),
+        (NotOwned(MemberHpa()), Result.REFUSED),
         (ApiError("500", status=500), Result.UNKNOWN),
         (ApiError("timed out", status=0, reason="Timeout"), Result.UNKNOWN),
         (MemberUnavailable("a", "no answer within 3 s"), Result.UNKNOWN),

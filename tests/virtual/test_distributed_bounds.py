@@ -11,6 +11,7 @@ from aiohttp import web
 
 from testbed.embedded.cluster.autoscalers import HPAS
 from tests.support.federation import until
+from tests.support.federation.controller import Controller
 from tests.support.federation.distributed import Distributed, distributed
 from tests.support.federation.planes import NAME, NAMESPACE, Seen
 from tests.support.nightly import QUIET_SECONDS
@@ -25,9 +26,23 @@ def assigned(d: Distributed) -> bool:
     return d.f.condition("Assigned")[0] == "True"
 
 
+def shown_replicas(controller: Controller) -> dict[str, tuple[float | None, ...]]:
+    """The series of ready and desired replicas by cluster."""
+    about = {"namespace": NAMESPACE, "name": NAME}
+    return {
+        cluster: tuple(
+            controller.series.get_sample_value(
+                "fedhpa_cluster_replicas", {**about, "cluster": cluster, "state": state}
+            )
+            for state in ("ready", "desired")
+        )
+        for cluster in ("m1", "m2")
+    }
+
+
 async def test_a_running_workload_gets_bounds_around_what_runs(tmp_path: Path) -> None:
     """The first assignment creates one HPA a member, changes no replica, and is shown in the status."""
-    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True) as controller:
         d.f.demand(6 * PER_POD)
         d.scale(minReplicas=2, maxReplicas=12)
         await until(lambda: assigned(d))
@@ -43,6 +58,7 @@ async def test_a_running_workload_gets_bounds_around_what_runs(tmp_path: Path) -
         }
         assert d.object is not None
         assert d.object["metadata"]["finalizers"] == ["autoscaling.karmada.io/member-hpas"]
+        assert shown_replicas(controller) == {"m1": (4, 4), "m2": (2, 2)}
 
 
 async def test_an_empty_workload_is_started_with_its_minima(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.federation import until
 from tests.support.federation.distributed import distributed
+from tests.support.federation.planes import DEPLOYMENTS, NAME, NAMESPACE, deployment
 from tests.support.nightly import only_at_night
 from tests.support.plane_faults import Fault
 
@@ -165,3 +166,28 @@ async def test_all_members_away_for_a_quarter_of_an_hour_change_nothing(tmp_path
         await asyncio.sleep(600)
 
         assert d.writes(began) == []
+
+
+async def test_a_404_of_the_workload_counts_after_a_minute_without_a_break(tmp_path: Path) -> None:
+    """A Deployment that is deleted and created again, and a restored etcd, answer 404 for a moment."""
+    async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
+        store = d.f.members["m2"].server.store
+        d.f.demand(12 * PER_POD)
+        d.scale(minReplicas=3, maxReplicas=18)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(300)
+        before, began = d.bounds, d.f.now()
+        for _ in range(3):
+            store.delete(DEPLOYMENTS, NAMESPACE, NAME)
+            await asyncio.sleep(40)
+            store.create(DEPLOYMENTS, deployment(4))
+            await asyncio.sleep(40)
+        briefly = d.bounds, d.hpa_writes(began)
+        store.delete(DEPLOYMENTS, NAMESPACE, NAME)
+        await asyncio.sleep(50)
+        still = d.bounds
+        await asyncio.sleep(60)
+
+        assert briefly == (before, [])
+        assert still == before
+        assert d.bounds["m2"] is None

@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from benchmarks.world.network import Cable
 from controller.federatedhpa.one_shot import one_shot_reader, settings_for
+from fedhpa.api.member_hpas import DELETION_WAITS
 from fedhpa.cli.explain import ExplainFormat, explanation_of, render
 from fedhpa.cli.preview import preview_of, to_text
 from fedhpa.cli.replay import answer
@@ -81,7 +83,7 @@ async def test_the_record_explains_the_bounds(tmp_path: Path) -> None:
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
         await running(d)
         async with hub_of(d) as hub:
-            found = await explanation_of(hub, stored(d))
+            found = await explanation_of(hub, stored(d), d.f.clock)
 
         text = render(found, ExplainFormat.TEXT, d.f.clock.wall())
 
@@ -109,3 +111,31 @@ async def test_a_preview_shows_the_bounds_after_a_change(tmp_path: Path) -> None
         assert "maxReplicas was raised from 12 to 20" in text
         assert d.bounds == before
         assert d.writes(began) == []
+
+
+async def test_a_deletion_under_pause_waits_and_says_so(tmp_path: Path) -> None:
+    """With --pause nothing is written anywhere, so the finalizer stays. Log and explain name the remedy."""
+    async with distributed(tmp_path, m1=4, m2=2) as d:
+        async with d.f.controller(calm=True):
+            await running(d)
+        bounds = d.bounds
+        d.delete()
+        with capture_logs() as logs:
+            async with d.f.controller(calm=True, paused=True) as controller:
+                began = d.f.now()
+                await asyncio.sleep(1200)
+                hub_writes = [
+                    seen
+                    for seen in d.f.hub.writes()
+                    if seen.at >= began and seen.user.endswith(controller.identity)
+                ]
+        async with hub_of(d) as hub:
+            found = await explanation_of(hub, stored(d), d.f.clock)
+        paused = d.bounds, d.writes(began), [seen for seen in hub_writes if "federatedhpas" in seen.path]
+        async with d.f.controller(calm=True):
+            await until(lambda: d.object is None, 1200)
+
+        assert paused == (bounds, [], [])
+        assert [entry["remedy"] for entry in logs if entry["event"] == "deletion waits"] == [DELETION_WAITS]
+        assert found.note == f"it was deleted 20 min ago, and waits: {DELETION_WAITS}"
+        assert set(d.bounds.values()) == {None}

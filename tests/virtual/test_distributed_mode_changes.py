@@ -143,3 +143,38 @@ async def test_dry_run_and_pause_write_nothing(tmp_path: Path) -> None:
 
         assert d.writes() == []
         assert finalizers(d) == []
+
+
+async def test_a_dry_run_of_a_running_object_writes_nothing_to_members(tmp_path: Path) -> None:
+    """The status says what would be written, and that the HPAs go on. Other changes of the spec wait, too."""
+    async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
+        d.f.demand(12 * PER_POD)
+        d.scale(minReplicas=3, maxReplicas=12)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(300)
+        before, began = d.bounds, d.f.now()
+        d.change(dryRun=True)
+        d.change(maxReplicas=36)
+        d.f.demand(30 * PER_POD)
+        await asyncio.sleep(120)
+        shown, ready = d.f.condition("Assigned"), d.f.condition("Ready")
+        d.change(clusterAffinity={"exclude": ["m3"]})
+        await asyncio.sleep(120)
+        d.change(clusterAffinity=None, mode="Centralized")
+        await asyncio.sleep(600)
+        changing = d.f.condition("Assigned")
+        written, during = d.writes(began), d.bounds
+        d.change(mode="Distributed")
+        await asyncio.sleep(120)
+        d.change(dryRun=None)
+        await until(lambda: d.maximum == 36, 60)
+        await asyncio.sleep(60)
+
+        assert (written, during) == ([], before)
+        assert shown[:2] == ("True", "DryRun")
+        assert "would assign m1 1-4 -> 1-12, m2 1-4 -> 1-12, m3 1-4 -> 1-12" in shown[2]
+        assert "go on scaling within the bounds that they have" in shown[2]
+        assert ready[:2] == ("True", "DryRun")
+        assert changing[:2] == ("False", "RemovingMemberHPAs")
+        assert "spec.dryRun" in changing[2]
+        assert d.f.condition("Assigned")[:2] == ("True", "Assigned")

@@ -10,6 +10,7 @@ import pytest
 
 from fedhpa.api.member_hpas import MANAGED_BY
 from testbed.embedded.cluster.autoscalers import HPAS
+from testbed.embedded.cluster.controllers import NODES
 from tests.support.federation import until
 from tests.support.federation.karmada import (
     BINDING,
@@ -22,6 +23,7 @@ from tests.support.federation.karmada import (
 )
 from tests.support.federation.planes import DEPLOYMENTS, NAME, NAMESPACE, Object
 from tests.support.nightly import QUIET_SECONDS
+from tests.support.plane_faults import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -29,6 +31,8 @@ PER_POD = 50
 SUSPENDED_BY = "autoscaling.karmada.io/scheduling-suspended-by"
 RETAINED_BY = "autoscaling.karmada.io/replicas-retained-by"
 OURS = {MANAGED_BY: "fedhpa"}
+AGGREGATED = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Aggregated"}
+ONLY_M1 = [{"name": "m1", "replicas": 4}]
 
 
 def begin(k: Karmada, **spec: Any) -> None:
@@ -89,6 +93,232 @@ async def test_works_carry_the_member_hpas(tmp_path: Path) -> None:
         assert k.maximum == 12
         assert late == []
         assert not k.hpa_writes()
+
+
+def named(*clusters: str) -> Object:
+    """A ClusterAffinity."""
+    return {"clusterNames": list(clusters)}
+
+
+def parts(**fields: Any) -> Object:
+    """A placement that divides equally among all clusters."""
+    how = {"replicaSchedulingType": "Divided", "replicaDivisionPreference": "Weighted"}
+    return {"replicaScheduling": how, **fields}
+
+
+def weighted(**weights: int) -> Object:
+    """A placement that divides by static weights."""
+    listed = [{"targetCluster": named(name), "weight": weight} for name, weight in weights.items()]
+    placement = parts(clusterAffinity=named(*weights))
+    placement["replicaScheduling"]["weightPreference"] = {"staticWeightList": listed}
+    return placement
+
+
+async def test_clusters_that_karmada_left_empty_get_their_share(tmp_path: Path) -> None:
+    """They are written into the ResourceBinding without replicas, and begin with their minimum."""
+    async with (
+        karmada(tmp_path, placement=weighted(m1=1, m2=2, m3=3), m1=0, m2=1, m3=2) as k,
+        k.f.controller(calm=True, propagation="karmada"),
+    ):
+        k.f.demand(3 * PER_POD)
+        k.scale(minReplicas=2, maxReplicas=10, federatedHPAAssignment={})
+        await until(lambda: k.bounds["m1"] is not None, 300)
+        await asyncio.sleep(300)
+
+        assert k.bounds == {"m1": (1, 1), "m2": (1, 4), "m3": (1, 5)}
+        assert set(k.shares) == {"m1", "m2", "m3"}
+        assert k.shares == k.f.replicas
+
+
+@pytest.mark.parametrize("overflow", [False, True], ids=["one group", "overflow"])
+async def test_the_others_run_what_a_full_cluster_cannot(tmp_path: Path, overflow: bool) -> None:
+    """Karmada gave all replicas to the first cluster. Overflow clusters get an HPA once it is full."""
+    placement = parts(clusterAffinity=named("m1", "m2", "m3"))
+    if overflow:
+        tiers = [{"affinityName": "cloud", **named("m2", "m3")}]
+        group = {"affinityName": "main", **named("m1"), "overflowAffinities": tiers}
+        placement = {"clusterAffinities": [group], "replicaScheduling": AGGREGATED}
+    async with (
+        karmada(tmp_path, placement=placement, m1=6, m2=0, m3=0) as k,
+        k.f.controller(calm=True, propagation="karmada"),
+    ):
+        store = k.f.members["m1"].server.store
+        node = store.get(NODES, "", "node")
+        node["status"]["allocatable"]["cpu"] = "600m"
+        store.update(NODES, node)
+        begin(k, maxReplicas=20)
+        await assigned(k)
+        await asyncio.sleep(120)
+        before = k.bounds["m2"]
+        k.f.demand(16 * PER_POD)
+        # The members' HPAs tolerate 10 %.
+        await until(lambda: k.f.ready_pods >= 15, 900)
+
+        assert (before is None) == overflow
+        assert k.f.total <= 20
+
+
+async def test_an_excluded_cluster_gets_no_hpa(tmp_path: Path) -> None:
+    """spec.clusterAffinity narrows the placement. What runs in the cluster stays as it is."""
+    async with karmada(tmp_path, m1=4, m2=5) as k, k.f.controller(calm=True, propagation="karmada"):
+        begin(k, clusterAffinity={"exclude": ["m2"]})
+        await assigned(k)
+        k.f.demand(20 * PER_POD)
+        await asyncio.sleep(300)
+
+        assert set(k.works) == {"m1"}
+        assert k.f.replicas["m2"] == 5
+        assert k.shares == k.f.replicas
+
+
+async def test_another_cluster_begins_where_the_only_one_of_the_binding_is_excluded(tmp_path: Path) -> None:
+    async with karmada(tmp_path, m1=4, m2=0) as k, k.f.controller(calm=True, propagation="karmada"):
+        begin(k, clusterAffinity={"exclude": ["m1"]})
+        await until(lambda: k.bounds["m2"] == (2, 12), 300)
+
+        assert set(k.works) == {"m2"}
+        assert k.f.replicas["m1"] == 4
+
+
+async def test_a_cluster_that_is_excluded_later_leaves_the_binding(tmp_path: Path) -> None:
+    """Its replicas and its HPA go, and Karmada removes the workload there."""
+    async with karmada(tmp_path, m1=4, m2=2, m3=2) as k, k.f.controller(calm=True, propagation="karmada"):
+        begin(k)
+        await assigned(k)
+        k.change(clusterAffinity={"exclude": ["m3"]})
+        await until(lambda: "m3" not in k.shares, 300)
+        await asyncio.sleep(120)
+
+        assert set(k.works) == {"m1", "m2"}
+        assert k.maximum == 12
+        assert k.template["spec"]["replicas"] == sum(k.shares.values())
+
+
+async def test_a_cluster_that_is_unregistered_leaves_the_binding(tmp_path: Path) -> None:
+    """Karmada waits for that before it deletes the Cluster. The others get its share at once."""
+    async with karmada(tmp_path, m1=4, m2=2, m3=2) as k, k.f.controller(calm=True, propagation="karmada"):
+        begin(k)
+        await assigned(k)
+        k.f.part("m3")
+        await until(lambda: "m3" not in k.shares, 60)
+        await asyncio.sleep(60)
+
+        bounds = [bounds for name, bounds in k.bounds.items() if name != "m3"]
+        assert sum(found[1] for found in bounds if found is not None) == 12
+
+
+async def test_an_unregistered_cluster_is_lost_at_once(tmp_path: Path) -> None:
+    """In mode Centralized too: Karmada has removed its Works, and nobody waits for its answers."""
+    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+        begin(k, mode="Centralized", federatedHPAAssignment=None)
+        await until(lambda: k.f.condition("MetricsComplete")[0] == "True", 120)
+        k.f.part("m2")
+        await until(lambda: k.f.state("m2") == "Lost", 45)
+
+        assert k.f.condition("MetricsComplete")[0] == "True"
+        assert k.f.status()["summary"]["clusters"] == "1/1"
+
+
+async def test_a_tainted_cluster_does_not_begin(tmp_path: Path) -> None:
+    """Karmada gives it nothing either. The tolerations of the placement count, not those of the object."""
+    toleration = {"key": "gpu", "operator": "Exists"}
+    placement = parts(clusterTolerations=[toleration])
+    async with karmada(tmp_path, placement=placement, m1=4, m2=0, m3=0) as k:
+        k.taint("m2", key="maintenance", effect="NoSchedule")
+        k.taint("m3", key="gpu", effect="NoSchedule")
+        async with k.f.controller(calm=True, propagation="karmada"):
+            begin(k, clusterTolerations=[{"key": "maintenance", "operator": "Exists"}])
+            await until(lambda: k.bounds["m3"] is not None, 300)
+            await asyncio.sleep(120)
+
+            assert set(k.works) == {"m1", "m3"}
+
+
+async def test_an_eviction_of_karmada_is_reported_and_left_to_it(tmp_path: Path) -> None:
+    """It leaves the ResourceBinding at once, and its HPA stays until Karmada has removed the workload."""
+    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+        begin(k)
+        await assigned(k)
+        k.keeps.add("m2")
+        task = {"fromCluster": "m2", "reason": "TaintUntolerated", "producer": "TaintManager"}
+        k.edit_hub(
+            BINDINGS, BINDING, lambda one: one["spec"].update(gracefulEvictionTasks=[task], clusters=ONLY_M1)
+        )
+        await asyncio.sleep(120)
+        during, shares = dict(k.f.replicas), k.shares
+        entry = next(one for one in k.f.status()["clusters"] if one["name"] == "m2")
+        before = k.bounds["m2"]
+        k.taint("m2", key="broken", effect="NoExecute")
+        k.keeps.clear()
+        k.edit_hub(BINDINGS, BINDING, lambda one: one["spec"].update(gracefulEvictionTasks=[]))
+        await until(lambda: k.bounds["m2"] is None, 300)
+
+        assert before is not None
+        assert during["m2"] > 0
+        assert set(shares) == {"m1"}
+        assert "Karmada evicts it (TaintManager: TaintUntolerated)" in entry["message"]
+
+
+async def test_a_taint_no_execute_is_left_to_karmada(tmp_path: Path) -> None:
+    """A setting of Karmada decides if its taint manager evicts, for all workloads of the hub."""
+    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+        begin(k)
+        await assigned(k)
+        k.taint("m2", key="broken", effect="NoExecute")
+        await asyncio.sleep(120)
+        entry = next(one for one in k.f.status()["clusters"] if one["name"] == "m2")
+
+        assert entry["membership"] == "Cordoned"
+        assert "broken:NoExecute, on which only Karmada's taint manager evicts" in entry["waitsFor"]
+        assert set(k.works) == {"m1", "m2"}
+
+
+async def test_spread_constraints_leave_the_choice_to_karmada(tmp_path: Path) -> None:
+    """Only the clusters of the ResourceBinding take part, and the condition says so."""
+    placement = parts(spreadConstraints=[{"spreadByField": "cluster", "maxGroups": 2}])
+    async with (
+        karmada(tmp_path, placement=placement, m1=4, m2=2, m3=0) as k,
+        k.f.controller(calm=True, propagation="karmada"),
+    ):
+        begin(k)
+        await assigned(k)
+        await asyncio.sleep(60)
+
+        assert set(k.works) == {"m1", "m2"}
+        assert "spreadConstraints" in k.f.condition("Assigned")[2]
+
+
+def groups(*lists: list[str]) -> Object:
+    """A placement with clusterAffinities, named g0, g1, and so on."""
+    terms = [{"affinityName": f"g{index}", **named(*names)} for index, names in enumerate(lists)]
+    return parts(clusterAffinities=terms)
+
+
+async def test_one_group_takes_part_at_a_time(tmp_path: Path) -> None:
+    """The next group takes part once all clusters of the first are lost, and gets all of maxReplicas."""
+    async with (
+        karmada(tmp_path, placement=groups(["m1"], ["m2"]), m1=4, m2=0) as k,
+        k.f.controller(calm=True, propagation="karmada"),
+    ):
+        begin(k)
+        await assigned(k)
+        await asyncio.sleep(120)
+        first = set(k.works)
+        await k.f.members["m1"].faults.set(Fault.REFUSE)
+        await until(lambda: k.bounds["m2"] == (2, 12), 900)
+
+        assert first == {"m1"}
+
+
+async def test_the_group_that_the_binding_names_takes_part(tmp_path: Path) -> None:
+    async with karmada(tmp_path, placement=groups(["m1"], ["m2", "m3"]), m1=0, m2=3, m3=0) as k:
+        k.observe("g1")
+        async with k.f.controller(calm=True, propagation="karmada"):
+            begin(k)
+            await until(lambda: k.bounds["m3"] is not None, 300)
+            await asyncio.sleep(60)
+
+            assert set(k.works) == {"m2", "m3"}
 
 
 @pytest.mark.parametrize("leave", ["deletion", "mode"])

@@ -84,7 +84,7 @@ async def test_explain_shows_the_decision() -> None:
         obj = w.hub.find(HPAS, "web", NAMESPACE)
         assert obj is not None
         async with ApiClient(w.hub.config()) as hub:
-            found = await explanation_of(hub, obj)
+            found = await explanation_of(hub, obj, w.clock)
 
         assert found.note == ""
         assert "8 replicas" in render(found, ExplainFormat.TEXT, w.clock.wall())

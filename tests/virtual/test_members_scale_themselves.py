@@ -13,24 +13,10 @@ from typing import Any, Final
 
 import pytest
 
+from benchmarks.closed_loop.actions import Action, dies, hub_away, reachable, returns, unreachable
 from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import DISTRIBUTED, simulate
-from benchmarks.closed_loop.worlds import (
-    ALL,
-    MINUTE,
-    Action,
-    World,
-    dies,
-    hub_away,
-    limited,
-    noisy,
-    reachable,
-    returns,
-    several,
-    steps,
-    tied,
-    unreachable,
-)
+from benchmarks.closed_loop.worlds import ALL, MINUTE, World, limited, noisy, several, steps, tied
 from benchmarks.world.cluster import AUTOSCALING, HPAS, NAME, NAMESPACE, Cluster
 from benchmarks.world.fleet import Load, Tally
 from tests.support.nightly import only_at_night

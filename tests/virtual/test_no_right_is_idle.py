@@ -252,7 +252,7 @@ async def test_the_binding_for_reviews_is_missed(tmp_path: Path, logs: Logs, bin
         serve_reviews(f)
         f.hub.authenticator.tokens["operator"] = User("operator", ("system:masters",))
         application = web.Application()
-        application.add_routes([decisions_route(DecisionLog(), client)])
+        application.add_routes([decisions_route(DecisionLog(), client, SYSTEM)])
         async with MemoryListener(f.network, application) as listener:
             connector = Cable(f.network).connector(ApiConfig(server=listener.server))
             headers = {"Authorization": "Bearer operator"}
@@ -293,7 +293,7 @@ async def test_each_rule_of_the_webhook_is_missed(tmp_path: Path, logs: Logs, ru
         federation(tmp_path) as f,
         client_of_least(f, f.hub, without(WEBHOOK, rule), refused) as client,
     ):
-        reader = HubReader(client, checks_targets=True)
+        reader = HubReader(client, checks_targets=True, clock=SYSTEM)
         async with background(reader.run()):
             await sleep(5)
             await reader.warnings(subject)

@@ -20,6 +20,7 @@ from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.reviews import ReviewProbe
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.telemetry import Telemetry
@@ -63,9 +64,14 @@ async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, st
     """Runs the parts of the adapter that use the hub. Returns the status of a read, and all texts."""
     members = MemberRegistry(hub, clock=f.clock)
     files = TlsFiles(folder / "tls.crt", folder / "tls.key")
-    trust = LiveTrust(TrustFiles(), ServingTls(files, request_client_certificates=True))
+    trust = LiveTrust(TrustFiles(), ServingTls(files, request_client_certificates=True), f.clock)
     reviewer = TokenReviewer(hub, clock=f.clock.monotonic)
-    guard = Guard(Authenticator(lambda: trust.peers, reviewer), Authorizer(hub, clock=f.clock.monotonic), [])
+    guard = Guard(
+        Authenticator(lambda: trust.peers, reviewer),
+        Authorizer(hub, clock=f.clock.monotonic),
+        [],
+        clock=f.clock.monotonic,
+    )
     telemetry = Telemetry(lambda: members.members)
     async with SharedLists(clock=f.clock.monotonic) as lists:
         source = MembersSource(
@@ -74,8 +80,10 @@ async def answered(f: Federation, hub: ApiClient, folder: Path) -> tuple[int, st
             max_age=0.0,
             observer=telemetry,
             unlisted=lambda: members.unlisted,
+            clock=f.clock.monotonic,
         )
-        application = build_application(source, guard, Health(), telemetry)
+        catalogue = MetricDiscoveryCache(source, clock=f.clock.monotonic)
+        application = build_application(source, guard, Health(), telemetry, discovery_cache=catalogue)
         async with (
             MemoryListener(f.network, application) as listener,
             background(members.run()),

@@ -237,7 +237,7 @@ async def test_an_expired_token_names_the_remedy(tmp_path: Path, logs: Logs) -> 
             assert f.members["m1"].writes("/token") == []
 
             join(f, "m1", SHORT)
-            await until(lambda: controller.members.members["m1"].state.ready, 400)
+            await until(lambda: controller.members.registered["m1"].state.ready, 400)
             await until(lambda: len(renewals(f, "m1")) == 1, SHORT)
 
 

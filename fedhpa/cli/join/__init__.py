@@ -10,7 +10,8 @@ import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.times import parse_duration
-from fedhpa.cli.options import Context, Kubeconfig, PropagationMode
+from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
+from fedhpa.cli.options import Context, Kubeconfig, PropagationMode, cluster_name
 from fedhpa.cli.rbac import ScaleTargets, scale_targets
 
 ClusterKubeconfig = Annotated[
@@ -95,7 +96,7 @@ def join(
     from fedhpa.cli.join import manifests, registration
 
     wanted = registration.Wanted(
-        name=_name(name),
+        name=cluster_name(name, "NAME"),
         namespace=_namespace(namespace),
         member=registration.Source(_file(cluster_kubeconfig), cluster_context),
         hub=registration.Source(kubeconfig, context),
@@ -115,7 +116,9 @@ def join(
             typer.echo(title)
             typer.echo(print_yaml(documents), nl=False)
         return
-    asyncio.run(registration.register(wanted, lambda line: typer.echo(line, err=True)))
+    from fedhpa.kube import SYSTEM
+
+    asyncio.run(registration.register(wanted, lambda line: typer.echo(line, err=True), clock=SYSTEM))
     typer.echo(f"{name} has joined. Its READY becomes True within seconds: kubectl get cluster {name}")
 
 
@@ -124,33 +127,94 @@ def unjoin(
     cluster_kubeconfig: ClusterKubeconfig = None,
     cluster_context: ClusterContext = "",
     namespace: Namespace = DEFAULT_NAMESPACE,
+    drain: Annotated[
+        bool,
+        typer.Option("--drain", help="Drain the cluster first. It stays registered if that does not end."),
+    ] = False,
+    timeout: Timeout = "",
+    hub_id: Annotated[
+        str, typer.Option(help="The controller's --hub-id, which tells its member HPAs from other hubs'.")
+    ] = "",
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Remove account and rights from the cluster of --cluster-kubeconfig although the hub has no "
+            "Cluster NAME.",
+        ),
+    ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
     """Remove what join made: Cluster, Secret and rights on the hub, account and rights in the member.
 
+    The member's HorizontalPodAutoscalers of mode Distributed go, too, and its workloads keep their replicas.
+
     Example: fedhpa unjoin member1 --cluster-kubeconfig member1.kubeconfig
     """
+    from fedhpa.cli.drain import draining
     from fedhpa.cli.join import registration, removal
+    from fedhpa.kube import SYSTEM
 
+    name, seconds = cluster_name(name, "NAME"), timeout_seconds(timeout)
+    if timeout and not drain:
+        raise ConfigError("--timeout: is for --drain, which is not set")
     member = registration.Source(str(cluster_kubeconfig), cluster_context) if cluster_kubeconfig else None
-    asyncio.run(
-        removal.remove(
-            _name(name),
-            _namespace(namespace),
-            registration.Source(kubeconfig, context),
-            member,
-            typer.echo,
+
+    async def empty() -> None:
+        if drain and not (await drained_cluster(name, seconds, kubeconfig, context)).done:
+            typer.echo(f"fedhpa: {name} stays registered, because it is not drained", err=True)
+            raise typer.Exit(1)
+
+    hub = registration.Source(kubeconfig, context)
+    try:
+        asyncio.run(
+            removal.remove(
+                name,
+                _namespace(namespace),
+                hub,
+                member,
+                typer.echo,
+                empty,
+                monotonic=SYSTEM.monotonic,
+                hub_id=hub_id,
+                force=force,
+            )
         )
-    )
+    except draining.Refused as error:
+        raise refusal(error) from error
 
 
-def _name(name: str) -> str:
-    from fedhpa.api.membership import name_problem
+def release_clusters(
+    timeout: Annotated[
+        str, typer.Option(help="Longest wait for a controller that ends; if not set, two minutes.")
+    ] = "2m",
+    namespace: Annotated[
+        str,
+        typer.Option("-n", "--namespace", help="Namespace of the controller's Leases; if not set, all."),
+    ] = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Remove the controller's finalizers from all Clusters, after the controller was uninstalled.
 
-    if problem := name_problem(name):
-        raise ConfigError(f"NAME={name[:300]!r}: {problem}")
-    return name
+    Otherwise each Cluster that ran replicas could not be deleted. Nothing is removed while a controller runs.
+
+    Example: fedhpa release-clusters
+    """
+    from fedhpa.cli.join import registration, release
+    from fedhpa.kube import SYSTEM
+
+    seconds = timeout_seconds(timeout) or 0.0
+
+    async def run() -> None:
+        async with registration.opened(registration.HUB, registration.Source(kubeconfig, context)) as (
+            hub,
+            _,
+        ):
+            await release.release_all(hub, namespace, seconds, typer.echo, SYSTEM.monotonic)
+
+    asyncio.run(run())
 
 
 def _namespace(namespace: str) -> str:
@@ -184,3 +248,4 @@ def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command("join")(join)
     app.command("unjoin")(unjoin)
+    app.command("release-clusters")(release_clusters)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import msgspec
 from fedhpa.api import membership, tokens
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.identity import IDENTITY_PATH
 from fedhpa.api.membership import CLUSTER_LABEL, SECRET_ANNOTATION, Address
 from fedhpa.api.rights import MEMBER, Manifest, Subject, Switches
 from fedhpa.api.texts import one_line
@@ -30,10 +30,12 @@ from fedhpa.kube import (
     SYSTEM,
     ApiClient,
     ApiConfig,
+    Clock,
     StaticCredentials,
     load_config,
     resource_path,
 )
+from fedhpa.members import CLUSTERS_PATH, Cluster
 
 HUB, CLUSTER = "the hub", "the member"
 # The options by which a person chooses each side.
@@ -122,7 +124,7 @@ class Side:
 
     async def uid(self) -> str:
         """Returns the UID of kube-system, which identifies a cluster. Raises ConfigError."""
-        found = await self.find("/api/v1/namespaces/kube-system", "namespace kube-system")
+        found = await self.find(IDENTITY_PATH, "namespace kube-system")
         return str(((found or {}).get("metadata") or {}).get("uid") or "")
 
     def error(self, action: str, error: ApiError) -> ConfigError:
@@ -139,7 +141,7 @@ class Side:
         return ConfigError(f"{self.side}: {action}: {one_line(str(error))}: {remedy}")
 
 
-async def register(wanted: Wanted, say: Say, *, wall: Callable[[], float] = time.time) -> None:
+async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
     """Registers a member. `say` gets notes for people. Raises ConfigError with the remedy."""
     async with _sides(wanted) as (hub, member, config):
         address = address_of(wanted, config, say)
@@ -150,13 +152,18 @@ async def register(wanted: Wanted, say: Say, *, wall: Callable[[], float] = time
                 "--cluster-kubeconfig or --cluster-context, or --kubeconfig or --context"
             )
         stored = await _stored_cluster(hub, wanted, address)
+        if other := await other_name(hub, wanted.name, address.uid, address.endpoint):
+            raise ConfigError(
+                f"NAME={wanted.name}: the hub knows this cluster as {other}, and would count its replicas "
+                f"twice: join it as {other}, or remove that name first with: fedhpa unjoin {other}"
+            )
         await _check_secret(hub, wanted)
         for manifest in membership.member_part(wanted.namespace, wanted.switches):
             await member.apply(manifest)
-        issued = await _token(member, wanted, say, wall)
-        await _token_works(wanted, config, issued)
+        issued = await _token(member, wanted, say, clock.wall())
+        await _token_works(wanted, config, issued, clock.monotonic)
         account = f"{wanted.namespace}/{MEMBER}"
-        annotations = tokens.annotations_of(issued, account, wanted.seconds, wall())
+        annotations = tokens.annotations_of(issued, account, wanted.seconds, clock.wall())
         await hub.apply(membership.hub_namespace(wanted.namespace))
         secret = membership.credentials(wanted.name, wanted.namespace, address, issued.token, annotations)
         for manifest in (
@@ -257,6 +264,25 @@ async def _stored_cluster(hub: Side, wanted: Wanted, address: Address) -> dict[s
     return found
 
 
+async def other_name(hub: Side, name: str, uid: str, endpoint: str) -> str:
+    """Returns another name under which the hub knows a cluster; "" without one. Raises ConfigError.
+
+    A Cluster without spec.id is compared by its endpoint.
+    """
+    try:
+        clusters = (await hub.api.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
+    except ApiError as error:
+        if error.status == NOT_FOUND:  # the hub serves no Clusters any more
+            return ""
+        raise hub.error("cannot list the Clusters", error) from error
+    for each in clusters:
+        spec, metadata = each.spec, each.metadata
+        same = spec.id == uid if spec.id and uid else spec.apiEndpoint.rstrip("/") == endpoint
+        if same and metadata.name != name and not metadata.deletionTimestamp:
+            return one_line(metadata.name, 300)
+    return ""
+
+
 async def _check_secret(hub: Side, wanted: Wanted) -> None:
     """Raises ConfigError if the Secret's name is taken by a Secret of another owner."""
     name = membership.secret_name(wanted.name)
@@ -268,11 +294,10 @@ async def _check_secret(hub: Side, wanted: Wanted) -> None:
         )
 
 
-async def _token(member: Side, wanted: Wanted, say: Say, wall: Callable[[], float]) -> tokens.IssuedToken:
+async def _token(member: Side, wanted: Wanted, say: Say, now: float) -> tokens.IssuedToken:
     """Returns a token of the account. Raises ConfigError."""
     path = resource_path("v1", "serviceaccounts", wanted.namespace, MEMBER, "token")
     body = msgspec.json.encode(tokens.token_request(wanted.seconds))
-    now = wall()
     try:
         answer = await member.api.request(
             "POST",
@@ -293,7 +318,9 @@ async def _token(member: Side, wanted: Wanted, say: Say, wall: Callable[[], floa
     return issued
 
 
-async def _token_works(wanted: Wanted, config: ApiConfig, issued: tokens.IssuedToken) -> None:
+async def _token_works(
+    wanted: Wanted, config: ApiConfig, issued: tokens.IssuedToken, monotonic: Callable[[], float]
+) -> None:
     """Raises ConfigError unless the member is ready and lists pods for the token."""
     # Without the administrator's certificate, which would be accepted instead of the token.
     with_token = dataclasses.replace(
@@ -301,7 +328,7 @@ async def _token_works(wanted: Wanted, config: ApiConfig, issued: tokens.IssuedT
         ssl=_without_certificate(config),
         credentials=StaticCredentials(f"Bearer {issued.token}"),
     )
-    ends = time.monotonic() + SETTLE_SECONDS
+    ends = monotonic() + SETTLE_SECONDS
     async with ApiClient(with_token, deadline=DEADLINE_SECONDS) as api:
         while True:
             try:
@@ -309,7 +336,7 @@ async def _token_works(wanted: Wanted, config: ApiConfig, issued: tokens.IssuedT
                 await api.request("GET", "/api/v1/pods", params={"limit": "1"}, limit=8 * 1024 * 1024)
             except ApiError as error:
                 refused = error.status in (UNAUTHORIZED, FORBIDDEN)
-                if not refused or time.monotonic() > ends:
+                if not refused or monotonic() > ends:
                     raise ConfigError(
                         f"the member does not accept the new token of {wanted.namespace}/{MEMBER}: "
                         f"{one_line(str(error))}: the hub was left as it was"

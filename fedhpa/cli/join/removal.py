@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fedhpa.api import membership
@@ -11,30 +11,66 @@ from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.membership import SECRET_ANNOTATION, Address
 from fedhpa.api.rights import Switches
 from fedhpa.cli.hub import DEADLINE_SECONDS
-from fedhpa.cli.join.registration import CLUSTER, HUB, MANAGER, Side, Source, is_of, opened, path_of
+from fedhpa.cli.join.member_hpas import REMAINING, remove_member_hpas
+from fedhpa.cli.join.registration import (
+    CLUSTER,
+    HUB,
+    MANAGER,
+    Side,
+    Source,
+    is_of,
+    opened,
+    other_name,
+    path_of,
+)
+from fedhpa.cli.join.release import until_released
 from fedhpa.kube import NOT_FOUND, ApiConfig, resource_path
 
 Say = Callable[[str], None]
 
 
-async def remove(name: str, namespace: str, hub: Source, member: Source | None, say: Say) -> None:
+async def remove(
+    name: str,
+    namespace: str,
+    hub: Source,
+    member: Source | None,
+    say: Say,
+    empty: Callable[[], Awaitable[None]],
+    *,
+    monotonic: Callable[[], float],
+    hub_id: str = "",
+    force: bool = False,
+) -> None:
     """Removes a member. Objects that do not exist are no error. Raises ConfigError with the remedy.
 
-    Without `member` it says by which command the member's part is removed.
+    Without `member` it says by which command the member's part is removed. `empty` is called before the first
+    removal, once the arguments are known to be right, and may raise to prevent it. `hub_id` is the identity
+    of the hub in its member HPAs, if it is not the UID of its namespace kube-system. With `force` the
+    member's part is also removed from a member that the hub does not know.
     """
     async with opened(HUB, hub) as (side, _):
         stored = await _stored_cluster(side, name)
         if member is not None:
             async with opened(CLUSTER, member) as (there, config):
                 await _check_same(name, stored, there, config, side)
-                await _remove_from_hub(side, name, namespace, stored, say)
+                if stored is None and not force:
+                    raise ConfigError(
+                        f"NAME={name}: the hub has no Cluster of that name: correct NAME, or add --force to "
+                        f"remove the account and the rights from {config.server} all the same"
+                    )
+                await empty()
+                await _remove_from_hub(side, name, namespace, stored, say, monotonic)
+                # The controller has forgotten the member, so it does not create them again.
+                await remove_member_hpas(there, hub_id or await side.uid(), say)
                 await _remove_from_member(there, name, namespace, say)
             return
-        await _remove_from_hub(side, name, namespace, stored, say)
+        await empty()
+        await _remove_from_hub(side, name, namespace, stored, say, monotonic)
     say(
         f"The account and the rights in the member remain. Remove them with: fedhpa unjoin {name} "
         f"--namespace={namespace} --cluster-kubeconfig=FILE"
     )
+    say(REMAINING)
 
 
 async def _stored_cluster(hub: Side, name: str) -> dict[str, Any] | None:
@@ -50,7 +86,7 @@ async def _stored_cluster(hub: Side, name: str) -> dict[str, Any] | None:
 async def _check_same(
     name: str, stored: dict[str, Any] | None, member: Side, config: ApiConfig, hub: Side
 ) -> None:
-    """Raises ConfigError if the kubeconfig is of another cluster than the registered one."""
+    """Raises ConfigError if the kubeconfig is of another cluster, or of one with another name, too."""
     uid = await member.uid()
     if uid and uid == await hub.uid():
         raise ConfigError(
@@ -64,16 +100,33 @@ async def _check_same(
             f"--cluster-kubeconfig: {config.server} is another cluster than the one that is registered as "
             f"{name} ({str(spec.get('apiEndpoint'))[:300]}): correct it, or --cluster-context"
         )
+    other = await other_name(hub, name, uid, config.server.rstrip("/"))
+    if other and stored is None:
+        raise ConfigError(
+            f"NAME={name}: the hub has no Cluster of that name, and the cluster of --cluster-kubeconfig "
+            f"({config.server}) is registered as {other}: correct NAME or --cluster-kubeconfig"
+        )
+    if other:
+        raise ConfigError(
+            f"--cluster-kubeconfig: {config.server} is registered as {other}, too, which needs the account "
+            f"there: leave --cluster-kubeconfig out to remove only the name {name}"
+        )
 
 
 async def _remove_from_hub(
-    hub: Side, name: str, namespace: str, stored: dict[str, Any] | None, say: Say
+    hub: Side,
+    name: str,
+    namespace: str,
+    stored: dict[str, Any] | None,
+    say: Say,
+    monotonic: Callable[[], float],
 ) -> None:
     address = Address("https://unused")
     cluster = membership.cluster(name, namespace, address)
     removed = []
     if stored is not None and is_of(stored, name):
         removed.append(await hub.delete(cluster))
+        await until_released(hub, name, say, monotonic)
     elif stored is not None:
         removed.append(await _forget_secret(hub, cluster, stored))
         if not removed[-1]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
+from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, ClusterState, Plan
 from fedhpa.decision.context import Context, describe
@@ -26,6 +26,8 @@ JSON = object
 # People read conditions, so they name only so many clusters.
 _MAX_NAMED: Final = 8
 _MAX_REASON: Final = 160
+# Each remedy has two UIDs. Clusters beyond these are named once the first ones are solved.
+_MAX_REMEDIES: Final = 3
 _NO_ROOM: Final = "no cluster has room for "
 
 
@@ -65,10 +67,8 @@ def report_members(
 
 
 def report_assignment(context: Context, view: BoundsView, made: Plan | None, errors: Sequence[str]) -> None:
-    """Sets Assigned, with an event when it becomes worse. In a dry run it stays as it was."""
+    """Sets Assigned, with an event when it becomes worse."""
     builder = context.builder
-    if context.spec.dry_run:
-        return
     before = builder.message(ASSIGNED)
     if errors:
         text = (
@@ -77,10 +77,7 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
         builder.warn("FailedAssign", text)
         builder.condition(ASSIGNED, False, "WriteFailed", text)
     elif view.foreign:
-        text = (
-            f"{_names(view.foreign)}: the HorizontalPodAutoscaler of this name is not ours and stays as it "
-            f"is; delete it, or give it the label {MANAGED_BY}={MANAGER} to hand it over"
-        )
+        text = _not_owned(view)
         if before != text:
             builder.warn("NotOwned", text)
         builder.condition(ASSIGNED, False, "NotOwned", text)
@@ -97,8 +94,21 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
     else:
         count = sum(bounds is not None for bounds in made.goals.values())
         clusters = _counted(count, "cluster has", "clusters have")
-        text = f"{clusters} bounds as assigned{_above_minimum(view, made)}"
+        chosen = f"; {context.snapshot.selection}" if context.snapshot.selection else ""
+        text = f"{clusters} bounds as assigned{_above_minimum(view, made)}{chosen}"
         builder.condition(ASSIGNED, True, "Assigned", text)
+
+
+def _not_owned(view: BoundsView) -> str:
+    """Returns which clusters have an HPA that is not ours, together where the remedy is the same."""
+    clusters: dict[str, list[str]] = {}
+    for name in view.foreign:
+        clusters.setdefault(view.hpas[name].remedy, []).append(name)
+    texts = [
+        f"{_names(names)}: the HorizontalPodAutoscaler of this name is not ours and stays as it is; {remedy}"
+        for remedy, names in clusters.items()
+    ]
+    return ". ".join(texts[:_MAX_REMEDIES])
 
 
 def _no_room(view: BoundsView, made: Plan) -> str:

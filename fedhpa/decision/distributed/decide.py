@@ -14,6 +14,7 @@ from fedhpa.decision.distributed.conditions import report_assignment, report_mem
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
 from fedhpa.decision.memory import LOST
+from fedhpa.decision.messages import ASSIGNED
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
 from fedhpa.decision.placement import report_outlook
@@ -56,7 +57,10 @@ def decide_bounds(
     reason = _steps(context, made, current, changes=bool(writes or scales))
     errors = tuple(_errors(outcomes or (), write_error))
     report_members(context, view, current, states)
-    report_assignment(context, view, made, errors)
+    if context.spec.dry_run:
+        _report_dry_run(context, view, made, reason)
+    else:
+        report_assignment(context, view, made, errors)
     report_refusal(context)
     report_outlook(context, view.headroom(), copies=view.policy == DUPLICATED)
     _report_changes(context, view, made, writes, outcomes, states, reason)
@@ -212,12 +216,24 @@ def _report_changes(
     why = f"; reason: {reason}" if reason else ""
     if writes or (made.scales and not context.spec.dry_run):
         context.builder.event("BoundsAssigned", f"{changes(made, writes)}{why}")
-    elif context.spec.dry_run and (planned := _all_writes(made)) and _asked_anew(context, view):
-        context.builder.event("DryRun", f"would assign {changes(made, planned)}{why}")
     for cluster, state in states.items():
         if state.ineffective_since is not None and view.states[cluster].ineffective_since is None:
             text = f"help of other clusters does not lower the usage of {cluster}, so it ends for 30 minutes"
             context.builder.event("AssistIneffective", text)
+
+
+def _report_dry_run(context: Context, view: BoundsView, made: Plan | None, reason: str) -> None:
+    """Sets Assigned in a dry run: what would be written. Between two passes it stays as it was."""
+    if made is None:
+        return
+    planned = _all_writes(made)
+    would = f"would assign {changes(made, planned)}" if planned or made.scales else "nothing would change"
+    if planned and _asked_anew(context, view):
+        context.builder.event("DryRun", f"{would}{f'; reason: {reason}' if reason else ''}")
+    meanwhile = "; the member HPAs go on scaling within the bounds that they have"
+    running = any(hpa.ours for hpa in view.hpas.values())
+    text = f"spec.dryRun: nothing is written to the members; {would}{meanwhile if running else ''}"
+    context.builder.condition(ASSIGNED, True, "DryRun", text)
 
 
 def _asked_anew(context: Context, view: BoundsView) -> bool:

@@ -22,9 +22,9 @@ from fedhpa.assignment import (
     usage_load,
 )
 from fedhpa.decision.context import Context, too_many_lost
-from fedhpa.decision.fleet import ClusterView, metrics_api
+from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, pending_replicas
-from fedhpa.decision.snapshot import ClusterSnapshot, Failure
+from fedhpa.decision.snapshot import ClusterSnapshot, Failure, metrics_api
 from fedhpa.decision.spec import PlacementPreference
 
 JSON = object
@@ -85,9 +85,12 @@ class BoundsView:
             for cluster in snapshot.clusters
             if context.fleet.is_overdue(cluster)
         }
+        replaced = {cluster.name for cluster in snapshot.clusters if cluster.replaced}
         # A cluster that was failed over before stays so.
         self._failed_over = {name for name in overdue if self.states[name].lost}
-        self.failover_held = too_many_lost(overdue, replicas) if overdue.keys() - self._failed_over else ""
+        self.failover_held = (
+            too_many_lost(overdue, replicas) if overdue.keys() - self._failed_over - replaced else ""
+        )
         if not self.failover_held:
             self._failed_over = set(overdue)
         self.observed = tuple(self._observed(cluster) for cluster in snapshot.clusters)
@@ -118,13 +121,14 @@ class BoundsView:
         """Returns the settings of a cluster that divide the minima."""
         found = self._preferences.get(cluster.name, _NO_PREFERENCE)
         cap = self._context.spec.assignment.caps.get(cluster.name)
-        return found.weight, found.priority, found.low, found.high, None if cap is None else str(cap)
+        settings = (found.weight, found.priority, found.low, found.high, None if cap is None else str(cap))
+        return (*settings, cluster.overflow) if cluster.overflow else settings
 
     def _observed(self, cluster: ClusterSnapshot) -> Observed:
         context, hpa = self._context, self.hpas.get(cluster.name)
         view = self._views.get(cluster.name)
         raw = None if hpa is None else _as_json(hpa)
-        delay = context.spec.assignment.delay
+        delay = context.spec.assignment.delay or 0.0
         return Observed(
             state=self._state(cluster, view, None if raw is None else pinned_need(raw, delay, context.now)),
             written=None if hpa is None else _bounds(hpa),
@@ -143,7 +147,7 @@ class BoundsView:
         if view is not None:
             waiting = cluster.pending_replicas
             if waiting is None:
-                waiting = pending_replicas(view, self._context.now, spec.delay)
+                waiting = pending_replicas(view, self._context.now, spec.delay or 0.0)
             pending = min(max(waiting, 0), present)
         running, available = present - pending, cluster.available_replicas
         highs = [high for high in (preference.high, cluster.most_replicas) if high is not None]
@@ -159,6 +163,7 @@ class BoundsView:
             reachable=view is not None and not isinstance(cluster.hpa, Failure),
             weight=1 if preference.weight is None else preference.weight,
             priority=preference.priority or 0,
+            overflow=cluster.overflow,
         )
 
     def _wakes(self, view: ClusterView) -> bool:
@@ -172,7 +177,8 @@ class BoundsView:
         return False
 
     def _triggers(self) -> Iterator[str]:
-        yield f"spec {self.rules.assigned_for} {self.rules.maximum}"
+        dry_run = " dryRun" if self._context.spec.dry_run else ""
+        yield f"spec {self.rules.assigned_for} {self.rules.maximum}{dry_run}"
         for one in self.observed:
             cluster, state = one.state.cluster, one.state
             if state.need is not None:

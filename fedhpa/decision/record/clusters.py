@@ -9,7 +9,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, MemberHpa
+from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER, MemberHpa
 from fedhpa.api.selectors import parse_selector
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.memory import Absence
@@ -87,8 +87,20 @@ def decode_cluster(
         absence=absence,
         hpa=None if raw.hpa is None else _decode_hpa(raw.hpa),
         pending_replicas=raw.pending_replicas,
+        selected=raw.selected,
         held=raw.held,
-        cluster=KnownCluster(raw.name, raw.labels or {}, raw.provider, raw.region, tuple(raw.zones or ())),
+        overflow=max(raw.overflow, 0),
+        eviction=raw.eviction,
+        replaced=raw.replaced,
+        cluster=KnownCluster(
+            raw.name,
+            raw.labels or {},
+            raw.provider,
+            raw.region,
+            tuple(raw.zones or ()),
+            tuple(raw.taints or ()),
+            raw.deleted,
+        ),
     )
 
 
@@ -119,13 +131,19 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "availableReplicas": cluster.available_replicas,
         "mostReplicas": cluster.most_replicas,
         "lastReplicas": cluster.last_replicas,
+        "selected": None if cluster.selected else False,
         "held": cluster.held or None,
+        "overflow": cluster.overflow or None,
+        "eviction": cluster.eviction or None,
+        "replaced": cluster.replaced or None,
         "pendingReplicas": cluster.pending_replicas,
         "hpa": _encode_hpa(cluster.hpa),
         "labels": dict(known.labels) or None if known else None,
         "provider": known.provider or None if known else None,
         "region": known.region or None if known else None,
         "zones": list(known.zones) or None if known else None,
+        "taints": msgspec.to_builtins(known.taints) or None if known else None,
+        "deleted": (known is not None and known.deleted) or None,
     }
     return entry | {key: value for key, value in optional.items() if value is not None}
 
@@ -143,8 +161,11 @@ def _encode_hpa(hpa: MemberHpa | Failure | None) -> object:
     if hpa is None:
         return None
     labels = {MANAGED_BY: MANAGER} if hpa.ours else {}
+    metadata: Object = {"name": hpa.metadata.name, "labels": labels}
+    if hpa.owner and not hpa.ours:
+        metadata |= {"namespace": hpa.metadata.namespace, "annotations": {OWNER: hpa.owner}}
     return {
-        "metadata": {"name": hpa.metadata.name, "labels": labels},
+        "metadata": metadata,
         "spec": {key: value for key, value in msgspec.to_builtins(hpa.spec).items() if value is not None},
         "status": hpa.status,
     }

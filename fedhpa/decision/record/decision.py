@@ -18,6 +18,7 @@ from fedhpa.api.times import format_time, parse_time
 from fedhpa.assignment import Bounds
 from fedhpa.decision.memory import ANSWERED_STATES, LOST_STATES, ClusterMemory, MemoryState
 from fedhpa.decision.model import (
+    ClusterMembership,
     Coverage,
     Decision,
     MemberBounds,
@@ -86,6 +87,7 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
             {"type": event.type, "reason": event.reason, "message": event.message}
             for event in decision.events
         ],
+        **({"memberships": msgspec.to_builtins(decision.memberships)} if decision.memberships else {}),
     }
 
 
@@ -204,6 +206,7 @@ class CompactDecision(msgspec.Struct):
     steps: list[CompactStep] = []
     tolerance: tuple[float, float] | None = None
     distributed: bool = False
+    memberships: dict[str, ClusterMembership] = {}
 
 
 def compact_decision(decision: Decision) -> Mapping[str, JSON]:
@@ -222,6 +225,7 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
     if decision.coverage.lost:
         lost = list(decision.coverage.lost.items())[:_MAX_CLUSTERS]
         coverage["lost"] = {cluster: _short(reason) for cluster, reason in lost}
+    members = dict(list(decision.memberships.items())[:_MAX_CLUSTERS])
     return {
         "time": format_time(decision.now),
         "currentReplicas": decision.current_replicas,
@@ -240,6 +244,7 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
             {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
             for step in decision.steps
         ],
+        **({"memberships": msgspec.to_builtins(members)} if members else {}),
         **({"propagation": decision.propagation} if decision.propagation else {}),
         **({"controller": settings} if settings else {}),
         **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
@@ -276,6 +281,7 @@ def decode_compact(
         moves=compact.moved,
         absences=state.absences,
         rebalance=state.rebalance,
+        memberships=compact.memberships,
         memory=state,
         tolerance=compact.tolerance,
         distributed=compact.distributed,

@@ -29,6 +29,8 @@ def encode_pod(pod: PodRecord) -> Object:
     metadata: Object = {"name": pod.name, "namespace": pod.namespace}
     if pod.labels:
         metadata["labels"] = dict(pod.labels)
+    if pod.created != ZERO_TIME:
+        metadata["creationTimestamp"] = format_time(pod.created)
     phase = "Running" if pod.running else "Succeeded"
     if pod.state == IGNORED and pod.running:
         metadata["deletionTimestamp"] = format_time(pod.start or 0.0)
@@ -47,6 +49,8 @@ def encode_pod(pod: PodRecord) -> Object:
         conditions.append({**unscheduled, "reason": "Unschedulable"})
     if conditions:
         status["conditions"] = conditions
+    if pod.restarted:
+        status["containerStatuses"] = [{"restartCount": 1}]
     spec: Object = {
         "containers": [
             {"name": name, "resources": {"requests": _quantities(milli)}}

@@ -112,6 +112,8 @@ def encode_scenario(
         scenario["ambiguousWith"] = list(snapshot.ambiguous_with)
     if snapshot.competitors:
         scenario["contestedBy"] = list(snapshot.competitors)
+    if snapshot.selection:
+        scenario["selection"] = snapshot.selection
     if snapshot.blocked is not None:
         scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
     return {**scenario, "record": encode_memory(msgspec.structs.replace(snapshot.memory, history=history))}
@@ -183,6 +185,7 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
         decided_size=hpa.status.current_replicas if memory.size is None else memory.size,
         memory=memory,
         blocked=_blocked(raw, hpa.spec.judgement),
+        selection=raw.selection,
     )
 
 

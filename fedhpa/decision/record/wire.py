@@ -12,6 +12,7 @@ import msgspec
 
 from fedhpa.api import wire
 from fedhpa.api.member_hpas import MemberHpa
+from fedhpa.api.taints import Taint
 from fedhpa.decision.record.history import RawScenarioHistory
 from fedhpa.decision.settings import RawController
 
@@ -84,7 +85,13 @@ class RawScenarioCluster(_Checked, rename="camel"):
     provider: str = ""
     region: str = ""
     zones: list[str] | None = None
+    taints: list[Taint] | None = None
+    deleted: bool = False
+    selected: bool = True
     held: bool = False
+    overflow: int = 0
+    eviction: str = ""
+    replaced: bool = False
 
 
 class RawHubMetrics(_Checked, rename="camel"):
@@ -126,3 +133,4 @@ class RawScenario(_Checked, rename=_KEYS):
     ambiguous_with: list[str] | None = None
     competitors: list[str] | None = None
     blocked: RawBlocked | None = None
+    selection: str = ""

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Final
 
+from fedhpa.api.identity import Claim, duplicates_of
 from fedhpa.api.membership import SECRET_ANNOTATION
+from fedhpa.api.taints import DRAIN_TAINT
 from fedhpa.doctor.checks.certificates import DAY_SECONDS, SOON_SECONDS, days
 from fedhpa.doctor.checks.hub import MAX_SKEW_SECONDS, names, seen, skew_text
 from fedhpa.doctor.findings import Finding, NotChecked, Result
@@ -31,8 +33,24 @@ def check_members(members: tuple[Member, ...] | Problem, now: float) -> Iterator
         what = "No Cluster is registered on the hub."
         yield Finding("no-members", "clusters", what, _JOIN.format(name="NAME"))
     else:
+        claims = [Claim(each.name, each.uid, each.problem is None, each.created) for each in members]
+        duplicates = duplicates_of(claims)
         for member in members:
-            yield from check_member(member, now)
+            if other := duplicates.get(member.name):
+                what = f"It is the same cluster as {other}: both have the UID {member.uid}."
+                yield _finding(member, "member-duplicate", what, "fedhpa unjoin {name}")
+            else:
+                yield from check_member(member, now)
+            if member.deleted is not None:
+                ago = f"{max(now - member.deleted, 0.0):.0f} s ago"
+                what = f"It was deleted {ago}, and waits for its replicas to move, at most an hour."
+                yield _finding(member, "member-not-deleted", what, "kubectl describe cluster {name}")
+            if member.own_taints:
+                is_draining = DRAIN_TAINT in member.own_taints
+                what = (
+                    f"It {'drains' if is_draining else 'is cordoned'}, by taint {names(member.own_taints)}."
+                )
+                yield _finding(member, "member-cordoned", what, "fedhpa uncordon {name}")
 
 
 def check_member(member: Member, now: float) -> Iterator[Result]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Final
 
+from fedhpa.api.member_hpas import DELETION_WAITS
 from fedhpa.doctor.checks.hub import names, seen
 from fedhpa.doctor.findings import Finding, NotChecked, Result
 from fedhpa.doctor.observations import Cause, Objects, Place, Problem, Scaled
@@ -44,6 +45,8 @@ def check_object(found: Scaled) -> Iterator[Finding]:
     if found.deleted is not None:
         if found.deleted > DELETION_SECONDS:
             what = f"It was deleted {found.deleted:.0f} s ago, and still has a finalizer of ours."
+            if found.kind == FEDERATED:
+                what += f" It waits: {DELETION_WAITS}."
             yield Finding("object-not-deleted", f"{SHORT[found.kind]} {found.name}", what, show)
         return
     if _is_missing(found):
@@ -63,6 +66,10 @@ def check_object(found: Scaled) -> Iterator[Finding]:
     if found.others:
         what = f"Its target {found.target} also belongs to {names(found.others)}."
         yield Finding("second-owner", f"{SHORT[found.kind]} {found.name}", what, show)
+    if found.leaving:
+        what = f"Replicas are to leave {names(found.leaving)}."
+        command = f"fedhpa explain fhpa/{quote(name)} --namespace {quote(namespace)}"
+        yield Finding("replicas-wait", f"{SHORT[found.kind]} {found.name}", what, command)
 
 
 def _is_missing(found: Scaled) -> bool:

@@ -34,6 +34,7 @@ EXTERNAL_NAME: Final = "ExternalName"
 class _Rule(msgspec.Struct, frozen=True):
     apiGroups: list[str] | None = None
     resources: list[str] | None = None
+    operations: list[str] | None = None
 
 
 class _Service(msgspec.Struct, frozen=True):
@@ -172,6 +173,8 @@ def _our_resources(webhook: _Webhook) -> list[str]:
         resource
         for rule in webhook.rules or ()
         if {GROUP, "*"}.intersection(rule.apiGroups or ())
+        # Karmada has a webhook that guards every object against its deletion.
+        and rule.operations != ["DELETE"]
         for resource in rule.resources or ()
         if resource in ours
     ]

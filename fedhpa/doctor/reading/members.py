@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
@@ -12,9 +11,12 @@ import msgspec
 
 from fedhpa.api import rights
 from fedhpa.api.autoscalers import StoredAutoscaler
+from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.identity import IDENTITY_PATH, IdentityNamespace, valid_uid
 from fedhpa.api.membership import CLUSTER_LABEL, RENEWED, RENEWED_VALUE, SECRET_ANNOTATION
 from fedhpa.api.rights import Switches
+from fedhpa.api.taints import OWN_TAINTS
 from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
 from fedhpa.doctor.observations import Cause, Certificate, Member, Problem, Token
@@ -81,7 +83,7 @@ class MemberReader:
         switches: Switches,
         workloads: Collection[str],
         hub_skew: float,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float],
         connector: ConnectorFactory | None = None,
     ) -> None:
         self._hub = hub
@@ -102,10 +104,21 @@ class MemberReader:
         name = self._hub.line(cluster.metadata.name)
         async with self._slots:
             try:
-                return await self._follow(name, cluster)
+                found = await self._follow(name, cluster)
             except Exception as error:
                 problem = self._hub.problem(error)
-                return FollowedMember(Member(name, _shown(cluster) or "unknown", problem=problem))
+                found = FollowedMember(Member(name, _shown(cluster) or "unknown", problem=problem))
+            uid = await _uid(found.session) or valid_uid(cluster.spec.id)
+            created = self._hub.line(cluster.metadata.creationTimestamp or "", 64)
+            own = {taint.key for taint in cluster.spec.taints or ()} & OWN_TAINTS
+            found.observed = msgspec.structs.replace(
+                found.observed,
+                uid=uid,
+                created=created,
+                own_taints=tuple(sorted(own)),
+                deleted=_deleted(cluster),
+            )
+            return found
 
     async def _follow(self, name: str, cluster: Cluster) -> FollowedMember:
         key = secret_key(cluster)
@@ -186,6 +199,21 @@ class MemberReader:
             except Exception as error:
                 return session.problem(error)
         return min(ages, default=None)
+
+
+async def _uid(session: Session | None) -> str:
+    """Returns the UID of the cluster as it answers; "" without a usable answer."""
+    answer = None if session is None else await session.get(IDENTITY_PATH, IdentityNamespace)
+    return valid_uid(answer.metadata.uid) if isinstance(answer, IdentityNamespace) else ""
+
+
+def _deleted(cluster: Cluster) -> float | None:
+    """Returns when a Cluster was deleted that our finalizers keep; None for others."""
+    metadata = cluster.metadata
+    try:
+        return parse_time(metadata.deletionTimestamp) if own_finalizers(metadata.finalizers) else None
+    except InvalidObject:
+        return None
 
 
 def _shown(cluster: Cluster) -> str:

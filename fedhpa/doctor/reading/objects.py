@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,12 +16,13 @@ from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER
+from fedhpa.api.taints import LEAVING
 from fedhpa.api.times import parse_time
 from fedhpa.doctor.checks.objects import DIRECT, KARMADA
 from fedhpa.doctor.observations import Cause, Objects, Place, Problem, Scaled
 from fedhpa.doctor.reading.members import FollowedMember
 from fedhpa.doctor.reading.session import Session
-from fedhpa.kube import SYSTEM, ResourceMapper, resource_path
+from fedhpa.kube import ResourceMapper, resource_path
 
 # Targets that one run looks for. Each costs a request to the hub, and one to a member or more.
 MAX_TARGETS: Final = 200
@@ -79,6 +80,17 @@ def deleted_at(raw: Mapping[str, Any]) -> float | None:
         return None
 
 
+def leaving(raw: Mapping[str, Any]) -> list[str]:
+    """Returns the clusters that the object's replicas are to leave, each with what they wait for."""
+    status = raw.get("status")
+    entries = status.get("clusters") if isinstance(status, Mapping) else None
+    return [
+        f"{one.get('name')}: {one['waitsFor']}"
+        for one in (entries if isinstance(entries, list) else ())
+        if isinstance(one, Mapping) and one.get("membership") == LEAVING and one.get("waitsFor")
+    ]
+
+
 def is_recent(raw: Mapping[str, Any], now: float) -> bool:
     """True if the object has a decision that a running controller may have made."""
     status = raw.get("status")
@@ -107,7 +119,10 @@ def _autoscalers(kind: str, raws: tuple[dict[str, Any], ...] | Problem) -> list[
 class ObjectReader:
     """Looks for the targets of objects. `now` is the hub's time in POSIX seconds."""
 
-    def __init__(self, hub: Session, members: Sequence[FollowedMember], now: float) -> None:
+    def __init__(
+        self, hub: Session, members: Sequence[FollowedMember], now: float, clock: Callable[[], float]
+    ) -> None:
+        self._clock = clock
         self._hub = hub
         self._members = members
         self._now = now
@@ -171,7 +186,8 @@ class ObjectReader:
         target = self._hub.line(f"{own.target.kind} {own.target.name}")
         deleted = deleted_at(raw)
         since = None if deleted is None else self._now - deleted
-        return Scaled(own.kind, name, target, propagation, by_karmada=acts, deleted=since)
+        moves = tuple(map(self._hub.line, leaving(raw)))
+        return Scaled(own.kind, name, target, propagation, by_karmada=acts, deleted=since, leaving=moves)
 
     def _unlisted(self, listed: Listed) -> list[tuple[str, Problem]]:
         lists = [(ON_HUB, listed.autoscalers)]
@@ -230,7 +246,7 @@ class ObjectReader:
 
     async def _exists(self, session: Session, target: Target) -> Place:
         mapper, lock = self._mappers.setdefault(
-            id(session), (ResourceMapper(session.client, clock=SYSTEM.monotonic), asyncio.Lock())
+            id(session), (ResourceMapper(session.client, clock=self._clock), asyncio.Lock())
         )
         version = f"{target.group}/v1" if target.group else "v1"
         try:

@@ -17,8 +17,9 @@ from aiohttp import web
 from cryptography.x509.oid import NameOID
 
 from fedhpa.serving import ClientVerifier, common_name, names_of, peer_certificate
-from fedhpa.serving.authentication import AUTHENTICATED, utc_now
+from fedhpa.serving.authentication import AUTHENTICATED
 from testbed.embedded.api.types import ANONYMOUS, Object, User
+from testbed.embedded.clock import utc_now
 from testbed.embedded.storage.store import Store
 
 SUPERUSERS = "system:masters"

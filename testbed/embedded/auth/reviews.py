@@ -5,11 +5,11 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 
-from fedhpa.serving.authentication import utc_now
 from testbed.embedded.api.server import Review, ReviewHandler
 from testbed.embedded.api.types import Attributes, Object, User
 from testbed.embedded.auth.authentication import AUDIENCE, DEFAULT_TOKEN, Authenticator, user_info
 from testbed.embedded.auth.authorization import Authorizer
+from testbed.embedded.clock import utc_now
 from testbed.embedded.cluster.pods import timestamp
 from testbed.embedded.network.pki import Pki
 

@@ -5,8 +5,8 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fedhpa.serving.authentication import utc_now
 from testbed.embedded.api.types import Handler
+from testbed.embedded.clock import utc_now
 from testbed.embedded.cluster.autoscalers import Autoscalers
 from testbed.embedded.cluster.controllers import NODES, READY_AFTER, Controllers
 from testbed.embedded.cluster.load import Load

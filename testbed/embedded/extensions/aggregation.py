@@ -13,8 +13,8 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from fedhpa.serving.authentication import utc_now
 from testbed.embedded.api.types import Handler, Object, User
+from testbed.embedded.clock import utc_now
 from testbed.embedded.extensions.outgoing import SERVICES, Outgoing, Unreachable, go_words
 from testbed.embedded.objects.kinds import API_SERVICES
 from testbed.embedded.storage.store import Change, Store

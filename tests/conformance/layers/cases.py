@@ -266,6 +266,7 @@ _FHPA: Mapping[str, Mapping[str, Json]] = {
                     "autoscalingMaxThreshold": 2,
                 },
                 minimumPolicy="Exact",
+                rebalance="WhenQuiet",
             ),
             clusterHPAPreference={"clusterName": "m1", "maxResourceUsage": 0.5},
             autoscaleMultiClusterDelay=0,
@@ -285,6 +286,22 @@ _FHPA: Mapping[str, Mapping[str, Json]] = {
                 "fieldSelector": {"matchExpressions": [{"key": "name", "operator": "In", "values": ["m1"]}]}
             }
         ),
+        "tolerations": fhpa(
+            clusterTolerations=[
+                {
+                    "key": "a",
+                    "operator": "Equal",
+                    "value": "b",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 5,
+                },
+                {"operator": "Exists"},
+            ]
+        ),
+        "a toleration without key and operator": fhpa(clusterTolerations=[{"effect": "NoSchedule"}]),
+        "a toleration of an unknown effect": fhpa(clusterTolerations=[{"key": "a", "effect": "NoExcute"}]),
+        "a toleration with an unknown operator": fhpa(clusterTolerations=[{"key": "a", "operator": "In"}]),
+        "65 tolerations": fhpa(clusterTolerations=[{"operator": "Exists"}] * 65),
         "an unknown assignment type": fhpa(federatedHPAAssignment=assignment("Random")),
         "an unknown minimumPolicy": fhpa(federatedHPAAssignment=assignment(minimumPolicy="Some")),
         "staticWeight 0": fhpa(federatedHPAAssignment=assignment(None, {"staticWeight": 0})),

@@ -125,6 +125,21 @@ async def scaled(
 
 
 @asynccontextmanager
+async def leaving_without_room(patient: Patient) -> AsyncIterator[None]:
+    """member1 is to be left, and a threshold lets member2 take nothing."""
+    full = {"targetCluster": {"clusterNames": ["member2"]}, "autoscalingMaxThreshold": 1}
+    leave = {
+        "clusterAffinity": {"exclude": ["member1"]},
+        "federatedHPAAssignment": {"clusterAutoscalingPreference": [full]},
+    }
+    async with patient.plane.members["member2"].api() as api:
+        other = patient.created(deployment(NAME, SPACE, replicas=1), api=api)
+        changed = patient.replaced(PATH, lambda found: {**found, "spec": {**found["spec"], **leave}})
+        async with other, scaled(patient), changed:
+            yield
+
+
+@asynccontextmanager
 async def scaled_without_controller(patient: Patient) -> AsyncIterator[None]:
     async with scaled(patient), controller_of(patient, "cronfederatedhpa"):
         yield
@@ -191,4 +206,5 @@ BREAKS: dict[str, Break] = {
     "target-missing": lambda patient: scaled(patient, in_member=False),
     "target-on-hub": lambda patient: scaled(patient, deployment(NAME, SPACE, replicas=0)),
     "second-owner": second_owner,
+    "replicas-wait": leaving_without_room,
 }

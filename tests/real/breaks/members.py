@@ -9,11 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from fedhpa.api.cluster_finalizers import replicas_finalizer
+from fedhpa.api.taints import CORDON_TAINT, NO_SCHEDULE
 from testbed.stage.registrations import CLUSTER_NAMESPACE, MEMBER_USER, NAMESPACE
 from tests.real.breaks.aggregation import API_SERVICES
 from tests.real.breaks.hub import ROLES
-from tests.real.breaks.patient import Break, Patient, foreign_bundle
+from tests.real.breaks.patient import Break, Patient, anew, foreign_bundle
 from tests.real.breaks.servers import Twist, answering, hanging, passage, serving
+from tests.real.settling import done
 
 SECRET = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/secrets/member1"
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
@@ -142,8 +145,38 @@ async def member_without_metrics(patient: Patient) -> AsyncIterator[None]:
         await patient.plane.members["member1"].metrics_work()
 
 
+@asynccontextmanager
+async def second_name(patient: Patient) -> AsyncIterator[None]:
+    found = await patient.hub.get(CLUSTER)
+    again = {**found, "metadata": {"name": "member1-again"}}
+    async with patient.created(again):
+        yield
+
+
+def cordoned(found: Any) -> Any:
+    """Somebody ran `fedhpa cordon`."""
+    taint = {"key": CORDON_TAINT, "effect": NO_SCHEDULE}
+    return {**found, "spec": {**found["spec"], "taints": [taint]}}
+
+
+@asynccontextmanager
+async def held_cluster(patient: Patient) -> AsyncIterator[None]:
+    """Somebody deleted the Cluster, and the shard whose finalizer keeps it is led by nobody."""
+    before = await patient.hub.get(CLUSTER)
+    await patient.hub.patch(CLUSTER, {"metadata": {"finalizers": [replicas_finalizer(7, 9)]}})
+    await patient.hub.delete(CLUSTER)
+    try:
+        yield
+    finally:
+        await patient.hub.patch(CLUSTER, {"metadata": {"finalizers": []}})
+        await done(lambda: patient.hub.apply(anew(before)), f"{CLUSTER} exists again")
+
+
 BREAKS: dict[str, Break] = {
     "no-members": no_members,
+    "member-cordoned": lambda patient: patient.replaced(CLUSTER, cordoned),
+    "member-not-deleted": held_cluster,
+    "member-duplicate": second_name,
     "member-secret-unset": lambda patient: patient.replaced(
         CLUSTER, lambda found: {**found, "spec": {**found["spec"], "secretRef": None}}
     ),

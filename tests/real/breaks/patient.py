@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -35,7 +36,9 @@ class Patient:
     async def report(self) -> Report:
         """Returns the report of the hub's administrator."""
         async with ApiClient(await load_config(str(self.kubeconfig), clock=SYSTEM)) as client:
-            return diagnose(await examine(client, seconds=10.0, wall=self.wall))
+            return diagnose(
+                await examine(client, seconds=10.0, clock=dataclasses.replace(SYSTEM, wall=self.wall))
+            )
 
     async def findings(self) -> Counter[tuple[str, str]]:
         """Returns ids and subjects."""

@@ -10,12 +10,11 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.transport import tcp_connector
-from fedhpa.members.cluster import Access, Cluster
+from fedhpa.members.cluster import Access, Cluster, ClusterMeta
 from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
@@ -97,7 +96,7 @@ async def members_source(
             stub = stubs[name] = StubMember(answers or {})
             await stub.start()
             stack.push_async_callback(stub.stop)
-            cluster = Cluster(metadata=ObjectMeta(name=name))
+            cluster = Cluster(metadata=ClusterMeta(name=name))
             # Without a connector an http address is refused, because it would show the token.
             member = members[name] = Member(
                 cluster,
@@ -112,7 +111,7 @@ async def members_source(
             await member.observe(member.cluster, way)
             stack.push_async_callback(member.client.close)
         lists = await stack.enter_async_context(SharedLists(clock=SYSTEM.monotonic))
-        yield MembersSource(lambda: members, lists, max_age=max_age), stubs
+        yield MembersSource(lambda: members, lists, max_age=max_age, clock=SYSTEM.monotonic), stubs
 
 
 @asynccontextmanager
@@ -120,10 +119,13 @@ async def client_of(
     source: MembersSource, catalogue: MetricDiscoveryCache | None = None
 ) -> AsyncIterator[Client]:
     """Returns a client of the adapter's application, without authentication."""
-    peers = PeerAuthenticator(Trust())
+    peers = PeerAuthenticator(Trust(), SYSTEM.wall)
     hub = ApiClient(ApiConfig(server="http://hub.invalid"))
-    guard = Guard(Authenticator(lambda: peers), Authorizer(hub), ["*"])
+    guard = Guard(
+        Authenticator(lambda: peers), Authorizer(hub, clock=SYSTEM.monotonic), ["*"], clock=SYSTEM.monotonic
+    )
     source.observer = telemetry = Telemetry(lambda: source.members())
+    catalogue = catalogue or MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
     application = build_application(source, guard, Health(), telemetry, discovery_cache=catalogue)
     async with TestClient(TestServer(application)) as client:
         yield client

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 
 from prometheus_client import CollectorRegistry
 
+from fedhpa.kube import SYSTEM
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.prometheus.access import StoreAccess
 from metrics_adapter.prometheus.rules.file import read_rules
@@ -169,7 +170,9 @@ async def store_of(
 ) -> AsyncIterator[MetricsStore]:
     """Starts a client of the store. `clock` decides the age of cached results, and crawls by default."""
     known = StoreAccess(fake.url, **access)
-    async with MetricsStore(known, deadline=deadline, max_age=max_age, clock=clock or crawling()) as store:
+    async with MetricsStore(
+        known, deadline=deadline, max_age=max_age, clock=clock or crawling(), wall=SYSTEM.wall
+    ) as store:
         yield store
 
 
@@ -216,10 +219,19 @@ async def store_world(
         fake = await stack.enter_async_context(FakeStore())
         given = {"member1": {}, "member2": {}} if members is None else members
         over, stubs = await stack.enter_async_context(members_source(given, max_age=max_age))
-        store = MetricsStore(StoreAccess(fake.url), deadline=deadline, max_age=max_age, telemetry=telemetry)
+        store = MetricsStore(
+            StoreAccess(fake.url),
+            deadline=deadline,
+            max_age=max_age,
+            telemetry=telemetry,
+            clock=SYSTEM.monotonic,
+            wall=SYSTEM.wall,
+        )
         await stack.enter_async_context(store)
         source = PrometheusSource(over, store, Rules(rules), telemetry)
-        client = await stack.enter_async_context(client_of(source, MetricDiscoveryCache(source)))
+        client = await stack.enter_async_context(
+            client_of(source, MetricDiscoveryCache(source, clock=SYSTEM.monotonic))
+        )
         yield StoreWorld(client, fake, stubs, registry)
 
 

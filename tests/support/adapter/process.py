@@ -16,6 +16,7 @@ from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from certs import CertificateAuthority
+from fedhpa.kube import SYSTEM
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
 from fedhpa.serving.reviews import PROBE_USER
@@ -174,7 +175,7 @@ class AdapterWorld:
                 stack.enter_context(patch(wait, PATIENCE))
             stack.enter_context(patch(POLL, POLL_SECONDS))
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            group.create_task(serve(values, signals, started.put_nowait))
+            group.create_task(serve(values, signals, started.put_nowait, clock=SYSTEM))
             async with asyncio.timeout(PATIENCE):
                 adapter = await started.get()
             try:

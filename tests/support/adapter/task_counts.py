@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from fedhpa.kube import SYSTEM
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals, quick_loop, run_process
 from metrics_adapter.process import serve
@@ -28,7 +29,7 @@ def main() -> int:
             fresh.replace(told)
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, tell)
-        await serve(values, signals)
+        await serve(values, signals, clock=SYSTEM)
 
     return run_process(PROGRAM, values, run, loop_factory=quick_loop)
 

@@ -19,6 +19,7 @@ from fedhpa.serving.authentication import Authenticator as Authentication
 from fedhpa.serving.authentication import PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.probes import MemberProbes
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
@@ -80,10 +81,18 @@ async def adapter(federation: Federation, *, max_age: float = 0.0) -> AsyncItera
         probes = MemberProbes(lambda: members.members, telemetry.probed, clock=clock.monotonic)
         telemetry.suspect = probes.suspect
         await stack.enter_async_context(background(probes.run()))
-        source = MembersSource(lambda: members.members, lists, max_age=max_age, observer=telemetry)
-        peers = PeerAuthenticator(Trust())
-        guard = Guard(Authentication(lambda: peers), Authorizer(hub), ["/*"])
-        application = build_application(source, guard, Health(), telemetry)
+        source = MembersSource(
+            lambda: members.members, lists, max_age=max_age, observer=telemetry, clock=clock.monotonic
+        )
+        peers = PeerAuthenticator(Trust(), clock.wall)
+        guard = Guard(
+            Authentication(lambda: peers),
+            Authorizer(hub, clock=clock.monotonic),
+            ["/*"],
+            clock=clock.monotonic,
+        )
+        catalogue = MetricDiscoveryCache(source, clock=clock.monotonic)
+        application = build_application(source, guard, Health(), telemetry, discovery_cache=catalogue)
         listener = await stack.enter_async_context(MemoryListener(federation.network, application))
         connector = cable.connector(ApiConfig(server=listener.server))
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))

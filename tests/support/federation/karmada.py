@@ -17,7 +17,7 @@ from testbed.embedded.cluster.autoscalers import HPAS
 from testbed.embedded.objects.kinds import CRDS, NAMESPACES
 from testbed.embedded.storage.store import Collection
 from tests.support.federation.distributed import Distributed, distributed
-from tests.support.federation.planes import DEPLOYMENTS, NAME, NAMESPACE, Object, deployment
+from tests.support.federation.planes import CLUSTERS, DEPLOYMENTS, NAME, NAMESPACE, Object, deployment
 from tests.support.timing import background
 
 WORKS: Collection = ("work.karmada.io", "works")
@@ -35,7 +35,8 @@ PERIOD = 0.5
 class Karmada(Distributed):
     """A federation in mode Distributed on Karmada's hub.
 
-    While `asleep`, no controller of Karmada runs. `refuses` has the messages of clusters that refuse Works.
+    While `asleep`, no controller of Karmada runs. It removes no workload from the clusters in `keeps`.
+    `refuses` has the messages of clusters that refuse Works.
     """
 
     asleep = False
@@ -43,6 +44,7 @@ class Karmada(Distributed):
     def begin(self, placement: Object, schema: Object | None = None) -> None:
         """Put CRDs, namespaces, template and ResourceBinding on the hub."""
         self.refuses: dict[str, str] = {}
+        self.keeps: set[str] = set()
         store = self.f.hub.server.store
         define(store, "ResourceBinding", "resourcebindings", "v1alpha2", schema)
         define(store, "Work", "works", "v1alpha1")
@@ -52,7 +54,8 @@ class Karmada(Distributed):
         template["metadata"]["labels"] = dict(POLICY)
         store.create(DEPLOYMENTS, template)
         resource = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": NAMESPACE, "name": NAME}
-        clusters = [{"name": name, "replicas": number} for name, number in self.f.replicas.items()]
+        # Karmada drops clusters without replicas.
+        clusters = [{"name": name, "replicas": number} for name, number in self.f.replicas.items() if number]
         spec = {"resource": resource, "replicas": self.f.total, "clusters": clusters, "placement": placement}
         metadata = {"namespace": NAMESPACE, "name": BINDING, "labels": dict(POLICY)}
         head = {"apiVersion": "work.karmada.io/v1alpha2", "kind": "ResourceBinding"}
@@ -91,6 +94,19 @@ class Karmada(Distributed):
         change(found)
         store.update(collection, found)
 
+    def taint(self, cluster: str, **taint: str) -> None:
+        """Taint a Cluster, and nothing else."""
+        store = self.f.hub.server.store
+        found = store.get(CLUSTERS, "", cluster)
+        found["spec"]["taints"] = [taint]
+        store.update(CLUSTERS, found)
+
+    def observe(self, group: str) -> None:
+        """Let the scheduler name the group of clusterAffinities that it uses."""
+        self.edit_hub(
+            BINDINGS, BINDING, lambda one: one.update(status={"schedulerObservingAffinityName": group})
+        )
+
     async def run(self) -> None:
         """Run Karmada's controllers."""
         while True:
@@ -99,6 +115,7 @@ class Karmada(Distributed):
                     self._execute(cluster, work)
                 self._detect()
                 self._schedule()
+                self._create()
                 self._propagate()
             await asyncio.sleep(PERIOD)
 
@@ -161,6 +178,16 @@ class Karmada(Distributed):
         for name, replicas in self.shares.items():
             if self.f.members[name].replicas != replicas:
                 self.f.members[name].resize(replicas)
+
+    def _create(self) -> None:
+        """The clusters of the binding get the workload with the binding's number, the others lose theirs."""
+        for name, member in self.f.members.items():
+            store = member.server.store
+            present = store.find(DEPLOYMENTS, NAMESPACE, NAME) is not None
+            if name in self.shares and not present:
+                store.create(DEPLOYMENTS, deployment(self.shares[name]))
+            elif present and name not in self.shares and name not in self.keeps:
+                store.delete(DEPLOYMENTS, NAMESPACE, NAME)
 
 
 def define(store: Any, kind: str, plural: str, version: str, schema: Object | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 from base64 import b64encode
 from collections.abc import AsyncIterator
@@ -261,12 +262,28 @@ class Federation:
 
 
 @asynccontextmanager
-async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> AsyncIterator[Federation]:
-    """A hub, and one member for each keyword with this many replicas of the workload."""
-    made = Federation(folder, tls=tls)
+async def another_hub(first: Federation) -> AsyncIterator[Federation]:
+    """A second hub, in which the same members are registered. The hubs know nothing of each other."""
+    second = copy.copy(first)
+    second.hub = second._plane("another-hub", Plane)
+    _install(second)
+    for name in second.members:
+        second.join(name)
+    async with second.hub.listener:
+        yield second
+
+
+def _install(made: Federation) -> None:
     for definition in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
         made.hub.server.store.create(CRDS, custom_resource_definition(definition))
     made.hub.server.store.create(CRDS, scaling_record.custom_resource_definition())
+
+
+@asynccontextmanager
+async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> AsyncIterator[Federation]:
+    """A hub, and one member for each keyword with this many replicas of the workload."""
+    made = Federation(folder, tls=tls)
+    _install(made)
     for name, count in replicas.items():
         made.add(name, count)
     async with made.running():

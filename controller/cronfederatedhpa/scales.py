@@ -1,0 +1,281 @@
+"""The scale of a workload in the members: its size, and the division of the size that a rule sets.
+
+With --propagation=direct nobody but the rules scales such a workload. Source: docs/explanation/membership.md,
+"Rules".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from controller.cronfederatedhpa.objects import TargetKey
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
+from fedhpa.api.wire import Scale
+from fedhpa.assignment import Host, spread
+from fedhpa.cron.execution.model import REPLICAS, ObservedTarget, Values
+from fedhpa.decision import membership_of
+from fedhpa.kube import (
+    NOT_FOUND,
+    ApiClient,
+    Backoff,
+    Clock,
+    Resource,
+    ResourceMapper,
+    contain,
+    get_scale,
+    put_scale,
+)
+from fedhpa.members import Member
+
+FIELD_MANAGER: Final = "fedhpa-cron"
+TRIES: Final = 5
+FIRST_WAIT_SECONDS: Final = 0.02
+MAX_WAIT_SECONDS: Final = 0.5
+
+Members = Callable[[], Mapping[str, Member]]
+# Writes values with the marker of their events, and the baseline of the windows that are then open.
+Write = Callable[[Values, str, Values | None], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A target as it was read, and the function that writes values to it."""
+
+    target: ObservedTarget
+    write: Write
+
+
+@dataclass
+class KnownShares:
+    """The replicas of a workload in the members, as far as this process knows them.
+
+    `replicas` are those that each cluster answered last. `silent_since` has the clusters whose replicas
+    nobody knows, and when that was found, in POSIX seconds.
+    """
+
+    replicas: dict[str, int] = field(default_factory=dict)
+    silent_since: dict[str, float] = field(default_factory=dict)
+
+
+class TargetChanged(FedHPAError):
+    """Somebody changed the values of a target between its reading and the write, so nothing was written."""
+
+
+def mappers_of_members(clock: Clock) -> Callable[[Member], ResourceMapper]:
+    """Returns a function that returns the mapper of a member, which lasts as long as the member."""
+    mappers: dict[str, tuple[Member, ResourceMapper]] = {}
+
+    def mapper_of(member: Member) -> ResourceMapper:
+        kept = mappers.get(member.name)
+        if kept is None or kept[0] is not member:
+            kept = mappers[member.name] = (member, ResourceMapper(member.client, clock=clock.monotonic))
+        return kept[1]
+
+    return mapper_of
+
+
+async def _nothing_to_write(values: Values, marker: str, baseline: Values | None) -> None:  # noqa: ARG001
+    raise InvalidObject(f"{values} cannot be written for {marker}: the target was not read")
+
+
+def unreadable(error: str, *, gone: bool = False) -> Reading:
+    """Returns the reading of a target that cannot be read."""
+    return Reading(ObservedTarget({}, error, gone), _nothing_to_write)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The workload in a member that answered: the scale, and where it is read and written."""
+
+    client: ApiClient
+    path: str
+    scale: Scale
+
+    @property
+    def replicas(self) -> int:
+        return self.scale.spec.replicas
+
+
+class MemberScales:
+    """Reads and writes the scale of a workload in all members.
+
+    A cluster of which nothing is known counts as one without the workload once it is silent for `lost_after`
+    seconds. Before, no size is known.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        mapper_of: Callable[[Member], ResourceMapper],
+        *,
+        member_deadline: float,
+        lost_after: float,
+        wall: Callable[[], float],
+    ) -> None:
+        self._members = members
+        self._mapper_of = mapper_of
+        self._deadline = member_deadline
+        self._lost_after = lost_after
+        self._wall = wall
+
+    async def read(self, key: TargetKey, api_version: str, known: KnownShares) -> Reading:
+        """Returns the size of a workload: the sum over the members, a silent one with its last replicas."""
+        members = dict(self._members())
+        answers = await self._ask(members, key, api_version)
+        found = {name: one for name, one in answers.items() if isinstance(one, _Found)}
+        silent = {name: one for name, one in answers.items() if isinstance(one, FedHPAError)}
+        known.replicas |= {name: one.replicas for name, one in found.items()}
+        for name in known.replicas.keys() - found.keys() - silent.keys():
+            del known.replicas[name]
+        if problem := self._problem(key, members, found, silent, known):
+            return problem
+        total = sum(known.replicas.values())
+        silent = {name: error for name, error in silent.items() if name in known.replicas}
+        return Reading(ObservedTarget({REPLICAS: total}), partial(self._write, known, members, found, silent))
+
+    def _problem(
+        self,
+        key: TargetKey,
+        members: Mapping[str, Member],
+        found: Mapping[str, _Found],
+        silent: Mapping[str, FedHPAError],
+        known: KnownShares,
+    ) -> Reading | None:
+        """Returns the reading of a workload whose size is unknown, or None."""
+        # A cluster that does not serve the kind, or no scale of it, has answered.
+        without_scale = {name: one for name, one in silent.items() if isinstance(one, InvalidObject)}
+        awaited = self._awaited(members, silent.keys() - without_scale.keys(), known)
+        if found and awaited:
+            name = min(awaited)
+            text = "nobody knows its replicas, so the execution waits for its answer"
+            return unreadable(f"{key}: cluster {name}: {silent[name]}: {text}")
+        if found:
+            return None
+        if silent and silent.keys() == without_scale.keys():
+            name, error = min((name, str(one)) for name, one in without_scale.items())
+            return unreadable(f"cluster {name}: {error}")
+        if silent:
+            name, error = min((name, str(one)) for name, one in silent.items())
+            return unreadable(f"{key}: no member answered; {name}: {error}")
+        return unreadable(f"{key} does not exist in any member", gone=True)
+
+    def _awaited(self, members: Mapping[str, Member], silent: set[str], known: KnownShares) -> list[str]:
+        """Returns the silent clusters that may run the workload, although nobody has read its replicas."""
+        now, awaited = self._wall(), []
+        unknown = silent - known.replicas.keys()
+        for name in known.silent_since.keys() - unknown:
+            del known.silent_since[name]
+        for name in unknown:
+            state = members[name].state
+            since = min(known.silent_since.get(name, now), now if state.ready else state.since)
+            known.silent_since[name] = since
+            if now - since < self._lost_after:
+                awaited.append(name)
+        return awaited
+
+    async def _ask(
+        self, members: Mapping[str, Member], key: TargetKey, api_version: str
+    ) -> dict[str, _Found | FedHPAError | None]:
+        """Returns the scale in each member, its failure, or None where the workload does not exist."""
+
+        async def ask(member: Member) -> _Found | FedHPAError | None:
+            problem = ""
+            try:
+                resource = await self._mapper_of(member).resolve(
+                    api_version, key.kind, deadline=self._deadline
+                )
+                problem = unscalable(resource)
+                path = resource.path(key.namespace, key.name)
+                scale = await get_scale(member.client, path, deadline=self._deadline)
+                return _Found(member.client, path, scale)
+            except ApiError as error:
+                if error.status == NOT_FOUND:
+                    return InvalidObject(problem) if problem else None
+                return error
+            except FedHPAError as error:
+                return error
+
+        tasks = [
+            contain("read-scale", partial(ask, member), FedHPAError, cluster=name)
+            for name, member in members.items()
+        ]
+        return dict(zip(members, await asyncio.gather(*tasks), strict=True))
+
+    async def _write(
+        self,
+        known: KnownShares,
+        members: Mapping[str, Member],
+        found: Mapping[str, _Found],
+        silent: Mapping[str, FedHPAError],
+        values: Values,
+        *_: object,
+    ) -> None:
+        """Divides the size over the clusters. All that answered are tried, those that grow first.
+
+        Raises FedHPAError if one could not be written, or if the clusters do not have the size together
+        before a silent one answers.
+        """
+        size, now = values.get(REPLICAS) or 0, self._wall()
+        hosts = {
+            name: Host(known.replicas[name], membership_of(members[name].known, now).state, name in found)
+            for name in sorted(found.keys() | silent.keys())
+        }
+        shares = spread(size, hosts)
+        grows = {name for name, share in shares.items() if share > found[name].replicas}
+        shrinks = {name for name, share in shares.items() if share < found[name].replicas}
+        errors = await self._set(known, {name: (found[name], shares[name]) for name in sorted(grows)})
+        errors += await self._set(known, {name: (found[name], shares[name]) for name in sorted(shrinks)})
+        if errors:
+            raise errors[0]
+        total = sum(shares.values()) + sum(hosts[name].replicas for name in silent)
+        if total != size and silent:
+            name, error = min((name, str(one)) for name, one in silent.items())
+            raise FedHPAError(
+                f"{total} instead of {size} replicas until cluster {name} answers, which had "
+                f"{hosts[name].replicas}: {error}"
+            )
+
+    async def _set(self, known: KnownShares, shares: Mapping[str, tuple[_Found, int]]) -> list[FedHPAError]:
+        async def write(name: str, one: _Found, share: int) -> FedHPAError | None:
+            try:
+                await put_replicas(one.client, one.path, one.scale, share, self._deadline)
+            except FedHPAError as error:
+                return FedHPAError(f"cluster {name}: {error}")
+            known.replicas[name] = share
+            return None
+
+        tasks = [
+            contain("write-scale", partial(write, name, *one), FedHPAError, cluster=name)
+            for name, one in shares.items()
+        ]
+        return [error for error in await asyncio.gather(*tasks) if error is not None]
+
+
+def unscalable(resource: Resource) -> str:
+    """Returns why rules cannot scale a kind; empty if they can."""
+    if not resource.namespaced:
+        return f"{resource.kind} is cluster-scoped, and rules scale objects of their own namespace only"
+    if not resource.scale:
+        return f"{resource.kind} has no scale subresource, so it cannot be scaled"
+    return ""
+
+
+async def put_replicas(client: ApiClient, path: str, scale: Scale, replicas: int, deadline: float) -> None:
+    """Sets the replicas of a scale. Raises TargetChanged if another client sets them at the same time."""
+    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
+    for attempt in range(1, TRIES + 1):
+        try:
+            await put_scale(client, path, scale, replicas, manager=FIELD_MANAGER, deadline=deadline)
+        except Conflict:
+            if attempt == TRIES:
+                raise
+        else:
+            return
+        await asyncio.sleep(backoff.next())
+        before, scale = scale, await get_scale(client, path, deadline=deadline)
+        if before.spec.replicas != scale.spec.replicas:
+            raise TargetChanged(f"the replicas of {path.rpartition('/')[2]} were changed at the same time")

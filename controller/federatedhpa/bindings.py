@@ -1,0 +1,203 @@
+"""The candidate clusters with --propagation=karmada: those of the ResourceBinding and of its placement.
+
+Mode Centralized takes the clusters of the ResourceBinding, to which Karmada's scheduler gives replicas. Mode
+Distributed takes those that the placement selects, because Karmada drops empty clusters from a
+ResourceBinding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from controller.distributed.template import Bound, WithMetadata
+from controller.federatedhpa.clusters import Candidates, by_affinity
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.propagation import DIVIDED, Placement
+from fedhpa.api.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, tolerated_for
+from fedhpa.api.texts import one_line
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.kube import ApiClient, Resource, ResourceMapper
+from fedhpa.members import Member
+
+BINDING_API: Final = "work.karmada.io/v1alpha2"
+POLICY_LABELS: Final = (
+    "propagationpolicy.karmada.io/permanent-id",
+    "clusterpropagationpolicy.karmada.io/permanent-id",
+)
+
+
+# People read the message of a cluster.
+_MAX_TASK: Final = 256
+CHOSEN: Final = (
+    "the PropagationPolicy has spreadConstraints, so only the clusters of the ResourceBinding take part"
+)
+
+
+class NoBinding(FedHPAError):
+    """The hub serves bindings, but has no usable one of the workload (Karmada: FailedGetBinding)."""
+
+
+class TargetUnreadable(ApiError):
+    """The scale target could not be read from the hub (Karmada: FailedGetScaleTargetRef)."""
+
+
+class _ResourceReference(msgspec.Struct, frozen=True):
+    apiVersion: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class _TargetCluster(msgspec.Struct, frozen=True):
+    name: str = ""
+    replicas: int | None = None
+
+
+class _Suspension(msgspec.Struct, frozen=True):
+    scheduling: bool | None = None
+
+
+class _EvictionTask(msgspec.Struct, frozen=True):
+    fromCluster: str = ""
+    reason: str = ""
+    producer: str = ""
+
+
+class _BindingSpec(msgspec.Struct, frozen=True):
+    resource: _ResourceReference = _ResourceReference()
+    clusters: list[_TargetCluster] | None = None
+    placement: Placement | None = None
+    replicas: int = 0
+    suspension: _Suspension | None = None
+    gracefulEvictionTasks: list[_EvictionTask] | None = None
+
+
+class _BindingStatus(msgspec.Struct, frozen=True):
+    schedulerObservingAffinityName: str = ""
+
+
+class _Binding(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _BindingSpec = _BindingSpec()
+    status: _BindingStatus = _BindingStatus()
+
+
+async def by_binding(
+    hub: ApiClient,
+    mapper: ResourceMapper,
+    target: Resource,
+    namespace: str,
+    name: str,
+    members: Mapping[str, Member],
+    deadline: float,
+) -> Candidates:
+    """The clusters that Karmada's scheduler chose for a workload, from its ResourceBinding.
+
+    Raises TargetUnreadable, NoBinding, or ApiError if the hub does not answer.
+    """
+    try:
+        bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=deadline)
+    except InvalidObject:  # without Karmada nothing restricts the workload to some of the clusters
+        return Candidates(tuple(sorted(members)))
+    try:
+        path = target.path(namespace, name)
+        template = await hub.get(path, WithMetadata, kind=target.kind, deadline=deadline)
+    except ApiError as error:
+        raise TargetUnreadable(str(error), status=error.status, reason=error.reason) from error
+    labels = template.metadata.labels or {}
+    selector = next((f"{label}={labels[label]}" for label in POLICY_LABELS if label in labels), "")
+    if not selector:
+        raise NoBinding("the scale target has no label of a policy's permanent-id: propagate it by a policy")
+    listing = await hub.list(bindings.path(namespace), _Binding, label_selector=selector)
+    reference = _ResourceReference(target.api_version, target.kind, namespace, name)
+    for binding in listing.items:
+        if binding.spec.resource == reference:
+            targets, placement = binding.spec.clusters or (), binding.spec.placement
+            if not targets:
+                raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
+            return Candidates(
+                tuple(sorted({target.name for target in targets})),
+                scheduling="" if placement is None else placement.scheduling,
+                shares={target.name: target.replicas for target in targets if target.replicas is not None},
+                bound=_bound(path, template.metadata, bindings, binding),
+                placement=placement,
+                group=binding.status.schedulerObservingAffinityName,
+                evictions={
+                    one.fromCluster: one_line(f"Karmada evicts it ({one.producer}: {one.reason})", _MAX_TASK)
+                    for one in binding.spec.gracefulEvictionTasks or ()
+                },
+            )
+    raise NoBinding("no ResourceBinding matches the scale target")
+
+
+def _bound(path: str, template: ObjectMeta, bindings: Resource, binding: _Binding) -> Bound:
+    spec, metadata = binding.spec, binding.metadata
+    return Bound(
+        template_path=path,
+        template=template,
+        binding_path=bindings.path(metadata.namespace, metadata.name),
+        binding=metadata,
+        suspended=spec.suspension is not None and spec.suspension.scheduling is True,
+        replicas=spec.replicas,
+        shares={target.name: target.replicas for target in spec.clusters or ()},
+        divided=spec.placement is not None and spec.placement.scheduling == DIVIDED,
+    )
+
+
+def by_placement(
+    found: Candidates,
+    affinity: Mapping[str, Any] | None,
+    members: Mapping[str, Member],
+    lost: Collection[str],
+) -> Candidates:
+    """Returns the candidates of mode Distributed, from those that the ResourceBinding gives.
+
+    They are the clusters that the placement and spec.clusterAffinity select. Those that the ResourceBinding
+    does not hold yet begin. The next group of the placement's clusterAffinities takes part only if all
+    clusters of the one before are `lost`. Raises InvalidObject for an affinity that cannot be read.
+    """
+    placement, bound = found.placement, found.bound
+    if placement is None or bound is None:
+        return found
+    allowed = set(by_affinity(affinity, members).names)
+    tiers: dict[str, int] = {}
+    replaced: frozenset[str] = frozenset()
+    for group in placement.groups(found.group):
+        for tier, part in enumerate(group):
+            for name in by_affinity(part, members, where="the placement's clusterAffinity").names:
+                if name in allowed and name in members:
+                    tiers.setdefault(name, tier)
+        if not tiers.keys() <= set(lost):
+            break
+        replaced = frozenset(tiers)
+    # Karmada takes a cluster out of the ResourceBinding first, and removes the workload there after a while.
+    held = bound.shares.keys() | found.evictions.keys()
+    begins = frozenset(
+        name
+        for name in (() if placement.spreadConstraints else tiers)
+        if name not in held and _may_begin(members[name], placement)
+    )
+    # Karmada waits with the deletion of a Cluster until no ResourceBinding names it.
+    gone = frozenset(name for name in bound.shares if name not in members)
+    return replace(
+        found,
+        names=tuple(sorted(held & tiers.keys())),
+        bound=replace(bound, begins=begins, gone=gone),
+        overflow={name: tier for name, tier in tiers.items() if tier},
+        replaced=replaced,
+        selection=CHOSEN if placement.spreadConstraints else "",
+    )
+
+
+def _may_begin(member: Member, placement: Placement) -> bool:
+    """True if Karmada would give the cluster its first replicas."""
+    tolerations: tuple[Toleration, ...] = placement.tolerations
+    return member.state.ready and all(
+        tolerated_for(taint, tolerations) is None
+        for taint in member.known.taints
+        if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
+    )

@@ -1,0 +1,88 @@
+"""Series of the replicas by object and cluster, rendered at a scrape from the last statuses.
+
+Scrapes run in a thread, so they read copies and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fedhpa.decision import ANSWERED_STATES, READY
+from fedhpa.kube import Key
+
+# 10,000 clusters of objects with two samples each. A scrape of them has 1.5 MB.
+MAX_SAMPLES: Final = 20_000
+
+Status = Mapping[str, Any]
+# Cluster, state and replicas.
+Sample = tuple[str, str, int]
+
+
+class ReplicaSeries(Collector):
+    """Collects the replicas of each object by cluster, at most `max_samples` of them.
+
+    `statuses` are those of the last decisions, and `failing` the objects that failed since; both are live
+    views. Objects that are not Ready come first. An object is shown with all its clusters, or not at all.
+    """
+
+    def __init__(
+        self, statuses: Mapping[Key, Status], failing: Set[Key], max_samples: int = MAX_SAMPLES
+    ) -> None:
+        self._statuses = statuses
+        self._failing = failing
+        self._max_samples = max_samples
+
+    def describe(self) -> Iterator[Metric]:
+        """Yields the families, so that a part of the registry can be collected."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields the replicas, and the number of samples that are left out."""
+        replicas = GaugeMetricFamily(
+            "fedhpa_cluster_replicas",
+            "Replicas of an object in a cluster at the last decision, by state: ready (pods; absent "
+            "while the cluster does not answer) and desired. Objects whose condition Ready is not True come "
+            f"first, up to {MAX_SAMPLES} samples for each process.",
+            labels=["namespace", "name", "cluster", "state"],
+        )
+        left_out = 0
+        failing, statuses = set(self._failing), dict(self._statuses)
+        by_need = sorted(statuses, key=lambda key: (key not in failing and _is_ready(statuses[key]), key))
+        for key in by_need:
+            samples = list(_samples(statuses[key]))
+            if len(replicas.samples) + len(samples) > self._max_samples:
+                left_out += len(samples)
+                continue
+            for cluster, state, number in samples:
+                replicas.add_metric([*key, cluster, state], number)
+        yield replicas
+        yield GaugeMetricFamily(
+            "fedhpa_cluster_replicas_left_out",
+            "Samples of fedhpa_cluster_replicas that are left out, because this process would show more than "
+            f"{MAX_SAMPLES}.",
+            left_out,
+        )
+
+
+def _is_ready(status: Status) -> bool:
+    conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
+    return any(one["type"] == READY and one["status"] == "True" for one in conditions)
+
+
+def _samples(status: Status) -> Iterator[Sample]:
+    """Yields the replicas of a status, from which numbers that equal others are left out."""
+    clusters: Sequence[Mapping[str, Any]] = status.get("clusters") or ()
+    read = "lastSeen" in status  # otherwise the entries are those of an earlier decision
+    for entry in clusters:
+        name, current = entry["name"], entry.get("currentReplicas")
+        answers = read and ("state" not in entry or entry["state"] in ANSWERED_STATES)
+        ready = entry.get("readyReplicas", current) if answers else None
+        desired = entry.get("desiredReplicas", current)
+        if ready is not None:
+            yield name, "ready", ready
+        if desired is not None:
+            yield name, "desired", desired

@@ -1,0 +1,152 @@
+"""Cordons and drains a cluster: refuses what Karmada would undo, writes the taint, follows the replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from fedhpa.api import federatedhpa
+from fedhpa.api.cluster import API_VERSION as CLUSTER_VERSION
+from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
+from fedhpa.api.texts import listed
+from fedhpa.api.times import parse_time
+from fedhpa.cli.drain.objects import Alone, Waiting, placed_by_karmada, scaled_by_rules_alone, waiting
+from fedhpa.cli.drain.taints import change_taints, read_cluster, taints_of, with_taint
+from fedhpa.cli.drain.watch import Progress, watch
+from fedhpa.cli.hub import hub_error
+
+if TYPE_CHECKING:
+    from fedhpa.cli.drain.forecast import Forecast
+    from fedhpa.cli.drain.view import View
+    from fedhpa.kube import ApiClient, Clock
+
+# Objects that a refusal names.
+MAX_NAMED: Final = 10
+
+
+class Refused(Exception):
+    """Karmada's scheduler would undo it, so nothing was written. `objects` are those that it places."""
+
+    def __init__(self, cluster: str, objects: Sequence[str]) -> None:
+        self.objects = tuple(objects)
+        super().__init__(
+            f"{cluster} was left as it is: in mode Centralized Karmada's scheduler places the replicas of "
+            f"{listed(self.objects, MAX_NAMED)}, and gives a tainted cluster that holds replicas still more. "
+            "Exclude the cluster in the PropagationPolicy of each workload:\n"
+            "spec:\n"
+            "  placement:\n"
+            "    clusterAffinity:\n"
+            f"      exclude: [{cluster}]"
+        )
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """The end of a drain: its last progress, and workloads that it neither moves nor counts."""
+
+    progress: Progress
+    alone: tuple[Alone, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        """True if the cluster runs nothing of our objects."""
+        return not self.progress.waiting
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the result as data."""
+        return {
+            "cluster": self.progress.cluster,
+            "drained": self.done,
+            "replicas": self.progress.total,
+            "moved": self.progress.moved,
+            "waiting": [one.to_json() for one in self.progress.waiting],
+            "notMoved": [one.to_json() for one in self.alone],
+        }
+
+
+async def cordon(hub: ApiClient, cluster: str, clock: Clock) -> bool:
+    """Adds the taint of a cordon. Returns False if it was there. Raises Refused, and ConfigError."""
+    await _check(hub, cluster)
+    return await change_taints(hub, cluster, with_taint(CORDON_TAINT, clock.wall())) is not None
+
+
+async def _check(hub: ApiClient, cluster: str) -> list[Any]:
+    """Returns the FederatedHPAs. Raises Refused if Karmada places some of them, ConfigError without it."""
+    await read_cluster(hub, cluster)
+    raws = await listing(hub, "FederatedHPA")
+    if found := placed_by_karmada(raws, cluster):
+        raise Refused(cluster, found)
+    return raws
+
+
+async def listing(hub: ApiClient, kind: str) -> list[Any]:
+    """Returns all objects of a kind of ours; one that cannot be decoded is no mapping. Raises ConfigError."""
+    from fedhpa.kube import resource_path
+
+    path = resource_path(federatedhpa.API_VERSION, f"{kind.lower()}s")
+    try:
+        return list((await hub.list_leniently(path, dict[str, Any])).items)
+    except ApiError as error:
+        raise hub_error(f"cannot list {kind}s", error) from error
+
+
+class Draining:
+    """One drain. `tainted` is True once the Cluster has the taint, which stays whatever happens then."""
+
+    def __init__(self, cluster: str, clock: Clock) -> None:
+        self.cluster = cluster
+        self.tainted = False
+        self._clock = clock
+
+    async def run(
+        self, hub: ApiClient, view: View, say: Callable[[str], None], *, timeout: float | None = None
+    ) -> Drained:
+        """Writes the taint and follows the replicas until nothing waits, or for `timeout` seconds.
+
+        `say` gets notes for people. Raises Refused, and ConfigError with the remedy.
+        """
+        cluster = self.cluster
+        alone = scaled_by_rules_alone(await listing(hub, "CronFederatedHPA"), await _check(hub, cluster))
+        written = await change_taints(hub, cluster, with_taint(DRAIN_TAINT, self._clock.wall()))
+        self.tainted = True
+        since = _since(written or await read_cluster(hub, cluster)) or self._clock.wall()
+        say(f"{cluster} {'drains now' if written else 'was draining already'}; Ctrl-C ends only the waiting")
+
+        async def look() -> list[Waiting]:
+            return list(waiting(await listing(hub, "FederatedHPA"), cluster, since, self._clock.wall()))
+
+        with view.running():
+            progress = await watch(cluster, look, view.show, say, clock=self._clock, timeout=timeout)
+        return Drained(progress, tuple(alone))
+
+
+def _since(cluster: dict[str, Any]) -> float | None:
+    """Returns when the taint of the drain was added, None if it does not say."""
+    for taint in taints_of(cluster):
+        if isinstance(taint, dict) and taint.get("key") == DRAIN_TAINT:
+            try:
+                return parse_time(str(taint.get("timeAdded")))
+            except InvalidObject:
+                return None
+    return None
+
+
+async def forecast(hub: ApiClient, cluster: str) -> tuple[list[Forecast], list[Alone]]:
+    """Returns where the replicas would go, and the workloads that would not move. Writes nothing.
+
+    Raises Refused, and ConfigError with the remedy.
+    """
+    from fedhpa.api.known_cluster import RawCluster, known_cluster
+    from fedhpa.cli.drain.forecast import forecasts
+    from fedhpa.kube import resource_path
+
+    raws = await _check(hub, cluster)
+    crons, path = await listing(hub, "CronFederatedHPA"), resource_path(CLUSTER_VERSION, "clusters")
+    try:
+        found = (await hub.list_leniently(path, RawCluster)).items
+    except ApiError as error:
+        raise hub_error("cannot list Clusters", error) from error
+    known = {one.metadata.name: known_cluster(one) for one in found if isinstance(one, RawCluster)}
+    return list(forecasts(raws, cluster, known)), list(scaled_by_rules_alone(crons, raws))

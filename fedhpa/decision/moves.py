@@ -1,0 +1,234 @@
+"""Moves between clusters in one decision: clusters that leave, rebalances and returns (direct propagation).
+
+Source: docs/explanation/membership.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fedhpa.api.taints import CORDONED, LEAVING, MEMBER
+from fedhpa.api.texts import listed
+from fedhpa.assignment import DUPLICATED, next_step, receivers_back, release_step, waiting, without_surge
+from fedhpa.decision.context import Context
+from fedhpa.decision.membership import Membership
+from fedhpa.decision.messages import MEMBERS_AVAILABLE, MEMBERS_HAVE_ROOM, NO_MEMBER
+from fedhpa.decision.metrics import follows_pods, tolerances
+from fedhpa.decision.model import Assignment, ClusterMembership, as_assignment, shortened
+from fedhpa.decision.placement import PlacementPlan, loads
+from fedhpa.decision.rebalance import ended_early, goal_of, rebalances, report_progress, title
+from fedhpa.decision.returns import needed
+from fedhpa.decision.spec import DISTRIBUTED
+
+# Under Duplicated a leaving cluster shrinks by one step in this time.
+SHRINK_SECONDS: Final = 60.0
+# A cluster is no new host once its pods have served for so long without a break.
+SERVES_SECONDS: Final = 600.0
+# A leave that takes longer is reported with a Warning.
+LONG_SECONDS: Final = 3600.0
+# People read status and events, so they name only so many clusters.
+_MAX_NAMED: Final = 8
+_MAX_WAITS: Final = 512
+
+
+def fewest_replicas(context: Context, current: int) -> int:
+    """Returns the fewest replicas at which usage is not above a target by more than the tolerance.
+
+    A size within the tolerance stays, but while replicas move it is that of more pods than the size. Memory
+    does not fall when pods are added, so it would let the size grow by the surge of each step.
+    """
+    busy = [
+        metric.usage_ratio * (current if metric.pods is None else metric.pods.ready)
+        for metric in context.metrics
+        if metric.usage_ratio is not None and math.isfinite(metric.usage_ratio) and follows_pods(metric)
+    ]
+    # A hair below, because a ratio of exactly the tolerance asks for no replica more.
+    return math.ceil(max(busy, default=0.0) / (1 + tolerances(context).scale_up) - 1e-9)
+
+
+class Moves(NamedTuple):
+    """The shares to write now, and why replicas move although the size stays; "" if none do."""
+
+    shares: tuple[Assignment, ...]
+    reason: str
+
+
+def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int) -> Moves:
+    """Returns the shares of the size `desired`, or the next step towards them while replicas move.
+
+    `current` is the present size. Sets what each cluster waits for.
+    """
+    fleet, policy = context.fleet, context.spec.assignment.policy
+    rebalanced = context.knows_rebalance and rebalances(context, plan, current, desired)
+    _note_stuck(context, plan)
+    if not fleet.leaving and not rebalanced:
+        verb = "is" if len(fleet.stuck) == 1 else "are"
+        reason = f"{listed(list(fleet.stuck), _MAX_NAMED)} {verb} stuck" if fleet.stuck else ""
+        return Moves(as_assignment(plan.with_evidence(plan.goal(desired))), reason)
+    if policy == DUPLICATED:
+        return Moves(as_assignment(_shrunk(context, plan, desired)), _leaving(context))
+    goal = goal_of(context, plan, desired) if rebalanced else plan.goal(desired)
+    target = {name: goal[name] for name in goal if plan.places[name].reachable}
+    present = {name: plan.places[name].present for name in target}
+    # Replicas of a stuck cluster serve nothing, so those that go wait for nobody.
+    present |= {name: min(present[name], goal[name]) for name in fleet.stuck if name in target}
+    step = release_step(context.spec.max_replicas)
+    state = context.rebalance if rebalanced else None
+    kept = needed(context, plan, state) if state is not None and state.is_return else {}
+    moved = next_step(present, target, plan.ready, step, plan.rolling, kept)
+    unready = waiting(present, target, plan.ready)
+    _note_waits(context, plan, goal, unready)
+    if state is not None:
+        gives = any(moved[name] < present[name] for name in moved)
+        blocked = present != target and moved == present and not (unready or plan.rolling)
+        if not ended_early(context, gives=gives, blocked=blocked):
+            report_progress(context, goal, done=present == target, waits_for=sum(unready.values()))
+        elif state.is_return:
+            surge = sum(present.values()) - sum(target.values())
+            moved = receivers_back(present, state.before, plan.ready, surge)
+        else:
+            moved = without_surge(present, target, plan.ready)
+    shares = plan.with_evidence(goal | moved)
+    if state is not None:
+        return Moves(as_assignment(shares), title(state))
+    return Moves(as_assignment(shares), _leaving(context))
+
+
+def _shrunk(context: Context, plan: PlacementPlan, desired: int) -> dict[str, int]:
+    """Returns the shares under Duplicated: a leaving cluster shrinks, and nothing grows for it."""
+    shares = plan.goal(desired)
+    step = release_step(context.spec.max_replicas)
+    for cluster in context.fleet.leaving:
+        place = plan.places[cluster.name]
+        known = context.memory.clusters.get(cluster.name)
+        scaled = None if known is None else known.scaled
+        rests = scaled is not None and 0 <= context.now - scaled < SHRINK_SECONDS
+        if place.reachable:
+            shares[cluster.name] = place.present if rests else max(place.present - step, 0)
+        context.waits[cluster.name] = f"{step} a minute {'goes' if step == 1 else 'go'}"
+    return shares
+
+
+def _leaving(context: Context) -> str:
+    names = [cluster.name for cluster in context.fleet.leaving]
+    verb = "leaves" if len(names) == 1 else "leave"
+    return f"{listed(names, _MAX_NAMED)} {verb}"
+
+
+def _note_stuck(context: Context, plan: PlacementPlan) -> None:
+    for name in context.fleet.stuck:
+        ready = plan.ready.get(name, 0)
+        pods = "1 ready pod" if ready == 1 else f"{ready} ready pods"
+        context.waits[name] = f"it keeps {pods}, and one replica that shows when more get ready"
+
+
+def _note_waits(
+    context: Context, plan: PlacementPlan, goal: Mapping[str, int], unready: Mapping[str, int]
+) -> None:
+    """Set what each leaving cluster waits for."""
+    takers = any(context.fleet.membership(name) == MEMBER for name in plan.places)
+    for cluster in context.fleet.leaving:
+        name = cluster.name
+        place = plan.places[name]
+        if not place.reachable:
+            text = "it does not answer, or refused a write"
+        elif context.spec.dry_run:
+            text = "spec.dryRun: nothing moves"
+        elif goal[name] and not takers:
+            text = "no other cluster takes replicas"
+        elif goal[name]:
+            text = f"no cluster has room for {goal[name]} of its replicas"
+        elif name in plan.rolling:
+            text = "its pods have two versions, and a rollout ends first"
+        elif unready:
+            count = sum(unready.values())
+            pods = "pod is" if count == 1 else "pods are"
+            text = f"{count} {pods} not ready in {listed(list(unready), _MAX_NAMED)}"
+        else:
+            text = "its replicas move"
+        context.waits[name] = text
+
+
+def reported_memberships(context: Context) -> dict[str, ClusterMembership]:
+    """Returns the clusters that are no Members, with what they wait for; adds events of what changed."""
+    fleet, found = context.fleet, {}
+    elsewhere = ""
+    if not fleet.direct:
+        elsewhere = "Karmada's scheduler places the replicas"
+    elif context.spec.mode == DISTRIBUTED:
+        elsewhere = "mode Distributed moves no replicas for it"
+    for name, one in list(fleet.memberships.items()):
+        if not context.spec.dry_run and not elsewhere:
+            _report(context, name, one)
+        if one.standing.new:
+            _note_new_host(context, name, one)
+        if one.state != MEMBER:
+            undecided = "nothing is decided now: see the conditions" if one.state == LEAVING else ""
+            waits = elsewhere or context.waits.get(name, undecided)
+            text = ": ".join(part for part in (one.why, waits) if part)
+            found[name] = ClusterMembership(one.state, shortened(text, _MAX_WAITS))
+    if context.cordoned_grow:
+        context.builder.condition(MEMBERS_AVAILABLE, False, "NoMemberCluster", NO_MEMBER)
+    elif context.builder.found(MEMBERS_AVAILABLE) is not None:
+        context.builder.condition(MEMBERS_AVAILABLE, True, "MembersHaveRoom", MEMBERS_HAVE_ROOM)
+    return found
+
+
+def _note_new_host(context: Context, name: str, one: Membership) -> None:
+    """Remember since when a new host serves; after long enough it is none."""
+    if context.memory.standing(name) is None:
+        text = f"{name} began to run the workload; until its pods serve, a scale-down takes from it first"
+        context.builder.event("ClusterBeganHosting", text)
+    since = one.standing.serves_since
+    if not _serves(context, name):
+        since = None
+    elif since is None or since > context.now:
+        since = context.now // 1
+    proven = since is not None and context.now - since >= SERVES_SECONDS
+    standing = msgspec.structs.replace(one.standing, new=not proven, serves_since=None if proven else since)
+    context.fleet.memberships[name] = one._replace(standing=standing)
+    if proven:
+        context.builder.event("ClusterMember", f"{name} takes part like the others, because its pods serve")
+
+
+def _serves(context: Context, name: str) -> bool:
+    """True if pods of the cluster are ready, and use at least half of what those of the others do."""
+    view = next((one for one in context.fleet.answered if one.name == name), None)
+    if view is None or not view.ready_pods:
+        return False
+    used = loads(context.metrics)
+    ready = {one.name: one.ready_pods for one in context.fleet.answered if one.name in used}
+    others = sum(used[other] for other in ready if other != name)
+    pods = sum(count for other, count in ready.items() if other != name)
+    return not used or used.get(name, 0) * pods * 2 >= others * view.ready_pods > 0
+
+
+def _report(context: Context, name: str, one: Membership) -> None:
+    """Add an event if the membership changed, or if a leave takes too long."""
+    known = context.memory.standing(name)
+    was_stuck, is_stuck = known is not None and known.stuck_since is not None, name in context.fleet.stuck
+    if was_stuck is not is_stuck:
+        if is_stuck:
+            context.builder.warn("ClusterStuck", f"{name}: {one.why}")
+        else:
+            context.builder.event("ClusterMember", f"{name} is no longer stuck")
+    before, now = MEMBER if known is None else known.membership, one.standing.membership
+    if now != before:
+        if now == LEAVING:
+            moves = "its replicas move to others" if one.state == LEAVING else "its replicas stay"
+            context.builder.event("ClusterLeaves", f"{name} leaves: {moves} ({one.why})")
+        elif now == CORDONED:
+            context.builder.event("ClusterCordoned", f"{name} gets no more replicas ({one.why})")
+        else:
+            context.builder.event("ClusterMember", f"{name} takes part again; it was {before}")
+    elif now == LEAVING and name in context.waits and not one.standing.warned:
+        since = one.standing.since
+        if since is not None and context.now - since >= LONG_SECONDS:
+            text = f"{name} has been leaving for an hour: {context.waits[name]}"
+            context.builder.warn("LeaveWaits", text)
+            standing = msgspec.structs.replace(one.standing, warned=True)
+            context.fleet.memberships[name] = one._replace(standing=standing)

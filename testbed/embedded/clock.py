@@ -1,0 +1,10 @@
+"""The clock of an embedded plane that is given no other one."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+
+def utc_now() -> dt.datetime:
+    """Returns the current time in UTC."""
+    return dt.datetime.now(dt.UTC)

@@ -1,0 +1,57 @@
+"""The lists of other autoscalers are kept by cluster and namespace, and the old ones go."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from controller.federatedhpa.competition import KEEP_SECONDS, CompetingAutoscalers
+
+
+class Server:
+    """An API server without any autoscaler, which counts its lists."""
+
+    def __init__(self) -> None:
+        self.lists = 0
+
+    async def list(self, *_: Any) -> Any:
+        """Answer an empty list."""
+        self.lists += 1
+        return SimpleNamespace(items=())
+
+
+def scaler(namespace: str) -> dict[str, Any]:
+    """A FederatedHPA of the Deployment web."""
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {"metadata": {"namespace": namespace, "name": "web"}, "spec": {"scaleTargetRef": reference}}
+
+
+async def test_many_namespaces_cost_no_more_each() -> None:
+    """The lists of the last 2,000 namespaces cost at most three times as much as those of the first 2,000."""
+    server: Any = Server()
+    found = CompetingAutoscalers(clock=lambda: 0.0)
+    costs = []
+    for block in range(6):
+        began = time.process_time()
+        for number in range(2000):
+            await found.find(scaler(f"ns-{block}-{number}"), server, {"m1": server})
+        costs.append(time.process_time() - began)
+
+    assert server.lists == 6 * 2000 * 2
+    assert min(costs[-2:]) < 3 * min(costs[:2])
+
+
+async def test_lists_that_nobody_asks_for_go() -> None:
+    """A list that was refreshed stays. One that nobody asked for in ten times its life goes."""
+    server: Any = Server()
+    now = 0.0
+    found = CompetingAutoscalers(clock=lambda: now)
+    for name in ("old", "kept"):
+        await found.find(scaler(name), server, {})
+    now = KEEP_SECONDS + 1
+    await found.find(scaler("kept"), server, {})
+    now = 11.5 * KEEP_SECONDS
+    await found.find(scaler("new"), server, {})
+
+    assert len(found) == 2

@@ -1,0 +1,156 @@
+"""The series of replicas by cluster: read from the last statuses, bounded, and rendered beside other work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Set
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from prometheus_client import CollectorRegistry
+
+from controller.replica_series import MAX_SAMPLES, ReplicaSeries
+from controller.telemetry import ControllerMetrics
+from fedhpa.kube import Key
+from fedhpa.serving import metrics_route
+from tests.support.costs import least_longest_hold
+
+MAX_HOLD_SECONDS = 0.05
+
+
+def status(*clusters: dict[str, Any], ready: str = "True", **fields: Any) -> dict[str, Any]:
+    """A status that a decision has written."""
+    conditions = [{"type": "Ready", "status": ready, "reason": "Reconciled"}]
+    return {"clusters": list(clusters), "conditions": conditions, "lastSeen": "10:00", **fields}
+
+
+def cluster(name: str = "m1", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "currentReplicas": 3, **fields}
+
+
+def series(
+    statuses: Mapping[str, dict[str, Any]], failing: Set[Key] = frozenset(), most: int = 100
+) -> ReplicaSeries:
+    """The series of objects with these statuses."""
+    return ReplicaSeries({("shop", name): one for name, one in statuses.items()}, failing, most)
+
+
+def shown(series: ReplicaSeries) -> tuple[dict[str, float], float]:
+    """The samples, by name, cluster and state, and how many are left out."""
+    replicas, left_out = series.collect()
+    labels = ("name", "cluster", "state")
+    found = {" ".join(s.labels[label] for label in labels): s.value for s in replicas.samples}
+    return found, left_out.samples[0].value
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, {"ready": 3, "desired": 3}),
+        ({"readyReplicas": 1}, {"ready": 1, "desired": 3}),
+        ({"desiredReplicas": 5}, {"ready": 3, "desired": 5}),
+        ({"desiredReplicas": 0, "readyReplicas": 0}, {"ready": 0, "desired": 0}),
+        ({"state": "MetricsMissing"}, {"ready": 3, "desired": 3}),
+        ({"state": "MetricsLost"}, {"ready": 3, "desired": 3}),
+        ({"state": "Missing"}, {"desired": 3}),
+        ({"state": "Lost", "currentReplicas": 0}, {"desired": 0}),
+        ({"state": "Missing", "currentReplicas": None}, {}),
+    ],
+)
+def test_the_numbers_are_those_of_the_status(fields: dict[str, Any], expected: dict[str, int]) -> None:
+    """Numbers that a status leaves out are filled in. What is unknown has no sample."""
+    found, _ = shown(series({"web": status(cluster(**fields))}))
+
+    assert found == {f"web m1 {state}": value for state, value in expected.items()}
+
+
+def test_a_decision_without_any_cluster_shows_no_ready_pods() -> None:
+    """Its entries are those of an earlier decision."""
+    kept = status(cluster())
+    del kept["lastSeen"]
+
+    assert shown(series({"web": kept}))[0] == {"web m1 desired": 3}
+
+
+def test_the_last_status_counts_until_the_object_is_gone() -> None:
+    """A cluster that left the status has no sample any more, and neither has a deleted object."""
+    metrics = ControllerMetrics(registry := CollectorRegistry(), clock=lambda: 0.0)
+
+    def decided(*clusters: dict[str, Any]) -> dict[str, float]:
+        decision: Any = SimpleNamespace(
+            current_replicas=3,
+            desired_replicas=3,
+            error=None,
+            metrics=(),
+            coverage=SimpleNamespace(missing={}, lost={}),
+            status=status(*clusters),
+        )
+        metrics.decisions.add = lambda *_, **__: None  # type: ignore[method-assign]
+        metrics.record_decision("shop", "web", decision, written=False, seconds=0.1)
+        return scraped(registry)
+
+    assert decided(cluster("m1"), cluster("m2")).keys() == {"m1", "m2"}
+    assert decided(cluster("m2", currentReplicas=4)) == {"m2": 4}
+
+    metrics.forget("shop", "web")
+
+    assert scraped(registry) == {}
+
+
+def scraped(registry: CollectorRegistry) -> dict[str, float]:
+    """The desired replicas by cluster."""
+    found = [sample for family in registry.collect() for sample in family.samples]
+    wanted = [one for one in found if one.name == "fedhpa_cluster_replicas"]
+    return {one.labels["cluster"]: one.value for one in wanted if one.labels["state"] == "desired"}
+
+
+def test_objects_that_are_not_ready_come_first() -> None:
+    """The bound leaves out whole objects, and those that are Ready first. What is left out is counted."""
+    states = {"a": "True", "b": "False", "c": "True", "d": "Unknown"}
+    objects = {name: status(cluster(), ready=ready) for name, ready in states.items()}
+
+    samples, left_out = shown(series(objects, most=4))
+
+    assert {name.split()[0] for name in samples} == {"b", "d"}
+    assert left_out == 4
+
+    # An object that failed after its last status is not Ready.
+    objects["b"] = status(cluster())
+    samples, left_out = shown(series(objects, {("shop", "c")}, most=4))
+
+    assert {name.split()[0] for name in samples} == {"c", "d"}
+
+
+def test_an_object_is_shown_whole_or_not_at_all() -> None:
+    """A sum over clusters is never a part of an object. A smaller object takes the place."""
+    two = status(cluster("m1"), cluster("m2"))
+
+    samples, left_out = shown(series({"a": two, "b": two, "c": status(cluster("m1", state="Lost"))}, most=5))
+
+    assert {name.split()[0] for name in samples} == {"a", "c"}
+    assert left_out == 4
+
+
+async def test_a_scrape_does_not_hold_the_loop() -> None:
+    """20,000 samples, and as many that are left out, are rendered without a hold of 50 ms."""
+    registry = CollectorRegistry()
+    objects = range(2 * MAX_SAMPLES // 20)
+    clusters = [cluster(f"m{n}") for n in range(10)]
+    registry.register(ReplicaSeries({("shop", f"web-{one}"): status(*clusters) for one in objects}, set()))
+    handler = metrics_route(registry).handler
+    bodies = []
+
+    async def scrape() -> None:
+        answer = await handler(make_mocked_request("GET", "/metrics"))
+        assert isinstance(answer, web.Response)
+        assert isinstance(answer.body, bytes)
+        bodies.append(answer.body)
+
+    longest = await least_longest_hold(lambda: asyncio.ensure_future(scrape()), MAX_HOLD_SECONDS)
+
+    assert bodies[-1].count(b"\nfedhpa_cluster_replicas{") == MAX_SAMPLES
+    assert f"fedhpa_cluster_replicas_left_out {MAX_SAMPLES:.1f}".encode() in bodies[-1]
+    assert longest < MAX_HOLD_SECONDS

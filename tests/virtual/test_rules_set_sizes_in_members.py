@@ -1,0 +1,223 @@
+"""Rules that scale a workload in the members: which clusters get its replicas, and what silent ones count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from fedhpa.api.default_values import CLUSTER_LOST_TIMEOUT_SECONDS
+from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
+from tests.support.controller import ControllerWorld, cluster_object, world
+from tests.support.fakeapi import CLUSTERS, Object
+from tests.support.rules import (
+    DEPLOYMENT,
+    history,
+    minute_after,
+    put_rules,
+    ready,
+    rules_running,
+    run_rules,
+    status,
+    window,
+)
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+Taint = Mapping[str, str]
+DRAIN: Final[Taint] = {"key": DRAIN_TAINT, "effect": "NoSchedule"}
+CORDON: Final[Taint] = {"key": CORDON_TAINT, "effect": "NoSchedule"}
+# Longer than the longest time between two tries.
+TRIED_AGAIN: Final = 70
+
+
+def tainted(w: ControllerWorld, name: str, *taints: Taint) -> None:
+    """Replaces the taints of a Cluster."""
+    found = cluster_object(w, name)
+    w.hub.put(CLUSTERS, {**found, "spec": {**found["spec"], "taints": [dict(each) for each in taints]}})
+
+
+def sized(w: ControllerWorld, minutes: int, size: int, name: str = "size") -> Object:
+    """A rule that sets the size once an hour."""
+    return {"name": name, "schedule": minute_after(w, minutes), "targetReplicas": size}
+
+
+def message(w: ControllerWorld) -> str:
+    """The message of Ready."""
+    return str(next(each["message"] for each in status(w)["conditions"] if each["type"] == "Ready"))
+
+
+async def after_execution(w: ControllerWorld, size: int) -> dict[str, int]:
+    """Runs a rule that sets the size once. Returns the replicas of each cluster."""
+    put_rules(w, sized(w, 2, size), target=DEPLOYMENT)
+    await run_rules(w, 150)
+    return w.replicas
+
+
+def silence(w: ControllerWorld, name: str) -> None:
+    """From now on a member answers probes, but no request about a scale."""
+    w.members[name].held = {("GET", "/scale"), ("PUT", "/scale")}
+
+
+def answer(w: ControllerWorld, name: str) -> None:
+    """Ends the silence of a member."""
+    w.members[name].held = set()
+
+
+# -- memberships -------------------------------------------------------------------------------------------
+async def test_a_drained_cluster_is_never_refilled() -> None:
+    """It keeps what it runs, and the Members grow to the size."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        tainted(w, "m3", DRAIN)
+
+        assert await after_execution(w, 12) == {"m1": 5, "m2": 5, "m3": 2}
+
+
+async def test_a_drained_cluster_shrinks_first() -> None:
+    """The Members keep their replicas while others leave."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        tainted(w, "m3", DRAIN)
+
+        assert await after_execution(w, 4) == {"m1": 2, "m2": 2, "m3": 0}
+        assert history(w)["successfulExecutions"][0]["appliedReplicas"] == 4
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        CORDON,
+        {"key": "maintenance", "effect": "NoSchedule"},
+        {"key": "maintenance", "effect": "NoExecute"},
+    ],
+    ids=lambda taint: f"{taint['key']}:{taint['effect']}",
+)
+async def test_a_cordoned_cluster_gets_nothing_more(taint: Taint) -> None:
+    """Nor does one with a new taint of somebody else, which may go again soon."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        tainted(w, "m3", taint)
+
+        assert await after_execution(w, 9) == {"m1": 4, "m2": 3, "m3": 2}
+
+
+async def test_a_cordoned_cluster_shrinks_as_the_others_do() -> None:
+    """It has no more than its part."""
+    async with world(m1=1, m2=1, m3=7) as w:
+        tainted(w, "m3", CORDON)
+
+        assert await after_execution(w, 6) == {"m1": 2, "m2": 2, "m3": 2}
+
+
+async def test_an_eviction_that_is_old_means_that_the_cluster_leaves() -> None:
+    """Then it shrinks before the others."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        tainted(w, "m3", {"key": "gone", "effect": "NoExecute", "timeAdded": "2020-01-01T00:00:00Z"})
+
+        assert await after_execution(w, 5) == {"m1": 2, "m2": 2, "m3": 1}
+        assert await after_execution(w, 4) == {"m1": 2, "m2": 2, "m3": 0}
+
+
+@pytest.mark.parametrize(
+    ("taints", "expected"),
+    [
+        ({"m1": DRAIN, "m2": DRAIN, "m3": CORDON}, {"m1": 2, "m2": 2, "m3": 5}),
+        ({"m1": DRAIN, "m2": DRAIN, "m3": DRAIN}, {"m1": 3, "m2": 3, "m3": 3}),
+    ],
+    ids=["one is cordoned", "all leave"],
+)
+async def test_without_a_member_the_mildest_grow(
+    taints: Mapping[str, Taint], expected: dict[str, int]
+) -> None:
+    """The size of a rule has no other place."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        for name, taint in taints.items():
+            tainted(w, name, taint)
+
+        assert await after_execution(w, 9) == expected
+
+
+# -- silent members ----------------------------------------------------------------------------------------
+async def test_an_execution_waits_for_a_cluster_of_which_nothing_is_known() -> None:
+    """The status and an event name the cluster. The size is set when it answers."""
+    async with world(m1=1, m2=1, m3=1) as w:
+        silence(w, "m3")
+        put_rules(w, sized(w, 2, 6), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(200)
+            waiting: Any = (dict(w.replicas), ready(w), message(w), w.events("ScaleFailed", "office"))
+            answer(w, "m3")
+            await asyncio.sleep(TRIED_AGAIN)
+
+        replicas, condition, shown, events = waiting
+        assert replicas == {"m1": 1, "m2": 1, "m3": 1}
+        assert condition == ("False", "ScaleFailed")
+        assert "cluster m3: " in shown
+        assert shown.endswith("nobody knows its replicas, so the execution waits for its answer")
+        assert len(events) == 1
+        assert "cluster m3: " in events[0]
+        assert (w.replicas, ready(w)[0]) == ({"m1": 2, "m2": 2, "m3": 2}, "True")
+
+
+async def test_an_execution_does_not_wait_for_a_lost_cluster() -> None:
+    """After the lost time-out a cluster of which nothing is known counts as one without the workload."""
+    async with world(m1=1, m2=1, m3=1) as w:
+        await w.members["m3"].stop()
+        put_rules(w, sized(w, 2, 6), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(CLUSTER_LOST_TIMEOUT_SECONDS - 30)
+            waiting = w.replicas
+            await asyncio.sleep(30 + TRIED_AGAIN)
+
+        assert (waiting["m1"], waiting["m2"]) == (1, 1)
+        assert (w.replicas["m1"], w.replicas["m2"]) == (3, 3)
+        assert ready(w)[0] == "True"
+
+
+async def test_a_silent_cluster_counts_with_what_was_read_last() -> None:
+    """The others grow to the rest of the size, as if it still runs its replicas."""
+    async with world(m1=1, m2=1, m3=1) as w:
+        put_rules(w, sized(w, 2, 6), sized(w, 4, 9, "more"), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            silence(w, "m3")
+            await asyncio.sleep(120)
+
+        assert w.replicas == {"m1": 4, "m2": 3, "m3": 2}
+        assert ready(w)[0] == "True"
+
+
+async def test_no_cluster_is_stopped_for_a_silent_one() -> None:
+    """Each keeps its own part, and the execution is open until the silent one has its part, too."""
+    async with world(m1=1, m2=1, m3=1) as w:
+        put_rules(w, sized(w, 2, 9), sized(w, 4, 3, "less"), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(150)
+            silence(w, "m3")
+            await asyncio.sleep(120)
+            silent: Any = (dict(w.replicas), ready(w), message(w))
+            answer(w, "m3")
+            await asyncio.sleep(TRIED_AGAIN)
+
+        replicas, condition, shown = silent
+        assert replicas == {"m1": 1, "m2": 1, "m3": 3}
+        assert condition == ("False", "ScaleFailed")
+        assert "5 instead of 3 replicas until cluster m3 answers, which had 3: " in shown
+        assert (w.replicas, ready(w)[0]) == ({"m1": 1, "m2": 1, "m3": 1}, "True")
+
+
+async def test_a_window_survives_a_restart_while_a_cluster_is_silent() -> None:
+    """The new process does not take the missing replicas for the change of a person."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        put_rules(w, window(w, 2, "10m", targetReplicas=9), target=DEPLOYMENT)
+        await run_rules(w, 180)
+        opened = w.replicas
+        silence(w, "m3")
+        async with rules_running(w):
+            await asyncio.sleep(90)
+            answer(w, "m3")
+            await asyncio.sleep(600)
+
+        assert opened == {"m1": 3, "m2": 3, "m3": 3}
+        assert w.replicas == {"m1": 2, "m2": 2, "m3": 2}
+        assert w.events("WindowOverridden", "office") == []
