@@ -50,7 +50,7 @@ NO_MORE_PODS = "its pods are out of date"
 ROWS = [
     # fault, where, state of the cluster, reason
     Row(Fault.REFUSE, SERVER, "Missing", "cannot connect: Connection refused"),
-    Row(Fault.DISAPPEAR, SERVER, "Missing", "no Cluster of this name is registered"),
+    Row(Fault.DISAPPEAR, SERVER, "Missing", "cannot connect: Connection refused"),
     Row(Fault.WRONG_CA, SERVER, "Missing", "certificate not accepted: "),
     Row(Fault.EXPIRED, SERVER, "Missing", "certificate not accepted: certificate has expired"),
     Row(Fault.HANG, SERVER, "Missing", SILENT),

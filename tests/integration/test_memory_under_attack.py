@@ -39,12 +39,13 @@ async def small(request):
     return web.Response(text="small")
 
 def webhook():
+    from fedhpa.kube import SYSTEM
     from fedhpa.serving.health import Health
     from webhook.application import build_application
     from webhook.telemetry import Telemetry
     from webhook.warnings import AdmissionWarnings
 
-    return build_application(Health(), Telemetry(), AdmissionWarnings())
+    return build_application(Health(), Telemetry(), AdmissionWarnings(SYSTEM.date), SYSTEM)
 
 async def main():
     tls = ServingTls(TlsFiles(Path(sys.argv[1]), Path(sys.argv[2])), request_client_certificates=True)

@@ -229,7 +229,7 @@ _AUTOSCALERS: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
         "rebalance",
         {"federatedHPAAssignment": {"rebalance": "Always"}},
         "spec.federatedHPAAssignment.rebalance",
-        'supported values: "WhenQuiet", "Never"',
+        'supported values: "Never", "WhenQuiet"',
     ),
     (
         "no weight",
