@@ -69,13 +69,15 @@ class Right(msgspec.Struct, frozen=True):
 class Rights(msgspec.Struct, frozen=True):
     """The rights that an account lacks, of those that it needs.
 
-    `account` is "" if no account of the component was found.
+    `account` is "" if no account of the component was found. `propagation` is the one that they were compared
+    for, "" where it makes no difference.
     """
 
     component: str
     account: str = ""
     missing: tuple[Right, ...] = ()
     problem: Problem | None = None
+    propagation: str = ""
 
 
 class Definition(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 import base64
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
@@ -28,14 +28,29 @@ def hub_rights() -> list[dict[str, Any]]:
     return [
         *map(namespace, (NAMESPACE, CLUSTER_NAMESPACE)),
         *rights.adapter_rights(rights.user(ADAPTER), secrets=SECRETS),
-        *rights.controller_rights(
+        *_controller_rights(),
+    ]
+
+
+def _controller_rights() -> list[dict[str, Any]]:
+    """Returns the rights of the controller with either propagation: each role has the rules of both."""
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for propagation in get_args(rights.Propagation):
+        for manifest in rights.controller_rights(
             rights.user(rights.CONTROLLER),
             lease_namespace=LEASE_NAMESPACE,
-            propagation="karmada",
+            propagation=propagation,
             metrics_via="hub",
             secrets=SECRETS,
-        ),
-    ]
+        ):
+            metadata = manifest["metadata"]
+            known = found.setdefault(
+                (manifest["kind"], metadata.get("namespace", ""), metadata["name"]), manifest
+            )
+            for rule in manifest.get("rules", ()):
+                if rule not in known["rules"]:
+                    known["rules"].append(rule)
+    return list(found.values())
 
 
 def member_rights() -> list[dict[str, Any]]:

@@ -63,6 +63,8 @@ def check_rights(found: Rights) -> Iterator[Result]:
         part = found.component.removeprefix("fedhpa-").removeprefix("metrics-")
         secrets = {f"{each.namespace}/{each.name}" for each in found.missing if each.resource == "secrets"}
         options = "".join(f" --secret {quote(each)}" for each in sorted(secrets)[:MAX_NAMES])
+        if found.propagation:
+            options += f" --propagation={found.propagation}"
         command = f"fedhpa rbac {part}{options} | kubectl apply -f -"
         yield Finding("component-rights-missing", found.component, what, command)
 

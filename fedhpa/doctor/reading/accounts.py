@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from fedhpa.api import rights
 from fedhpa.doctor.observations import Cause, Problem, Right, Rights
@@ -58,11 +59,18 @@ async def read_rights(hub: Session, wanted: Wanted) -> tuple[Rights, ...]:
         rights.ADAPTER: (rights.ADAPTER_ROLE, _adapter(wanted)),
         rights.WEBHOOK: (rights.WEBHOOK_ROLE, _webhook(wanted)),
     }
-    return tuple(
-        await asyncio.gather(
-            *(_component(hub, name, role, each, wanted.namespace) for name, (role, each) in manifests.items())
-        )
+    found = await asyncio.gather(
+        *(_component(hub, name, role, each, wanted.namespace) for name, (role, each) in manifests.items())
     )
+    # The adapter has the same rights with either propagation.
+    return tuple(
+        one if one.component == rights.ADAPTER else replace(one, propagation=_propagation(wanted))
+        for one in found
+    )
+
+
+def _propagation(wanted: Wanted) -> rights.Propagation:
+    return "karmada" if wanted.propagation == "karmada" else "direct"
 
 
 async def _component(hub: Session, name: str, role: str, needed: list[Right], namespace: str) -> Rights:
@@ -107,7 +115,7 @@ def _controller(wanted: Wanted) -> list[Right]:
     manifests = rights.controller_rights(
         nobody,
         lease_namespace=wanted.lease_namespace,
-        propagation="karmada" if wanted.propagation == "karmada" else "direct",
+        propagation=_propagation(wanted),
         secrets=wanted.secrets,
     )
     return [*needed(rights_of(manifests), wanted.workloads), *_DELEGATED]
@@ -120,8 +128,7 @@ def _adapter(wanted: Wanted) -> list[Right]:
 
 
 def _webhook(wanted: Wanted) -> list[Right]:
-    propagation: rights.Propagation = "karmada" if wanted.propagation == "karmada" else "direct"
-    manifests = rights.webhook_rights(rights.user("nobody"), propagation=propagation)
+    manifests = rights.webhook_rights(rights.user("nobody"), propagation=_propagation(wanted))
     return needed(rights_of(manifests), wanted.workloads)
 
 
