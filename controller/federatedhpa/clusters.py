@@ -273,6 +273,7 @@ async def cluster_snapshots(
             eviction=candidates.evictions.get(name, ""),
             replaced=name in candidates.replaced,
             implausible_for=memory.implausible_for(name, now),
+            missing_since=memory.missed_since.get(name),
             uid=memory.uids.get(name, ""),
         )
         for name, reading in sorted(readings.items())

@@ -26,6 +26,7 @@ from fedhpa.decision import (
     NEW_MEMBER,
     NO_MEMORY,
     Absence,
+    Answer,
     Assignment,
     ClusterMemory,
     ClusterScale,
@@ -66,6 +67,8 @@ class ObjectMemory:
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
+    `answers` are the last complete answers of the clusters, and `missed_since` maps a cluster to the time of
+    the first miss since then.
     `size` is the size of the last decision, None on a fresh start. `published` is the last status that was
     written, and as the hub stored it.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
@@ -92,6 +95,8 @@ class ObjectMemory:
     reported_size: int | None = None
     refused: dict[str, float] = field(default_factory=dict)
     implausible_since: dict[str, float] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+    missed_since: dict[str, float] = field(default_factory=dict)
     size: int | None = None
     published: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
     status_written_at: float = float("-inf")
@@ -124,7 +129,10 @@ class ObjectMemory:
         """The spec of the object, read once for each generation. Raises InvalidObject."""
         generation = raw["metadata"].get("generation")
         if generation is None or self.spec is None or self.spec[0] != generation:
-            self.spec = generation, decode_spec(raw.get("spec"))
+            spec = decode_spec(raw.get("spec"))
+            if self.spec is not None and self.spec[1].metrics != spec.metrics:
+                self.answers.clear()  # they answered other questions
+            self.spec = generation, spec
         return self.spec[1]
 
     def running(self, path: str) -> frozenset[str]:
@@ -168,6 +176,8 @@ class ObjectMemory:
             self.last_replicas.clear()
             self.refused.clear()
             self.implausible_since.clear()
+            self.answers.clear()
+            self.missed_since.clear()
             self.size = None
             self.state = msgspec.structs.replace(self.state, size=None)
             self.without_workload.clear()
@@ -190,8 +200,15 @@ class ObjectMemory:
                 absences={name: one for name, one in self.state.absences.items() if name not in replaced},
             )
             self.without_workload.difference_update(replaced)
-            tables = self.last_replicas, self.selectors, self.refused, self.implausible_since, self.drift
-            for table in tables:
+            for table in (
+                self.last_replicas,
+                self.selectors,
+                self.refused,
+                self.implausible_since,
+                self.answers,
+                self.missed_since,
+                self.drift,
+            ):
                 _drop(table, replaced)
         return replaced
 
@@ -202,6 +219,7 @@ class ObjectMemory:
         self.absent_since = {name: min(self.absent_since.get(name, now), now) for name in absent}
         for name, reading in readings.items():
             if name in absent:
+                self.answers.pop(name, None)  # that it has none is an answer
                 if name not in self.last_replicas or not self.briefly_absent(name, now):
                     self.without_workload.add(name)
             elif reading.workload.scale is not None:
@@ -241,6 +259,16 @@ class ObjectMemory:
         self.implausible_since = {
             name: min(self.implausible_since.get(name, decision.now), decision.now)
             for name in decision.implausible
+        }
+        self.missed_since = {
+            name: min(self.missed_since.get(name, decision.now), decision.now) for name in decision.missed
+        }
+        self.answers = {
+            cluster.name: self.answers[cluster.name]
+            if cluster.name in decision.missed
+            else Answer(cluster, decision.now)
+            for cluster in snapshot.clusters
+            if cluster.name not in decision.missed or cluster.name in self.answers
         }
         if decision.error is None:
             self.size = decision.desired_replicas if decision.writes else decision.current_replicas
@@ -367,6 +395,8 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
     memory.state = msgspec.structs.replace(memory.state, absences=absences, clusters=clusters)
     memory.refused = {name: at + seconds for name, at in memory.refused.items()}
     memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
+    memory.missed_since = {name: at + seconds for name, at in memory.missed_since.items()}
+    memory.answers = {name: one._replace(at=one.at + seconds) for name, one in memory.answers.items()}
     memory.absent_since = {name: at + seconds for name, at in memory.absent_since.items()}
     memory.status_written_at += seconds
     memory.recording.at += seconds
@@ -390,5 +420,6 @@ def _standing_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
 
 
 def _clock_moved(clock: Absence, seconds: float) -> Absence:
-    back = None if clock.back is None else clock.back + seconds
-    return Absence(clock.since + seconds, back, clock.answered)
+    times = {"since": clock.since, "back": clock.back, "gone": clock.gone}
+    moved = {name: at + seconds for name, at in times.items() if at is not None}
+    return msgspec.structs.replace(clock, **moved)

@@ -207,6 +207,7 @@ class SnapshotBuilder:
             propagation=self._settings.propagation,
             selection=candidates.selection,
             memory=memory.state,
+            answers=memory.answers,
             last_pass=memory.last_pass,
             last_triggers=memory.last_triggers,
             last_steps=memory.last_steps,

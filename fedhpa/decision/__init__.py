@@ -37,6 +37,7 @@ from fedhpa.decision.record.status import RawStatus, StoredStatus, last_answer, 
 from fedhpa.decision.record.stored import StoredRecord, decode_stored, encode_stored
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
+    Answer,
     Blocked,
     ClusterScale,
     ClusterSnapshot,
@@ -67,6 +68,7 @@ __all__ = [
     "NO_RECORD",
     "READY",
     "Absence",
+    "Answer",
     "Assignment",
     "Blocked",
     "ClusterMemory",

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED
+from fedhpa.decision.bridge import bridged
 from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.memory import (
     ANSWERED,
@@ -58,26 +59,32 @@ class Context:
     def __init__(
         self, snapshot: Snapshot, history: History, now: float, settings: ControllerSettings
     ) -> None:
-        self.snapshot = snapshot
         self.spec = snapshot.hpa.spec
         self.stored = snapshot.hpa.status
         self.memory = snapshot.memory
         self.history = history_at(history, now)
         self.now = now
         self.settings = settings
-        self.fleet = FleetView(snapshot, settings, now)
         self.builder = DecisionBuilder(self.stored.conditions, now)
-        # In mode Distributed each member reads its metrics itself, so nothing of them is read here.
-        distributed = self.spec.mode == DISTRIBUTED
-        failed = unreadable_hpas(snapshot) if distributed else self.fleet.metric_failures(self.spec.metrics)
-        found = {} if distributed else implausible_answers(self.fleet, self.spec.metrics, now)
-        self.fleet.implausible = frozenset(found)
+        fleet = FleetView(snapshot, settings, now)
+        failed, found = _failed_and_implausible(fleet, now)
+        # What was missed, and what was implausible, although the last answer may stand for it.
+        self.missed = fleet.missing.keys() | failed.keys() | found.keys()
+        implausible = frozenset(found)
+        if self.missed and snapshot.answers:
+            reasons = {name: one.reason for name, one in found.items()} | failed | fleet.missing
+            present, snapshot = snapshot, bridged(snapshot, reasons, now, fleet.lost_after)
+            if snapshot is not present:
+                fleet = FleetView(snapshot, settings, now)
+                failed, found = _failed_and_implausible(fleet, now)
+        self.snapshot, self.fleet = snapshot, fleet
+        fleet.implausible = implausible
         # Clusters that are missing for a moment only: policies apply, and nothing is reported yet.
         self.unreported = frozenset(
             name for name, answer in found.items() if not answer.reported and name not in failed
         )
         failed = {name: answer.reason for name, answer in found.items()} | failed if found else failed
-        self.coverage: Coverage = coverage_of(self.fleet, self.spec, failed)
+        self.coverage: Coverage = coverage_of(fleet, self.spec, failed)
         self.fleet.metrics_lost = frozenset(self.coverage.lost)
         self.metrics: tuple[MetricResult, ...] = ()
         self.policy_in_force = False
@@ -100,13 +107,32 @@ class Context:
         return bool(asked) or self.builder.found(REBALANCED) is not None
 
     def seed(self, current: int) -> None:
-        """On a fresh start, make the present size the first recommendation."""
-        if self.history.recommendations is None:
+        """Make the present size a recommendation: the first one, or one for what a lost cluster brings back.
+
+        Otherwise no window would apply to the replicas of a cluster that returns.
+        """
+        known = self.history.recommendations
+        if known is None:
             self.recommend((Recommendation(self.now, current),))
+        elif self.fleet.direct and any(
+            self.memory.states.get(view.name) == LOST and view.replicas for view in self.fleet.answered
+        ):
+            self.recommend((*known, Recommendation(self.now, min(current, self.spec.max_replicas))))
 
     def recommend(self, recommendations: tuple[Recommendation, ...]) -> None:
         """Replace the recommendations in the history."""
         self.history = History(recommendations, self.history.scale_ups, self.history.scale_downs)
+
+
+def _failed_and_implausible(fleet: FleetView, now: float) -> tuple[dict[str, str], Mapping[str, Implausible]]:
+    """Returns why clusters that answered cannot be used: what failed, and what is implausible.
+
+    In mode Distributed each member reads its metrics itself, so nothing of them is read here.
+    """
+    spec = fleet.snapshot.hpa.spec
+    if spec.mode == DISTRIBUTED:
+        return unreadable_hpas(fleet.snapshot), {}
+    return fleet.metric_failures(spec.metrics), implausible_answers(fleet, spec.metrics, now)
 
 
 class Implausible(NamedTuple):
@@ -134,6 +160,8 @@ def implausible_answers(
     alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
     for cluster in fleet.answered:
         scale = cluster.scale
+        if cluster.snapshot.bridge is not None:
+            continue  # it was plausible when it came
         if not cluster.pods:
             if scale.spec_replicas > 0 and scale.status_replicas > 0 and not alone:
                 reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
@@ -188,6 +216,7 @@ def coverage_of(fleet: FleetView, spec: ScalingSpec, failed: Mapping[str, str]) 
         policy=spec.partial_policy,
         applied=bool(missing),
         lost={**fleet.lost, **metrics_lost},
+        bridged={one.name: one.bridge.age for one in fleet.expected if one.bridge is not None},
     )
 
 
@@ -238,15 +267,18 @@ def absence_clocks(
 ) -> Mapping[str, Absence]:
     """Returns the clocks of lost clusters after this decision. Without any cluster they stay as stored.
 
-    `unreported` are clusters that are missing for a moment only: their clocks neither start nor end.
+    `unreported` are clusters that are missing for a moment only: their clocks neither start nor end. Nor do
+    those of bridged clusters; after the bridge the clock counts from the first miss.
     """
     if not snapshot.clusters:
         return snapshot.memory.absences
     usable = set(coverage.answered) - set(coverage.missing)
     found = {
         cluster.name: cluster.absence
-        if cluster.name in unreported
-        else follow(cluster.absence, cluster.name in usable, now, fleet.lost_after)
+        if cluster.name in unreported or cluster.name in coverage.bridged
+        else follow(
+            cluster.absence, cluster.name in usable, now, fleet.lost_after, missed_since=cluster.missing_since
+        )
         for cluster in snapshot.clusters
     }
     return {name: absence for name, absence in found.items() if absence is not None}
@@ -350,7 +382,13 @@ def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover 
     if not fleet.direct or not fleet.lost or snapshot.hpa.spec.assignment.policy == DUPLICATED:
         return None
     known = {cluster.name: fleet.known_replicas(cluster) for cluster in snapshot.clusters}
-    shares = {name: known[name] for name in fleet.lost if known[name] > 0}
+    # A cluster that was lost before is so again at once. Its replicas wait, or each flap would move them.
+    gone = {
+        cluster.name
+        for cluster in snapshot.clusters
+        if cluster.absence is not None and cluster.absence.unbroken(fleet.now) >= fleet.lost_after
+    }
+    shares = {name: known[name] for name in fleet.lost if known[name] > 0 and name in gone}
     if not shares:
         return None
     lost = sum(shares.values())

@@ -140,6 +140,8 @@ def _pairs(values: object) -> str:
 def _coverage_lines(decision: Decision) -> Iterator[str]:
     coverage = decision.coverage
     yield f"  coverage: {len(coverage.answered)} of {len(coverage.expected)} expected clusters answered"
+    for cluster, age in coverage.bridged.items():
+        yield f"    {cluster} is represented by its answer of {age:.0f} s ago"
     for cluster, reason in coverage.missing.items():
         yield f"    {cluster} is missing: {reason}"
     for cluster, reason in coverage.lost.items():

@@ -44,6 +44,7 @@ class ClusterView:
         self.scale = scale
         self.pods = snapshot.pods
         self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
+        self.age = 0.0 if snapshot.bridge is None else snapshot.bridge.age
         self._namespace = namespace
         self._ready_pods: int | None = None
 
@@ -94,7 +95,7 @@ class FleetView:
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
         lost_after = snapshot.hpa.spec.lost_after
         self.lost_after = settings.cluster_lost_timeout if lost_after is None else lost_after
-        self._now = now
+        self.now = now
         self.namespace = snapshot.hpa.namespace
         self.snapshot = snapshot
         self.lost: dict[str, str] = {}
@@ -131,7 +132,7 @@ class FleetView:
 
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster has been missing for lostAfterSeconds, so that it is no longer expected."""
-        return cluster.absence is not None and cluster.absence.elapsed(self._now) >= self.lost_after
+        return cluster.absence is not None and cluster.absence.elapsed(self.now) >= self.lost_after
 
     def _stuck(self, snapshot: Snapshot) -> Mapping[str, Stuck]:
         """Returns the clusters that are stuck, and notes it in their memberships."""
@@ -139,7 +140,13 @@ class FleetView:
         if not assignment.assist or assignment.policy == DUPLICATED:
             return {}
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
-        found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self._now)
+        found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
+        # The pods of a bridged cluster are those of some time ago, so it does not become stuck.
+        found = {
+            view.name: found[view.name]
+            for view in self.answered
+            if view.name in found and (not view.age or self.standing(view.name).stuck_since is not None)
+        }
         for name, one in found.items():
             known = self.memberships.get(name) or Membership(MEMBER, "", NEW_MEMBER)
             standing = msgspec.structs.replace(known.standing, stuck_since=one.since // 1)
@@ -153,7 +160,7 @@ class FleetView:
         known = self.snapshot.memory.clusters.get(cluster)
         before = None if known is None else known.lacking_since
         pods = next((one for one in self._lacking if one.name == cluster), None)
-        return None if pods is None else lacking_since(pods, before, self._now // 1)
+        return None if pods is None else lacking_since(pods, before, self.now // 1)
 
     def is_out(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer."""

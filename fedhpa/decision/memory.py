@@ -35,12 +35,18 @@ class Absence(msgspec.Struct, frozen=True, omit_defaults=True):
     """The clock of one cluster.
 
     `since` is the first loss and `back` the time when data came again, None while the cluster is missing;
-    both are POSIX seconds. `answered` is how many seconds the cluster answered between them.
+    both are POSIX seconds. `answered` is how many seconds the cluster answered between them. `gone` is when
+    the present loss began, None if that is the first one.
     """
 
     since: Seconds
     back: Seconds | None = None
     answered: Seconds = 0.0
+    gone: Seconds | None = None
+
+    def unbroken(self, now: float) -> float:
+        """Returns for how many seconds the cluster has been missing without a break."""
+        return max(now - (self.since if self.gone is None else self.gone), 0.0) if self.back is None else 0.0
 
     def elapsed(self, now: float) -> float:
         """Returns for how many seconds the cluster has been missing. A time in the future counts as now."""
@@ -48,16 +54,26 @@ class Absence(msgspec.Struct, frozen=True, omit_defaults=True):
         return max(until - self.since - self.answered, 0.0)
 
 
-def follow(known: Absence | None, usable: bool, now: float, lost_after: float) -> Absence | None:
-    """Returns the clock after a reconcile that found the data `usable` or not; None if no clock runs."""
+def follow(
+    known: Absence | None, usable: bool, now: float, lost_after: float, missed_since: float | None = None
+) -> Absence | None:
+    """Returns the clock after a reconcile that found the data `usable` or not; None if no clock runs.
+
+    `missed_since` is when the data was missed first, None for now.
+    """
+    lost_at = now if missed_since is None else min(missed_since, now)
     if known is None:
-        return None if usable else Absence(now)
+        return None if usable else Absence(lost_at)
     # The clock of a former leader may have been ahead of ours.
     since, back = min(known.since, now), known.back if known.back is None else min(known.back, now)
     if usable:
         back = now if back is None else back
-        return None if now - back >= lost_after * STEADY_SHARE else Absence(since, back, known.answered)
-    return Absence(since, None, known.answered if back is None else known.answered + now - back)
+        forgotten = now - back >= lost_after * STEADY_SHARE
+        return None if forgotten else Absence(since, back, known.answered, known.gone)
+    if back is None:
+        return Absence(since, None, known.answered, known.gone)
+    lost_at = max(lost_at, back)
+    return Absence(since, None, known.answered + lost_at - back, lost_at)
 
 
 # The most entries of each kind that are stored.

@@ -54,7 +54,8 @@ class Coverage(msgspec.Struct, frozen=True):
 
     `missing` maps a cluster to the reason. `applied` is True if the policy was in force because a cluster was
     missing. `lost` maps the clusters that have been missing for lostAfterSeconds, and are therefore no longer
-    expected, to the present reason.
+    expected, to the present reason. `bridged` are answering clusters whose last answer stands for a missed
+    one, with its age in seconds.
     """
 
     expected: tuple[str, ...]
@@ -63,6 +64,12 @@ class Coverage(msgspec.Struct, frozen=True):
     policy: str
     applied: bool
     lost: Mapping[str, str] = {}
+    bridged: Mapping[str, float] = {}
+
+    @property
+    def unanswered(self) -> str:
+        """An expected cluster that is missing or bridged; "" if there is none."""
+        return next(iter((*self.missing, *self.bridged)), "")
 
 
 class MetricResult(msgspec.Struct, frozen=True):
@@ -160,7 +167,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     size is written. `split` has the clusters whose share changes with direct propagation, as text.
     `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`
     asks for the write although the size stays: replicas move between clusters. `absences` are the clocks of
-    lost clusters after this decision. `implausible` are the clusters with implausible answers. `failed_over`
+    lost clusters after this decision. `missed` are the expected clusters without a usable answer now, also
+    where the last one stands for it. `implausible` are the clusters with implausible answers. `failed_over`
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
     be above and below a target without a change. `propagation` ("" if unknown) and `settings`
     are the controller's flags. `rebalance` is the last one that an annotation asked for. `memberships` are
@@ -189,6 +197,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     split: str = ""
     absences: Mapping[str, Absence] = {}
+    missed: frozenset[str] = frozenset()
     implausible: frozenset[str] = frozenset()
     failed_over: frozenset[str] = frozenset()
     propagation: str = ""

@@ -41,7 +41,7 @@ from fedhpa.decision.messages import (
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
 from fedhpa.decision.moves import reported_memberships, shares_now
-from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, report_outlook
+from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps, report_outlook
 from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
@@ -86,6 +86,9 @@ def decided(
                 "every cluster gets the same number" if changes else reason if desired == wanted else ""
             )
     else:
+        if desired < current and context.coverage.bridged:
+            # Karmada would lower the share of every cluster.
+            desired = builder.step("assignment", desired, current, keeps(list(context.coverage.bridged)))
         headroom = headroom_of_binding(context)
         if context.knows_rebalance:
             report_refusal(context)
@@ -222,6 +225,7 @@ def without_status(
         why=why,
         split=split,
         absences=absences,
+        missed=frozenset(context.missed),
         implausible=context.fleet.implausible,
         failed_over=failed_over,
         propagation=_propagation(context),
@@ -267,9 +271,7 @@ def _propagation(context: Context) -> str:
 
 def _coverage(context: Context) -> Coverage:
     known = context.coverage
-    return Coverage(
-        known.expected, known.answered, known.missing, known.policy, context.policy_in_force, known.lost
-    )
+    return msgspec.structs.replace(known, applied=context.policy_in_force)
 
 
 def history_after_scale(spec: ScalingSpec, history: History, change: int, now: float) -> History:

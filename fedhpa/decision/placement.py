@@ -149,6 +149,8 @@ class PlacementPlan:
         """Returns the nearest size that can be placed; adds a step if it differs."""
         if self._context.fleet.memberships:
             self._members = self._with_cordoned(desired)
+        if self._context.coverage.bridged:
+            desired = self._with_bridged(desired)
         left = {
             name: msgspec.structs.replace(self.places[name], low=0, high=self.places[name].present)
             for name in self._leaving
@@ -213,6 +215,26 @@ class PlacementPlan:
         self._context.cordoned_grow = full
         return self._members if full else capped
 
+    def _with_bridged(self, desired: int) -> int:
+        """Returns a size at which bridged clusters keep their share, and others do not shrink in their place.
+
+        What a bridged cluster would give now may be what its load needs by now.
+        """
+        bridged = [name for name in self._context.coverage.bridged if name in self._members]
+        if desired >= sum(place.present for place in self._members.values()):
+            return desired
+        free = self._members | {
+            name: msgspec.structs.replace(self._members[name], reachable=True) for name in bridged
+        }
+        fair = split(desired, free, self._policy)
+        for name in bridged:
+            self.places[name] = msgspec.structs.replace(self.places[name], reachable=False)
+            self._members[name] = msgspec.structs.replace(self._members[name], reachable=False)
+        if self._policy == DUPLICATED:
+            return desired
+        kept = sum(max(self._members[name].present - fair[name], 0) for name in bridged)
+        return self._context.builder.step("assignment", desired, desired + kept, keeps(bridged))
+
     def changes(self, shares: tuple[Assignment, ...]) -> str:
         """Returns a text with each cluster whose share changes; empty if none does."""
         changed = [
@@ -257,11 +279,13 @@ class PlacementPlan:
         low = max(preference.low or 0, least)
         present = fleet.known_replicas(cluster)
         stuck = view is not None and cluster.name in fleet.stuck
+        # A step of a move is for present pods.
+        waits = cluster.bridge is not None and (fleet.moving or bool(fleet.leaving))
         if stuck:
             high = _lowest(high, present)
         return Place(
             present=present,
-            reachable=view is not None and not cluster.held,
+            reachable=view is not None and not cluster.held and not waits,
             available=None if available is None else max(available, 0),
             pending=max(present - view.ready_pods, 0) if view is not None and stuck else 0,
             weight=load if self._policy == LOAD_WEIGHTED else weight,
@@ -270,6 +294,12 @@ class PlacementPlan:
             high=high,
             unproven=unproven,
         )
+
+
+def keeps(bridged: Sequence[str]) -> str:
+    """Returns why clusters keep their share while their last answer stands for them."""
+    keep, them = ("keeps its", "it") if len(bridged) == 1 else ("keep their", "them")
+    return f"{listed(bridged, _MAX_NAMED)} {keep} replicas while the last answer stands for {them}"
 
 
 def headroom_of_binding(context: Context) -> list[ClusterHeadroom]:

@@ -96,8 +96,8 @@ def _begins(context: Context, plan: PlacementPlan, value: str, current: int, des
     at, waits = rebalance_time(value), ""
     if at > context.now:
         waits = f"begins at {format_time(at)}"
-    elif context.coverage.missing:
-        waits = f"waits for an answer of {next(iter(context.coverage.missing))}"
+    elif context.coverage.unanswered:
+        waits = f"waits for an answer of {context.coverage.unanswered}"
     elif context.fleet.leaving:
         waits = f"waits until {context.fleet.leaving[0].name} has left"
     elif desired != current or not current:
@@ -167,7 +167,7 @@ def ended_early(context: Context, *, gives: bool, blocked: bool) -> bool:
         return False
     if context.now - state.since >= MAX_SECONDS:
         return _end_late(context, state)
-    if not state.is_return or context.coverage.missing:
+    if not state.is_return or context.coverage.unanswered:
         return False
     if gives or (blocked and state.blocked_since is None):
         state = msgspec.structs.replace(state, blocked_since=context.now if blocked else None)

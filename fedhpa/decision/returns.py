@@ -46,8 +46,8 @@ def obstacle(context: Context, current: int, desired: int) -> str:
             f"rests until {format_time(state.rests_until)}, because no cluster could give a replica at the "
             "last one: load that is tied to its cluster stays there"
         )
-    if context.coverage.missing:
-        return f"waits for an answer of {next(iter(context.coverage.missing))}"
+    if context.coverage.unanswered:
+        return f"waits for an answer of {context.coverage.unanswered}"
     if fleet.leaving:
         return f"waits until {fleet.leaving[0].name} has left"
     if desired != current or fleet.running != current or not current:

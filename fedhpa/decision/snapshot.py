@@ -54,6 +54,13 @@ class WorkloadReading(msgspec.Struct, frozen=True, kw_only=True):
     label_sets: tuple[Mapping[str, str], ...] = ()
 
 
+class Bridge(msgspec.Struct, frozen=True):
+    """A missed answer, with the reason. The last one, which stands for it, is `age` seconds old."""
+
+    age: float
+    reason: str = ""
+
+
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate cluster.
 
@@ -73,6 +80,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.context`);
     None reports an implausible answer at once. No decision reads `workload`. `uid` is a hash of that of the
     cluster, which the memory keeps; "" if it is not known now.
+    `missing_since` is when an answer of the cluster was missed first, in POSIX seconds; None if none was, or
+    only now. `bridge` says that the other fields are those of its last answer (`fedhpa.decision.bridge`).
     """
 
     name: str
@@ -101,6 +110,15 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     implausible_for: float | None = None
     workload: WorkloadReading = WorkloadReading()
     uid: str = ""
+    missing_since: float | None = None
+    bridge: Bridge | None = None
+
+
+class Answer(NamedTuple):
+    """The last complete answer of a cluster, and when it came, in POSIX seconds."""
+
+    cluster: ClusterSnapshot
+    at: float
 
 
 class TemplateScale(msgspec.Struct, frozen=True):
@@ -145,7 +163,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `selection` says why not all clusters of Karmada's placement take part; "" if they do.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
-    `record_problem` says why the memory cannot be stored; "" if it can.
+    `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
+    answers of the clusters, as far as this process has them.
 
     Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
     start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is
@@ -166,6 +185,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     propagation: str = ""
     memory: MemoryState = NO_MEMORY
     record_problem: str = ""
+    answers: Mapping[str, Answer] = {}
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
     last_steps: tuple[Step, ...] = ()

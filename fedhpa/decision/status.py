@@ -113,6 +113,8 @@ def cluster_entries(
         if known.seen is not None:
             entry["lastSeen"] = api_time(known.seen)
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
+        if cluster.bridge is not None:
+            message = f"represented by its answer of {cluster.bridge.age:.0f} s ago: {cluster.bridge.reason}"
         message = "; ".join(part for part in (cluster.eviction, message) if part)
         if message:
             entry["message"] = shortened(message, _MAX_MESSAGE)

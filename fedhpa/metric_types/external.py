@@ -27,7 +27,7 @@ from fedhpa.metric_types.series import (
     check_selector,
     external_name,
     propose_from_values,
-    scale_for_hub,
+    scale_for_series,
     selector_dump,
     series_identity,
     series_status,
@@ -91,7 +91,7 @@ def _propose(fleet: MeasuredFleet, scale: CurrentSize, _: Readiness, spec: Scali
         )
     try:
         values, of_hub = _values(fleet, spec)
-        scale = scale_for_hub(fleet, scale) if of_hub else scale
+        scale = scale_for_series(fleet, scale, spec, of_hub=of_hub)
         return propose_from_values(fleet, scale, spec, values, by_value=by_value)
     except (MetricsUnavailable, InvalidObject) as error:
         raise MetricError(f"{prefix}{error}", str(error)) from error

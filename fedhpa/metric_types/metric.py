@@ -101,6 +101,10 @@ class MeasuredCluster(Protocol):
     def ready_pods(self) -> int:
         """The number of the workload's pods that run and are ready."""
 
+    @property
+    def age(self) -> float:
+        """How many seconds old its answer is: 0 unless the last one stands for a missed one."""
+
     def is_foreign(self, pod: str) -> bool:
         """True if the name is that of a listed pod that the workload's selector does not match."""
 

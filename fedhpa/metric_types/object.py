@@ -31,7 +31,7 @@ from fedhpa.metric_types.series import (
     check_selector,
     external_name,
     propose_from_values,
-    scale_for_hub,
+    scale_for_series,
     series_identity,
     series_status,
     served_samples,
@@ -119,7 +119,7 @@ def _propose(fleet: MeasuredFleet, scale: CurrentSize, _: Readiness, spec: Scali
         )
     try:
         values, of_hub = _values(fleet, spec)
-        scale = scale_for_hub(fleet, scale) if of_hub else scale
+        scale = scale_for_series(fleet, scale, spec, of_hub=of_hub)
         return propose_from_values(fleet, scale, spec, values, by_value=by_value)
     except MetricsUnavailable as error:
         text = str(error) if by_value else f"failed to get {spec.name} object metric: {error}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api import default_values
 from fedhpa.api.quantity import MAX_INT64, format_milli
 from fedhpa.api.selectors import selector_of
 from fedhpa.api.shape import stored_json
@@ -51,6 +52,13 @@ def check_selector(spec: ScalingMetric) -> None:
 def scale_for_hub(fleet: MeasuredFleet, scale: CurrentSize) -> CurrentSize:
     """Returns the scale for a metric of the hub: its value is that of all clusters, missing ones included."""
     return msgspec.structs.replace(scale, calibration=float(fleet.copies))
+
+
+def scale_for_series(
+    fleet: MeasuredFleet, scale: CurrentSize, spec: ScalingMetric, *, of_hub: bool
+) -> CurrentSize:
+    """Returns the scale for one value of each cluster: only a sum is smaller while a cluster is missing."""
+    return scale_for_hub(fleet, scale) if of_hub or spec.aggregation != default_values.AGGREGATION else scale
 
 
 def served_samples(fleet: MeasuredFleet, spec: ScalingMetric) -> tuple[dict[str, Sequence[Any]], bool]:

@@ -86,7 +86,9 @@ def _parts(fleet: MeasuredFleet, spec: ScalingMetric, values: Values) -> list[Cl
         cause = no_metrics(fleet.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
     return [
-        ClusterSamples(cluster.name, cluster.pods, values(cluster.usage, spec), finder(cluster.usage))
+        ClusterSamples(
+            cluster.name, cluster.pods, values(cluster.usage, spec), finder(cluster.usage), cluster.age
+        )
         for cluster in clusters
     ]
 

@@ -48,13 +48,14 @@ class ClusterSamples(msgspec.Struct, frozen=True):
     """One cluster's part of a metric: its selected pods and the values by pod name, in milli-units.
 
     `values` may name pods that are not listed in `pods`. `sample` finds the record behind a value; it is
-    called only for young pods.
+    called only for young pods. The answer is `age` seconds old, and its pods are classified as of then.
     """
 
     cluster: str
     pods: Sequence[PodRecord]
     values: dict[str, int]
     sample: Callable[[str], Sampled]
+    age: float = 0.0
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -167,6 +168,8 @@ def _group_cluster(
     part: ClusterSamples, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, total: _Total
 ) -> tuple[int, int]:
     # The one loop over all pods of a decision. Its variables are local, and the first branch takes most pods.
+    if part.age:
+        readiness = msgspec.structs.replace(readiness, now=readiness.now - part.age)
     take = part.values.pop
     # A pod that started before this is initialized. The extra second absorbs the rounding in `_is_unready`.
     long_ago = readiness.now - readiness.cpu_initialization_period - 1.0

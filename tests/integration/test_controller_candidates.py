@@ -347,10 +347,10 @@ async def test_new_target_starts_without_the_old_ones_shares() -> None:
     async with world(m1=2, m2=6) as w:
         w.members["m1"].deploy(3, name="api", app="api")
         w.scale()
-        async with w.controller():
+        async with w.controller(sync_period=1.0):
             await eventually(lambda: w.status().get("currentReplicas") == 8)
             await w.members["m2"].stop()
-            await eventually(lambda: w.state("m2") == "Missing")
+            await eventually(lambda: w.state("m2") == "Missing", 75)
             w.scale(target="api")
             await eventually(lambda: w.status().get("currentReplicas") == 3)
 

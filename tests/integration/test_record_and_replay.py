@@ -123,10 +123,10 @@ async def test_a_missing_cluster_is_recorded_as_missing() -> None:
     """A missing cluster is recorded with its reason, its last share and the start of its absence."""
     async with world(m1=3, m2=3) as w:
         w.scale()
-        async with w.controller() as controller:
+        async with w.controller(sync_period=1.0) as controller:
             await eventually(lambda: w.condition("MetricsComplete")[0] == "True")
             await w.members["m2"].stop()
-            await eventually(lambda: w.state("m2") == "Missing")
+            await eventually(lambda: w.state("m2") == "Missing", 75)
             await w.reconciles(controller)
         scenario = await recorded(w)
 

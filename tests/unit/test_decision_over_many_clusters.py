@@ -61,6 +61,24 @@ def test_calibration_does_not_round_up_its_own_rounding() -> None:
 
 
 @pytest.mark.parametrize(
+    ("aggregation", "expected"), [("Max", 30), ("Min", 30), ("Average", 30), ("Sum", 90)]
+)
+def test_a_missing_cluster_is_no_part_of_a_value_that_each_cluster_sees(
+    aggregation: str, expected: int
+) -> None:
+    """A queue of 300 at 10 a pod wants 30 replicas, whether two or three clusters see it."""
+    seen = external("queue", "300")
+    queue = {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"}}
+    metric = {"type": "External", "external": {**queue, "aggregation": aggregation}}
+    answering = [cluster(name, [50] * 10, externalMetrics=[seen]) for name in ("member1", "member3")]
+    away = {**AWAY, "lastReplicas": 10}
+
+    answer = answered(scenario([*answering, away], spec={"metrics": [metric]}, target=None))
+
+    assert answer["metrics"][0]["proposal"] == expected
+
+
+@pytest.mark.parametrize(
     ("partial", "load", "expected"),
     [
         ({}, 10, 6),

@@ -13,6 +13,8 @@ from tests.support.plane_faults import Fault
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 LOST_AFTER = 300.0
+# So long the last answer stands for missed ones.
+BRIDGE = 60.0
 # Two periods, and the probe that finds the loss.
 SLACK = 40.0
 
@@ -34,7 +36,7 @@ async def test_a_member_that_hangs_is_lost_after_five_minutes(tmp_path: Path) ->
         down = f.now() - began
         await asyncio.sleep(2 * LOST_AFTER)
 
-        assert noticed <= SLACK
+        assert BRIDGE <= noticed <= BRIDGE + SLACK
         assert LOST_AFTER <= lost <= LOST_AFTER + SLACK
         assert down >= LOST_AFTER
         assert f.replicas["m2"] == 4

@@ -159,8 +159,8 @@ class BoundsView:
             need=need,
             low=preference.low or 0,
             high=min(highs, default=None),
-            # A cluster whose HPA cannot be read keeps its bounds.
-            reachable=view is not None and not isinstance(cluster.hpa, Failure),
+            # A cluster whose HPA cannot be read now keeps its bounds.
+            reachable=view is not None and not view.age and not isinstance(cluster.hpa, Failure),
             weight=1 if preference.weight is None else preference.weight,
             priority=preference.priority or 0,
             overflow=cluster.overflow,

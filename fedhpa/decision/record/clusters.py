@@ -11,9 +11,10 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER, MemberHpa
 from fedhpa.api.selectors import parse_selector
+from fedhpa.api.times import format_time
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.memory import Absence
-from fedhpa.decision.record.fields import read_each
+from fedhpa.decision.record.fields import read_each, required_time
 from fedhpa.decision.record.kubernetes import Object, encode_pod, encode_sample, encode_usage
 from fedhpa.decision.record.wire import (
     RawCustomAnswers,
@@ -23,6 +24,7 @@ from fedhpa.decision.record.wire import (
     RawScenarioCluster,
 )
 from fedhpa.decision.snapshot import (
+    Bridge,
     ClusterScale,
     ClusterSnapshot,
     CustomMetrics,
@@ -68,10 +70,14 @@ def decode_cluster(
     usage = _decode_answer(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics)
     selected, usage, selector_error = _select(scale, hpa.namespace, listed, usage)
     metrics = hpa.spec.metrics
+    bridge, error = None, raw.error or (None if raw.ready else "not ready")
+    if raw.bridged_seconds is not None:
+        bridge = Bridge(max(raw.bridged_seconds, 0.0), raw.bridged_reason or error or "")
     return ClusterSnapshot(
         name=raw.name,
-        ready=raw.ready,
-        error=raw.error or None,
+        # What is bridged counts as answered: the lists are those of the last answer.
+        ready=raw.ready or bridge is not None,
+        error=None if bridge is not None else raw.error or None,
         scale=scale,
         selector_error=selector_error,
         pods=selected.pods,
@@ -88,10 +94,12 @@ def decode_cluster(
         hpa=None if raw.hpa is None else _decode_hpa(raw.hpa),
         pending_replicas=raw.pending_replicas,
         selected=raw.selected,
-        held=raw.held,
+        held=raw.held or (bridge is not None and error is not None),
         overflow=max(raw.overflow, 0),
         eviction=raw.eviction,
         replaced=raw.replaced,
+        missing_since=required_time(f"{path}.missingSince", raw.missing_since) if raw.missing_since else None,
+        bridge=bridge,
         cluster=KnownCluster(
             raw.name,
             raw.labels or {},
@@ -136,6 +144,9 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "overflow": cluster.overflow or None,
         "eviction": cluster.eviction or None,
         "replaced": cluster.replaced or None,
+        "missingSince": None if cluster.missing_since is None else format_time(cluster.missing_since),
+        "bridgedSeconds": None if cluster.bridge is None else cluster.bridge.age,
+        "bridgedReason": None if cluster.bridge is None else cluster.bridge.reason or None,
         "pendingReplicas": cluster.pending_replicas,
         "hpa": _encode_hpa(cluster.hpa),
         "labels": dict(known.labels) or None if known else None,

@@ -68,6 +68,7 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
             "policy": coverage.policy,
             "applied": coverage.applied,
             **({"lost": coverage.lost} if coverage.lost else {}),
+            **({"bridged": coverage.bridged} if coverage.bridged else {}),
         },
         "metrics": [_metric(metric) for metric in decision.metrics],
         "steps": [
@@ -162,6 +163,7 @@ class CompactCoverage(msgspec.Struct):
     answered: int = 0
     missing: dict[str, str] = {}
     lost: dict[str, str] = {}
+    bridged: dict[str, float] = {}
     policy: str = ""
     applied: bool = False
 
@@ -225,6 +227,8 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
     if decision.coverage.lost:
         lost = list(decision.coverage.lost.items())[:_MAX_CLUSTERS]
         coverage["lost"] = {cluster: _short(reason) for cluster, reason in lost}
+    if decision.coverage.bridged:
+        coverage["bridged"] = dict(list(decision.coverage.bridged.items())[:_MAX_CLUSTERS])
     members = dict(list(decision.memberships.items())[:_MAX_CLUSTERS])
     return {
         "time": format_time(decision.now),
@@ -308,6 +312,7 @@ def _stored_coverage(compact: CompactCoverage, state: MemoryState) -> Coverage:
         policy=compact.policy,
         applied=compact.applied,
         lost={name: compact.lost.get(name, "") for name, one in states if one in LOST_STATES},
+        bridged=compact.bridged,
     )
 
 

@@ -92,6 +92,9 @@ class RawScenarioCluster(_Checked, rename="camel"):
     overflow: int = 0
     eviction: str = ""
     replaced: bool = False
+    missing_since: str = ""
+    bridged_seconds: float | None = None
+    bridged_reason: str = ""
 
 
 class RawHubMetrics(_Checked, rename="camel"):

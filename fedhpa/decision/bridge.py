@@ -1,0 +1,84 @@
+"""Short misses: a cluster whose answer was missed for less than a minute is represented by its last one.
+
+With many clusters, one of them misses an answer nearly always. If each miss counted, the size would hardly
+ever fall. Source: docs/explanation/how-it-decides.md, "A short miss".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from fedhpa.decision.snapshot import Bridge, ClusterScale, ClusterSnapshot, Snapshot
+
+BRIDGE_SECONDS: Final = 60.0
+
+
+def bridged(snapshot: Snapshot, missed: Mapping[str, str], now: float, lost_after: float) -> Snapshot:
+    """Returns the snapshot in which last answers stand for short misses; the same one if there are none.
+
+    `missed` are the expected clusters without a usable answer, with the reason. If no other cluster has
+    answered, nothing is known about the present, and nothing stands for it.
+    """
+    answers = snapshot.answers
+    if not missed or not answers or not any(_answers_now(one, missed) for one in snapshot.clusters):
+        return snapshot
+    most = min(BRIDGE_SECONDS, lost_after)
+    clusters = tuple(
+        _represented(one, missed[one.name], snapshot, now)
+        if one.name in missed and one.name in answers and _missed_for(one, now) < most
+        else one
+        for one in snapshot.clusters
+    )
+    return msgspec.structs.replace(snapshot, clusters=clusters)
+
+
+def _answers_now(cluster: ClusterSnapshot, missed: Mapping[str, str]) -> bool:
+    return cluster.name not in missed and _has_scale(cluster)
+
+
+def _has_scale(cluster: ClusterSnapshot) -> bool:
+    """True if the scale answered, with a selector that can be used."""
+    scale = cluster.scale
+    usable = isinstance(scale, ClusterScale) and bool(scale.selector) and cluster.selector_error is None
+    return usable and cluster.ready and cluster.error is None
+
+
+def _missed_for(cluster: ClusterSnapshot, now: float) -> float:
+    """Returns for how many seconds the cluster has been missed. A running clock began earlier."""
+    clock = cluster.absence
+    if clock is not None and clock.back is None:
+        return now - clock.since
+    return 0.0 if cluster.missing_since is None else max(now - cluster.missing_since, 0.0)
+
+
+def _represented(cluster: ClusterSnapshot, reason: str, snapshot: Snapshot, now: float) -> ClusterSnapshot:
+    """Returns the cluster with the lists of its last answer.
+
+    Its scale is the present one if that answered. Else it is the last known share, and it cannot be changed.
+    """
+    last = snapshot.answers[cluster.name]
+    answer = last.cluster
+    scale, held = cluster.scale, cluster.held
+    if not _has_scale(cluster):
+        scale, held = answer.scale, True
+        if isinstance(scale, ClusterScale) and cluster.last_replicas is not None:
+            scale = msgspec.structs.replace(scale, spec_replicas=max(cluster.last_replicas, 0))
+    return msgspec.structs.replace(
+        cluster,
+        ready=True,
+        error=None,
+        scale=scale,
+        selector_error=None,
+        pods=answer.pods,
+        other_pods=answer.other_pods,
+        usage=answer.usage,
+        custom_metrics=answer.custom_metrics,
+        external_metrics=answer.external_metrics,
+        hpa=answer.hpa,
+        drift=(),
+        held=held,
+        bridge=Bridge(max(now - last.at, 0.0), reason),
+    )
