@@ -8,7 +8,7 @@ from typing import Final
 from fedhpa.api.times import format_time
 from fedhpa.decision.messages import REBALANCED, SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, MemberBounds, MetricResult
-from fedhpa.decision.status import sentence
+from fedhpa.decision.status import held_text, sentence
 
 # The sums over all clusters that the steps of mode Distributed are about; the others are about replicas.
 _SUMS: Final = {
@@ -34,8 +34,9 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     yield from _coverage_lines(decision)
     if decision.steps:
         yield "  steps:"
+        sums = _SUMS if decision.distributed else {}
         yield from (
-            f"    {step.step}: {_SUMS.get(step.step, '')}{step.before} -> {step.after} ({step.reason})"
+            f"    {step.step}: {sums.get(step.step, '')}{step.before} -> {step.after} ({step.reason})"
             for step in decision.steps
         )
     if decision.assignment:
@@ -48,6 +49,8 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     if decision.distributed:
         yield "  member HPAs:"
         yield from (f"    {_bounds_line(share)}" for share in decision.bounds)
+    if held := held_text(decision):
+        yield f"  hold: {held}"
     for condition in decision.conditions:
         if condition.type == SURVIVES_CLUSTER_LOSS:
             yield f"  outlook: {condition.message}"
@@ -187,5 +190,6 @@ def _release(step: str, decision: Decision) -> str:
         "stabilization": "time: older recommendations must leave the stabilization window",
         "rateLimit": "time, or a policy in spec.behavior that allows larger steps",
         "bounds": "other minReplicas or maxReplicas",
+        "hold": "the end of the hold; `fedhpa release` ends it",
         "assignment": "other thresholds in clusterAutoscalingPreference, or an answer of the absent clusters",
     }[step]

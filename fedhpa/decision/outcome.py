@@ -14,6 +14,7 @@ from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, NO_STATE
 from fedhpa.decision.context import Context, absence_clocks, report
 from fedhpa.decision.fleet import FleetView
+from fedhpa.decision.held import held_shares, report_hold
 from fedhpa.decision.memory import (
     ANSWERED,
     ANSWERED_STATES,
@@ -78,6 +79,7 @@ def decided(
             shares, moving = shares_now(context, plan, current, desired)
         else:
             shares = as_assignment(plan.goal(desired))
+        shares = held_shares(context, plan, current, desired, shares)
         split = plan.changes(shares)
         # Copies are made equal without a rescale only at a size that was decided.
         if desired == current and (context.fleet.size_was_decided or moving):
@@ -195,6 +197,7 @@ def without_status(
     allowed = tolerances(context)
     _report_competitors(context)
     _report_hub(context)
+    report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
     members = reported_memberships(context) if known else {}
     absences = absence_clocks(

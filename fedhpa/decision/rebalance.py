@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.hold import Hold
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
@@ -81,6 +82,8 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
         context.builder.condition(REBALANCED, True, "NotAsked", _NOT_ASKED)
     if context.spec.dry_run or report_refusal(context) or context.snapshot.record_problem:
         return False
+    if context.hold is not None:
+        return _waits_for_hold(context, context.hold, state, asked=bool(value) and (state is None or state.requested != value))
     if value and (state is None or state.requested != value):
         begins = _begins(context, plan, value, current, desired)
         return not begins and state is not None and not state.ended
@@ -88,6 +91,16 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
         return True
     if returns:
         _return(context, plan, current, desired)
+    return False
+
+
+def _waits_for_hold(context: Context, hold: Hold, state: Rebalance | None, *, asked: bool) -> bool:
+    """Returns False: no rebalance begins or goes on under a hold. One that goes on does not time out meanwhile."""
+    goes_on = state is not None and not state.ended
+    if state is not None and goes_on and not 0 <= context.now - state.since < MAX_SECONDS / 2:
+        context.rebalance = msgspec.structs.replace(state, since=context.now, blocked_since=None)
+    if asked or goes_on:
+        context.builder.condition(REBALANCED, False, "Waiting", f"waits for the end of a hold: {hold}")
     return False
 
 

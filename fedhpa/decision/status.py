@@ -19,6 +19,7 @@ from fedhpa.decision.memory import (
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     ASSIGNED,
+    HELD,
     HUB_COMPATIBLE,
     METRICS_COMPLETE,
     NO_RECORD,
@@ -81,8 +82,14 @@ def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
         message=sentence(decision),
         failed=decision.error is not None,
         record_problem=snapshot.record_problem,
-        dry_run=snapshot.hpa.spec.dry_run,
+        reason=_reason(decision, snapshot.hpa.spec),
     )
+
+
+def _reason(decision: Decision, spec: ScalingSpec) -> str:
+    if spec.dry_run:
+        return "DryRun"
+    return HELD if held_text(decision) else "Reconciled"
 
 
 def cluster_entries(
@@ -175,8 +182,15 @@ _MAX_COLUMN: Final = 512
 
 def sentence(decision: Decision) -> str:
     """Returns the decision and its reason as one sentence without a period."""
-    reason = why(decision)
-    return f"{_verdict(decision)}; reason: {reason}" if reason else _verdict(decision)
+    reason, held = why(decision), held_text(decision)
+    parts = [_verdict(decision), f"reason: {reason}" if reason else "", held if held != reason else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def held_text(decision: Decision) -> str:
+    """Returns which hold is in force; "" without one."""
+    held = (one.message for one in decision.conditions if one.type == HELD and one.status == "True")
+    return next(held, "")
 
 
 def why(decision: Decision) -> str:
@@ -248,12 +262,12 @@ def ready_condition(
     message: str,
     failed: bool = False,
     record_problem: str = "",
-    dry_run: bool = False,
+    reason: str = "Reconciled",
 ) -> StatusCondition:
     """Returns the condition Ready: False with the worst of the `others` that is False, else True.
 
-    `before` is Ready as stored, and its transition time stays while the status does. `message` is for a Ready
-    that takes none from the others. `failed` makes Ready False also if no other condition shows the failure,
+    `before` is Ready as stored, and its transition time stays while the status does. `reason` and `message` are
+    for a Ready that takes none from the others. `failed` makes Ready False also if no other condition shows the failure,
     and so does a `record_problem`.
     """
     found = {condition.type: condition for condition in others if condition.status == "False"}
@@ -265,7 +279,7 @@ def ready_condition(
     elif failed:
         status, reason = "False", "NoDecision"
     else:
-        status, reason = "True", "DryRun" if dry_run else "Reconciled"
+        status = "True"
     kept = before is not None and before.status == status and before.last_transition_time
     since = before.last_transition_time if before is not None and kept else api_time(now)
     return StatusCondition(READY, status, reason, shortened(message), since, generation)
