@@ -6,6 +6,7 @@
 
 from fedhpa.decision.decide import decide
 from fedhpa.decision.explanation import to_text
+from fedhpa.decision.held import held_since
 from fedhpa.decision.membership import membership_of
 from fedhpa.decision.memory import (
     ANSWERED_STATES,
@@ -108,6 +109,7 @@ __all__ = [
     "explained_json",
     "forbidden_in_member",
     "forbidden_on_hub",
+    "held_since",
     "history_after_scale",
     "last_answer",
     "membership_of",

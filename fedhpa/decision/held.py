@@ -11,8 +11,9 @@ from typing import Final
 from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.context import Context
 from fedhpa.decision.messages import HELD, NOT_HELD
-from fedhpa.decision.model import Assignment, as_assignment
+from fedhpa.decision.model import Assignment, Decision, as_assignment, stored_time
 from fedhpa.decision.placement import PlacementPlan
+from fedhpa.decision.status import held_condition
 
 UNREADABLE: Final = "HoldUnreadable"
 
@@ -73,3 +74,12 @@ def report_hold(context: Context) -> None:
     if before is None or before.status != "True" or before.message != str(hold):
         (builder.warn if hold.problem else builder.event)(reason if hold.problem else HELD, str(hold))
     builder.condition(HELD, True, reason, str(hold))
+
+
+def held_since(decision: Decision) -> float | None:
+    """Returns since when a hold has been in force without a break, in POSIX seconds; None without one.
+
+    The condition keeps that time over restarts. It is when the hold was first observed.
+    """
+    held = held_condition(decision)
+    return None if held is None else stored_time(held)

@@ -82,9 +82,11 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
         context.builder.condition(REBALANCED, True, "NotAsked", _NOT_ASKED)
     if context.spec.dry_run or report_refusal(context) or context.snapshot.record_problem:
         return False
+    is_new = bool(value) and (state is None or state.requested != value)
     if context.hold is not None:
-        return _waits_for_hold(context, context.hold, state, asked=bool(value) and (state is None or state.requested != value))
-    if value and (state is None or state.requested != value):
+        _wait_for_hold(context, context.hold, state, is_new=is_new)
+        return False
+    if is_new:
         begins = _begins(context, plan, value, current, desired)
         return not begins and state is not None and not state.ended
     if state is not None and not state.ended:
@@ -94,14 +96,13 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
     return False
 
 
-def _waits_for_hold(context: Context, hold: Hold, state: Rebalance | None, *, asked: bool) -> bool:
-    """Returns False: no rebalance begins or goes on under a hold. One that goes on does not time out meanwhile."""
+def _wait_for_hold(context: Context, hold: Hold, state: Rebalance | None, *, is_new: bool) -> None:
+    """Sets the condition. A rebalance that goes on after the hold does not time out in it."""
     goes_on = state is not None and not state.ended
     if state is not None and goes_on and not 0 <= context.now - state.since < MAX_SECONDS / 2:
         context.rebalance = msgspec.structs.replace(state, since=context.now, blocked_since=None)
-    if asked or goes_on:
+    if is_new or goes_on:
         context.builder.condition(REBALANCED, False, "Waiting", f"waits for the end of a hold: {hold}")
-    return False
 
 
 def _begins(context: Context, plan: PlacementPlan, value: str, current: int, desired: int) -> bool:

@@ -146,8 +146,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `selection` says why not all clusters of Karmada's placement take part; "" if they do.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
-    `record_problem` says why the memory cannot be stored; "" if it can. `holds` are what the object's namespace
-    and that of the controller ask for, in this order.
+    `record_problem` says why the memory cannot be stored; "" if it can. `holds` are what the object's
+    namespace and that of the controller ask for, in this order.
 
     Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
     start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is

@@ -189,8 +189,13 @@ def sentence(decision: Decision) -> str:
 
 def held_text(decision: Decision) -> str:
     """Returns which hold is in force; "" without one."""
-    held = (one.message for one in decision.conditions if one.type == HELD and one.status == "True")
-    return next(held, "")
+    held = held_condition(decision)
+    return "" if held is None else held.message
+
+
+def held_condition(decision: Decision) -> StatusCondition | None:
+    """Returns the condition Held while it is True."""
+    return next((one for one in decision.conditions if one.type == HELD and one.status == "True"), None)
 
 
 def why(decision: Decision) -> str:
@@ -266,9 +271,9 @@ def ready_condition(
 ) -> StatusCondition:
     """Returns the condition Ready: False with the worst of the `others` that is False, else True.
 
-    `before` is Ready as stored, and its transition time stays while the status does. `reason` and `message` are
-    for a Ready that takes none from the others. `failed` makes Ready False also if no other condition shows the failure,
-    and so does a `record_problem`.
+    `before` is Ready as stored, and its transition time stays while the status does. `reason` and `message`
+    are for a Ready that takes none from the others. `failed` makes Ready False also if no other condition
+    shows the failure, and so does a `record_problem`.
     """
     found = {condition.type: condition for condition in others if condition.status == "False"}
     worst = next((found[kind] for kind in WORST_FIRST if kind in found), None)

@@ -1,0 +1,103 @@
+"""The holds of namespaces, and what an object asks for at once.
+
+One watch of all namespaces serves all objects and shards of the process. It keeps only namespaces with a
+hold. Source: docs/how-to/hold-scaling.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from fedhpa.api.hold import Hold, HoldRequest, hold_request
+from fedhpa.api.member_hpas import with_hold
+from fedhpa.api.wire import ObjectMeta
+from fedhpa.decision import Finding, MemoryState
+from fedhpa.kube import ApiClient, Change, Reflector, resource_path
+
+NAMESPACES: Final = resource_path("v1", "namespaces")
+UNREADABLE: Final = "NamespacesUnreadable"
+
+log = structlog.get_logger(__name__)
+
+
+class _Namespace(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+class NamespaceHolds:
+    """Watches namespaces while `run` runs. `own` is the namespace in which the controller is installed."""
+
+    def __init__(self, hub: ApiClient, own: str, *, clock: Callable[[], float]) -> None:
+        self._own = own
+        self._problem = ""
+        self._tried = asyncio.Event()
+        self._reflector: Reflector[HoldRequest] = Reflector(
+            hub, NAMESPACES, _Namespace, _request, name="namespaces", on_problem=self._note, clock=clock
+        )
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        await self._reflector.run()
+
+    async def tried(self) -> None:
+        """Waits until the namespaces were listed, or until that failed once.
+
+        Otherwise a controller that has just started would not know the holds.
+        """
+        await self._tried.wait()
+
+    def of(self, namespace: str) -> tuple[HoldRequest, ...]:
+        """Returns what the namespace of an object and that of the controller ask for, in this order."""
+        names = dict.fromkeys((namespace, self._own))
+        found = (self._reflector.store.get(("", name)) for name in names)
+        return tuple(one for one in found if one is not None)
+
+    @property
+    def finding(self) -> tuple[Finding, ...]:
+        """Says that the holds of namespaces are unknown; empty once they were listed."""
+        if self._reflector.synced.is_set() or not self._problem:
+            return ()
+        text = f"namespaces cannot be read, so their holds are unknown: {self._problem}"
+        return (Finding(UNREADABLE, f"{text}; give the controller the rights of: fedhpa rbac controller"),)
+
+    def follow(self, wake: Callable[[str], None]) -> Callable[[], None]:
+        """Calls `wake` with each namespace whose hold changes, "" for all. Returns what stops that."""
+
+        def changed(change: Change[HoldRequest]) -> None:
+            name = change.key[1]
+            wake("" if name == self._own else name)
+
+        return self._reflector.subscribe(changed)
+
+    def _note(self, problem: str | None) -> None:
+        if problem and not self._reflector.synced.is_set() and problem != self._problem:
+            log.warning("namespaces not read, so their holds are unknown", error=problem)
+        self._problem = problem or ""
+        self._tried.set()
+
+
+def _request(namespace: _Namespace) -> HoldRequest | None:
+    return hold_request(namespace.metadata.annotations, namespace.metadata.name)
+
+
+def asked_at_once(raw: Mapping[str, Any]) -> object:
+    """Returns the parts of an object whose change must not wait for its next reconcile."""
+    metadata = raw["metadata"]
+    hold = hold_request(metadata.get("annotations"))
+    return metadata.get("generation"), metadata.get("uid"), metadata.get("deletionTimestamp"), hold
+
+
+def member_spec(spec: Mapping[str, Any], hold: Hold | None, memory: MemoryState) -> Mapping[str, Any]:
+    """Returns the FederatedHPA's spec as member HPAs get it under a hold (mode Distributed).
+
+    While a cluster is lost, the HPAs of the others may grow: they take over its load.
+    """
+    if hold is None:
+        return spec
+    lost = any(one.assignment.lost for one in memory.clusters.values())
+    return with_hold(spec, down=hold.stops_down, up=hold.stops_up and not lost)
