@@ -72,6 +72,7 @@ async def lead_rules(
             leads=leads,
             blocked=other_controller,
             owners=owners.of,
+            holds=(lambda _: ()) if holds is None else holds.of,
             check=check,
             wall=clock.wall,
             clock=clock.monotonic,
@@ -95,6 +96,8 @@ async def lead_rules(
         group.create_task(supervise("cron-events", lambda: events.run(worker.results_stored)))
         if direct:
             await _until_synced(members)
+        if holds is not None:
+            await holds.tried()
         group.create_task(supervise("cron-owners", owners.run))
         group.create_task(forget_former_owners())
         group.create_task(supervise("cron-reminders", worker.remind))

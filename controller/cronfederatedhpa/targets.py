@@ -31,6 +31,7 @@ from controller.cronfederatedhpa.scales import (
 )
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.api.hold import hold_request
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values, split_markers
 from fedhpa.kube import (
@@ -111,6 +112,7 @@ class CronTargets:
             done=split_markers(_our_annotation(metadata, LAST_EXECUTION)),
             managers=_managers(raw),
             baseline=_named_baseline(_our_annotation(metadata, BASELINE)),
+            hold=hold_request(metadata.get("annotations"), name=f"{KIND} {key.name}"),
         )
         return Reading(target, partial(self._write_federatedhpa, path, raw))
 

@@ -35,16 +35,20 @@ _MAX_LENGTH: Final = 64
 
 
 class HoldRequest(msgspec.Struct, frozen=True):
-    """The annotations of one place as written; `namespace` is "" for the object itself. `until` may be ""."""
+    """The annotations of one place as written; `until` may be "".
+
+    The place is a `namespace`, or the object of this `name` for another one, or else the object itself.
+    """
 
     hold: str
     until: str = ""
     namespace: str = ""
+    name: str = ""
 
     @property
     def place(self) -> str:
         """The place for people."""
-        return f"namespace {self.namespace}" if self.namespace else OBJECT
+        return f"namespace {self.namespace}" if self.namespace else self.name or OBJECT
 
 
 class Hold(msgspec.Struct, frozen=True):
@@ -84,14 +88,14 @@ class Hold(msgspec.Struct, frozen=True):
         return f"{_STOPPED[self.direction]} {self.end}: {why} on {self.place}"
 
 
-def hold_request(annotations: object, namespace: str = "") -> HoldRequest | None:
+def hold_request(annotations: object, namespace: str = "", name: str = "") -> HoldRequest | None:
     """Returns what the annotations of one place ask for; None if they ask for no hold."""
     if not isinstance(annotations, Mapping):
         return None
     hold, until = annotations.get(HOLD_ANNOTATION), annotations.get(UNTIL_ANNOTATION)
     if not isinstance(hold, str):
         return None
-    return HoldRequest(hold, until if isinstance(until, str) else "", namespace)
+    return HoldRequest(hold, until if isinstance(until, str) else "", namespace, name)
 
 
 def hold_in_force(requests: Iterable[HoldRequest | None], now: float) -> Hold | None:

@@ -13,8 +13,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.hold import Hold, HoldRequest
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.due import next_time
+from fedhpa.cron.execution.held import held_events, with_held
 from fedhpa.cron.execution.model import (
     CronPlan,
     Execution,
@@ -69,7 +71,12 @@ def settle(
         settler.note_closed()
     record = plan.record if not error else (plan.pending or plan.record)
     failed = tuple(applied.execution for applied in plan.applied) if error else ()
-    return Settled(settler.states, record, settler.notes, (*failed, *plan.left_out))
+    return Settled(settler.states, record, settler.notes, (*failed, *_refused(plan)))
+
+
+def _refused(plan: CronPlan) -> list[Execution]:
+    """Returns the executions that a plan leaves out because the hub refused them."""
+    return [one for one in plan.left_out if cause_of_execution(one) not in plan.held]
 
 
 class _Settler:
@@ -121,14 +128,18 @@ class _Settler:
 
     def settle_left_out(self, refusals: Mapping[WriteCause, str]) -> None:
         """Records a failure for each execution that was left out because the hub refused it."""
-        for execution in self._plan.left_out:
+        for execution in _refused(self._plan):
             self._fail(execution, refusals.get(cause_of_execution(execution), "")[:MAX_MESSAGE])
 
     def settle_ends(self, refusals: Mapping[WriteCause, str]) -> None:
         """Records which windows could not end. Their rules are not ready until they do."""
         plan = self._plan
         still_open = () if plan.record is None else plan.record.open
-        failed = [(window, refusals.get(cause_of_window(window), "")) for window in plan.kept]
+        failed = [
+            (window, refusals.get(cause, ""))
+            for window in plan.kept
+            if (cause := cause_of_window(window)) not in plan.held
+        ]
         if self._error:
             ending = [window for window in still_open if window.closes <= self._now]
             failed += [(window, self._error) for window in (*plan.closed, *ending)]
@@ -233,7 +244,10 @@ MAX_ATTEMPTS: Final = 16
 
 
 class Attempts:
-    """The plans to try, one after another. `plan` is the present one; `refusals` are for `settle`."""
+    """The plans to try, one after another. `plan` is the present one; `refusals` are for `settle`.
+
+    `holds` are those of namespaces, the narrowest first.
+    """
 
     def __init__(
         self,
@@ -241,11 +255,13 @@ class Attempts:
         record: WindowRecord | None,
         target: ObservedTarget,
         now: float,
+        holds: Sequence[HoldRequest] = (),
     ) -> None:
         self._objects = objects
         self._record = record
         self._target = target
         self._now = now
+        self._holds = holds
         self._left = MAX_ATTEMPTS
         self._left_out: frozenset[WriteCause] = frozenset()
         self._coming: deque[frozenset[WriteCause]] = deque()
@@ -253,7 +269,7 @@ class Attempts:
         # The first events without which nothing is left to write.
         self._nothing: frozenset[WriteCause] = frozenset()
         self.refusals: dict[WriteCause, str] = {}
-        self.plan = plan(objects, record, target, now)
+        self.plan = self._without(self._left_out)
 
     def refused(self, error: str) -> bool:
         """Notes that the hub refused the write of `plan`, and sets the next plan.
@@ -284,7 +300,15 @@ class Attempts:
         return True
 
     def _without(self, left_out: frozenset[WriteCause]) -> CronPlan:
-        return plan(self._objects, self._record, self._target, self._now, left_out)
+        """Returns the plan without some events, and without those that a hold then keeps waiting."""
+        held: dict[WriteCause, Hold] = {}
+        while True:
+            found = plan(self._objects, self._record, self._target, self._now, left_out | held.keys())
+            more = held_events(self._objects, self._target, found, self._now, self._holds)
+            # A write that no event asks for any more, such as one that was interrupted, is not held twice.
+            if more.keys() <= held.keys():
+                return with_held(found, held)
+            held |= more
 
     def _push(self, left_out: frozenset[WriteCause]) -> None:
         if left_out not in self._seen:

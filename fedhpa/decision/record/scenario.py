@@ -118,7 +118,9 @@ def encode_scenario(
     if snapshot.blocked is not None:
         scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
     if snapshot.holds:
-        scenario["holds"] = [msgspec.structs.asdict(one) for one in snapshot.holds]
+        scenario["holds"] = [
+            {"namespace": one.namespace, "hold": one.hold, "until": one.until} for one in snapshot.holds
+        ]
     return {**scenario, "record": encode_memory(msgspec.structs.replace(snapshot.memory, history=history))}
 
 
