@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 
+from fedhpa.api.errors import ApiError
 from fedhpa.api.hold import Hold, HoldRequest, hold_request
 from fedhpa.api.member_hpas import with_hold
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import Finding, MemoryState
-from fedhpa.kube import ApiClient, Change, Reflector, resource_path
+from fedhpa.kube import NOT_FOUND, ApiClient, Change, Reflector, resource_path
 
 NAMESPACES: Final = resource_path("v1", "namespaces")
 UNREADABLE: Final = "NamespacesUnreadable"
+DEADLINE_SECONDS: Final = 10.0
 
 log = structlog.get_logger(__name__)
 
@@ -29,11 +31,33 @@ class _Namespace(msgspec.Struct):
     metadata: ObjectMeta
 
 
-class NamespaceHolds:
-    """Watches namespaces while `run` runs. `own` is the namespace in which the controller is installed."""
+class Holds(Protocol):
+    """The holds of namespaces."""
 
-    def __init__(self, hub: ApiClient, own: str, *, clock: Callable[[], float]) -> None:
+    def of(self, namespace: str) -> tuple[HoldRequest, ...]:
+        """Returns what the namespaces that concern an object's namespace ask for, the narrowest first."""
+
+    @property
+    def finding(self) -> tuple[Finding, ...]:
+        """Says that the holds are unknown; empty while they are known."""
+
+
+class NamespaceHolds:
+    """Watches namespaces while `run` runs. `own` is the namespace in which the controller is installed.
+
+    `on_finding` receives whether the holds are unknown.
+    """
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        own: str,
+        *,
+        on_finding: Callable[[str, bool], None] = lambda *_: None,
+        clock: Callable[[], float],
+    ) -> None:
         self._own = own
+        self._on_finding = on_finding
         self._problem = ""
         self._tried = asyncio.Event()
         self._reflector: Reflector[HoldRequest] = Reflector(
@@ -62,8 +86,7 @@ class NamespaceHolds:
         """Says that the holds of namespaces are unknown; empty once they were listed."""
         if self._reflector.synced.is_set() or not self._problem:
             return ()
-        text = f"namespaces cannot be read, so their holds are unknown: {self._problem}"
-        return (Finding(UNREADABLE, f"{text}; give the controller the rights of: fedhpa rbac controller"),)
+        return (_unknown(f"{self._problem}; give the controller the rights of: fedhpa rbac controller"),)
 
     def follow(self, wake: Callable[[str], None]) -> Callable[[], None]:
         """Calls `wake` with each namespace whose hold changes, "" for all. Returns what stops that."""
@@ -78,7 +101,38 @@ class NamespaceHolds:
         if problem and not self._reflector.synced.is_set() and problem != self._problem:
             log.warning("namespaces not read, so their holds are unknown", error=problem)
         self._problem = problem or ""
+        self._on_finding(UNREADABLE, bool(self.finding))
         self._tried.set()
+
+
+class HoldOfNamespace:
+    """The hold of one namespace at a time, as `read` found it, for commands."""
+
+    def __init__(self, hub: ApiClient) -> None:
+        self._hub = hub
+        self._found: HoldRequest | None = None
+        self.finding: tuple[Finding, ...] = ()
+
+    async def read(self, namespace: str) -> None:
+        """Reads a namespace. Without the right to it, its hold is unknown."""
+        self._found, self.finding = None, ()
+        try:
+            path = resource_path("v1", "namespaces", name=namespace)
+            raw = await self._hub.get_json(path, deadline=DEADLINE_SECONDS)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                self.finding = (_unknown(str(error)),)
+            return
+        self._found = hold_request(raw["metadata"].get("annotations"), namespace)
+
+    def of(self, namespace: str) -> tuple[HoldRequest, ...]:
+        """Returns what the namespace asks for, if it is the one that was read."""
+        found = self._found
+        return () if found is None or found.namespace != namespace else (found,)
+
+
+def _unknown(why: str) -> Finding:
+    return Finding(UNREADABLE, f"namespaces cannot be read, so their holds are unknown: {why}")
 
 
 def _request(namespace: _Namespace) -> HoldRequest | None:

@@ -115,7 +115,9 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
         ),
     ):
         members = member_registry(hub, settings, clock)
-        holds = NamespaceHolds(hub, _lease_namespace(values), clock=clock.monotonic)
+        holds = NamespaceHolds(
+            hub, _lease_namespace(values), on_finding=metrics.set_hub_finding, clock=clock.monotonic
+        )
         metrics.watch_members(lambda: members.registered, lambda: members.duplicates)
         async with asyncio.TaskGroup() as group:
             background = [

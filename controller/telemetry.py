@@ -64,6 +64,7 @@ TASKS = (
     "reconcile",
     "reconcile-queue",
     "remove-member-hpa",
+    "repair-member-hpa",
     "renew-token",
     "report-failure",
     "scales",
@@ -220,7 +221,8 @@ class ControllerMetrics:
         self._findings: set[tuple[str, str]] = set()
         self._hub = Gauge(
             "fedhpa_controller_hub_finding",
-            "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController.",
+            "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController, "
+            "NamespacesUnreadable.",
             ("reason",),
             registry=registry,
         )

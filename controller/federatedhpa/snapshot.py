@@ -39,7 +39,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import MemberScale, WriteTargets
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
-from controller.holds import NamespaceHolds, member_spec
+from controller.holds import Holds, member_spec
 from controller.loop import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
@@ -84,7 +84,7 @@ class SnapshotBuilder:
         clock: Callable[[], float],
         reads_nodes: bool = False,
         duplicates: Mapping[str, Member] = MappingProxyType({}),
-        holds: NamespaceHolds | None = None,
+        holds: Holds | None = None,
     ) -> None:
         self._hub = hub
         self._holds = holds
