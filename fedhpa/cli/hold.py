@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -166,7 +166,7 @@ def _place(target: str, namespace: str) -> Place:
 
 async def _annotate(
     targets: Sequence[str],
-    annotations: dict[str, str | None],
+    annotations: Mapping[str, str | None],
     namespace: str,
     kubeconfig: str,
     context: str,

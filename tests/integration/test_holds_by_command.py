@@ -21,7 +21,7 @@ async def run(w: ControllerWorld, folder: Path, *arguments: str) -> Ran:
     return await fedhpa_thread(*arguments, "--kubeconfig", str(kubeconfig(w.hub, folder)))
 
 
-def annotations(w: ControllerWorld, collection: Collection, name: str, namespace: str = "") -> Any:
+def annotated(w: ControllerWorld, collection: Collection, name: str, namespace: str = "") -> Any:
     """The annotations of an object on the hub."""
     found = w.hub.find(collection, name, namespace)
     assert found is not None
@@ -38,9 +38,9 @@ async def test_objects_are_held_and_released(tmp_path: Path) -> None:
         w.hub.put(HPAS, {**stored, "metadata": {**stored["metadata"], "annotations": {"team": "shop"}}})
         names = ("fhpa/web", "cronfhpa/office", "-n", NAMESPACE)
         held = await run(w, tmp_path, "hold", "down", *names, "--for", "2h")
-        during = [annotations(w, HPAS, "web", NAMESPACE), annotations(w, CRONS, "office", NAMESPACE)]
+        during = [annotated(w, HPAS, "web", NAMESPACE), annotated(w, CRONS, "office", NAMESPACE)]
         released = await run(w, tmp_path, "release", *names)
-        after = [annotations(w, HPAS, "web", NAMESPACE), annotations(w, CRONS, "office", NAMESPACE)]
+        after = [annotated(w, HPAS, "web", NAMESPACE), annotated(w, CRONS, "office", NAMESPACE)]
 
     assert (held.code, released.code) == (0, 0), held.err + released.err
     assert {one[HOLD] for one in during} == {"down"}
@@ -58,11 +58,11 @@ async def test_a_namespace_is_held_without_an_end(tmp_path: Path) -> None:
         w.hub.put(NAMESPACES, body)
         wide = ("--namespace-wide", "-n", NAMESPACE)
         await run(w, tmp_path, "hold", "up", *wide, "--until", "2999-01-01T00:00:00Z")
-        ends = annotations(w, NAMESPACES, NAMESPACE)
+        ends = annotated(w, NAMESPACES, NAMESPACE)
         held = await run(w, tmp_path, "hold", "all", *wide)
 
         assert ends == {HOLD: "up", UNTIL: "2999-01-01T00:00:00Z"}
-        assert annotations(w, NAMESPACES, NAMESPACE) == {HOLD: "all"}
+        assert annotated(w, NAMESPACES, NAMESPACE) == {HOLD: "all"}
         assert f"Namespace {NAMESPACE} is held (all) until somebody releases it." in held.out
 
 
