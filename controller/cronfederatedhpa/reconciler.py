@@ -29,7 +29,6 @@ from controller.hub_check import HubCheck
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.held import Waiting, next_look, waiting_events
 from fedhpa.cron.execution.model import (
     CronPlan,
     Note,
@@ -37,7 +36,7 @@ from fedhpa.cron.execution.model import (
     WindowRecord,
     cause_of_window,
 )
-from fedhpa.cron.execution.outcome import Settled, settle
+from fedhpa.cron.execution.outcome import Settled, Waiting, next_look, settle, waiting_events
 from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import NO_RECORD, Finding
 from fedhpa.kube import (

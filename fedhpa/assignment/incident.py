@@ -1,4 +1,4 @@
-"""What a hold leaves of a pass: bounds and scales that it would stop stay as they are (mode Distributed).
+"""A pass under a hold: bounds and scales that it stops stay as they are (mode Distributed).
 
 The states go on as if nothing were held, but for what a cluster really has. So the first pass after the hold
 writes what is due then. Source: docs/how-to/hold-scaling.md.

@@ -15,7 +15,7 @@ from fedhpa.assignment.state import States
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldRules:
-    """What a hold stops: `down`, `up`, or both, and the `reason` for people."""
+    """The stopped directions of a hold: `down`, `up`, or both. `reason` is for people."""
 
     down: bool
     up: bool

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Direction(StrEnum):
-    """What a hold stops."""
+    """The directions in which a hold stops scaling."""
 
     DOWN = DOWN
     UP = UP

@@ -1,4 +1,4 @@
-"""What a hold changes: the size, the shares of the clusters, and the condition Held.
+"""The effects of a hold on a decision: the size, the shares of the clusters, and the condition Held.
 
 Source: docs/how-to/hold-scaling.md, "What a hold stops".
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from fedhpa.api.hold import ALL, DOWN, UP
 from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.context import Context
 from fedhpa.decision.messages import HELD, NOT_HELD
@@ -16,6 +17,7 @@ from fedhpa.decision.placement import PlacementPlan
 from fedhpa.decision.status import held_condition
 
 UNREADABLE: Final = "HoldUnreadable"
+_REASONS: Final = {DOWN: "HoldDown", UP: "HoldUp", ALL: "HoldAll"}
 
 
 def held_size(context: Context, current: int, size: int) -> int:
@@ -70,7 +72,7 @@ def report_hold(context: Context) -> None:
             builder.event("HoldEnded", "the hold ended: scaling goes on")
             builder.condition(HELD, False, "NotHeld", NOT_HELD)
         return
-    reason = UNREADABLE if hold.problem else f"Hold{hold.direction.title()}"
+    reason = UNREADABLE if hold.problem else _REASONS[hold.direction]
     if before is None or before.status != "True" or before.message != str(hold):
         (builder.warn if hold.problem else builder.event)(reason if hold.problem else HELD, str(hold))
     builder.condition(HELD, True, reason, str(hold))

@@ -168,7 +168,7 @@ def test_what_cannot_be_read_is_shown_bounded() -> None:
 
 
 def test_a_lowered_maximum_waits() -> None:
-    """What runs above maxReplicas stays under `down`, and goes when the hold ends."""
+    """Replicas above maxReplicas stay under `down`, and go when the hold ends."""
     given = held("down", 8, 8, usage=AT_TARGET, spec={"maxReplicas": 10})
     after = answered(given)
     carry_on(given, after)

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.held import next_look, waiting_events
 from fedhpa.cron.execution.model import CronPlan, ObservedTarget
-from fedhpa.cron.execution.outcome import Attempts, Settled
+from fedhpa.cron.execution.outcome import Attempts, Settled, next_look, waiting_events
 from tests.unit.test_cron_execution import Hub, Json, at, rule
 
 DOWN, UP, ALL = HoldRequest("down"), HoldRequest("up"), HoldRequest("all")
@@ -27,7 +26,7 @@ class HeldHub(Hub):
         return Attempts(tuple(self.objects.values()), self.record, target, at(now), holds).plan
 
     def text(self, now: str) -> str:
-        """What waits, for people."""
+        """The text about events that wait."""
         found = waiting_events(self.plan(now), at(now)).get("office")
         return "" if found is None else found.text
 

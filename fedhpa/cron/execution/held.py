@@ -7,24 +7,12 @@ and acts when the hold ends. Source: docs/how-to/hold-scaling.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
 
 import msgspec
 
 from fedhpa.api.default_values import MIN_REPLICAS
 from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
-from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import (
-    EXECUTION,
-    CronPlan,
-    ObservedTarget,
-    ScheduledObject,
-    WriteCause,
-    cause_of_window,
-)
-
-# People read conditions, so they name only so many events.
-_MAX_NAMED: Final = 3
+from fedhpa.cron.execution.model import CronPlan, ObservedTarget, ScheduledObject, WriteCause
 
 
 def held_events(
@@ -52,39 +40,6 @@ def held_events(
 def _replicas(value: int | None) -> int:
     """Returns a value; an absent one counts as the default of minReplicas, which alone may be absent."""
     return MIN_REPLICAS if value is None else value
-
-
-class Waiting(NamedTuple):
-    """The events of one object that wait: since when the oldest one is due, and a text for people."""
-
-    due: float
-    text: str
-
-
-def waiting_events(planned: CronPlan, now: float) -> dict[str, Waiting]:
-    """Returns what waits for the end of a hold, by object."""
-    closes = {cause_of_window(window): window.closes for window in planned.kept}
-    events: dict[str, list[tuple[float, str, Hold]]] = {}
-    for cause, hold in planned.held.items():
-        if cause.kind == EXECUTION:
-            due, what = cause.at, f"rule {cause.rule}, due {format_time(cause.at)}"
-        else:
-            due = min(closes.get(cause, now), now)
-            what = f"the end of the window of rule {cause.rule}, due {format_time(due // 1)}"
-        events.setdefault(cause.object, []).append((due, what, hold))
-    return {name: _waiting(sorted(found, key=lambda one: one[:2])) for name, found in events.items()}
-
-
-def _waiting(events: Sequence[tuple[float, str, Hold]]) -> Waiting:
-    named = ", ".join(what for _, what, _ in events[:_MAX_NAMED])
-    more = f" and {len(events) - _MAX_NAMED} more" if len(events) > _MAX_NAMED else ""
-    return Waiting(events[0][0], f"{named}{more} waits for the end of a hold: {events[0][2]}")
-
-
-def next_look(held: Mapping[WriteCause, Hold], now: float, period: float) -> float:
-    """Returns when to look for the end of a hold again, in POSIX seconds: its end, or `period` from now."""
-    ends = [hold.until for hold in held.values() if hold.until is not None]
-    return min([now + period, *ends])
 
 
 def with_held(planned: CronPlan, held: Mapping[WriteCause, Hold]) -> CronPlan:
