@@ -326,7 +326,8 @@ class ControllerMetrics:
         self._missing.labels(namespace, name).set(len(decision.coverage.missing))
         self._lost.labels(namespace, name).set(len(decision.coverage.lost))
         self._show_metrics(namespace, name, decision)
-        if (since := held_since(decision)) is not None:
+        since = held_since(decision)
+        if since is not None:
             self._held_since.labels(namespace, name).set(since)
         else:
             self._held_since.remove_by_labels({"namespace": namespace, "hpa_name": name})

@@ -233,7 +233,7 @@ class CronReconciler:
         """Stores the result of a plan and reports it. Returns when the target is due next."""
         planned, error = effect.plan, effect.error
         settled = settle(planned, now, error, effect.refusals)
-        waiting = waiting_events(planned, now)
+        waiting = waiting_events(planned, now) if planned.held else {}
         unstored, failed = await self._store(unit, objects, settled, waiting)
         if not self._paused:
             self._reporter.report(unit.target, planned, settled, now, unstored, failed=bool(error))

@@ -33,7 +33,7 @@ def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[
 
 def warn_hold(metadata: ObjectMeta) -> Iterator[str]:
     """Warns about a hold that cannot be read: it holds everything."""
-    if problem := hold_problem(metadata.annotations):
+    if metadata.annotations and (problem := hold_problem(metadata.annotations)):
         yield f"{problem}, so it counts as {ALL}"
 
 

@@ -6,7 +6,6 @@
 
 from fedhpa.decision.decide import decide
 from fedhpa.decision.explanation import to_text
-from fedhpa.decision.held import held_since
 from fedhpa.decision.membership import membership_of
 from fedhpa.decision.memory import (
     ANSWERED_STATES,
@@ -48,7 +47,7 @@ from fedhpa.decision.snapshot import (
     WorkloadReading,
 )
 from fedhpa.decision.spec import PlacementSpec, ScalingObject, ScalingSpec, decode_object, decode_spec
-from fedhpa.decision.status import targets
+from fedhpa.decision.status import held_since, targets
 from fedhpa.decision.whereabouts import (
     Search,
     forbidden_in_member,

@@ -142,7 +142,9 @@ class SizeVerdict(NamedTuple):
 def decide_size(context: Context, current: int) -> SizeVerdict:
     """Returns the size to have; adds the steps that led there. Raises NoDecision."""
     verdict = _size_without_hold(context, current)
-    size = held_size(context, current, verdict.replicas)
+    if context.hold is None:
+        return verdict
+    size = held_size(context, context.hold, current, verdict.replicas)
     return verdict if size == verdict.replicas else SizeVerdict(size, context.builder.steps[-1].reason)
 
 

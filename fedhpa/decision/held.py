@@ -8,26 +8,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fedhpa.api.hold import ALL, DOWN, UP
+from fedhpa.api.hold import ALL, DOWN, UP, Hold
 from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.context import Context
 from fedhpa.decision.messages import HELD, NOT_HELD
-from fedhpa.decision.model import Assignment, Decision, as_assignment, stored_time
+from fedhpa.decision.model import Assignment, as_assignment
 from fedhpa.decision.placement import PlacementPlan
-from fedhpa.decision.status import held_condition
 
 UNREADABLE: Final = "HoldUnreadable"
 _REASONS: Final = {DOWN: "HoldDown", UP: "HoldUp", ALL: "HoldAll"}
 
 
-def held_size(context: Context, current: int, size: int) -> int:
-    """Returns the size that the hold allows, and adds its step; without a hold the size itself.
+def held_size(context: Context, hold: Hold, current: int, size: int) -> int:
+    """Returns the size that the hold allows, and adds its step.
 
     `current` is what runs. Failover and minReplicas may grow the size under every hold.
     """
-    hold = context.hold
-    if hold is None:
-        return size
     after = size
     if hold.stops_down:
         after = max(after, current)
@@ -38,15 +34,18 @@ def held_size(context: Context, current: int, size: int) -> int:
 
 
 def held_shares(
-    context: Context, plan: PlacementPlan, current: int, desired: int, shares: Sequence[Assignment]
+    context: Context,
+    hold: Hold,
+    plan: PlacementPlan,
+    current: int,
+    desired: int,
+    shares: Sequence[Assignment],
 ) -> tuple[Assignment, ...]:
     """Returns the shares that the hold allows: a size that stays moves nothing but what leaves or is stuck.
 
     A size that changes is divided as ever, and no cluster changes against the hold's direction.
     """
-    hold, fleet = context.hold, context.fleet
-    if hold is None:
-        return tuple(shares)
+    fleet = context.fleet
     going = {one.name for one in fleet.leaving} | set(fleet.stuck)
     copies = context.spec.assignment.policy == DUPLICATED
     if desired == current and not copies and (hold.stops_moves or not going):
@@ -76,12 +75,3 @@ def report_hold(context: Context) -> None:
     if before is None or before.status != "True" or before.message != str(hold):
         (builder.warn if hold.problem else builder.event)(reason if hold.problem else HELD, str(hold))
     builder.condition(HELD, True, reason, str(hold))
-
-
-def held_since(decision: Decision) -> float | None:
-    """Returns since when a hold has been in force without a break, in POSIX seconds; None without one.
-
-    The condition keeps that time over restarts. It is when the hold was first observed.
-    """
-    held = held_condition(decision)
-    return None if held is None else stored_time(held)

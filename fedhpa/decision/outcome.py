@@ -30,6 +30,7 @@ from fedhpa.decision.memory import (
 )
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
+    HELD,
     HUB_COMPATIBLE,
     HUB_IS_OURS,
     IS_SCALED_TO_ZERO,
@@ -79,7 +80,8 @@ def decided(
             shares, moving = shares_now(context, plan, current, desired)
         else:
             shares = as_assignment(plan.goal(desired))
-        shares = held_shares(context, plan, current, desired, shares)
+        if context.hold is not None:
+            shares = held_shares(context, context.hold, plan, current, desired, shares)
         split = plan.changes(shares)
         # Copies are made equal without a rescale only at a size that was decided.
         if desired == current and (context.fleet.size_was_decided or moving):
@@ -197,7 +199,8 @@ def without_status(
     allowed = tolerances(context)
     _report_competitors(context)
     _report_hub(context)
-    report_hold(context)
+    if context.hold is not None or context.builder.found(HELD) is not None:
+        report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
     members = reported_memberships(context) if known else {}
     absences = absence_clocks(

@@ -253,7 +253,7 @@ def decode_object(raw: Mapping[str, JSON], spec: ScalingSpec | None = None) -> S
         status=stored_status(stored.status or RawStatus()),
         uid=meta.uid,
         rebalance=found if isinstance(found, str) else "",
-        hold=hold_request(meta.annotations),
+        hold=hold_request(meta.annotations) if meta.annotations else None,
     )
 
 

@@ -26,7 +26,16 @@ from fedhpa.decision.messages import (
     SCALING_ACTIVE,
     SOLE_OWNER,
 )
-from fedhpa.decision.model import READY, Decision, StatusCondition, Step, api_time, condition_json, shortened
+from fedhpa.decision.model import (
+    READY,
+    Decision,
+    StatusCondition,
+    Step,
+    api_time,
+    condition_json,
+    shortened,
+    stored_time,
+)
 from fedhpa.decision.snapshot import Snapshot
 from fedhpa.decision.spec import ScalingSpec
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
@@ -196,6 +205,15 @@ def held_text(decision: Decision) -> str:
 def held_condition(decision: Decision) -> StatusCondition | None:
     """Returns the condition Held while it is True."""
     return next((one for one in decision.conditions if one.type == HELD and one.status == "True"), None)
+
+
+def held_since(decision: Decision) -> float | None:
+    """Returns since when a hold has been in force without a break, in POSIX seconds; None without one.
+
+    The condition keeps that time over restarts. It is when the hold was first observed.
+    """
+    held = held_condition(decision)
+    return None if held is None else stored_time(held)
 
 
 def why(decision: Decision) -> str:

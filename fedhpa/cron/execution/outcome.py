@@ -340,13 +340,15 @@ class Attempts:
     def _without(self, left_out: frozenset[WriteCause]) -> CronPlan:
         """Returns the plan without some events, and without those that a hold then keeps waiting."""
         held: dict[WriteCause, Hold] = {}
-        while True:
+        asked = self._holds or self._target.hold or any(each.hold for each in self._objects)
+        while asked:
             found = plan(self._objects, self._record, self._target, self._now, left_out | held.keys())
             more = held_events(self._objects, self._target, found, self._now, self._holds)
             # A write that no event asks for any more, such as one that was interrupted, is not held twice.
             if more.keys() <= held.keys():
                 return with_held(found, held)
             held |= more
+        return plan(self._objects, self._record, self._target, self._now, left_out)
 
     def _push(self, left_out: frozenset[WriteCause]) -> None:
         if left_out not in self._seen:
