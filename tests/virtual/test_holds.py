@@ -15,11 +15,14 @@ from fedhpa.api.times import format_time
 from fedhpa.kube import StaticCredentials
 from testbed.embedded.api.server import new_namespace
 from testbed.embedded.objects.kinds import NAMESPACES
+from tests.support.controller import HPAS as FHPAS
+from tests.support.controller import world
 from tests.support.federation import HPAS, Controller, Federation, federation, until
 from tests.support.federation.controller import INSTALLED_IN
 from tests.support.federation.distributed import Distributed, distributed
 from tests.support.federation.planes import EVENTS, NAME, NAMESPACE
 from tests.support.fewer_rights import LEAST
+from tests.support.rules import bounds, put_rules, ready, rule_up, rules_running
 from tests.virtual.test_no_right_is_idle import grant_all
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -251,3 +254,25 @@ async def test_a_rule_waits_for_the_end_of_a_hold(tmp_path: Path) -> None:
         assert since % 1800 == 0
         assert sorted(reasons) == [("Held", 1), ("RuleApplied", 1)]
         assert ready()[:2] == ("True", "RulesRun")
+
+
+async def test_a_hold_between_reading_and_writing_a_target_counts() -> None:
+    """A rule reads its target seconds ahead. A hold that the target gets meanwhile still stops the write."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, rule_up(w, 2))
+
+        def annotate_target(method: str, path: str) -> None:
+            if method != "PATCH" or not path.endswith("/federatedhpas/web"):
+                return
+            found = w.hub.find(FHPAS, NAME, NAMESPACE)
+            if found is not None and HOLD_ANNOTATION not in (found["metadata"].get("annotations") or {}):
+                metadata = {**found["metadata"], "annotations": {HOLD_ANNOTATION: "up"}}
+                w.hub.put(FHPAS, {**found, "metadata": metadata})
+
+        w.hub.before = annotate_target
+        async with rules_running(w):
+            await asyncio.sleep(180)
+
+        assert bounds(w) == (1, 20)
+        assert ready(w) == ("True", "Held")
