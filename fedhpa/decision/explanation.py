@@ -19,6 +19,8 @@ _SUMS: Final = {
     "zero": "replicas ",
 }
 
+_END_OF_HOLD: Final = "the end of the hold; `fedhpa release` ends it"
+
 
 def to_text(decision: Decision, name: str = "") -> str:
     """Returns a readable explanation of several lines, with a newline at the end."""
@@ -154,6 +156,8 @@ def _coverage_lines(decision: Decision) -> Iterator[str]:
 def _what_would_move(decision: Decision) -> str:
     if decision.error is not None:
         return "fix the error named above; nothing is scaled on missing data"
+    if decision.distributed and held_text(decision):
+        return _END_OF_HOLD
     if decision.distributed:
         return (
             "usage further from the target of a member's HPA; new bounds follow when a cluster is full, "
@@ -190,6 +194,6 @@ def _release(step: str, decision: Decision) -> str:
         "stabilization": "time: older recommendations must leave the stabilization window",
         "rateLimit": "time, or a policy in spec.behavior that allows larger steps",
         "bounds": "other minReplicas or maxReplicas",
-        "hold": "the end of the hold; `fedhpa release` ends it",
+        "hold": _END_OF_HOLD,
         "assignment": "other thresholds in clusterAutoscalingPreference, or an answer of the absent clusters",
     }[step]

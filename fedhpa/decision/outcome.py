@@ -14,7 +14,7 @@ from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, NO_STATE
 from fedhpa.decision.context import Context, absence_clocks, report
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.held import held_shares, report_hold
+from fedhpa.decision.held import held_shares, held_size, report_hold
 from fedhpa.decision.memory import (
     ANSWERED,
     ANSWERED_STATES,
@@ -75,6 +75,8 @@ def decided(
         plan = PlacementPlan(context)
         headroom = plan.headroom()
         wanted, desired = desired, plan.limited(desired)
+        if context.hold is not None and desired != wanted:
+            desired = held_size(context, context.hold, current, desired)
         moving = ""
         if context.fleet.leaving or context.fleet.stuck or context.knows_rebalance:
             shares, moving = shares_now(context, plan, current, desired)

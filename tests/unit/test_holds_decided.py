@@ -297,6 +297,26 @@ def test_copies_change_only_as_the_hold_allows(direction: str, expected: dict[st
     assert shares(answered(given)) == expected
 
 
+@pytest.mark.parametrize(
+    ("direction", "field", "number"),
+    [("down", "autoscalingMaxThreshold", 6), ("up", "autoscalingMinThreshold", 10)],
+)
+def test_a_changed_threshold_waits(direction: str, field: str, number: int) -> None:
+    """Under Duplicated, thresholds that would cut or raise each copy act when the hold ends."""
+    given = held(direction, 8, 8, usage=AT_TARGET)
+    wish = {field: number, "targetCluster": {"clusterNames": ["m1", "m2"]}}
+    assignment = {"federatedHPAAssignmentType": "Duplicated", "clusterAutoscalingPreference": [wish]}
+    given["federatedHPA"]["spec"]["federatedHPAAssignment"] = assignment
+    given["record"] = {"size": 8, "clusters": {"m1": {"replicas": 8}, "m2": {"replicas": 8}}}
+    del given["history"]
+    during = answered(given)
+    carry_on(given, during)
+    del given["federatedHPA"]["metadata"]["annotations"]
+
+    assert (during["desiredReplicas"], during["rescale"], shares(during)) == (8, False, {"m1": 8, "m2": 8})
+    assert shares(answered(given)) == {"m1": number, "m2": number}
+
+
 def test_a_workload_at_zero_is_not_woken() -> None:
     """Under `up` a queue does not wake a workload that was scaled to zero."""
     queue = {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"}}

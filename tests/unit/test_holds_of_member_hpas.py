@@ -8,11 +8,13 @@ import pytest
 
 from fedhpa.api.hold import HOLD_ANNOTATION
 from fedhpa.api.member_hpas import HpaSpec, differing_fields, wanted_spec, with_hold
+from fedhpa.decision import to_text
 from tests.support.distributed_scenarios import (
     assigned,
     bounds,
     cluster,
     condition,
+    decided,
     federated,
     hpa,
     replayed,
@@ -138,6 +140,7 @@ def test_the_step_and_the_condition_name_the_hold() -> None:
     assert answer["steps"][-1] == {"step": "hold", "from": 4, "to": 4, "reason": text}
     assert condition(answer, "Held")["reason"] == "HoldDown"
     assert condition(answer, "Held")["message"] == text
+    assert "to move it: the end of the hold" in to_text(decided(held(settled())))
 
 
 @pytest.mark.parametrize("direction", ["down", "all"])
