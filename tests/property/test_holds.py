@@ -1,4 +1,4 @@
-"""Whatever runs and whatever the metrics say, a hold lets nothing change against its direction."""
+"""Properties of holds: no share, bound or scale changes against their direction, whatever runs."""
 
 from __future__ import annotations
 
