@@ -192,6 +192,21 @@ async def test_member_hpas_stop_in_the_held_direction(tmp_path: Path) -> None:
         assert d.f.events("MemberHPARepaired") == []
 
 
+async def test_a_hold_reaches_all_members_in_one_reconcile(tmp_path: Path) -> None:
+    """Twelve member HPAs are disabled seconds after the annotation, and none waits for the next period."""
+    members = {f"m{number}": 1 for number in range(12)}
+    async with distributed(tmp_path, **members) as d, d.f.controller(calm=True, sync_period=120):
+        d.scale(minReplicas=12, maxReplicas=40)
+        d.f.demand(12 * PER_POD)
+        await until(lambda: d.f.condition("Assigned")[0] == "True", 200)
+        await asyncio.sleep(150)
+        annotate(d.f, "all")
+        disabled = {"scaleDown": "Disabled", "scaleUp": "Disabled"}
+        await until(lambda: all(one == disabled for one in behaviors(d).values()), 5)
+
+        assert len(behaviors(d)) == 12
+
+
 async def test_lowered_bounds_of_members_wait(tmp_path: Path) -> None:
     """Mode Distributed: a lower maxReplicas cuts no member in the hold, and cuts it after the hold."""
     async with distributed(tmp_path, m1=6, m2=6) as d, d.f.controller(calm=True):
