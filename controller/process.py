@@ -30,6 +30,7 @@ from controller.flags import (
     SHARDS,
     Settings,
 )
+from controller.holds import NamespaceHolds
 from controller.members import member_registry
 from controller.pause import record_paused, release_clusters
 from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
@@ -114,10 +115,14 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
         ),
     ):
         members = member_registry(hub, settings, clock)
+        holds = NamespaceHolds(
+            hub, _lease_namespace(values), on_finding=metrics.set_hub_finding, clock=clock.monotonic
+        )
         metrics.watch_members(lambda: members.registered, lambda: members.duplicates)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(supervise("members", members.run)),
+                group.create_task(supervise("namespaces", holds.run)),
                 group.create_task(follow_config(hub, kubeconfig, clock=clock)),
                 group.create_task(
                     supervise("readiness", lambda: _watch_readiness(health, members, settings.paused))
@@ -136,12 +141,12 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
             leading = []
             if FEDERATED_HPA in values[CONTROLLERS]:
                 run_autoscalers = functools.partial(
-                    _lead_autoscalers, values, settings, hub, members, metrics, clock
+                    _lead_autoscalers, values, settings, hub, members, holds, metrics, clock
                 )
                 leading.append(group.create_task(supervise("shards", run_autoscalers)))
             if CRON_FEDERATED_HPA in values[CONTROLLERS]:
                 run_rules = functools.partial(
-                    _lead_rules, values, settings, hub, members, metrics, cron_metrics, clock
+                    _lead_rules, values, settings, hub, members, holds, metrics, cron_metrics, clock
                 )
                 leading.append(group.create_task(supervise("cron-shards", run_rules)))
             if not settings.paused:
@@ -199,13 +204,14 @@ async def _lead_autoscalers(
     settings: Settings,
     hub: ApiClient,
     members: MemberRegistry,
+    holds: NamespaceHolds,
     metrics: ControllerMetrics,
     clock: Clock,
 ) -> None:
     counts: dict[Shard, int] = {}
 
     async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
-        await lead(settings, hub, members, metrics, shard=shard, counts=counts, clock=clock)
+        await lead(settings, hub, members, metrics, shard=shard, counts=counts, clock=clock, holds=holds)
 
     await _lead_shards(values, settings, hub, metrics, work, clock)
 
@@ -215,6 +221,7 @@ async def _lead_rules(
     settings: Settings,
     hub: ApiClient,
     members: MemberRegistry,
+    holds: NamespaceHolds,
     metrics: ControllerMetrics,
     cron_metrics: CronMetrics,
     clock: Clock,
@@ -238,6 +245,7 @@ async def _lead_rules(
             on_count=count,
             on_finding=functools.partial(metrics.set_hub_finding, source=str(shard)),
             clock=clock,
+            holds=holds,
         )
 
     # A machine that was suspended must not write on an old claim.

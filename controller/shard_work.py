@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
@@ -18,12 +19,13 @@ from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings
+from controller.holds import NamespaceHolds
 from controller.hub_check import HubCheck
 from controller.loop import Loop
 from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, Shard, within
 from controller.telemetry import ControllerMetrics
-from fedhpa.kube import ApiClient, Clock, EventRecorder, supervise
+from fedhpa.kube import ApiClient, Clock, EventRecorder, Key, supervise
 from fedhpa.members import MemberRegistry, SharedLists
 
 # Karmada's name of this controller, so that filters of events by source still match.
@@ -43,6 +45,7 @@ async def lead_rules(
     on_count: Callable[[int], None] = lambda _: None,
     on_finding: Callable[[str, bool], None] = lambda *_: None,
     clock: Clock,
+    holds: NamespaceHolds | None = None,
 ) -> None:
     """Run the rules of a shard's CronFederatedHPAs until cancelled."""
     direct = settings.propagation == DIRECT
@@ -69,6 +72,7 @@ async def lead_rules(
             leads=leads,
             blocked=other_controller,
             owners=owners.of,
+            holds=(lambda _: ()) if holds is None else holds.of,
             check=check,
             wall=clock.wall,
             clock=clock.monotonic,
@@ -92,6 +96,8 @@ async def lead_rules(
         group.create_task(supervise("cron-events", lambda: events.run(worker.results_stored)))
         if direct:
             await _until_synced(members)
+        if holds is not None:
+            await holds.tried()
         group.create_task(supervise("cron-owners", owners.run))
         group.create_task(forget_former_owners())
         group.create_task(supervise("cron-reminders", worker.remind))
@@ -107,6 +113,7 @@ async def lead(
     shard: Shard = ALL,
     counts: dict[Shard, int] | None = None,
     clock: Clock,
+    holds: NamespaceHolds | None = None,
 ) -> None:
     """Reconcile a shard's objects until cancelled. State of former leaders is in the ScalingRecords.
 
@@ -119,7 +126,11 @@ async def lead(
         metrics.set_objects(sum(by_shard.values()))
 
     events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
-    async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
+    async with (
+        SharedLists(clock=clock.monotonic) as lists,
+        AsyncExitStack() as stack,
+        asyncio.TaskGroup() as group,
+    ):
         caches = MemberCaches(lists, clock.monotonic)
         snapshots = SnapshotBuilder(
             hub,
@@ -128,6 +139,7 @@ async def lead(
             settings,
             clock=clock.monotonic,
             duplicates=members.duplicates,
+            holds=holds,
         )
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
@@ -145,12 +157,22 @@ async def lead(
         group.create_task(supervise("events", events.run))
         group.create_task(supervise("failure-reminders", reconciler.remind))
         await _until_synced(members)
+        if holds is not None:
+            await holds.tried()
+            stack.callback(holds.follow(partial(_wake, loop)))
         group.create_task(loop.run())
         if settings.propagation == DIRECT and not settings.paused:
             await loop.listed()
             finalizers = ClusterFinalizers(hub, members, shard, events, clock)
             keep = partial(finalizers.run, loop.objects.store, reconciler.memories)
             group.create_task(supervise("cluster-finalizers", keep))
+
+
+def _wake(loop: Loop[Key], namespace: str) -> None:
+    """Make the objects of a namespace due whose hold changed; "" stands for all namespaces."""
+    for key in loop.objects.store:
+        if namespace in ("", key[0]):
+            loop.wake(key)
 
 
 async def _until_synced(members: MemberRegistry) -> None:

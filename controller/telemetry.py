@@ -16,7 +16,7 @@ from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
 from controller.replica_series import ReplicaSeries
-from fedhpa.decision import Decision, MetricResult
+from fedhpa.decision import Decision, MetricResult, held_since
 from fedhpa.kube import KUBE_TASKS, Key
 from fedhpa.members import MEMBER_TASKS, Member
 
@@ -49,6 +49,7 @@ TASKS = (
     "list-autoscalers",
     "member-hpas",
     "members",
+    "namespaces",
     "nodes",
     "objects-changes",
     "objects-watch",
@@ -63,6 +64,7 @@ TASKS = (
     "reconcile",
     "reconcile-queue",
     "remove-member-hpa",
+    "repair-member-hpa",
     "renew-token",
     "report-failure",
     "scales",
@@ -135,6 +137,12 @@ class ControllerMetrics:
         )
         self._dry_run = Gauge(
             "fedhpa_controller_dry_run", "1 while spec.dryRun stops the writes.", NAMES, registry=registry
+        )
+        self._held_since = Gauge(
+            "fedhpa_controller_held_since_timestamp_seconds",
+            "Since when a hold has been in force without a break, as POSIX seconds; absent without one.",
+            NAMES,
+            registry=registry,
         )
         self._minimum = Gauge(
             "fedhpa_controller_min_replicas", "minReplicas at the last decision.", NAMES, registry=registry
@@ -213,7 +221,8 @@ class ControllerMetrics:
         self._findings: set[tuple[str, str]] = set()
         self._hub = Gauge(
             "fedhpa_controller_hub_finding",
-            "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController.",
+            "1 while a check of the hub fails: FieldsPruned, ForeignWebhook, AnotherController, "
+            "NamespacesUnreadable.",
             ("reason",),
             registry=registry,
         )
@@ -317,6 +326,11 @@ class ControllerMetrics:
         self._missing.labels(namespace, name).set(len(decision.coverage.missing))
         self._lost.labels(namespace, name).set(len(decision.coverage.lost))
         self._show_metrics(namespace, name, decision)
+        since = held_since(decision)
+        if since is not None:
+            self._held_since.labels(namespace, name).set(since)
+        else:
+            self._held_since.remove_by_labels({"namespace": namespace, "hpa_name": name})
 
     def set_conflicts(self, namespace: str, name: str, *, dry_run: bool, competitors: int) -> None:
         """Show what stops an object's writes, and how many other autoscalers may undo them."""
@@ -359,6 +373,7 @@ class ControllerMetrics:
             self._lost,
             self._competitors,
             self._dry_run,
+            self._held_since,
             self._minimum,
             self._maximum,
             self._success_age,

@@ -15,6 +15,7 @@ from controller.cronfederatedhpa.scales import Reading, TargetChanged
 from controller.cronfederatedhpa.targets import CronTargets
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.hold import HoldRequest
 from fedhpa.cron.execution.model import CronPlan, ScheduledObject, WindowRecord, WriteCause
 from fedhpa.cron.execution.outcome import Attempts
 
@@ -38,7 +39,10 @@ class Effect(NamedTuple):
 
 
 class Effects:
-    """Makes the effects of targets. `scheduled` returns an object as the plan of a unit needs it."""
+    """Makes the effects of targets. `scheduled` returns an object as the plan of a unit needs it.
+
+    `holds` returns what the namespaces that concern an object's namespace ask for.
+    """
 
     def __init__(
         self,
@@ -48,12 +52,14 @@ class Effects:
         *,
         paused: bool,
         wall: Callable[[], float],
+        holds: Callable[[str], Sequence[HoldRequest]] = lambda _: (),
     ) -> None:
         self._targets = targets
         self._writer = writer
         self._scheduled = scheduled
         self._paused = paused
         self._wall = wall
+        self._holds = holds
 
     async def read_ahead(self, unit: Unit, now: float, due: float) -> None:
         """Reads a target for what is due soon."""
@@ -65,7 +71,8 @@ class Effects:
         record = unit.windows.state
         for attempt in range(1, PLAN_TRIES + 1):
             scheduled = [self._scheduled(owner, unit) for owner in objects]
-            attempts = Attempts(scheduled, record, reading.target, self._wall())
+            holds = self._holds(unit.target.namespace)
+            attempts = Attempts(scheduled, record, reading.target, self._wall(), holds)
             try:
                 error = await self._try_all(unit, objects, attempts, reading)
             except TargetChanged as changed:

@@ -94,13 +94,14 @@ class RulesMemory:
     """All that this process knows of one object beside its stored form; dropped with the object.
 
     `reported` are the lines about dropped fields that its events have, `reverts` the changes that clients
-    made in its open windows.
+    made in its open windows. `held` is what its last event about a hold says.
     """
 
     uid: str
     rules: Recorded[States]
     reported: list[str] = field(default_factory=list)
     reverts: list[str] = field(default_factory=list)
+    held: str = ""
 
 
 class Ahead(NamedTuple):

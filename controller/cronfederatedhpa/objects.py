@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.hold import hold_request
 from fedhpa.cron.execution.model import RuleState, ScheduledObject
 from fedhpa.cron.execution.objects import dropped_fields, read_cron, read_object, without_dropped
 from fedhpa.cron.execution.stored import TargetReference
@@ -64,7 +65,8 @@ class CronObject:
 
     @cached_property
     def _scheduled(self) -> ScheduledObject:
-        return read_object(self.cron, self.refused)
+        hold = hold_request(self.raw["metadata"].get("annotations"))
+        return msgspec.structs.replace(read_object(self.cron, self.refused), hold=hold)
 
     @cached_property
     def dropped(self) -> dict[str, str]:

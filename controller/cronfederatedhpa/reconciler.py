@@ -20,7 +20,7 @@ from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, Obj
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reporter import Reporter
 from controller.cronfederatedhpa.scales import unreadable
-from controller.cronfederatedhpa.status import changes, conditions, render_status, with_hub
+from controller.cronfederatedhpa.status import changes, conditions, failure_of, render_status, with_hub
 from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.cronfederatedhpa.units import Units, open_rules
@@ -28,9 +28,15 @@ from controller.failure_log import FailureLog, Lines
 from controller.hub_check import HubCheck
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cron.execution.model import CronPlan, Note, Rule, RuleState, ScheduledObject, WindowRecord
-from fedhpa.cron.execution.objects import SCALE_FAILED, failing_text
-from fedhpa.cron.execution.outcome import Settled, settle
+from fedhpa.api.hold import HoldRequest
+from fedhpa.cron.execution.model import (
+    CronPlan,
+    Note,
+    ScheduledObject,
+    WindowRecord,
+    cause_of_window,
+)
+from fedhpa.cron.execution.outcome import Settled, Waiting, next_look, settle, waiting_events
 from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import NO_RECORD, Finding
 from fedhpa.kube import (
@@ -46,6 +52,8 @@ log = structlog.get_logger(__name__)
 READ_AHEAD_SECONDS: Final = 5.0
 FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
+# The end of a hold that keeps events waiting is noticed within this time.
+HELD_SECONDS: Final = 10.0
 # An object that another controller runs is looked at again after this time.
 BLOCKED_SECONDS: Final = 60.0
 PASSES: Final = Lines("rules fail", "rules still fail", "rules run again")
@@ -59,7 +67,8 @@ class CronReconciler:
     """Reconciles targets; `reconcile` runs for different targets at once.
 
     `leads` returns True while this process may write. `blocked` returns why an object must not be touched, or
-    None. `owners` returns the FederatedHPAs that scale a target, or None while they are unknown.
+    None. `owners` returns the FederatedHPAs that scale a target, or None while they are unknown. `holds`
+    returns what the namespaces that concern an object's namespace ask for.
     """
 
     def __init__(
@@ -74,6 +83,7 @@ class CronReconciler:
         leads: Callable[[], bool] = lambda: True,
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
+        holds: Callable[[str], Sequence[HoldRequest]] = lambda _: (),
         check: HubCheck | None = None,
         wall: Callable[[], float],
         clock: Callable[[], float],
@@ -92,7 +102,7 @@ class CronReconciler:
         self._wall = wall
         self._unstored: FailureLog[Key] = FailureLog(LINES, clock, _about)
         self._failures: FailureLog[TargetKey] = FailureLog(PASSES, clock, _about_target)
-        self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall)
+        self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall, holds=holds)
 
     async def load(self, owns: Callable[[Key], bool]) -> list[TargetKey]:
         """Read the records of open windows. Returns the targets that have some. Raises ApiError."""
@@ -223,21 +233,26 @@ class CronReconciler:
         """Stores the result of a plan and reports it. Returns when the target is due next."""
         planned, error = effect.plan, effect.error
         settled = settle(planned, now, error, effect.refusals)
-        unstored, failed = await self._store(unit, objects, settled)
+        waiting = waiting_events(planned, now) if planned.held else {}
+        unstored, failed = await self._store(unit, objects, settled, waiting)
         if not self._paused:
             self._reporter.report(unit.target, planned, settled, now, unstored, failed=bool(error))
         if not (error or failed) and (planned.applied or planned.closed):
             # Events that the hub refused may be admitted with the results of this pass.
             unit.retry = None
-        if failed or error or settled.failed or planned.kept:
+        refused = any(cause_of_window(one) not in planned.held for one in planned.kept)
+        if failed or error or settled.failed or refused:
             unit.retry = unit.retry or Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
             retry = now + unit.retry.next()
             return retry if planned.wake is None else min(retry, planned.wake)
         unit.retry = None
+        if planned.held:
+            look = next_look(planned.held, now, HELD_SECONDS)
+            return look if planned.wake is None else min(look, planned.wake)
         return self._next(planned.wake, now)
 
     async def _store(
-        self, unit: Unit, objects: list[CronObject], settled: Settled
+        self, unit: Unit, objects: list[CronObject], settled: Settled, waiting: Mapping[str, Waiting]
     ) -> tuple[frozenset[str], bool]:
         """Writes the records and statuses that changed, that of the target first.
 
@@ -261,7 +276,7 @@ class CronReconciler:
             try:
                 failed |= not await self._record_one(unit, owner, settled)
                 recorded = True
-                await self._show_one(unit, owner, settled, now)
+                await self._show_one(unit, owner, settled, now, waiting.get(owner.key[1]))
                 await self._release(owner)
             except NotLeading:
                 raise
@@ -287,19 +302,24 @@ class CronReconciler:
             return True
         return await _record(self._memory(owner.key).rules, settled.states[owner.key[1]])
 
-    async def _show_one(self, unit: Unit, owner: CronObject, settled: Settled, now: float) -> None:
+    async def _show_one(
+        self, unit: Unit, owner: CronObject, settled: Settled, now: float, waits: Waiting | None
+    ) -> None:
         """Writes the status of one object if it changed."""
         latest = self._runs(unit, owner)
         if latest is None:
             return
         rules, states = self._scheduled(latest, unit).rules, settled.states[owner.key[1]]
-        finding = _failure(rules, states) or self._unrecorded(unit, latest)
-        status = render_status(latest, rules, states, finding, now, self._owners(unit.target))
+        finding = failure_of(rules, states) or self._unrecorded(unit, latest)
+        held = "" if waits is None else waits.text
+        status = render_status(latest, rules, states, finding, now, self._owners(unit.target), held)
         status["conditions"] = with_hub(status["conditions"], self._check.pruned, now)
         self._reporter.report_dropped(latest, self._check.pruned, rules, self._memory(owner.key).reported)
         patch = changes(latest.raw.get("status") or {}, status)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
         self._metrics.set_next_execution(owner.key, min(coming, default=None))
+        self._metrics.set_held(owner.key, None if waits is None else waits.due)
+        self._reporter.report_held(latest, held, self._memory(owner.key))
         if patch:
             await self._writer.patch_status(latest, patch)
             self._reporter.report_owners(latest, patch.get("conditions", []))
@@ -372,12 +392,3 @@ async def _record(memory: Recorded[T], state: T | None) -> bool:
 def _concerns_target(planned: CronPlan, record: WindowRecord | None) -> bool:
     """True if the values of the target matter now: something is due, or a window is open."""
     return record is not None or bool(planned.applied or planned.invalid or planned.skipped)
-
-
-def _failure(rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Finding | None:
-    """Returns the first rule with an execution that is tried again, as a finding."""
-    for rule in rules:
-        state = states.get(rule.name)
-        if state is not None and state.failing:
-            return Finding(SCALE_FAILED, failing_text(rule.name, state.failing[0]))
-    return None

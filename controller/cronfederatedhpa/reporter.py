@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import structlog
 
+from controller.cronfederatedhpa.memory import RulesMemory
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
-from controller.cronfederatedhpa.status import SOLE_OWNER
+from controller.cronfederatedhpa.status import HELD, SOLE_OWNER
 from controller.cronfederatedhpa.telemetry import APPLIED, FAILED, MISSED, CronMetrics
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
@@ -104,6 +105,12 @@ class Reporter:
             if contested and condition["message"] not in reported:
                 note = Note(owner.key[1], condition["reason"], condition["message"])
                 self.record(owner.key[0], note)
+
+    def report_held(self, owner: CronObject, held: str, memory: RulesMemory) -> None:
+        """Reports which events begin to wait for the end of a hold, once; "" if none waits."""
+        if held and held != memory.held:
+            self.record(owner.key[0], Note(owner.key[1], HELD, held, warning=False))
+        memory.held = held
 
     def report_dropped(
         self, owner: CronObject, hub: Finding | None, rules: Sequence[Rule], reported: list[str]

@@ -11,11 +11,12 @@ from controller.cronfederatedhpa.objects import CronObject
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import Rule, RuleState
-from fedhpa.cron.execution.objects import DROPPED, write_histories
+from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED, failing_text, write_histories
 from fedhpa.cron.execution.stored import shortened
 from fedhpa.decision import Finding
 
 READY: Final = "Ready"
+HELD: Final = "Held"
 SOLE_OWNER: Final = "SoleOwner"
 ANOTHER_AUTOSCALER: Final = "AnotherAutoscaler"
 # People read conditions, so they name only so many autoscalers.
@@ -34,17 +35,19 @@ def render_status(
     finding: Finding | None,
     now: float,
     owners: tuple[str, ...] | None = None,
+    held: str = "",
 ) -> Json:
     """Returns the status of an object. `finding` says why it is not ready.
 
-    `owners` are the FederatedHPAs that scale the target; None if they are unknown.
+    `owners` are the FederatedHPAs that scale the target; None if they are unknown. `held` says which events
+    wait for the end of a hold.
     """
     if all(rule.suspended for rule in rules):
         owners = () if owners else owners
     return {
         "observedGeneration": owner.raw["metadata"].get("generation", 0),
         "executionHistories": _bounded(states, [rule.name for rule in rules]),
-        "conditions": conditions(owner, finding or _problem(rules), now, owners),
+        "conditions": conditions(owner, finding or _problem(rules), now, owners, held),
         "summary": _summary(owner, rules, states),
     }
 
@@ -55,7 +58,11 @@ def changes(stored: Mapping[str, Any], status: Json) -> Json:
 
 
 def conditions(
-    owner: CronObject, finding: Finding | None, now: float, owners: tuple[str, ...] | None = None
+    owner: CronObject,
+    finding: Finding | None,
+    now: float,
+    owners: tuple[str, ...] | None = None,
+    held: str = "",
 ) -> list[Json]:
     """Returns the conditions of an object: Ready, SoleOwner once it was False, and what others wrote.
 
@@ -66,7 +73,7 @@ def conditions(
     contest = _contest(owners)
     if owners is None and owner.contested:
         contest = Finding(ANOTHER_AUTOSCALER, str(old[SOLE_OWNER].get("message", "")))
-    ready = _condition(READY, finding or contest, "RulesRun", "the rules run")
+    ready = _condition(READY, finding or contest, HELD if held else "RulesRun", held or "the rules run")
     found = [ready]
     if contest is not None or SOLE_OWNER in old:
         free = "no FederatedHPA scales the target"
@@ -107,6 +114,15 @@ def with_hub(found: list[Json], hub: Finding | None, now: float) -> list[Json]:
     condition = _condition(HUB_COMPATIBLE, hub, "NothingFound", "the hub keeps all fields")
     condition["lastTransitionTime"] = _since(condition, stored or {}, now)
     return [*(each for each in found if each is not stored), condition]
+
+
+def failure_of(rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Finding | None:
+    """Returns the first rule with an execution that is tried again, as a finding."""
+    for rule in rules:
+        state = states.get(rule.name)
+        if state is not None and state.failing:
+            return Finding(SCALE_FAILED, failing_text(rule.name, state.failing[0]))
+    return None
 
 
 def _problem(rules: Sequence[Rule]) -> Finding | None:

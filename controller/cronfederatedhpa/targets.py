@@ -31,6 +31,7 @@ from controller.cronfederatedhpa.scales import (
 )
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values, split_markers
 from fedhpa.kube import (
@@ -111,6 +112,7 @@ class CronTargets:
             done=split_markers(_our_annotation(metadata, LAST_EXECUTION)),
             managers=_managers(raw),
             baseline=_named_baseline(_our_annotation(metadata, BASELINE)),
+            hold=_hold(raw),
         )
         return Reading(target, partial(self._write_federatedhpa, path, raw))
 
@@ -138,8 +140,9 @@ class CronTargets:
                 return
             await asyncio.sleep(backoff.next())
             before, raw = raw, await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
-            if bounds_of(before) != bounds_of(raw):
-                raise TargetChanged(f"the bounds of {path.rpartition('/')[2]} were changed at the same time")
+            if (bounds_of(before), _hold(before)) != (bounds_of(raw), _hold(raw)):
+                what = f"the bounds or the hold of {path.rpartition('/')[2]}"
+                raise TargetChanged(f"{what} were changed at the same time")
 
     async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
         resource = await self._mapper.resolve(api_version, key.kind, deadline=HUB_DEADLINE_SECONDS)
@@ -162,6 +165,13 @@ def bounds_of(raw: Mapping[str, Any]) -> Values:
         value = spec.get(_name_in_use(spec, field))
         found[field] = value if isinstance(value, int) and not isinstance(value, bool) else None
     return found
+
+
+def _hold(raw: Mapping[str, Any]) -> HoldRequest | None:
+    """Returns what the annotations of a FederatedHPA ask for."""
+    metadata = raw["metadata"]
+    annotations = metadata.get("annotations")
+    return hold_request(annotations, name=f"{KIND} {metadata.get('name', '')}") if annotations else None
 
 
 def _our_annotation(metadata: Mapping[str, Any], name: str) -> str:

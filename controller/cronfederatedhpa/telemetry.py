@@ -40,6 +40,13 @@ class CronMetrics:
             NAMES,
             registry=registry,
         )
+        self._held_since = Gauge(
+            "fedhpa_cron_held_since_timestamp_seconds",
+            "When the oldest execution or end of a window was due that waits for the end of a hold, as POSIX "
+            "seconds; absent if none waits.",
+            NAMES,
+            registry=registry,
+        )
         self._objects = Gauge(
             "fedhpa_cron_objects", "CronFederatedHPAs in this process' shards.", registry=registry
         )
@@ -54,10 +61,11 @@ class CronMetrics:
 
     def set_next_execution(self, key: Key, at: float | None) -> None:
         """Shows when the next rule of an object fires."""
-        if at is None:
-            self.forget(key)
-        else:
-            self._next_execution.labels(*key).set(at)
+        _show(self._next_execution, key, at)
+
+    def set_held(self, key: Key, due: float | None) -> None:
+        """Shows since when an event of an object waits for the end of a hold."""
+        _show(self._held_since, key, due)
 
     def set_objects(self, count: int) -> None:
         """Shows the number of objects."""
@@ -65,4 +73,13 @@ class CronMetrics:
 
     def forget(self, key: Key) -> None:
         """Drops the series of a deleted object."""
-        self._next_execution.remove_by_labels(dict(zip(NAMES, key, strict=True)))
+        for gauge in (self._next_execution, self._held_since):
+            _show(gauge, key, None)
+
+
+def _show(gauge: Gauge, key: Key, value: float | None) -> None:
+    """Sets the series of an object, or removes it without a value."""
+    if value is None:
+        gauge.remove_by_labels(dict(zip(NAMES, key, strict=True)))
+    else:
+        gauge.labels(*key).set(value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 import structlog
@@ -16,12 +18,13 @@ from fedhpa.api.errors import FedHPAError
 from fedhpa.api.member_hpas import MemberHpa, wanted_spec
 from fedhpa.assignment import Outcome, Result
 from fedhpa.decision import Decision
-from fedhpa.kube import ApiClient, Key
+from fedhpa.kube import ApiClient, Key, contain
 
 log = structlog.get_logger(__name__)
 
-# HPAs that are repaired in one pass, one after the other. The rest follow in the next reconcile.
-MAX_REPAIRS: Final = 8
+# HPAs that are repaired at once. A hold concerns all of them, and must not wait for a slow cluster.
+REPAIRS_AT_ONCE: Final = 32
+TASK: Final = "repair-member-hpa"
 # Writes replicas by cluster. Returns the first error.
 ScaleWriter: TypeAlias = Callable[[Mapping[str, int]], Awaitable[str | None]]
 # Prepares the hub for member HPAs. Raises FedHPAError if it refuses.
@@ -94,7 +97,8 @@ class BoundsWriter:
                 self._metrics.count_hpa_write(outcome.write.cluster, outcome.result.value)
         written = {outcome.write.cluster for outcome in outcomes}
         left = [name for name in decision.repairs if name not in written]
-        errors += [await self._repair(name, key, spec, hpas[name]) for name in left[:MAX_REPAIRS]]
+        for begin in range(0, len(left), REPAIRS_AT_ONCE):
+            errors += await self._repair_all(left[begin : begin + REPAIRS_AT_ONCE], key, spec, hpas)
         if plan is not None:
             # A cluster whose HPA was not written waits for the next pass.
             failed = {one.write.cluster for one in outcomes if one.result is not Result.CONFIRMED}
@@ -120,6 +124,26 @@ class BoundsWriter:
         self._metrics.count_hpa_write(cluster, Result.CONFIRMED.value)
         log.info("cluster no longer selected", cluster=cluster, namespace=key[0], name=key[1])
         return None
+
+    async def _repair_all(
+        self, clusters: Sequence[str], key: Key, spec: Mapping[str, Any], hpas: Mapping[str, HpaReading]
+    ) -> list[str | None]:
+        """Write the specs of these HPAs again, all at once. Returns the errors."""
+        async with asyncio.TaskGroup() as group:  # the tasks never raise
+            tasks = [
+                group.create_task(
+                    contain(
+                        TASK,
+                        partial(self._repair, cluster, key, spec, hpas[cluster]),
+                        partial("cluster {!r}: {}".format, cluster),
+                        cluster=cluster,
+                        namespace=key[0],
+                        name=key[1],
+                    )
+                )
+                for cluster in clusters
+            ]
+        return [task.result() for task in tasks]
 
     async def _repair(
         self, cluster: str, key: Key, spec: Mapping[str, Any], reading: HpaReading

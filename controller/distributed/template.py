@@ -8,8 +8,8 @@ Source: pkg/apis/work/v1alpha2/binding_types.go of Karmada v1.19.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -57,6 +57,14 @@ class Bound:
     begins: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     elsewhere: Mapping[str, int] = field(default_factory=dict)
+
+    def with_others(self, running: Mapping[str, int], left: Collection[str]) -> Bound:
+        """Returns it with the replicas of clusters that are no candidates.
+
+        One without replicas is to go, unless it is among those that are `left` with an HPA.
+        """
+        empty = {name for name, replicas in running.items() if not replicas and name not in left}
+        return replace(self, elsewhere=running, gone=self.gone | empty)
 
     def shares_with(self, running: Mapping[str, int]) -> dict[str, int]:
         """Returns the replicas by cluster: what runs. A cluster that does not answer keeps its number."""

@@ -306,11 +306,13 @@ def _drift(name: str, reading: HpaReading, memory: ObjectMemory, raw: Mapping[st
     found = reading.hpa
     if not isinstance(found, MemberHpa) or not found.ours:
         return ()
-    basis = (found.spec, raw["metadata"].get("generation"), reading.api_version)
+    spec = raw.get("spec") or {}
+    # A hold changes behavior without a new generation.
+    basis = (found.spec, raw["metadata"].get("generation"), reading.api_version, spec.get("behavior"))
     known = memory.drift.get(name)
     if known is None or known[0] != basis:
         least = 1 if found.spec.minReplicas is None else found.spec.minReplicas
-        wanted = wanted_spec(raw.get("spec") or {}, least, found.spec.maxReplicas, reading.api_version)
+        wanted = wanted_spec(spec, least, found.spec.maxReplicas, reading.api_version)
         known = memory.drift[name] = basis, differing_fields(found.spec, wanted)
     return known[1]
 

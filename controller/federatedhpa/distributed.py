@@ -16,6 +16,7 @@ from controller.federatedhpa.recording import expecting_hpas
 from controller.federatedhpa.scale_writes import NotWritten, WriteTargets, write_assignment
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
+from controller.holds import member_spec
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.decision import Assignment, Decision, Snapshot, decide
@@ -51,8 +52,11 @@ class DistributedDecisions:
         the record.
         """
         rules = self._settings.decision
+        hold = snapshot.hold_at(now)
         decision = decide(snapshot, memory.history, now, rules)
-        leaving = decision.plan is not None and bool(targets.unselected)
+        # A cluster that is no longer selected loses its replicas, which waits for the end of a hold.
+        unselected = {} if hold is not None and hold.stops_down else targets.unselected
+        leaving = decision.plan is not None and bool(unselected)
         # No cluster can be decided on before the ResourceBinding holds one.
         begins = targets.bound is not None and bool(targets.bound.begins) and not targets.members
         written = not snapshot.hpa.spec.dry_run and (decision.writes or leaving or begins)
@@ -68,11 +72,11 @@ class DistributedDecisions:
             scale = partial(self._scale, targets)
             result = await self._bounds.write(
                 key,
-                raw,
+                {**raw, "spec": member_spec(raw["spec"], hold, snapshot.memory)},
                 decision,
                 targets.hpas,
                 scale,
-                targets.unselected,
+                unselected,
                 partial(self._hold, targets, memory.uid),
             )
             decision = decide(

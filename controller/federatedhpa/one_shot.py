@@ -21,6 +21,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
+from controller.holds import HoldOfNamespace
 from controller.hub_check import CRD_PATH, OUR_PATHS, PLURAL, HubCheck
 from controller.members import HUB_SECONDS, members_once
 from controller.publish import FEDERATED_HPAS
@@ -74,6 +75,7 @@ class OneShotReader:
         self._clock = clock
         self._autoscalers = CompetingAutoscalers(clock=clock.monotonic)
         self._hub_check = HubCheck(hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock.monotonic)
+        self._holds = HoldOfNamespace(hub)
         self._snapshots = SnapshotBuilder(
             hub,
             members.members,
@@ -82,12 +84,14 @@ class OneShotReader:
             clock=clock.monotonic,
             reads_nodes=True,
             duplicates=members.duplicates,
+            holds=self._holds,
         )
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
         """Read the decision input of the object `raw`. Raises InvalidObject if the object cannot be read."""
         metadata = raw["metadata"]
         key = (str(metadata["namespace"]), str(metadata["name"]))
+        await self._holds.read(key[0])
         now = self._clock.wall()
         objects = {**await self._others(key), key: raw}
         memories = {other: self._memory(one) for other, one in objects.items()}

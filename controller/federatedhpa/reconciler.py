@@ -30,6 +30,7 @@ from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_me
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import DIRECT, Settings
+from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
 from controller.loop import RETRY_SECONDS, Objects, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
@@ -129,11 +130,11 @@ class FederatedHPAReconciler:
         return ()
 
     def changed(self, change: Change[dict[str, Any]]) -> Iterable[Key]:
-        """Return an object whose spec changed, and forget one that is gone."""
+        """Return an object whose spec or hold changed, and forget one that is gone."""
         if change.new is None:
             self.forget(change.key)
             return ()
-        same = change.old is not None and _generation(change.old) == _generation(change.new)
+        same = change.old is not None and asked_at_once(change.old) == asked_at_once(change.new)
         return () if same else (change.key,)
 
     def taken(self, key: Key) -> None:
@@ -393,8 +394,3 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
-
-
-def _generation(raw: Mapping[str, Any]) -> object:
-    metadata = raw["metadata"]
-    return metadata.get("generation"), metadata.get("uid"), metadata.get("deletionTimestamp")

@@ -39,8 +39,10 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import MemberScale, WriteTargets
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
+from controller.holds import Holds, member_spec
 from controller.loop import max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.hold import hold_in_force
 from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment
 from fedhpa.api.selectors import Selector
@@ -82,8 +84,10 @@ class SnapshotBuilder:
         clock: Callable[[], float],
         reads_nodes: bool = False,
         duplicates: Mapping[str, Member] = MappingProxyType({}),
+        holds: Holds | None = None,
     ) -> None:
         self._hub = hub
+        self._holds = holds
         # For an outlook on lost clusters under any policy, where one list of nodes is not too much.
         self._reads_nodes = reads_nodes
         self._mapper = ResourceMapper(hub, clock=clock)
@@ -135,6 +139,7 @@ class SnapshotBuilder:
         memory = memories[key]
         hpa = self._object(raw, memory.spec_of(raw))
         spec = raw.get("spec") or {}
+        holds = () if self._holds is None else self._holds.of(key[0])
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
         self._ambiguities.note_target(key, spec, scales=unsupported is None)
         if unsupported is not None:
@@ -191,7 +196,9 @@ class SnapshotBuilder:
         hpas: Mapping[str, HpaReading] = {}
         if distributed:
             hpas = await self._member_hpas(key, memory.state, expected)
-            clusters = with_member_hpas(clusters, hpas, memory, raw)
+            hold = hold_in_force((hpa.hold, *holds), now)
+            held = {**raw, "spec": member_spec(spec, hold, memory.state)}
+            clusters = with_member_hpas(clusters, hpas, memory, held)
         snapshot = Snapshot(
             hpa=hpa,
             clusters=clusters,
@@ -203,7 +210,8 @@ class SnapshotBuilder:
             ambiguous_with=self._ambiguities.of(key, memory, expected, memories),
             decided_size=memory.decided_size(expected),
             blocked=blocked,
-            hub_findings=found,
+            hub_findings=found if self._holds is None else (*found, *self._holds.finding),
+            holds=holds,
             propagation=self._settings.propagation,
             selection=candidates.selection,
             memory=memory.state,
@@ -216,15 +224,16 @@ class SnapshotBuilder:
         gone = hpas.keys() - expected.keys()
         left = {name for name in gone if is_ours(hpas[name]) and not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
-        held = () if bound is None else [name for name in bound.shares if name in self._members]
-        others = await self._scales_of(workload, tuple(sorted(left | set(held) - expected.keys())))
+        placed = () if bound is None else [name for name in bound.shares if name in self._members]
+        others = await self._scales_of(workload, tuple(sorted(left | set(placed) - expected.keys())))
+        running = {name: 0 if one is None else one.scale.spec.replicas for name, one in others.items()}
         targets = WriteTargets(
             workload.path,
             template,
             self._member_scales(expected),
             hpas=hpas,
             unselected={name: scale for name, scale in others.items() if name in left},
-            bound=None if bound is None else _with_others(bound, others, left),
+            bound=None if bound is None else bound.with_others(running, left),
         )
         return snapshot, targets
 
@@ -370,13 +379,6 @@ class SnapshotBuilder:
             propagation=self._settings.propagation,
         )
         return snapshot, WriteTargets(hub_problem=hub_problem)
-
-
-def _with_others(bound: Bound, others: Mapping[str, MemberScale | None], left: Collection[str]) -> Bound:
-    """The ResourceBinding with the clusters that are no candidates. One without replicas and HPA is to go."""
-    running = {name: 0 if scale is None else scale.scale.spec.replicas for name, scale in others.items()}
-    empty = {name for name, replicas in running.items() if not replicas and name not in left}
-    return replace(bound, elsewhere=running, gone=bound.gone | empty)
 
 
 def _selectors(readings: Mapping[str, ClusterSnapshot]) -> dict[str, Selector]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.federatedhpa import has_group_and_version, no_group_and_version, validate_reference
-from fedhpa.admission.metadata import validate_metadata
+from fedhpa.admission.metadata import validate_metadata, warn_hold
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
@@ -146,6 +146,7 @@ def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> 
     """Yields the warnings that do not depend on the time. Unless `admitted`, the remedies come first."""
     if not admitted:
         yield from _remedies(cron)
+    yield from warn_hold(cron.metadata)
     yield from _target_version(cron.spec)
     yield from _unused_sizes(cron.spec)
     yield from warn_missing_time_zones(cron.spec)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.extensions import validate_extensions, warn_distributed, warn_extensions
-from fedhpa.admission.metadata import validate_metadata
+from fedhpa.admission.metadata import validate_metadata, warn_hold
 from fedhpa.admission.metrics import metric_remedies, validate_metric, warn_metrics
 from fedhpa.admission.placement import DISTRIBUTED, DUPLICATED
 from fedhpa.api.autoscaling import (
@@ -129,6 +129,7 @@ def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator
     if not admitted:
         yield from federatedhpa_remedies(spec)
     yield from _rebalance(fhpa)
+    yield from warn_hold(fhpa.metadata)
     yield from _api_version(spec)
     # Mode Distributed has a warning of its own about metrics that are not of pods.
     named = () if spec.cluster_affinity is None else spec.cluster_affinity.cluster_names

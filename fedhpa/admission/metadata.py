@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, too_long
+from fedhpa.api.hold import ALL, hold_problem
 from fedhpa.api.meta import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from fedhpa.api.names import dns_label, dns_subdomain, label_value, qualified_name
 
@@ -28,6 +29,12 @@ def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[
         yield from _finalizers(metadata.finalizers, f"{path}.finalizers")
     if metadata.managed_fields:
         yield from _managed_fields(metadata.managed_fields, f"{path}.managedFields")
+
+
+def warn_hold(metadata: ObjectMeta) -> Iterator[str]:
+    """Warns about a hold that cannot be read: it holds everything."""
+    if metadata.annotations and (problem := hold_problem(metadata.annotations)):
+        yield f"{problem}, so it counts as {ALL}"
 
 
 def _identity(metadata: ObjectMeta, path: str) -> Iterator[FieldError]:

@@ -102,7 +102,8 @@ class FederatedHPAStatus(ApiModel):
     ] = Field(
         (),
         description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, "
-        "SurvivesClusterLoss where capacity is known, Rebalanced once a rebalance was asked for, and "
+        "SurvivesClusterLoss where capacity is known, Rebalanced once a rebalance was asked for, Held once a "
+        "hold was in force, and "
         "SoleOwner, MembersAvailable or HubCompatible where there is something to report.",
     )
     clusters: Annotated[

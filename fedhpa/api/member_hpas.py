@@ -46,6 +46,8 @@ _TOLERANCE: Final = "tolerance"
 # An extension of the FederatedHPA that no member knows.
 _AGGREGATION: Final = "aggregation"
 _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "name")
+# The selectPolicy of a direction in which an HPA never scales.
+_DISABLED: Final = "Disabled"
 _QUANTITIES: Final = frozenset({"value", "averageValue"})
 
 # An API server fills these in where `metrics` or `behavior` leave them out.
@@ -178,6 +180,14 @@ def wanted_spec(federated: Mapping[str, Any], minimum: int, maximum: int, api_ve
     if behavior:
         spec["behavior"] = behavior if api_version == V2 else _without_tolerance(behavior)
     return spec
+
+
+def with_hold(federated: Mapping[str, Any], *, down: bool, up: bool) -> Mapping[str, Any]:
+    """Returns a FederatedHPA's spec whose behavior disables scaling in the held directions."""
+    behavior = federated.get("behavior") or {}
+    stopped = [direction for direction, held in (("scaleDown", down), ("scaleUp", up)) if held]
+    disabled = {one: {**(behavior.get(one) or {}), "selectPolicy": _DISABLED} for one in stopped}
+    return {**federated, "behavior": {**behavior, **disabled}} if disabled else federated
 
 
 def _known_metric(metric: Mapping[str, Any]) -> dict[str, Any]:

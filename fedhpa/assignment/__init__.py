@@ -11,6 +11,7 @@ from fedhpa.assignment.mover import (
     waiting,
     without_surge,
 )
+from fedhpa.assignment.observed import HoldRules
 from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED, PRIORITIZED
 from fedhpa.assignment.shares import Bounds, MemberState
@@ -34,6 +35,7 @@ __all__ = [
     "Bounds",
     "ClusterState",
     "Count",
+    "HoldRules",
     "Host",
     "MemberState",
     "Observed",

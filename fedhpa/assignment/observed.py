@@ -14,11 +14,21 @@ from fedhpa.assignment.state import States
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRules:
+    """The stopped directions of a hold: `down`, `up`, or both. `reason` is for people."""
+
+    down: bool
+    up: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """The fields of the FederatedHPA that the bounds follow.
 
     `minimum` and `maximum` are its minReplicas and maxReplicas. `exact` is minimumPolicy Exact. `assists` is
     scaleAssist, `scales_to_zero` is scalingToZero. `assigned_for` is the hash of `initial.assigned_for`.
+    `hold` is the hold in force, None without one.
     """
 
     minimum: int
@@ -29,6 +39,7 @@ class Rules:
     assists: bool = True
     scales_to_zero: bool = False
     assigned_for: str = ""
+    hold: HoldRules | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

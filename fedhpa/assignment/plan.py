@@ -1,7 +1,7 @@
 """One pass of mode Distributed over one FederatedHPA, and its result.
 
 A pass remembers full clusters, divides the bounds, gives help, holds by priority, and sets clusters to 0, in
-this order. Source: docs/explanation/distributed.md.
+this order. A hold by annotation then keeps what it stops. Source: docs/explanation/distributed.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from msgspec import structs
 from fedhpa.assignment.division import divider
 from fedhpa.assignment.fleet import read_fleet
 from fedhpa.assignment.floors import bounds_of, floors
-from fedhpa.assignment.observed import Observed, Previous, Rules
+from fedhpa.assignment.incident import Goals, kept
+from fedhpa.assignment.observed import HoldRules, Observed, Previous, Rules
 from fedhpa.assignment.policies import DUPLICATED
 from fedhpa.assignment.remembered import next_states
 from fedhpa.assignment.scales import first_replicas
@@ -93,6 +94,33 @@ def plan(rules: Rules, observed: Sequence[Observed], previous: Previous, now: fl
 
     `observed` are all candidate clusters, in any order. `now` is a POSIX time in seconds.
     """
+    made = _without_hold(rules, observed, previous, now)
+    return made if rules.hold is None else _held(made, rules.hold, observed, previous)
+
+
+def _held(made: Plan, hold: HoldRules, observed: Sequence[Observed], previous: Previous) -> Plan:
+    """Returns what the hold allows of a pass. A failover may grow what it needs under every hold."""
+    hold = replace(hold, up=hold.up and not made.lost)
+    found = kept(hold, observed, previous.states, made.present, made.goals, made.scales, made.states)
+    most = sum(_most(bounds) for cluster, bounds in found.goals.items() if cluster not in made.lost)
+    step = PlanStep(step="hold", before=_least(made.goals), after=_least(found.goals), reason=hold.reason)
+    return replace(
+        made,
+        goals=found.goals,
+        scales=found.scales,
+        states=found.states,
+        # A removal is decided only where the bounds are divided anew, so that is done again after the hold.
+        assigned_for=previous.assigned_for if found.removals else made.assigned_for,
+        exceeded=0 if made.total is None else max(most - made.total, 0),
+        steps=(*made.steps, step),
+    )
+
+
+def _least(goals: Goals) -> int:
+    return sum(bounds.minimum for bounds in goals.values() if bounds is not None)
+
+
+def _without_hold(rules: Rules, observed: Sequence[Observed], previous: Previous, now: float) -> Plan:
     made = _pass(rules, observed, previous, now)
     if not made.unhelped or made.steps[0].step != "initial":
         return made

@@ -48,7 +48,7 @@ from fedhpa.decision.snapshot import (
     WorkloadReading,
 )
 from fedhpa.decision.spec import PlacementSpec, ScalingObject, ScalingSpec, decode_object, decode_spec
-from fedhpa.decision.status import targets
+from fedhpa.decision.status import held_since, targets
 from fedhpa.decision.whereabouts import (
     Search,
     forbidden_in_member,
@@ -110,6 +110,7 @@ __all__ = [
     "explained_json",
     "forbidden_in_member",
     "forbidden_on_hub",
+    "held_since",
     "history_after_scale",
     "last_answer",
     "membership_of",

@@ -64,6 +64,7 @@ class Context:
         self.memory = snapshot.memory
         self.history = history_at(history, now)
         self.now = now
+        self.hold = snapshot.hold_at(now)
         self.settings = settings
         self.builder = DecisionBuilder(self.stored.conditions, now)
         fleet = FleetView(snapshot, settings, now)

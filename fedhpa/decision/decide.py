@@ -1,7 +1,7 @@
 """decide(snapshot, history, now, settings) -> Decision: one reconcile of one autoscaler, as a pure function.
 
-The size comes from bounds, metrics, the partialMetrics policy, failover, stabilization and limits, in this
-order. Source: Kubernetes HPA 1.36, reconcile 4 (the order matters), normalisation 7 and 8, zero 9;
+The size comes from bounds, metrics, the partialMetrics policy, failover, stabilization, limits and a hold, in
+this order. Source: Kubernetes HPA 1.36, reconcile 4 (the order matters), normalisation 7 and 8, zero 9;
 docs/reference/federatedhpa.md for partialMetrics, docs/reference/decision-record.md for several clusters.
 """
 
@@ -23,6 +23,7 @@ from fedhpa.decision.context import (
     no_cluster,
 )
 from fedhpa.decision.distributed import decide_bounds
+from fedhpa.decision.held import held_size
 from fedhpa.decision.memory import History
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
@@ -140,6 +141,14 @@ class SizeVerdict(NamedTuple):
 
 def decide_size(context: Context, current: int) -> SizeVerdict:
     """Returns the size to have; adds the steps that led there. Raises NoDecision."""
+    verdict = _size_without_hold(context, current)
+    if context.hold is None:
+        return verdict
+    size = held_size(context, context.hold, current, verdict.replicas)
+    return verdict if size == verdict.replicas else SizeVerdict(size, context.builder.steps[-1].reason)
+
+
+def _size_without_hold(context: Context, current: int) -> SizeVerdict:
     context.failover = failover_of(context.snapshot, context.fleet, current)
     # With direct propagation and no answer, the present size is unknown: it cannot be compared with bounds.
     if context.fleet.answered or not context.fleet.direct:
@@ -166,7 +175,8 @@ def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
     # Two owners of the same pods may have other bounds, and would take turns.
     check_ambiguity(context)
     # The user sets the bounds. They need no data, so partialMetrics does not apply.
-    if current > spec.max_replicas:
+    # Under a hold that keeps the size, the metrics go on making recommendations for the time after it.
+    if current > spec.max_replicas and not (context.hold is not None and context.hold.stops_down):
         return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
     if 0 < current < spec.min_replicas:
         size = builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM)

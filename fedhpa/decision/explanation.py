@@ -8,7 +8,7 @@ from typing import Final
 from fedhpa.api.times import format_time
 from fedhpa.decision.messages import REBALANCED, SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, MemberBounds, MetricResult
-from fedhpa.decision.status import sentence
+from fedhpa.decision.status import held_text, sentence
 
 # The sums over all clusters that the steps of mode Distributed are about; the others are about replicas.
 _SUMS: Final = {
@@ -18,6 +18,8 @@ _SUMS: Final = {
     "hold": "minReplicas ",
     "zero": "replicas ",
 }
+
+_END_OF_HOLD: Final = "the end of the hold; `fedhpa release` ends it"
 
 
 def to_text(decision: Decision, name: str = "") -> str:
@@ -34,8 +36,9 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     yield from _coverage_lines(decision)
     if decision.steps:
         yield "  steps:"
+        sums = _SUMS if decision.distributed else {}
         yield from (
-            f"    {step.step}: {_SUMS.get(step.step, '')}{step.before} -> {step.after} ({step.reason})"
+            f"    {step.step}: {sums.get(step.step, '')}{step.before} -> {step.after} ({step.reason})"
             for step in decision.steps
         )
     if decision.assignment:
@@ -48,6 +51,8 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     if decision.distributed:
         yield "  member HPAs:"
         yield from (f"    {_bounds_line(share)}" for share in decision.bounds)
+    if held := held_text(decision):
+        yield f"  hold: {held}"
     for condition in decision.conditions:
         if condition.type == SURVIVES_CLUSTER_LOSS:
             yield f"  outlook: {condition.message}"
@@ -153,6 +158,8 @@ def _coverage_lines(decision: Decision) -> Iterator[str]:
 def _what_would_move(decision: Decision) -> str:
     if decision.error is not None:
         return "fix the error named above; nothing is scaled on missing data"
+    if decision.distributed and held_text(decision):
+        return _END_OF_HOLD
     if decision.distributed:
         return (
             "usage further from the target of a member's HPA; new bounds follow when a cluster is full, "
@@ -189,5 +196,6 @@ def _release(step: str, decision: Decision) -> str:
         "stabilization": "time: older recommendations must leave the stabilization window",
         "rateLimit": "time, or a policy in spec.behavior that allows larger steps",
         "bounds": "other minReplicas or maxReplicas",
+        "hold": _END_OF_HOLD,
         "assignment": "other thresholds in clusterAutoscalingPreference, or an answer of the absent clusters",
     }[step]

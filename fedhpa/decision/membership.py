@@ -84,7 +84,7 @@ def memberships(
 
     `new_hosts` is that of ControllerSettings. Where each cluster that could take replicas leaves, all count
     as Cordoned: none could take the others' replicas, and growth has no other place. One that `is_overdue`
-    could not.
+    could not. A hold that stops moves makes them Cordoned, too.
     """
     tolerations, memory = snapshot.hpa.spec.tolerations, snapshot.memory
     evicts = snapshot.propagation == _KARMADA or snapshot.target is not None
@@ -102,9 +102,12 @@ def memberships(
             one = one._replace(standing=standing)
         found[cluster.name] = one
     leaving = {name for name, one in found.items() if one.state == LEAVING}
-    if leaving and all(one.name in leaving or not _is_able(one, is_overdue) for one in snapshot.clusters):
-        return found | {name: found[name]._replace(state=CORDONED, why=NOBODY_STAYS) for name in leaving}
-    return found
+    hold, waits = snapshot.hold_at(now), ""
+    if leaving and hold is not None and hold.stops_moves:
+        waits = str(hold)
+    elif leaving and all(one.name in leaving or not _is_able(one, is_overdue) for one in snapshot.clusters):
+        waits = NOBODY_STAYS
+    return found | {name: found[name]._replace(state=CORDONED, why=waits) for name in leaving if waits}
 
 
 def membership_of(cluster: KnownCluster, now: float) -> Membership:

@@ -17,6 +17,7 @@ HUB_COMPATIBLE: Final = "HubCompatible"
 MEMBERS_AVAILABLE: Final = "MembersAvailable"
 REBALANCED: Final = "Rebalanced"
 SURVIVES_CLUSTER_LOSS: Final = "SurvivesClusterLoss"
+HELD: Final = "Held"
 
 # The reason of Ready while the ScalingRecord cannot be read or written.
 NO_RECORD: Final = "NoRecord"
@@ -43,6 +44,7 @@ NO_MEMBER: Final = (
 )
 MEMBERS_HAVE_ROOM: Final = "Members take all replicas"
 HUB_IS_OURS: Final = "the hub keeps all fields, and nobody else was found to act on FederatedHPAs"
+NOT_HELD: Final = "no hold is in force"
 NO_SELECTOR: Final = "the HPA target's scale is missing a selector"
 SELECTOR_REQUIRED: Final = "selector is required"
 # Karmada's words: Kubernetes has only one cluster. Instead of its guess at the cause, the reasons follow.

@@ -14,6 +14,7 @@ from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, NO_STATE
 from fedhpa.decision.context import Context, absence_clocks, report
 from fedhpa.decision.fleet import FleetView
+from fedhpa.decision.held import held_shares, held_size, report_hold
 from fedhpa.decision.memory import (
     ANSWERED,
     ANSWERED_STATES,
@@ -29,6 +30,7 @@ from fedhpa.decision.memory import (
 )
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
+    HELD,
     HUB_COMPATIBLE,
     HUB_IS_OURS,
     IS_SCALED_TO_ZERO,
@@ -73,11 +75,15 @@ def decided(
         plan = PlacementPlan(context)
         headroom = plan.headroom()
         wanted, desired = desired, plan.limited(desired)
+        if context.hold is not None and desired != wanted:
+            desired = held_size(context, context.hold, current, desired)
         moving = ""
         if context.fleet.leaving or context.fleet.stuck or context.knows_rebalance:
             shares, moving = shares_now(context, plan, current, desired)
         else:
             shares = as_assignment(plan.goal(desired))
+        if context.hold is not None:
+            shares = held_shares(context, context.hold, plan, current, desired, shares)
         split = plan.changes(shares)
         # Copies are made equal without a rescale only at a size that was decided.
         if desired == current and (context.fleet.size_was_decided or moving):
@@ -198,6 +204,8 @@ def without_status(
     allowed = tolerances(context)
     _report_competitors(context)
     _report_hub(context)
+    if context.hold is not None or context.builder.found(HELD) is not None:
+        report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
     members = reported_memberships(context) if known else {}
     absences = absence_clocks(

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.hold import Hold
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
@@ -81,7 +82,11 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
         context.builder.condition(REBALANCED, True, "NotAsked", _NOT_ASKED)
     if context.spec.dry_run or report_refusal(context) or context.snapshot.record_problem:
         return False
-    if value and (state is None or state.requested != value):
+    is_new = bool(value) and (state is None or state.requested != value)
+    if context.hold is not None:
+        _wait_for_hold(context, context.hold, state, is_new=is_new)
+        return False
+    if is_new:
         begins = _begins(context, plan, value, current, desired)
         return not begins and state is not None and not state.ended
     if state is not None and not state.ended:
@@ -89,6 +94,15 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
     if returns:
         _return(context, plan, current, desired)
     return False
+
+
+def _wait_for_hold(context: Context, hold: Hold, state: Rebalance | None, *, is_new: bool) -> None:
+    """Sets the condition. A rebalance that goes on after the hold does not time out in it."""
+    goes_on = state is not None and not state.ended
+    if state is not None and goes_on and not 0 <= context.now - state.since < MAX_SECONDS / 2:
+        context.rebalance = msgspec.structs.replace(state, since=context.now, blocked_since=None)
+    if is_new or goes_on:
+        context.builder.condition(REBALANCED, False, "Waiting", f"waits for the end of a hold: {hold}")
 
 
 def _begins(context: Context, plan: PlacementPlan, value: str, current: int, desired: int) -> bool:

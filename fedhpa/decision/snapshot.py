@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.selectors import Selector, selector_of
@@ -164,7 +165,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
     `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
-    answers of the clusters, as far as this process has them.
+    answers of the clusters, as far as this process has them. `holds` are what the object's namespace and that
+    of the controller ask for, in this order.
 
     Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
     start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is
@@ -186,10 +188,17 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryState = NO_MEMORY
     record_problem: str = ""
     answers: Mapping[str, Answer] = {}
+    holds: tuple[HoldRequest, ...] = ()
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
     last_steps: tuple[Step, ...] = ()
     last_reason: str = ""
+
+    def hold_at(self, now: float) -> Hold | None:
+        """Returns the hold in force at `now` in POSIX seconds; None without one."""
+        if self.hpa.hold is None and not self.holds:
+            return None
+        return hold_in_force((self.hpa.hold, *self.holds), now)
 
 
 def external_samples(answer: ExternalMetrics, spec: ScalingMetric) -> list[ExternalSample]:

@@ -28,6 +28,7 @@ from fedhpa.api.federatedhpa import (
 )
 from fedhpa.api.fielderror import required
 from fedhpa.api.gate import Judgement, judge
+from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.quantity import Quantity, RawQuantity
@@ -215,6 +216,7 @@ class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
     status: StoredStatus
     uid: str = ""
     rebalance: str = ""
+    hold: HoldRequest | None = None
 
 
 class _StoredMeta(msgspec.Struct):
@@ -251,6 +253,7 @@ def decode_object(raw: Mapping[str, JSON], spec: ScalingSpec | None = None) -> S
         status=stored_status(stored.status or RawStatus()),
         uid=meta.uid,
         rebalance=found if isinstance(found, str) else "",
+        hold=hold_request(meta.annotations) if meta.annotations else None,
     )
 
 

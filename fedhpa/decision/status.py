@@ -19,13 +19,23 @@ from fedhpa.decision.memory import (
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     ASSIGNED,
+    HELD,
     HUB_COMPATIBLE,
     METRICS_COMPLETE,
     NO_RECORD,
     SCALING_ACTIVE,
     SOLE_OWNER,
 )
-from fedhpa.decision.model import READY, Decision, StatusCondition, Step, api_time, condition_json, shortened
+from fedhpa.decision.model import (
+    READY,
+    Decision,
+    StatusCondition,
+    Step,
+    api_time,
+    condition_json,
+    shortened,
+    stored_time,
+)
 from fedhpa.decision.snapshot import Snapshot
 from fedhpa.decision.spec import ScalingSpec
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
@@ -81,8 +91,14 @@ def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
         message=sentence(decision),
         failed=decision.error is not None,
         record_problem=snapshot.record_problem,
-        dry_run=snapshot.hpa.spec.dry_run,
+        reason=_reason(decision, snapshot.hpa.spec),
     )
+
+
+def _reason(decision: Decision, spec: ScalingSpec) -> str:
+    if spec.dry_run:
+        return "DryRun"
+    return HELD if held_text(decision) else "Reconciled"
 
 
 def cluster_entries(
@@ -177,8 +193,29 @@ _MAX_COLUMN: Final = 512
 
 def sentence(decision: Decision) -> str:
     """Returns the decision and its reason as one sentence without a period."""
-    reason = why(decision)
-    return f"{_verdict(decision)}; reason: {reason}" if reason else _verdict(decision)
+    reason, held = why(decision), held_text(decision)
+    parts = [_verdict(decision), f"reason: {reason}" if reason else "", held if held != reason else ""]
+    return "; ".join(part for part in parts if part)
+
+
+def held_text(decision: Decision) -> str:
+    """Returns which hold is in force; "" without one."""
+    held = held_condition(decision)
+    return "" if held is None else held.message
+
+
+def held_condition(decision: Decision) -> StatusCondition | None:
+    """Returns the condition Held while it is True."""
+    return next((one for one in decision.conditions if one.type == HELD and one.status == "True"), None)
+
+
+def held_since(decision: Decision) -> float | None:
+    """Returns since when a hold has been in force without a break, in POSIX seconds; None without one.
+
+    The condition keeps that time over restarts. It is when the hold was first observed.
+    """
+    held = held_condition(decision)
+    return None if held is None else stored_time(held)
 
 
 def why(decision: Decision) -> str:
@@ -250,13 +287,13 @@ def ready_condition(
     message: str,
     failed: bool = False,
     record_problem: str = "",
-    dry_run: bool = False,
+    reason: str = "Reconciled",
 ) -> StatusCondition:
     """Returns the condition Ready: False with the worst of the `others` that is False, else True.
 
-    `before` is Ready as stored, and its transition time stays while the status does. `message` is for a Ready
-    that takes none from the others. `failed` makes Ready False also if no other condition shows the failure,
-    and so does a `record_problem`.
+    `before` is Ready as stored, and its transition time stays while the status does. `reason` and `message`
+    are for a Ready that takes none from the others. `failed` makes Ready False also if no other condition
+    shows the failure, and so does a `record_problem`.
     """
     found = {condition.type: condition for condition in others if condition.status == "False"}
     worst = next((found[kind] for kind in WORST_FIRST if kind in found), None)
@@ -267,7 +304,7 @@ def ready_condition(
     elif failed:
         status, reason = "False", "NoDecision"
     else:
-        status, reason = "True", "DryRun" if dry_run else "Reconciled"
+        status = "True"
     kept = before is not None and before.status == status and before.last_transition_time
     since = before.last_transition_time if before is not None and kept else api_time(now)
     return StatusCondition(READY, status, reason, shortened(message), since, generation)

@@ -25,6 +25,7 @@ COMMANDS = {
     "fedhpa/cli/doctor.py": {"SYSTEM"},
     "fedhpa/cli/drain/__init__.py": {"SYSTEM"},
     "fedhpa/cli/explain.py": {"SYSTEM"},
+    "fedhpa/cli/hold.py": {"SYSTEM"},
     "fedhpa/cli/hub.py": {"SYSTEM"},
     "fedhpa/cli/join/__init__.py": {"SYSTEM"},
     "fedhpa/cli/join/registration.py": {"SYSTEM"},  # opens the clients of `join` and `unjoin`

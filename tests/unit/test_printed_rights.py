@@ -287,16 +287,19 @@ def test_the_testbed_uses_the_printed_rights() -> None:
     assert member_rights()[1:] == printed("member", "--distributed")
 
 
-def test_an_operator_writes_nothing_but_clusters() -> None:
-    """No Secret, and nothing in members. The role has no binding, because it is for people."""
+def test_an_operator_writes_clusters_and_holds() -> None:
+    """No Secret, no status, and nothing in members. The role has no binding, because it is for people."""
     manifests = printed("operator")
     found = granted(manifests)
-    ours = {"federatedhpas", "cronfederatedhpas", "scalingrecords", "clusters"}
+    ours = {"federatedhpas", "cronfederatedhpas", "scalingrecords", "clusters", "namespaces"}
 
     assert [one["kind"] for one in manifests] == ["ClusterRole"]
     assert {right[2] for right in found} == ours
     assert {right[2:] for right in found if right[3] not in ("get", "list", "watch")} == {
-        ("clusters", "update")
+        ("clusters", "update"),
+        ("cronfederatedhpas", "patch"),
+        ("federatedhpas", "patch"),
+        ("namespaces", "patch"),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.hold import Hold, HoldRequest
 from fedhpa.api.times import format_time
 from fedhpa.cron.timetables import Timetable
 
@@ -94,7 +95,8 @@ class ScheduledObject(msgspec.Struct, frozen=True):
 
     `edited` is when the spec was last written, or None if unknown. `deleted` is when the
     deletion began. `states` are by the names of rules; `known` is True once a status was written. `present`
-    is False if the object has another target now, and only its open windows still matter.
+    is False if the object has another target now, and only its open windows still matter. `hold` is what its
+    annotations ask for.
     """
 
     name: str
@@ -105,6 +107,7 @@ class ScheduledObject(msgspec.Struct, frozen=True):
     edited: float | None = None
     deleted: float | None = None
     present: bool = True
+    hold: HoldRequest | None = None
 
 
 class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,7 +151,7 @@ class ObservedTarget(msgspec.Struct, frozen=True):
     `gone` is True if it does not exist. `done` has the markers of the events whose write the target names.
     `managers` has the name of the client that wrote a field last, if it is known and not this controller.
     `baseline` has the values from before the open windows, as the target itself names them; None if it names
-    none.
+    none. `hold` is what its annotations ask for.
     """
 
     values: Values
@@ -157,6 +160,7 @@ class ObservedTarget(msgspec.Struct, frozen=True):
     done: frozenset[str] = frozenset()
     managers: dict[str, str] = msgspec.field(default_factory=dict)
     baseline: Values | None = None
+    hold: HoldRequest | None = None
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -251,7 +255,8 @@ class CronPlan(msgspec.Struct, frozen=True):
     values, and `failed_before` those events of the plan that failed at an earlier instant. `applied` are the
     executions that the write applies, `invalid` those of rules that set nothing, and `skipped` those that are
     never applied. `closed` are windows that end. `left_out` and `kept` are the executions and the ends of
-    windows that this plan leaves out.
+    windows that this plan leaves out. Of these, a hold keeps the `held` ones waiting. `field_causes` has the
+    event behind each written field.
 
     `record` is what to store about open windows once the write is done. `pending` is what to store before it,
     so that an interrupted write is repeated. Either is None if there is nothing to store.
@@ -278,6 +283,8 @@ class CronPlan(msgspec.Struct, frozen=True):
     kept: tuple[OpenWindow, ...] = ()
     causes: tuple[WriteCause, ...] = ()
     failed_before: tuple[WriteCause, ...] = ()
+    field_causes: dict[str, WriteCause] = msgspec.field(default_factory=dict)
+    held: dict[WriteCause, Hold] = msgspec.field(default_factory=dict)
 
     @property
     def holders(self) -> frozenset[str]:

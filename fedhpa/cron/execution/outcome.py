@@ -13,9 +13,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.hold import Hold, HoldRequest
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.due import next_time
+from fedhpa.cron.execution.held import held_events, with_held
 from fedhpa.cron.execution.model import (
+    EXECUTION,
     CronPlan,
     Execution,
     Failed,
@@ -69,7 +72,12 @@ def settle(
         settler.note_closed()
     record = plan.record if not error else (plan.pending or plan.record)
     failed = tuple(applied.execution for applied in plan.applied) if error else ()
-    return Settled(settler.states, record, settler.notes, (*failed, *plan.left_out))
+    return Settled(settler.states, record, settler.notes, (*failed, *_refused(plan)))
+
+
+def _refused(plan: CronPlan) -> list[Execution]:
+    """Returns the executions that a plan leaves out because the hub refused them."""
+    return [one for one in plan.left_out if cause_of_execution(one) not in plan.held]
 
 
 class _Settler:
@@ -121,14 +129,18 @@ class _Settler:
 
     def settle_left_out(self, refusals: Mapping[WriteCause, str]) -> None:
         """Records a failure for each execution that was left out because the hub refused it."""
-        for execution in self._plan.left_out:
+        for execution in _refused(self._plan):
             self._fail(execution, refusals.get(cause_of_execution(execution), "")[:MAX_MESSAGE])
 
     def settle_ends(self, refusals: Mapping[WriteCause, str]) -> None:
         """Records which windows could not end. Their rules are not ready until they do."""
         plan = self._plan
         still_open = () if plan.record is None else plan.record.open
-        failed = [(window, refusals.get(cause_of_window(window), "")) for window in plan.kept]
+        failed = [
+            (window, refusals.get(cause, ""))
+            for window in plan.kept
+            if (cause := cause_of_window(window)) not in plan.held
+        ]
         if self._error:
             ending = [window for window in still_open if window.closes <= self._now]
             failed += [(window, self._error) for window in (*plan.closed, *ending)]
@@ -228,12 +240,52 @@ def _bounded(missed: tuple[Missed, ...]) -> tuple[Missed, ...]:
     )
 
 
+# People read conditions, so they name only so many events.
+_MAX_NAMED: Final = 3
+
+
+class Waiting(NamedTuple):
+    """The events of one object that wait: since when the oldest one is due, and a text for people."""
+
+    due: float
+    text: str
+
+
+def waiting_events(planned: CronPlan, now: float) -> dict[str, Waiting]:
+    """Returns what waits for the end of a hold, by object."""
+    closes = {cause_of_window(window): window.closes for window in planned.kept}
+    events: dict[str, list[tuple[float, str, Hold]]] = {}
+    for cause, hold in planned.held.items():
+        if cause.kind == EXECUTION:
+            due, what = cause.at, f"rule {cause.rule}, due {format_time(cause.at)}"
+        else:
+            due = min(closes.get(cause, now), now)
+            what = f"the end of the window of rule {cause.rule}, due {format_time(due // 1)}"
+        events.setdefault(cause.object, []).append((due, what, hold))
+    return {name: _waiting(sorted(found, key=lambda one: one[:2])) for name, found in events.items()}
+
+
+def _waiting(events: Sequence[tuple[float, str, Hold]]) -> Waiting:
+    named = ", ".join(what for _, what, _ in events[:_MAX_NAMED])
+    more = f" and {len(events) - _MAX_NAMED} more" if len(events) > _MAX_NAMED else ""
+    return Waiting(events[0][0], f"{named}{more} waits for the end of a hold: {events[0][2]}")
+
+
+def next_look(held: Mapping[WriteCause, Hold], now: float, period: float) -> float:
+    """Returns when to look for the end of a hold again, in POSIX seconds: its end, or `period` from now."""
+    ends = [hold.until for hold in held.values() if hold.until is not None]
+    return min([now + period, *ends])
+
+
 # Plans that are tried at one instant. A target has two fields at most, so few events can be at fault.
 MAX_ATTEMPTS: Final = 16
 
 
 class Attempts:
-    """The plans to try, one after another. `plan` is the present one; `refusals` are for `settle`."""
+    """The plans to try, one after another. `plan` is the present one; `refusals` are for `settle`.
+
+    `holds` are those of namespaces, the narrowest first.
+    """
 
     def __init__(
         self,
@@ -241,11 +293,13 @@ class Attempts:
         record: WindowRecord | None,
         target: ObservedTarget,
         now: float,
+        holds: Sequence[HoldRequest] = (),
     ) -> None:
         self._objects = objects
         self._record = record
         self._target = target
         self._now = now
+        self._holds = holds
         self._left = MAX_ATTEMPTS
         self._left_out: frozenset[WriteCause] = frozenset()
         self._coming: deque[frozenset[WriteCause]] = deque()
@@ -253,7 +307,7 @@ class Attempts:
         # The first events without which nothing is left to write.
         self._nothing: frozenset[WriteCause] = frozenset()
         self.refusals: dict[WriteCause, str] = {}
-        self.plan = plan(objects, record, target, now)
+        self.plan = self._without(self._left_out)
 
     def refused(self, error: str) -> bool:
         """Notes that the hub refused the write of `plan`, and sets the next plan.
@@ -284,6 +338,16 @@ class Attempts:
         return True
 
     def _without(self, left_out: frozenset[WriteCause]) -> CronPlan:
+        """Returns the plan without some events, and without those that a hold then keeps waiting."""
+        held: dict[WriteCause, Hold] = {}
+        asked = self._holds or self._target.hold or any(each.hold for each in self._objects)
+        while asked:
+            found = plan(self._objects, self._record, self._target, self._now, left_out | held.keys())
+            more = held_events(self._objects, self._target, found, self._now, self._holds)
+            # A write that no event asks for any more, such as one that was interrupted, is not held twice.
+            if more.keys() <= held.keys():
+                return with_held(found, held)
+            held |= more
         return plan(self._objects, self._record, self._target, self._now, left_out)
 
     def _push(self, left_out: frozenset[WriteCause]) -> None:

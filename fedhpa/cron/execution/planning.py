@@ -7,7 +7,7 @@ written again: after a crash between the write and its result only the result is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -131,6 +131,7 @@ class _Planner:
         # An end that is overdue, because the target could not be read, waits for the next attempt.
         self._wakes += (window.closes for window in self._stack.windows if window.closes > self._now)
         write = {} if error else self._stack.write()
+        causes = {field: cause for field in write if (cause := self._cause(field)) is not None}
         return CronPlan(
             write,
             self._states,
@@ -147,7 +148,8 @@ class _Planner:
             wake=min(self._wakes, default=None),
             left_out=tuple(self._waiting),
             kept=tuple(each for each in self._stack.windows if cause_of_window(each) in self._left_out),
-            causes=self._causes(write),
+            causes=self._in_order(causes.values()),
+            field_causes=causes,
             failed_before=tuple(filter(self._has_failed, self._events)),
         )
 
@@ -328,12 +330,9 @@ class _Planner:
         self._events.append(cause_of_execution(execution))
         self._applied.append(Applied(execution, rule.values, window))
 
-    def _causes(self, write: Values) -> tuple[WriteCause, ...]:
-        """Returns the events that gave the written fields their values.
-
-        Those that failed before come first, then the latest ones.
-        """
-        found = dict.fromkeys(cause for field in write if (cause := self._cause(field)) is not None)
+    def _in_order(self, causes: Iterable[WriteCause]) -> tuple[WriteCause, ...]:
+        """Returns events once: those that failed before come first, then the latest ones."""
+        found = dict.fromkeys(causes)
         return tuple(sorted(found, key=lambda cause: (not self._has_failed(cause), -cause.at)))
 
     def _cause(self, field: str) -> WriteCause | None:

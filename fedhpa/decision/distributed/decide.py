@@ -14,7 +14,7 @@ from fedhpa.decision.distributed.conditions import report_assignment, report_mem
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
 from fedhpa.decision.memory import LOST
-from fedhpa.decision.messages import ASSIGNED
+from fedhpa.decision.messages import ASSIGNED, HELD
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
 from fedhpa.decision.placement import report_outlook
@@ -185,8 +185,10 @@ def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[st
 def _report_repairs(
     context: Context, view: BoundsView, repairs: Mapping[str, tuple[str, ...]], writes: Sequence[Write]
 ) -> None:
-    """Adds the events of HPAs that somebody changed. A change of the FederatedHPA is no such change."""
-    if context.stored.observed_generation != context.snapshot.hpa.generation:
+    """Adds the events of HPAs that somebody changed. A change of FederatedHPA or hold is no such change."""
+    held = context.builder.message(HELD) if context.builder.has(HELD) else None
+    changed = held != (None if context.hold is None else str(context.hold))
+    if changed or context.stored.observed_generation != context.snapshot.hpa.generation:
         return
     written = {write.cluster for write in writes}
     for one in view.observed:

@@ -13,6 +13,7 @@ from fedhpa.assignment import (
     DUPLICATED,
     Bounds,
     ClusterState,
+    HoldRules,
     MemberState,
     Observed,
     Previous,
@@ -23,6 +24,7 @@ from fedhpa.assignment import (
 )
 from fedhpa.decision.context import Context, too_many_lost
 from fedhpa.decision.fleet import ClusterView
+from fedhpa.decision.messages import HELD
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, pending_replicas
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, metrics_api
 from fedhpa.decision.spec import PlacementPreference
@@ -45,7 +47,7 @@ class BoundsView:
     def __init__(self, context: Context) -> None:
         self._context = context
         snapshot, spec = context.snapshot, context.spec
-        placement = spec.assignment
+        placement, hold = spec.assignment, context.hold
         known = (cluster.cluster or KnownCluster(cluster.name) for cluster in snapshot.clusters)
         self._preferences = placement.preferred(known)
         self._views = {view.name: view for view in context.fleet.answered}
@@ -58,6 +60,9 @@ class BoundsView:
             uid=snapshot.hpa.uid,
             assists=placement.assist,
             scales_to_zero=placement.scaling_to_zero and placement.assist,
+            hold=None
+            if hold is None
+            else HoldRules(down=hold.stops_down, up=hold.stops_up, reason=str(hold)),
             assigned_for=assigned_for(
                 spec.min_replicas,
                 self.policy,
@@ -178,7 +183,9 @@ class BoundsView:
 
     def _triggers(self) -> Iterator[str]:
         dry_run = " dryRun" if self._context.spec.dry_run else ""
-        yield f"spec {self.rules.assigned_for} {self.rules.maximum}{dry_run}"
+        hold = self._context.hold
+        held = "" if hold is None else f" hold {hold.direction}"
+        yield f"spec {self.rules.assigned_for} {self.rules.maximum}{dry_run}{held}"
         for one in self.observed:
             cluster, state = one.state.cluster, one.state
             if state.need is not None:
@@ -195,7 +202,11 @@ class BoundsView:
     def _is_edited(self, one: Observed) -> bool:
         """True if somebody changed the bounds of an HPA, or deleted it."""
         state = self.states[one.state.cluster]
-        return one.state.reachable and not one.foreign and bool(state.maximum) and one.written != state.bounds
+        if not one.state.reachable or one.foreign or not state.maximum:
+            return False
+        if (self._context.hold is not None or self._context.builder.has(HELD)) and one.written is not None:
+            return one.written.maximum != state.maximum  # a hold keeps minima that are not the assigned ones
+        return one.written != state.bounds
 
 
 def _as_json(hpa: MemberHpa) -> dict[str, JSON]:

@@ -12,6 +12,7 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.gate import Judgement
+from fedhpa.api.hold import HOLD_ANNOTATION, UNTIL_ANNOTATION, HoldRequest
 from fedhpa.api.json import convert_json
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.times import format_time
@@ -84,8 +85,8 @@ def encode_scenario(
 ) -> dict[str, Any]:
     """Returns the scenario of a decision on `raw`, the FederatedHPA as the API server stores it."""
     metadata = {key: value for key, value in raw.get("metadata", {}).items() if key not in _LEFT_OUT}
-    if snapshot.hpa.rebalance:
-        metadata["annotations"] = {REBALANCE_ANNOTATION: snapshot.hpa.rebalance}
+    if annotations := _annotations(snapshot.hpa):
+        metadata["annotations"] = annotations
     scenario: dict[str, Any] = {
         "name": f"{metadata.get('namespace', '')}/{metadata.get('name', '')}",
         "now": format_time(now),
@@ -116,7 +117,18 @@ def encode_scenario(
         scenario["selection"] = snapshot.selection
     if snapshot.blocked is not None:
         scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
+    if snapshot.holds:
+        scenario["holds"] = [
+            {"namespace": one.namespace, "hold": one.hold, "until": one.until} for one in snapshot.holds
+        ]
     return {**scenario, "record": encode_memory(msgspec.structs.replace(snapshot.memory, history=history))}
+
+
+def _annotations(hpa: ScalingObject) -> dict[str, str]:
+    """Returns the annotations that a decision reads."""
+    hold = hpa.hold or HoldRequest("")
+    found = {REBALANCE_ANNOTATION: hpa.rebalance, HOLD_ANNOTATION: hold.hold, UNTIL_ANNOTATION: hold.until}
+    return {name: value for name, value in found.items() if value}
 
 
 def scenario_name(raw: bytes | msgspec.Raw) -> str | None:
@@ -186,6 +198,7 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
         memory=memory,
         blocked=_blocked(raw, hpa.spec.judgement),
         selection=raw.selection,
+        holds=tuple(HoldRequest(one.hold, one.until, one.namespace) for one in raw.holds or ()),
     )
 
 

@@ -113,6 +113,14 @@ class RawBlocked(_Checked):
     condition: str = "AbleToScale"
 
 
+class RawHold(_Checked):
+    """One entry of holds: the annotations of a namespace."""
+
+    namespace: str
+    hold: str
+    until: str = ""
+
+
 _KEYS: Final = {
     "federated_hpa": "federatedHPA",
     "hub_metrics": "hubMetrics",
@@ -137,3 +145,4 @@ class RawScenario(_Checked, rename=_KEYS):
     competitors: list[str] | None = None
     blocked: RawBlocked | None = None
     selection: str = ""
+    holds: list[RawHold] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
@@ -12,6 +12,7 @@ from benchmarks.world.network import Cable
 from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
 from controller.cronfederatedhpa import CronMetrics
 from controller.flags import DIRECT, Settings
+from controller.holds import NamespaceHolds
 from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
 from controller.shards import CRON, Shard, ShardElection
 from controller.telemetry import ControllerMetrics
@@ -24,6 +25,9 @@ from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.members.member import PROBE_SECONDS
 from fedhpa.members.registry import MemberRegistry
 from tests.support.timing import until
+
+# The namespace of the controller on the hub, whose hold concerns all objects.
+INSTALLED_IN: Final = "fedhpa-system"
 
 
 class Controller:
@@ -61,17 +65,32 @@ class Controller:
         timing = LeaseTiming(900.0, 600.0, 120.0) if calm else LeaseTiming()
         counts = dict[Shard, int]()
         self.working: set[Shard] = set()
+        holds = NamespaceHolds(self._hub, INSTALLED_IN, clock=clock.monotonic)
 
         async def work(shard: Shard) -> None:
             self.working.add(shard)
             try:
                 if kind == CRON:
                     await lead_rules(
-                        settings, self._hub, self.members, events, cron_metrics, shard=shard, clock=clock
+                        settings,
+                        self._hub,
+                        self.members,
+                        events,
+                        cron_metrics,
+                        shard=shard,
+                        clock=clock,
+                        holds=holds,
                     )
                 else:
                     await lead(
-                        settings, self._hub, self.members, metrics, shard=shard, counts=counts, clock=clock
+                        settings,
+                        self._hub,
+                        self.members,
+                        metrics,
+                        shard=shard,
+                        counts=counts,
+                        clock=clock,
+                        holds=holds,
                     )
             finally:
                 self.working.discard(shard)
@@ -107,6 +126,7 @@ class Controller:
         )
         self._tasks = [
             asyncio.create_task(self.members.run(), name=f"{identity} members"),
+            asyncio.create_task(holds.run(), name=f"{identity} namespaces"),
             asyncio.create_task(clusters, name=f"{identity} clusters"),
             asyncio.create_task(self.election.run(work), name=f"{identity} election"),
         ]

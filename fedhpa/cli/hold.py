@@ -1,0 +1,202 @@
+"""`fedhpa hold` and `fedhpa release`: stop scaling during an incident, and let it go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.hold import ALL, DOWN, HOLD_ANNOTATION, UNTIL_ANNOTATION, UP
+from fedhpa.api.names import dns_subdomain
+from fedhpa.api.times import format_time, parse_duration, parse_time
+from fedhpa.cli.hub import (
+    API_VERSION,
+    CRON_KINDS,
+    DEADLINE_SECONDS,
+    KINDS,
+    NOT_SERVED,
+    hub_client,
+    hub_error,
+)
+from fedhpa.cli.options import Context, Kubeconfig, Namespace
+
+if TYPE_CHECKING:
+    from fedhpa.kube import ApiClient
+
+
+class Direction(StrEnum):
+    """The directions in which a hold stops scaling."""
+
+    DOWN = DOWN
+    UP = UP
+    ALL = ALL
+
+
+class Place(NamedTuple):
+    """An object or a namespace that has the annotation: its path on the hub, and its name for people."""
+
+    path: str
+    title: str
+
+
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TARGET", help="fhpa/NAME or cronfhpa/NAME; none with --namespace-wide."),
+]
+NamespaceWide = Annotated[
+    bool, typer.Option("--namespace-wide", help="The namespace instead of single objects in it.")
+]
+
+
+def hold(
+    direction: Annotated[
+        Direction, typer.Argument(metavar="DIRECTION", help="What to stop: down, up or all.")
+    ],
+    targets: Targets = None,
+    namespace_wide: NamespaceWide = False,
+    duration: Annotated[
+        str, typer.Option("--for", help="Time until the hold ends by itself, such as 2h.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", help="Time at which the hold ends by itself, in RFC 3339.")
+    ] = "",
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """Hold objects, or all of a namespace: nothing is scaled in the direction until the end or a release.
+
+    The hold is an annotation, so nothing changes that a GitOps tool would revert. In the namespace of the
+    controller it holds all objects of the hub.
+
+    Example: fedhpa hold down fhpa/web -n shop --for 2h
+    """
+    from fedhpa.kube import SYSTEM
+
+    end = _end(duration, until, SYSTEM.wall())
+    annotations = {HOLD_ANNOTATION: direction.value, UNTIL_ANNOTATION: end}
+    options = (namespace, kubeconfig, context)
+    for place in asyncio.run(_annotate(targets or [], annotations, *options, wide=namespace_wide)):
+        stays = f"until {end}" if end else "until somebody releases it"
+        typer.echo(f"{place.title} is held ({direction.value}) {stays}.")
+    typer.echo(f"End it with: {_release_command(targets or [], *options, wide=namespace_wide)}")
+
+
+def release(
+    targets: Targets = None,
+    namespace_wide: NamespaceWide = False,
+    namespace: Namespace = "",
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
+    """End the hold of objects or of a namespace. Scaling goes on within seconds, by the usual windows.
+
+    A hold of another place stays in force.
+
+    Example: fedhpa release fhpa/web -n shop
+    """
+    annotations = {HOLD_ANNOTATION: None, UNTIL_ANNOTATION: None}
+    options = (namespace, kubeconfig, context)
+    for place in asyncio.run(_annotate(targets or [], annotations, *options, wide=namespace_wide)):
+        typer.echo(f"{place.title} is released.")
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command("hold")(hold)
+    app.command("release")(release)
+
+
+def _end(duration: str, until: str, now: float) -> str | None:
+    """Returns the end of a hold in RFC 3339, None without one. Raises ConfigError."""
+    if duration and until:
+        raise ConfigError("--for and --until: give only one of them")
+    if until:
+        return _end_at(until, now)
+    try:
+        seconds = parse_duration(duration) if duration else None
+    except InvalidObject as error:
+        raise ConfigError(f"--for: {error}") from error
+    if seconds is None:
+        return None
+    if seconds <= 0:
+        raise ConfigError(f"--for={duration}: expected a duration above 0, such as 2h")
+    return format_time(float(int(now + seconds)))
+
+
+def _end_at(until: str, now: float) -> str:
+    try:
+        at = parse_time(until)
+    except InvalidObject as error:
+        raise ConfigError(f"--until: {error}") from error
+    if at is None or at <= now:
+        raise ConfigError(f"--until={until}: expected a time in the future")
+    return format_time(at)
+
+
+def places(targets: Sequence[str], namespace: str, *, wide: bool) -> list[Place]:
+    """Returns the places of the annotations. Raises ConfigError for a wrong target."""
+    from fedhpa.kube import resource_path
+
+    if wide and targets:
+        raise ConfigError("--namespace-wide: give no TARGET with it")
+    if wide:
+        return [Place(resource_path("v1", "namespaces", name=namespace), f"Namespace {namespace}")]
+    if not targets:
+        raise ConfigError("TARGET: expected fhpa/NAME or cronfhpa/NAME, or --namespace-wide")
+    return [_place(target, namespace) for target in dict.fromkeys(targets)]
+
+
+def _place(target: str, namespace: str) -> Place:
+    from fedhpa.kube import resource_path
+
+    kind, _, name = target.rpartition("/")
+    title = {**dict.fromkeys(KINDS, "FederatedHPA"), **dict.fromkeys(CRON_KINDS, "CronFederatedHPA")}
+    found = title.get(kind.lower())
+    if found is None or dns_subdomain(name):
+        raise ConfigError(f"{target[:300]!r}: expected fhpa/NAME or cronfhpa/NAME")
+    path = resource_path(API_VERSION, f"{found.lower()}s", namespace, name)
+    return Place(path, f"{found} {namespace}/{name}")
+
+
+async def _annotate(
+    targets: Sequence[str],
+    annotations: Mapping[str, str | None],
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    *,
+    wide: bool,
+) -> list[Place]:
+    """Writes the annotations; None removes one. Returns the places. Raises ConfigError with the remedy."""
+    places(targets, namespace, wide=wide)  # wrong usage is reported before the kubeconfig is read
+    async with hub_client(kubeconfig, context) as (hub, default):
+        found = places(targets, namespace or default, wide=wide)
+        for place in found:
+            await _patch(hub, place, {"metadata": {"annotations": annotations}})
+        return found
+
+
+async def _patch(hub: ApiClient, place: Place, patch: dict[str, Any]) -> None:
+    from fedhpa.kube import NOT_FOUND
+
+    try:
+        await hub.patch(place.path, patch, manager="fedhpa-cli", deadline=DEADLINE_SECONDS)
+    except ApiError as error:
+        if error.status == NOT_FOUND and NOT_SERVED not in str(error):
+            raise ConfigError(f"{place.title} not found") from error
+        raise hub_error(f"cannot write {place.title}", error) from error
+
+
+def _release_command(
+    targets: Sequence[str], namespace: str, kubeconfig: str, context: str, *, wide: bool
+) -> str:
+    """Returns the command line that ends the hold."""
+    options = (("-n", namespace), ("--kubeconfig", kubeconfig), ("--context", context))
+    words = ["fedhpa", "release", *targets, *(["--namespace-wide"] if wide else [])]
+    return " ".join([*words, *(f"{key} {quote(value)}" for key, value in options if value)])
