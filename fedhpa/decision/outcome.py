@@ -92,9 +92,7 @@ def decided(
                 "every cluster gets the same number" if changes else reason if desired == wanted else ""
             )
     else:
-        if desired < current and context.coverage.bridged:
-            # Karmada would lower the share of every cluster.
-            desired = builder.step("assignment", desired, current, keeps(list(context.coverage.bridged)))
+        desired = _kept_for_bridged(context, current, desired)
         headroom = headroom_of_binding(context)
         if context.knows_rebalance:
             report_refusal(context)
@@ -136,6 +134,13 @@ def decided(
         split=split if error is None else "",
     )
     return with_status(decision, context.snapshot, context.fleet, have_scale=True)
+
+
+def _kept_for_bridged(context: Context, current: int, desired: int) -> int:
+    """Returns the size of a template. While a cluster is bridged it does not fall, because all shares would."""
+    if desired >= current or not context.coverage.bridged:
+        return desired
+    return context.builder.step("assignment", desired, current, keeps(list(context.coverage.bridged)))
 
 
 def undecided(context: Context, current: int, error: str, *, have_scale: bool) -> Decision:
