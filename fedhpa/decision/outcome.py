@@ -137,7 +137,7 @@ def decided(
 
 
 def _kept_for_bridged(context: Context, current: int, desired: int) -> int:
-    """Returns the size of a template. While a cluster is bridged it does not fall, because all shares would."""
+    """Returns the size of a template. It does not fall while a cluster is bridged: all shares would."""
     if desired >= current or not context.coverage.bridged:
         return desired
     return context.builder.step("assignment", desired, current, keeps(list(context.coverage.bridged)))

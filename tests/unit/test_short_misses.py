@@ -73,7 +73,7 @@ def test_the_last_answer_of_a_missed_cluster_counts(miss: Any) -> None:
 def test_a_bridged_cluster_keeps_its_share_when_the_size_falls(miss: Any) -> None:
     """The other cluster shrinks to its own part only, because the bridged one may need what it runs."""
     idle = [cluster("member1", [10] * 4), cluster("member2", [10] * 4)]
-    fields = {"spec": {"minReplicas": 1}, "history": {"recommendations": []}}
+    fields: dict[str, Any] = {"spec": {"minReplicas": 1}, "history": {"recommendations": []}}
 
     decision = decided(idle, {"member2": miss}, **fields)
 
@@ -137,7 +137,7 @@ def test_an_implausible_answer_is_a_miss() -> None:
 def test_the_template_is_not_lowered_while_a_cluster_is_bridged() -> None:
     """Karmada would take replicas from every cluster, so the size waits."""
     idle = [cluster("member1", [10] * 4), cluster("member2", [10] * 4)]
-    fields = {"target": {"replicas": 8}, "history": {"recommendations": []}}
+    fields: dict[str, Any] = {"target": {"replicas": 8}, "history": {"recommendations": []}}
 
     assert decided(idle, {}, **fields).desired_replicas < 8
     assert decided(idle, {"member2": away}, **fields).desired_replicas == 8
