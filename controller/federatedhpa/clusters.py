@@ -264,7 +264,7 @@ async def cluster_snapshots(
             reading,
             selected=name not in candidates.deselected,
             absence=gone if name in deleted else memory.state.absences.get(name),
-            last_replicas=_last_known(memory, candidates.shares, name, reading),
+            last_replicas=_last_known(memory, candidates.shares, name, reading, direct=direct),
             cluster=members[name].known if name in members else None,
             available_replicas=available.get(name),
             most_replicas=capped.get(name),
@@ -315,14 +315,18 @@ def _drift(name: str, reading: HpaReading, memory: ObjectMemory, raw: Mapping[st
 
 
 def _last_known(
-    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterSnapshot
+    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterSnapshot, *, direct: bool
 ) -> int | None:
-    """The cluster's last known replicas, else its share in the ResourceBinding."""
+    """The cluster's last known replicas, else its share in the ResourceBinding.
+
+    With `direct` propagation, a cluster that answers that it has no such workload runs nothing of it.
+    """
     # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
     # known all the same, also right after a start.
     if reading.workload.scale is not None:
         return reading.workload.scale.spec.replicas
-    return memory.last_replicas.get(name, shares.get(name))
+    nothing = 0 if direct and reading.workload.is_absent else None
+    return memory.last_replicas.get(name, shares.get(name, nothing))
 
 
 def _held(memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot], now: float) -> frozenset[str]:

@@ -8,10 +8,11 @@ docs/reference/federatedhpa.md for partialMetrics, docs/reference/decision-recor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.texts import listed
 from fedhpa.assignment import Outcome
 from fedhpa.decision.context import (
     Context,
@@ -61,6 +62,9 @@ from fedhpa.scaling import (
     stabilize,
     stabilize_legacy,
 )
+
+# People read the steps, so they name only so many clusters.
+_MAX_NAMED: Final = 8
 
 
 def decide(
@@ -140,6 +144,8 @@ class SizeVerdict(NamedTuple):
 
 def decide_size(context: Context, current: int) -> SizeVerdict:
     """Returns the size to have; adds the steps that led there. Raises NoDecision."""
+    if 0 < current < context.spec.min_replicas:
+        _defer_minimum(context, current)
     context.failover = failover_of(context.snapshot, context.fleet, current)
     # With direct propagation and no answer, the present size is unknown: it cannot be compared with bounds.
     if context.fleet.answered or not context.fleet.direct:
@@ -147,6 +153,15 @@ def decide_size(context: Context, current: int) -> SizeVerdict:
         if verdict is not None:
             return verdict
     return _normalized(context, current, _after_policy(context, current, _proposed(context, current)))
+
+
+def _defer_minimum(context: Context, current: int) -> None:
+    """Let minReplicas wait while an expected cluster may run what is lacking to it."""
+    unknown = context.fleet.unknown_shares
+    if unknown:
+        reason = f"minReplicas waits: nobody knows the replicas of {listed(unknown, _MAX_NAMED)}"
+        context.builder.step("bounds", current, current, reason)
+        context.spec = msgspec.structs.replace(context.spec, min_replicas=current)
 
 
 def _floored(context: Context, size: int) -> int:

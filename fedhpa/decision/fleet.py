@@ -303,6 +303,12 @@ class FleetView:
         return self.running if decided is None else decided
 
     @property
+    def unknown_shares(self) -> list[str]:
+        """The expected clusters whose replicas the size lacks, because nobody knows them."""
+        is_sum = self.direct and self.scheduling != DUPLICATED and not self.moving
+        return [one.name for one in self.expected if is_sum and self.known_share(one) is None]
+
+    @property
     def running(self) -> int:
         """The known replicas of all expected clusters, the surge of a move included."""
         return sum(self.known_replicas(cluster) for cluster in self.expected)
