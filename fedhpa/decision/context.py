@@ -146,7 +146,8 @@ def implausible_answers(
                 and not kind.has_sample(fleet, cluster, spec)
                 and _long_ready(cluster.pods, now)
             ):
-                reason = f"none of its ready pods has a sample of {kind.display_name(spec)}"
+                of_container = f" of container {spec.container}" if spec.container else ""
+                reason = f"none of its ready pods has a sample of {kind.display_name(spec)}{of_container}"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found

@@ -47,7 +47,7 @@ from fedhpa.decision.moves import fewest_replicas
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, ScalingSpec
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, FALLBACK, ScalingSpec
 from fedhpa.scaling import (
     MESSAGES,
     TOO_MANY,
@@ -284,6 +284,8 @@ def normalize(
         reason = "ScaleUpStabilized" if up else "ScaleDownStabilized"
         message = LOWER_RECOMMENDED if up else HIGHER_RECOMMENDED
     builder.condition(ABLE_TO_SCALE, True, reason, message)
+    if stabilized.replicas > max(current, desired):
+        message = _recommended_earlier(spec, history, stabilized.replicas, builder.now)
     builder.step("stabilization", desired, stabilized.replicas, message)
 
     builder.condition(
@@ -305,6 +307,18 @@ def normalize(
         MESSAGES[limited.reason if by_bounds else WITHIN_RANGE],
     )
     return limited.replicas, stabilized.recommendations
+
+
+def _recommended_earlier(spec: ScalingSpec, history: History, replicas: int, now: float) -> str:
+    """Returns the reason of a size that no metric recommends any more.
+
+    The history has no names of metrics, and policy Fallback recommends a size without any.
+    """
+    ago = now - max(one.time for one in history.recommendations or () if one.replicas == replicas)
+    by = ""
+    if len(spec.metrics) == 1 and spec.partial_policy != FALLBACK:
+        by = f", by {spec.metrics[0].metric_type.display_name(spec.metrics[0])}"
+    return f"recommended earlier: {replicas} replicas, {ago:.0f} s ago{by}"
 
 
 def _windows_and_limits(

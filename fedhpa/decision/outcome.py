@@ -45,7 +45,7 @@ from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, report
 from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
-from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_steps, status_of
+from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_change, status_of
 from fedhpa.scaling import ScaleEvent, store_event
 
 # People read events and conditions, so they name only so many autoscalers.
@@ -91,7 +91,7 @@ def decided(
             report_refusal(context)
     copies = context.fleet.scheduling == DUPLICATED
     report_outlook(context, headroom, copies=copies, held_above=context.fleet.direct and not copies)
-    why = reason or reason_of_steps(builder.steps, current, desired)
+    why = reason_of_change(reason, builder.steps, current, desired)
     if context.spec.dry_run:
         builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
         reported = (stored.current_replicas or 0, stored.desired_replicas or 0)
