@@ -129,7 +129,7 @@ class ControllerMetrics:
         )
         self._competitors = Gauge(
             "fedhpa_controller_contested",
-            "Other autoscalers found for the same workload.",
+            "Other autoscalers found for the same workload, or 1 for a client that keeps changing its size.",
             NAMES,
             registry=registry,
         )

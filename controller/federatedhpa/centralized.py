@@ -17,6 +17,7 @@ from controller.federatedhpa.scale_writes import (
     write_assignment,
     write_scale,
 )
+from controller.federatedhpa.size_changes import note_changes, note_left
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
@@ -60,6 +61,7 @@ class CentralizedDecisions:
         """
         rules = self._settings.decision
         memory.count_unreported_scale(snapshot, now)
+        snapshot = await note_changes(memory, snapshot, targets, self._hub, now)
         decision = decide(snapshot, memory.history, now, rules)
         written = decision.writes
         if written and not may_write():
@@ -75,6 +77,7 @@ class CentralizedDecisions:
         memory.note_decision(snapshot, decision)
         if written and targets.template is None:
             memory.note_write(decision.assignment)
+        note_left(memory, snapshot, targets, decision)
         memory.history = decision.history
         return decision, written
 
@@ -97,6 +100,10 @@ class CentralizedDecisions:
             error = FedHPAError(reason_of("write-scale", failure, **about))
         if error is None or not may_be_written(error):
             memory.reported_size = None
+        if isinstance(error, Superseded):
+            memory.left |= error.written
+        elif error is not None:
+            memory.left.clear()
         if error is None or isinstance(error, Superseded):
             return error
         for cluster in error.clusters if isinstance(error, NotWritten) else ("",):

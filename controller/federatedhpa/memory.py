@@ -1,21 +1,16 @@
-"""The memory of an object between two reconciles, its restoration after a restart, and its clock.
+"""The memory of an object between two reconciles, and its restoration after a restart.
 
 A restarted controller restores it from the ScalingRecord. What a record need not repeat, it takes from the
 status: the present shares, and until when the controller before surely worked.
-
-Objects of Kubernetes and the status hold wall times, so the memory does too. A step of the wall clock would
-make all of them look older, or lie in the future: windows would end at once, or never. Therefore the
-monotonic clock of the process shows each step, and the times in memory move with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
-import structlog
 
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from fedhpa.api.errors import InvalidObject
@@ -23,11 +18,8 @@ from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
     MISSING,
-    NEW_MEMBER,
     NO_MEMORY,
-    Absence,
     Assignment,
-    ClusterMemory,
     ClusterScale,
     ClusterSnapshot,
     Decision,
@@ -45,7 +37,6 @@ from fedhpa.decision import (
     last_answer,
     stored_status,
 )
-from fedhpa.kube import Key
 from fedhpa.members import Member
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
@@ -66,6 +57,8 @@ class ObjectMemory:
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
+    `left` are the sizes that the last decision left, by cluster, "" for the template; see
+    `controller.federatedhpa.size_changes`.
     `size` is the size of the last decision, None on a fresh start. `published` is the last status that was
     written, and as the hub stored it.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
@@ -92,6 +85,7 @@ class ObjectMemory:
     reported_size: int | None = None
     refused: dict[str, float] = field(default_factory=dict)
     implausible_since: dict[str, float] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
     size: int | None = None
     published: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
     status_written_at: float = float("-inf")
@@ -168,6 +162,7 @@ class ObjectMemory:
             self.last_replicas.clear()
             self.refused.clear()
             self.implausible_since.clear()
+            self.left.clear()
             self.size = None
             self.state = msgspec.structs.replace(self.state, size=None)
             self.without_workload.clear()
@@ -190,8 +185,8 @@ class ObjectMemory:
                 absences={name: one for name, one in self.state.absences.items() if name not in replaced},
             )
             self.without_workload.difference_update(replaced)
-            tables = self.last_replicas, self.selectors, self.refused, self.implausible_since, self.drift
-            for table in tables:
+            shares = self.last_replicas, self.left
+            for table in (*shares, self.selectors, self.refused, self.implausible_since, self.drift):
                 _drop(table, replaced)
         return replaced
 
@@ -261,6 +256,7 @@ class ObjectMemory:
         self.size = self.reported_size = self.status = self.last_pass = None
         self.last_triggers, self.last_steps, self.last_reason = frozenset(), (), ""
         self.drift.clear()
+        self.left.clear()
 
     def note_write(self, assignment: Sequence[Assignment]) -> None:
         """Keep the written shares: a cluster that is lost right after the write still runs its new share."""
@@ -308,87 +304,3 @@ def _prolonged(history: History, written_at: float, now: float) -> History:
     if until <= last.time:
         return history
     return msgspec.structs.replace(history, recommendations=(*known, Recommendation(until, last.replicas)))
-
-
-log = structlog.get_logger(__name__)
-
-# Less is the slewing of a time service, or the time between the reads of the two clocks.
-STEP_SECONDS: Final = 1.0
-
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-class SteppedClock:
-    """The wall clock. `now` moves the times in an object's memory by the steps since its last call."""
-
-    def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
-        self._wall = wall
-        self._monotonic = monotonic
-        self._reported = wall() - monotonic()
-        # By object, the difference of the two clocks to which the times in its memory belong.
-        self._offsets: dict[Key, float] = {}
-
-    def now(self, key: Key, memory: ObjectMemory) -> float:
-        """The wall time in POSIX seconds; the times in `memory` are comparable with it afterwards."""
-        wall = self._wall()
-        offset = wall - self._monotonic()
-        step = offset - self._offsets.setdefault(key, offset)
-        if abs(step) >= STEP_SECONDS:
-            self._report(offset)
-            redate(memory, step)
-            self._offsets[key] = offset
-        return wall
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of an object, whose memory is replaced or no longer needed."""
-        self._offsets.pop(key, None)
-
-    def _report(self, offset: float) -> None:
-        """Log a step once, not for each object."""
-        step = offset - self._reported
-        if abs(step) >= STEP_SECONDS:
-            self._reported = offset
-            log.warning("wall clock stepped; windows and clocks of losses go on", seconds=round(step, 1))
-
-
-def redate(memory: ObjectMemory, seconds: float) -> None:
-    """Move all times in the memory by so many seconds."""
-    known = memory.history
-    memory.history = History(
-        None if known.recommendations is None else tuple(_moved(e, seconds) for e in known.recommendations),
-        tuple(_moved(event, seconds) for event in known.scale_ups),
-        tuple(_moved(event, seconds) for event in known.scale_downs),
-    )
-    absences = {name: _clock_moved(clock, seconds) for name, clock in memory.state.absences.items()}
-    clusters = {
-        name: one if one.standing == NEW_MEMBER else _standing_moved(one, seconds)
-        for name, one in memory.state.clusters.items()
-    }
-    memory.state = msgspec.structs.replace(memory.state, absences=absences, clusters=clusters)
-    memory.refused = {name: at + seconds for name, at in memory.refused.items()}
-    memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
-    memory.absent_since = {name: at + seconds for name, at in memory.absent_since.items()}
-    memory.status_written_at += seconds
-    memory.recording.at += seconds
-
-
-def _moved(entry: S, seconds: float) -> S:
-    timed: Any = entry
-    return msgspec.structs.replace(entry, time=timed.time + seconds)
-
-
-def _standing_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
-    standing = known.standing
-    clocks = {
-        "since": standing.since,
-        "asked_since": standing.asked_since,
-        "stuck_since": standing.stuck_since,
-    }
-    times = {name: max(at + seconds, 0.0) for name, at in clocks.items() if at is not None}
-    moved = msgspec.structs.replace(standing, **times)
-    return msgspec.structs.replace(known, standing=moved)
-
-
-def _clock_moved(clock: Absence, seconds: float) -> Absence:
-    back = None if clock.back is None else clock.back + seconds
-    return Absence(clock.since + seconds, back, clock.answered)

@@ -15,6 +15,7 @@ import msgspec
 
 from fedhpa.api.taints import MEMBER
 from fedhpa.assignment import NO_STATE, ClusterState, Count, Seconds
+from fedhpa.decision.resets import Resets
 from fedhpa.scaling import Recommendation, ScaleEvent
 
 # status.clusters[].state. Clusters in the first three states answered.
@@ -221,7 +222,8 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     """The memory of one FederatedHPA; the default is a fresh start.
 
     `size` is that of the workload after the decision, None if unknown. `absences` are the clocks of lost
-    clusters. `assigned_for` is what the bounds of mode Distributed were divided for.
+    clusters. `assigned_for` is what the bounds of mode Distributed were divided for. `resets` are changes of
+    the size by other clients.
     """
 
     size: Count | None = None
@@ -230,6 +232,7 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     rebalance: Rebalance | None = None
     clusters: dict[str, ClusterMemory] = {}
     assigned_for: str = ""
+    resets: Resets | None = None
 
     @property
     def shares(self) -> dict[str, int]:
@@ -245,6 +248,11 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     def remembers_full(self) -> bool:
         """True if a cluster is remembered whose nodes were full."""
         return any(one.assignment.cap is not None for one in self.clusters.values())
+
+    @property
+    def has_other_writer(self) -> bool:
+        """True if another client keeps changing the size."""
+        return self.resets is not None and self.resets.is_conflict
 
     def standing(self, cluster: str) -> Standing | None:
         """Returns the membership of a cluster after the decision; None if it did not know the cluster."""
