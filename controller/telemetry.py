@@ -16,7 +16,7 @@ from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
 from controller.replica_series import ReplicaSeries
-from fedhpa.decision import Decision, MetricResult
+from fedhpa.decision import Decision, MetricResult, Resets
 from fedhpa.kube import KUBE_TASKS, Key
 from fedhpa.members import MEMBER_TASKS, Member
 
@@ -318,10 +318,13 @@ class ControllerMetrics:
         self._lost.labels(namespace, name).set(len(decision.coverage.lost))
         self._show_metrics(namespace, name, decision)
 
-    def set_conflicts(self, namespace: str, name: str, *, dry_run: bool, competitors: int) -> None:
+    def set_conflicts(
+        self, namespace: str, name: str, *, dry_run: bool, competitors: int, resets: Resets | None = None
+    ) -> None:
         """Show what stops an object's writes, and how many other autoscalers may undo them."""
         self._dry_run.labels(namespace, name).set(dry_run)
-        self._competitors.labels(namespace, name).set(competitors)
+        writers = resets is not None and resets.is_conflict
+        self._competitors.labels(namespace, name).set(competitors or writers)
 
     def _show_metrics(self, namespace: str, name: str, decision: Decision) -> None:
         """Remove the series of a metric without a value, because an old number would hide the failure."""

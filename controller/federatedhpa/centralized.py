@@ -17,7 +17,7 @@ from controller.federatedhpa.scale_writes import (
     write_assignment,
     write_scale,
 )
-from controller.federatedhpa.size_changes import note_changes, note_left
+from controller.federatedhpa.size_changes import note_changes
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
@@ -61,7 +61,8 @@ class CentralizedDecisions:
         """
         rules = self._settings.decision
         memory.count_unreported_scale(snapshot, now)
-        snapshot = await note_changes(memory, snapshot, targets, self._hub, now)
+        if memory.state.resets is not None or memory.size_change(snapshot) is not None:
+            snapshot = await note_changes(memory, snapshot, targets, self._hub, now)
         decision = decide(snapshot, memory.history, now, rules)
         written = decision.writes
         if written and not may_write():
@@ -77,7 +78,7 @@ class CentralizedDecisions:
         memory.note_decision(snapshot, decision)
         if written and targets.template is None:
             memory.note_write(decision.assignment)
-        note_left(memory, snapshot, targets, decision)
+        memory.note_left(snapshot, decision, targets.members)
         memory.history = decision.history
         return decision, written
 

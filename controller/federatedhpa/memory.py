@@ -30,8 +30,10 @@ from fedhpa.decision import (
     RawStatus,
     Recommendation,
     ScalingSpec,
+    SizeChange,
     Snapshot,
     Step,
+    TemplateScale,
     decode_spec,
     history_after_scale,
     last_answer,
@@ -43,6 +45,8 @@ from fedhpa.members import Member
 REFUSED_SECONDS: Final = 60.0
 # A workload that is deleted and created again, or an etcd that is restored, answers 404 for a moment.
 ABSENT_SECONDS: Final = 60.0
+# The key of the template's size among those of the clusters.
+TEMPLATE: Final = ""
 
 
 @dataclass
@@ -57,8 +61,7 @@ class ObjectMemory:
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
-    `left` are the sizes that the last decision left, by cluster, "" for the template; see
-    `controller.federatedhpa.size_changes`.
+    `left` are the sizes that the last decision left, by cluster, or TEMPLATE.
     `size` is the size of the last decision, None on a fresh start. `published` is the last status that was
     written, and as the hub stored it.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
@@ -243,6 +246,34 @@ class ObjectMemory:
         for table in (self.last_replicas, self.selectors, self.refused):
             _drop(table, [name for name in table if name not in known])
 
+    def size_change(self, snapshot: Snapshot) -> SizeChange | None:
+        """A size that others have changed since the last decision; None if nobody has, as far as known.
+
+        A write that failed leaves sizes that nobody knows. In a dry run others are meant to scale the
+        workload, and another autoscaler that is known explains all changes.
+        """
+        if snapshot.hpa.spec.dry_run or snapshot.competitors:
+            return None
+        for name, size in _sizes(snapshot).items():
+            left = self.left.get(name, size)
+            if left != size:
+                return SizeChange(max(left, 0), max(size, 0), name)
+        return None
+
+    def note_left(self, snapshot: Snapshot, decision: Decision, written: Iterable[str]) -> None:
+        """Note the sizes that a decision left after its writes to the clusters `written`.
+
+        A cluster that is away keeps its last size.
+        """
+        known = {TEMPLATE, *(cluster.name for cluster in snapshot.clusters)}
+        _drop(self.left, [name for name in self.left if name not in known])
+        self.left |= _sizes(snapshot)
+        if decision.writes and snapshot.target is not None:
+            self.left[TEMPLATE] = decision.desired_replicas
+        elif decision.writes:
+            shares = {share.cluster: share.replicas for share in decision.assignment}
+            self.left |= {name: shares[name] for name in written if name in shares}
+
     def note_pass(self, decision: Decision) -> None:
         """Keep the result of a decision of mode Distributed, which the next pass needs."""
         self.status = decision.status
@@ -261,6 +292,19 @@ class ObjectMemory:
     def note_write(self, assignment: Sequence[Assignment]) -> None:
         """Keep the written shares: a cluster that is lost right after the write still runs its new share."""
         self.last_replicas |= {share.cluster: share.replicas for share in assignment}
+
+
+def _sizes(snapshot: Snapshot) -> dict[str, int]:
+    """The sizes that this controller writes: that of the template, or those of the clusters."""
+    if isinstance(snapshot.target, TemplateScale):
+        return {TEMPLATE: snapshot.target.replicas}
+    if snapshot.target is not None:
+        return {}
+    return {
+        cluster.name: cluster.scale.spec_replicas
+        for cluster in snapshot.clusters
+        if isinstance(cluster.scale, ClusterScale)
+    }
 
 
 def _drop(table: MutableMapping[str, Any], names: Iterable[str]) -> None:

@@ -260,8 +260,8 @@ class FederatedHPAReconciler:
         if self.memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
             spec = snapshot.hpa.spec
             self._metrics.record_decision(*key, decision, written=written, seconds=seconds)
-            competitors = len(snapshot.competitors) or decision.memory.has_other_writer
-            self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=competitors)
+            others, resets = len(snapshot.competitors), decision.memory.resets
+            self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=others, resets=resets)
             self._metrics.set_bounds(*key, spec.min_replicas, spec.max_replicas, late=late)
         log_decision(key, decision, written)
         self._failures.clear(key)

@@ -1,9 +1,4 @@
-"""Finds changes of the workload's size that this controller did not make, and the client that made them.
-
-The memory has the sizes that the last decision left. A write that failed leaves sizes that nobody knows, so
-nothing is found then. Nor is anything found in a dry run, where others scale the workload, nor while another
-autoscaler is known, which explains the changes.
-"""
+"""Finds the client that changed the workload's size, by the managed fields of the workload."""
 
 from __future__ import annotations
 
@@ -13,21 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.memory import TEMPLATE, ObjectMemory
 from controller.federatedhpa.scale_writes import WriteTargets
 from fedhpa.api.texts import one_line
-from fedhpa.decision import (
-    ClusterScale,
-    Decision,
-    SizeChange,
-    Snapshot,
-    TemplateScale,
-    resets_after,
-)
+from fedhpa.decision import Snapshot, resets_after
 from fedhpa.kube import ApiClient, contain
 
-# The key of the template's size among those of the clusters.
-TEMPLATE: Final = ""
 DEADLINE_SECONDS: Final = 3.0
 # People read the name in a condition.
 _MAX_NAME: Final = 64
@@ -55,13 +41,11 @@ class _Workload(msgspec.Struct, frozen=True):
 async def note_changes(
     memory: ObjectMemory, snapshot: Snapshot, targets: WriteTargets, hub: ApiClient, now: float
 ) -> Snapshot:
-    """Note in the memory whether others changed the size. Returns the snapshot with the memory.
+    """Note a change of the size by others, or that there was none. Returns the snapshot with the memory.
 
-    Raises nothing: without the right to read the workload, the client is unknown.
+    Raises nothing: if the workload cannot be read, the client is unknown.
     """
-    change = None
-    if not snapshot.hpa.spec.dry_run and not snapshot.competitors:
-        change = _change(memory.left, _sizes(snapshot))
+    change = memory.size_change(snapshot)
     if change is not None:
         read = partial(_last_writer, targets, hub, change.cluster)
         by = await contain("find-writer", read, lambda _: "", cluster=change.cluster or "the hub")
@@ -69,39 +53,6 @@ async def note_changes(
     resets = resets_after(memory.state.resets, change, now)
     memory.state = msgspec.structs.replace(memory.state, resets=resets)
     return msgspec.structs.replace(snapshot, memory=memory.state)
-
-
-def note_left(memory: ObjectMemory, snapshot: Snapshot, targets: WriteTargets, decision: Decision) -> None:
-    """Note the sizes that a decision left, after its writes. A cluster that is away keeps its last one."""
-    known = {TEMPLATE, *(cluster.name for cluster in snapshot.clusters)}
-    memory.left = {name: size for name, size in memory.left.items() if name in known} | _sizes(snapshot)
-    if not decision.writes:
-        return
-    if targets.template is not None:
-        memory.left[TEMPLATE] = decision.desired_replicas
-    else:
-        written = {share.cluster: share.replicas for share in decision.assignment}
-        memory.left |= {name: size for name, size in written.items() if name in targets.members}
-
-
-def _sizes(snapshot: Snapshot) -> dict[str, int]:
-    """Returns the sizes that this controller writes: that of the template, or those of the clusters."""
-    if isinstance(snapshot.target, TemplateScale):
-        return {TEMPLATE: snapshot.target.replicas}
-    if snapshot.target is not None:
-        return {}
-    return {
-        cluster.name: cluster.scale.spec_replicas
-        for cluster in snapshot.clusters
-        if isinstance(cluster.scale, ClusterScale)
-    }
-
-
-def _change(left: Mapping[str, int], found: Mapping[str, int]) -> SizeChange | None:
-    for name, size in found.items():
-        if left.get(name, size) != size:
-            return SizeChange(max(left[name], 0), max(size, 0), name)
-    return None
 
 
 async def _last_writer(targets: WriteTargets, hub: ApiClient, cluster: str) -> str:

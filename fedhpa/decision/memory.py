@@ -249,11 +249,6 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
         """True if a cluster is remembered whose nodes were full."""
         return any(one.assignment.cap is not None for one in self.clusters.values())
 
-    @property
-    def has_other_writer(self) -> bool:
-        """True if another client keeps changing the size."""
-        return self.resets is not None and self.resets.is_conflict
-
     def standing(self, cluster: str) -> Standing | None:
         """Returns the membership of a cluster after the decision; None if it did not know the cluster."""
         known = self.clusters.get(cluster)

@@ -52,11 +52,10 @@ def _owner(message: str) -> str:
 
 
 def report_hub(context: Context) -> None:
-    """Set HubCompatible once a problem of the hub was found, with events for each new set of problems."""
+    """Set HubCompatible, where a problem is or was found, with events for each new set of problems."""
     findings, builder = context.snapshot.hub_findings, context.builder
     if not findings:
-        if builder.message(HUB_COMPATIBLE) is not None:
-            builder.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
+        builder.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
         return
     message = "; ".join(finding.message for finding in findings)
     if builder.message(HUB_COMPATIBLE) != message:

@@ -27,10 +27,12 @@ from fedhpa.decision.memory import (
 )
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
+    HUB_COMPATIBLE,
     IS_SCALED_TO_ZERO,
     MEMBERS_AVAILABLE,
     NOT_SCALED_TO_ZERO,
     SCALED_TO_ZERO,
+    SOLE_OWNER,
 )
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
@@ -185,8 +187,11 @@ def without_status(
     """Returns a decision that lacks only its status. Sets the conditions that all decisions have."""
     states = context.memory.states
     allowed = tolerances(context)
-    report_owners(context)
-    report_hub(context)
+    others = context.snapshot.competitors or context.memory.resets
+    if others or context.builder.found(SOLE_OWNER):
+        report_owners(context)
+    if context.snapshot.hub_findings or context.builder.found(HUB_COMPATIBLE):
+        report_hub(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
     members = reported_memberships(context) if known else {}
     absences = absence_clocks(
