@@ -154,6 +154,7 @@ def _state_before(memory: ObjectMemory, snapshot: Snapshot, decision: Decision) 
             decision.history, scale_ups=old.scale_ups, scale_downs=old.scale_downs
         ),
         absences=decision.memory.absences,
+        target=decision.memory.target,
         clusters={
             cluster.name: ClusterMemory(replicas=cluster.scale.spec_replicas)
             for cluster in snapshot.clusters

@@ -113,6 +113,7 @@ class ObjectMemory:
             self.status_written_at = at
             self.state, self.history = state, _prolonged(state.history, at, now)
             self.reported_size = self.size = state.size
+            self.target = state.target
             # In mode Distributed the members change the shares, and the record need not follow.
             shares = {**state.shares, **shares} if state.assigned_for else {**shares, **state.shares}
         self.last_replicas = shares
@@ -166,11 +167,14 @@ class ObjectMemory:
             self.refused.clear()
             self.implausible_since.clear()
             self.left.clear()
-            self.size = None
-            self.state = msgspec.structs.replace(self.state, size=None)
+            self.size = self.reported_size = None
+            self.history = History()
+            self.state = msgspec.structs.replace(self.state, size=None, history=History(), resets=None)
             self.without_workload.clear()
             self.absent_since.clear()
-        self.target = path
+        if self.target != path:
+            self.target = path
+            self.state = msgspec.structs.replace(self.state, target=path)
 
     def forget_replaced(self, members: Mapping[str, Member]) -> list[str]:
         """Forget clusters that are others than before under the same name. Returns these names."""

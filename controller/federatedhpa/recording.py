@@ -242,6 +242,7 @@ def _essence(state: MemoryState) -> Mapping[str, Any]:
     return {
         "absences": state.absences,
         "rebalance": state.rebalance,
+        "target": state.target,
         "conflict": state.resets is not None and state.resets.is_conflict,
         "assigned_for": state.assigned_for,
         # In mode Distributed the members change their sizes all the time.

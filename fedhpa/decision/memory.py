@@ -223,7 +223,7 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 
     `size` is that of the workload after the decision, None if unknown. `absences` are the clocks of lost
     clusters. `assigned_for` is what the bounds of mode Distributed were divided for. `resets` are changes of
-    the size by other clients.
+    the size by other clients. `target` is the URL path of the workload, "" if unknown.
     """
 
     size: Count | None = None
@@ -233,6 +233,7 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     clusters: dict[str, ClusterMemory] = {}
     assigned_for: str = ""
     resets: Resets | None = None
+    target: str = ""
 
     @property
     def shares(self) -> dict[str, int]:

@@ -293,6 +293,7 @@ def memory_of(
         clusters=clusters or before.clusters,
         assigned_for=before.assigned_for if keeps else "",
         resets=None if decision.distributed else before.resets,
+        target=before.target,
     )
 
 
