@@ -46,6 +46,7 @@ TASKS = (
     "find-workload",
     "flush-record",
     "hub-check",
+    "find-writer",
     "list-autoscalers",
     "member-hpas",
     "members",

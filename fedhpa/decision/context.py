@@ -70,13 +70,16 @@ class Context:
         # In mode Distributed each member reads its metrics itself, so nothing of them is read here.
         distributed = self.spec.mode == DISTRIBUTED
         failed = unreadable_hpas(snapshot) if distributed else self.fleet.metric_failures(self.spec.metrics)
-        found = {} if distributed else implausible_answers(self.fleet, self.spec.metrics, now)
+        found: Mapping[str, Implausible] = {}
+        if not distributed:
+            found = implausible_answers(self.fleet, self.spec.metrics, now)
         self.fleet.implausible = frozenset(found)
         # Clusters that are missing for a moment only: policies apply, and nothing is reported yet.
         self.unreported = frozenset(
             name for name, answer in found.items() if not answer.reported and name not in failed
         )
-        failed = {name: answer.reason for name, answer in found.items()} | failed if found else failed
+        if found:
+            failed = {name: answer.reason for name, answer in found.items() if answer.counts} | failed
         self.coverage: Coverage = coverage_of(self.fleet, self.spec, failed)
         self.fleet.metrics_lost = frozenset(self.coverage.lost)
         self.metrics: tuple[MetricResult, ...] = ()
@@ -110,10 +113,11 @@ class Context:
 
 
 class Implausible(NamedTuple):
-    """The reason why an answer is implausible, and True once that is old enough to be reported."""
+    """The reason why an answer is implausible; True once that is old enough to be reported, or to count."""
 
     reason: str
     reported: bool
+    counts: bool = True
 
 
 def implausible_answers(
@@ -121,8 +125,8 @@ def implausible_answers(
 ) -> Mapping[str, Implausible]:
     """Returns the clusters whose answer is implausible.
 
-    A scale with replicas needs pods. Pods that have been ready for a minute need a sample of each metric: at
-    least one of them. A metric that failed is not judged here.
+    A scale with replicas needs pods, and after half a minute as many as it has. Pods that have been ready for
+    a minute need a sample of each metric: at least one of them. A metric that failed is not judged here.
     """
     found: dict[str, Implausible] = {}
     by_pod = [
@@ -139,6 +143,13 @@ def implausible_answers(
                 reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, PODS_GRACE_SECONDS))
             continue
+        implausible_for = cluster.snapshot.implausible_for
+        if cluster.is_short and implausible_for is not None and not alone:
+            reason = (
+                f"its scale has {scale.status_replicas} replicas, and {len(cluster.pods)} pods are listed"
+            )
+            is_over = _is_over(cluster, PODS_GRACE_SECONDS)
+            found[cluster.name] = Implausible(reason, is_over, is_over)
         for spec, failed in by_pod:
             kind = spec.metric_type
             if (

@@ -60,6 +60,11 @@ class ClusterView:
         return self.scale.spec_replicas
 
     @property
+    def is_short(self) -> bool:
+        """True if fewer pods are listed than the workload's status has."""
+        return len(self.pods) < self.scale.status_replicas
+
+    @property
     def is_rolling(self) -> bool:
         """True if its pods have more than one version of the template."""
         return len({pod.template for pod in self.pods if pod.state != IGNORED}) > 1
@@ -113,7 +118,8 @@ class FleetView:
             if not self.is_out(cluster):
                 self._add(cluster)
         self._answered_names = {cluster.name for cluster in self.answered}
-        self._lacking = [one for one in self.answered if one.ready_pods < one.replicas] if self._moves else []
+        lacking = self._moves and [one for one in self.answered if one.ready_pods < one.replicas]
+        self._lacking = [one for one in lacking or () if not one.is_short]
         self.stuck = self._stuck(snapshot) if self._lacking else {}
         self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
         self.preferences = self._preferences(snapshot) if self.direct else {}

@@ -92,6 +92,7 @@ def decode_cluster(
         overflow=max(raw.overflow, 0),
         eviction=raw.eviction,
         replaced=raw.replaced,
+        implausible_for=raw.implausible_seconds,
         cluster=KnownCluster(
             raw.name,
             raw.labels or {},
@@ -136,6 +137,7 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "overflow": cluster.overflow or None,
         "eviction": cluster.eviction or None,
         "replaced": cluster.replaced or None,
+        "implausibleSeconds": cluster.implausible_for or None,
         "pendingReplicas": cluster.pending_replicas,
         "hpa": _encode_hpa(cluster.hpa),
         "labels": dict(known.labels) or None if known else None,

@@ -92,6 +92,7 @@ class RawScenarioCluster(_Checked, rename="camel"):
     overflow: int = 0
     eviction: str = ""
     replaced: bool = False
+    implausible_seconds: float | None = None
 
 
 class RawHubMetrics(_Checked, rename="camel"):
