@@ -8,6 +8,7 @@ cannot act on. Fields that it does not even know hold nothing; another condition
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -259,6 +260,7 @@ async def cluster_snapshots(
     named = readings.keys() - members.keys() if candidates.bound is not None else frozenset()
     deleted = {name for name in named if memory.was_seen(name)}
     gone = Absence(max(now - lost_after, 0.0))
+    at = asyncio.get_running_loop().time()
     return tuple(
         msgspec.structs.replace(
             reading,
@@ -273,6 +275,7 @@ async def cluster_snapshots(
             eviction=candidates.evictions.get(name, ""),
             replaced=name in candidates.replaced,
             implausible_for=memory.implausible_for(name, now),
+            clock_ahead=members[name].client.server_clock.ahead(now, at) if name in members else 0.0,
             uid=memory.uids.get(name, ""),
         )
         for name, reading in sorted(readings.items())

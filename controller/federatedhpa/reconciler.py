@@ -364,11 +364,10 @@ class FederatedHPAReconciler:
         file = RecordFile.of(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
         recording = await Recording.open(file, writes=not self._settings.paused)
         memory = self.memories[key] = ObjectMemory(uid, recording)
-        memory.restore(raw, self._wall())
+        self._times.restore(key, memory, raw)
         if lost := lost_memory(recording, raw):
             log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "MemoryLost", lost)])
-        self._times.forget(key)
         self._metrics.watch_success(*key)
         return memory
 

@@ -7,7 +7,7 @@ monotonic clock of the process shows each step, and the times in memory move wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -46,6 +46,19 @@ class SteppedClock:
             self._offsets[key] = offset
         return wall
 
+    def restore(self, key: Key, memory: ObjectMemory, raw: Mapping[str, Any]) -> None:
+        """Restore a memory that was just opened, in which the times are those of another process.
+
+        If the clocks of the two differ, as the clock of the hub shows, the times move with it.
+        """
+        wall = self._wall()
+        skew = memory.recording.skew(wall)
+        memory.restore(raw, wall - skew)
+        if skew:
+            redate(memory, skew)
+            log.warning("record of a process with another clock", seconds=round(skew), hpa="/".join(key))
+        self.forget(key)
+
     def forget(self, key: Key) -> None:
         """Drop what is known of an object, whose memory is replaced or no longer needed."""
         self._offsets.pop(key, None)
@@ -67,10 +80,7 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
         tuple(_moved(event, seconds) for event in known.scale_downs),
     )
     absences = {name: _clock_moved(clock, seconds) for name, clock in memory.state.absences.items()}
-    clusters = {
-        name: one if one.standing == NEW_MEMBER else _standing_moved(one, seconds)
-        for name, one in memory.state.clusters.items()
-    }
+    clusters = {name: _cluster_moved(one, seconds) for name, one in memory.state.clusters.items()}
     resets = memory.state.resets
     if resets is not None:
         resets = msgspec.structs.replace(resets, times=tuple(at + seconds for at in resets.times))
@@ -87,16 +97,18 @@ def _moved(entry: S, seconds: float) -> S:
     return msgspec.structs.replace(entry, time=timed.time + seconds)
 
 
-def _standing_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
+def _cluster_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
     standing = known.standing
-    clocks = {
-        "since": standing.since,
-        "asked_since": standing.asked_since,
-        "stuck_since": standing.stuck_since,
-    }
-    times = {name: max(at + seconds, 0.0) for name, at in clocks.items() if at is not None}
-    moved = msgspec.structs.replace(standing, **times)
-    return msgspec.structs.replace(known, standing=moved)
+    if standing != NEW_MEMBER:
+        standing = _times_moved(standing, ("since", "asked_since", "stuck_since", "serves_since"), seconds)
+    moved = _times_moved(known, ("seen", "scaled", "lacking_since", "answered_since"), seconds)
+    return msgspec.structs.replace(moved, standing=standing)
+
+
+def _times_moved(known: S, names: Sequence[str], seconds: float) -> S:
+    times = {name: getattr(known, name) for name in names}
+    moved = {name: max(at + seconds, 0.0) for name, at in times.items() if at is not None}
+    return msgspec.structs.replace(known, **moved)
 
 
 def _clock_moved(clock: Absence, seconds: float) -> Absence:

@@ -44,6 +44,9 @@ class ClusterView:
         self.scale = scale
         self.pods = snapshot.pods
         self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
+        if snapshot.clock_ahead:
+            self.pods = tuple([pod.moved(-snapshot.clock_ahead) for pod in self.pods])
+            self.usage = tuple([one.moved(-snapshot.clock_ahead) for one in self.usage])
         self._namespace = namespace
         self._ready_pods: int | None = None
 

@@ -93,6 +93,7 @@ def decode_cluster(
         eviction=raw.eviction,
         replaced=raw.replaced,
         implausible_for=raw.implausible_seconds,
+        clock_ahead=raw.clock_ahead,
         cluster=KnownCluster(
             raw.name,
             raw.labels or {},
@@ -138,6 +139,7 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "eviction": cluster.eviction or None,
         "replaced": cluster.replaced or None,
         "implausibleSeconds": cluster.implausible_for or None,
+        "clockAhead": cluster.clock_ahead or None,
         "pendingReplicas": cluster.pending_replicas,
         "hpa": _encode_hpa(cluster.hpa),
         "labels": dict(known.labels) or None if known else None,

@@ -93,6 +93,7 @@ class RawScenarioCluster(_Checked, rename="camel"):
     eviction: str = ""
     replaced: bool = False
     implausible_seconds: float | None = None
+    clock_ahead: float = 0.0
 
 
 class RawHubMetrics(_Checked, rename="camel"):
