@@ -2,7 +2,8 @@
 
 Three facts count as evidence:
 - The served CustomResourceDefinition lacks fields of ours. The API server drops them from every object.
-- A webhook named `*.karmada.io` that this project did not register is called for our kinds.
+- A webhook named `*.karmada.io` that this project did not register is called when our objects are created or
+  updated.
 - Karmada's controller manager wrote an object's status a moment ago, as its managed fields show. A running
   controller manager proves nothing, because its FederatedHPA controller may be switched off.
 """
@@ -19,7 +20,7 @@ import structlog
 
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import FedHPAError, InvalidObject
-from fedhpa.api.federatedhpa import GROUP
+from fedhpa.api.federatedhpa import GROUP, VERSION
 from fedhpa.api.identity import IDENTITY_PATH, IdentityNamespace, valid_uid
 from fedhpa.api.member_hpas import HUB_ID_FLAG
 from fedhpa.api.texts import one_line
@@ -81,15 +82,24 @@ Check = Callable[[], Awaitable[Finding | None]]
 
 class _Rule(msgspec.Struct, frozen=True):
     apiGroups: list[str] | None = None
+    apiVersions: list[str] | None = None
     resources: list[str] | None = None
     operations: list[str] | None = None
+    scope: str = "*"
 
     def covers(self, plural: str) -> bool:
-        """True if the webhook is called for writes of these objects of our group."""
-        groups, resources = self.apiGroups or (), self.resources or ()
-        # Karmada has a webhook that guards every object against its deletion.
-        found = {GROUP, "*"}.intersection(groups) and {plural, "*", "*/*"}.intersection(resources)
-        return bool(found) and self.operations != ["DELETE"]
+        """True if the webhook is called when such an object of our group is created or updated.
+
+        Karmada has a webhook that guards every object of all groups against its deletion.
+        """
+        wanted = (
+            ({GROUP}, self.apiGroups),
+            ({VERSION}, self.apiVersions),
+            ({plural, "*/*"}, self.resources),
+            ({"CREATE", "UPDATE"}, self.operations),
+        )
+        covered = all(not (names | {"*"}).isdisjoint(found or ()) for names, found in wanted)
+        return covered and self.scope != "Cluster"
 
 
 class _Webhook(msgspec.Struct, frozen=True):

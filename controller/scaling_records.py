@@ -6,6 +6,7 @@ Conflict, and nothing is overwritten: the object's memory is then read again.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -81,6 +82,10 @@ class RecordFile:
     @property
     def _path(self) -> str:
         return SCALING_RECORDS.path(self._namespace, self._name)
+
+    def hub_ahead(self, wall: float) -> float:
+        """Returns how many seconds the hub's clock is ahead of our time `wall`; 0 if it is right."""
+        return self._hub.server_clock.ahead(wall, asyncio.get_running_loop().time())
 
     async def read(self, *, writes: bool = True) -> Mapping[str, Any] | None:
         """Return the content, None without a record. Raises ApiError if the hub does not answer.

@@ -16,7 +16,7 @@ from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
 from controller.replica_series import ReplicaSeries
-from fedhpa.decision import Decision, MetricResult, held_since
+from fedhpa.decision import Decision, MetricResult, Resets, held_since
 from fedhpa.kube import KUBE_TASKS, Key
 from fedhpa.members import MEMBER_TASKS, Member
 
@@ -46,6 +46,7 @@ TASKS = (
     "find-workload",
     "flush-record",
     "hub-check",
+    "find-writer",
     "list-autoscalers",
     "member-hpas",
     "members",
@@ -131,7 +132,7 @@ class ControllerMetrics:
         )
         self._competitors = Gauge(
             "fedhpa_controller_contested",
-            "Other autoscalers found for the same workload.",
+            "Other autoscalers found for the same workload, or 1 for a client that keeps changing its size.",
             NAMES,
             registry=registry,
         )
@@ -332,10 +333,13 @@ class ControllerMetrics:
         else:
             self._held_since.remove_by_labels({"namespace": namespace, "hpa_name": name})
 
-    def set_conflicts(self, namespace: str, name: str, *, dry_run: bool, competitors: int) -> None:
+    def set_conflicts(
+        self, namespace: str, name: str, *, dry_run: bool, competitors: int, resets: Resets | None = None
+    ) -> None:
         """Show what stops an object's writes, and how many other autoscalers may undo them."""
         self._dry_run.labels(namespace, name).set(dry_run)
-        self._competitors.labels(namespace, name).set(competitors)
+        writers = resets is not None and resets.is_conflict
+        self._competitors.labels(namespace, name).set(competitors or writers)
 
     def _show_metrics(self, namespace: str, name: str, decision: Decision) -> None:
         """Remove the series of a metric without a value, because an old number would hide the failure."""

@@ -17,6 +17,7 @@ from controller.federatedhpa.scale_writes import (
     write_assignment,
     write_scale,
 )
+from controller.federatedhpa.size_changes import note_changes
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.telemetry import ControllerMetrics
@@ -60,6 +61,8 @@ class CentralizedDecisions:
         """
         rules = self._settings.decision
         memory.count_unreported_scale(snapshot, now)
+        if memory.state.resets is not None or memory.size_change(snapshot) is not None:
+            snapshot = await note_changes(memory, snapshot, targets, self._hub, now)
         decision = decide(snapshot, memory.history, now, rules)
         written = decision.writes
         if written and not may_write():
@@ -75,6 +78,7 @@ class CentralizedDecisions:
         memory.note_decision(snapshot, decision)
         if written and targets.template is None:
             memory.note_write(decision.assignment)
+        memory.note_left(snapshot, decision, targets.members)
         memory.history = decision.history
         return decision, written
 
@@ -97,6 +101,10 @@ class CentralizedDecisions:
             error = FedHPAError(reason_of("write-scale", failure, **about))
         if error is None or not may_be_written(error):
             memory.reported_size = None
+        if isinstance(error, Superseded):
+            memory.left |= error.written
+        elif error is not None:
+            memory.left.clear()
         if error is None or isinstance(error, Superseded):
             return error
         for cluster in error.clusters if isinstance(error, NotWritten) else ("",):
@@ -146,6 +154,7 @@ def _state_before(memory: ObjectMemory, snapshot: Snapshot, decision: Decision) 
             decision.history, scale_ups=old.scale_ups, scale_downs=old.scale_downs
         ),
         absences=decision.memory.absences,
+        target=decision.memory.target,
         clusters={
             cluster.name: ClusterMemory(replicas=cluster.scale.spec_replicas)
             for cluster in snapshot.clusters

@@ -344,6 +344,7 @@ def _reading(
     external: ExternalAnswers | None = None,
 ) -> ClusterSnapshot:
     selected = index.selected(scale.status.selector, selector)
+    index.compare(selected, scale.status.replicas)
     return ClusterSnapshot(
         name=name,
         scale=_numbers(scale),

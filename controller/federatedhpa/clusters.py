@@ -8,6 +8,7 @@ cannot act on. Fields that it does not even know hold nothing; another condition
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -259,12 +260,13 @@ async def cluster_snapshots(
     named = readings.keys() - members.keys() if candidates.bound is not None else frozenset()
     deleted = {name for name in named if memory.was_seen(name)}
     gone = Absence(max(now - lost_after, 0.0))
+    at = asyncio.get_running_loop().time()
     return tuple(
         msgspec.structs.replace(
             reading,
             selected=name not in candidates.deselected,
             absence=gone if name in deleted else memory.state.absences.get(name),
-            last_replicas=_last_known(memory, candidates.shares, name, reading),
+            last_replicas=_last_known(memory, candidates.shares, name, reading, direct=direct),
             cluster=members[name].known if name in members else None,
             available_replicas=available.get(name),
             most_replicas=capped.get(name),
@@ -274,6 +276,7 @@ async def cluster_snapshots(
             replaced=name in candidates.replaced,
             implausible_for=memory.implausible_for(name, now),
             missing_since=memory.missed_since.get(name),
+            clock_ahead=members[name].client.server_clock.ahead(now, at) if name in members else 0.0,
             uid=memory.uids.get(name, ""),
         )
         for name, reading in sorted(readings.items())
@@ -318,14 +321,18 @@ def _drift(name: str, reading: HpaReading, memory: ObjectMemory, raw: Mapping[st
 
 
 def _last_known(
-    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterSnapshot
+    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterSnapshot, *, direct: bool
 ) -> int | None:
-    """The cluster's last known replicas, else its share in the ResourceBinding."""
+    """The cluster's last known replicas, else its share in the ResourceBinding.
+
+    With `direct` propagation, a cluster that answers that it has no such workload runs nothing of it.
+    """
     # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
     # known all the same, also right after a start.
     if reading.workload.scale is not None:
         return reading.workload.scale.spec.replicas
-    return memory.last_replicas.get(name, shares.get(name))
+    nothing = 0 if direct and reading.workload.is_absent else None
+    return memory.last_replicas.get(name, shares.get(name, nothing))
 
 
 def _held(memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot], now: float) -> frozenset[str]:

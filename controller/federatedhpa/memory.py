@@ -1,21 +1,16 @@
-"""The memory of an object between two reconciles, its restoration after a restart, and its clock.
+"""The memory of an object between two reconciles, and its restoration after a restart.
 
 A restarted controller restores it from the ScalingRecord. What a record need not repeat, it takes from the
 status: the present shares, and until when the controller before surely worked.
-
-Objects of Kubernetes and the status hold wall times, so the memory does too. A step of the wall clock would
-make all of them look older, or lie in the future: windows would end at once, or never. Therefore the
-monotonic clock of the process shows each step, and the times in memory move with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
-import structlog
 
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from fedhpa.api.errors import InvalidObject
@@ -23,12 +18,9 @@ from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
     MISSING,
-    NEW_MEMBER,
     NO_MEMORY,
-    Absence,
     Answer,
     Assignment,
-    ClusterMemory,
     ClusterScale,
     ClusterSnapshot,
     Decision,
@@ -39,20 +31,23 @@ from fedhpa.decision import (
     RawStatus,
     Recommendation,
     ScalingSpec,
+    SizeChange,
     Snapshot,
     Step,
+    TemplateScale,
     decode_spec,
     history_after_scale,
     last_answer,
     stored_status,
 )
-from fedhpa.kube import Key
 from fedhpa.members import Member
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
 REFUSED_SECONDS: Final = 60.0
 # A workload that is deleted and created again, or an etcd that is restored, answers 404 for a moment.
 ABSENT_SECONDS: Final = 60.0
+# The key of the template's size among those of the clusters.
+TEMPLATE: Final = ""
 
 
 @dataclass
@@ -69,6 +64,7 @@ class ObjectMemory:
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
     `answers` are the last complete answers of the clusters, and `missed_since` maps a cluster to the time of
     the first miss since then.
+    `left` are the sizes that the last decision left, by cluster, or TEMPLATE.
     `size` is the size of the last decision, None on a fresh start. `published` is the last status that was
     written, and as the hub stored it.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
@@ -97,6 +93,7 @@ class ObjectMemory:
     implausible_since: dict[str, float] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
     missed_since: dict[str, float] = field(default_factory=dict)
+    left: dict[str, int] = field(default_factory=dict)
     size: int | None = None
     published: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
     status_written_at: float = float("-inf")
@@ -121,6 +118,7 @@ class ObjectMemory:
             self.status_written_at = at
             self.state, self.history = state, _prolonged(state.history, at, now)
             self.reported_size = self.size = state.size
+            self.target = state.target
             # In mode Distributed the members change the shares, and the record need not follow.
             shares = {**state.shares, **shares} if state.assigned_for else {**shares, **state.shares}
         self.last_replicas = shares
@@ -178,11 +176,15 @@ class ObjectMemory:
             self.implausible_since.clear()
             self.answers.clear()
             self.missed_since.clear()
-            self.size = None
-            self.state = msgspec.structs.replace(self.state, size=None)
+            self.left.clear()
+            self.size = self.reported_size = None
+            self.history = History()
+            self.state = msgspec.structs.replace(self.state, size=None, history=History(), resets=None)
             self.without_workload.clear()
             self.absent_since.clear()
-        self.target = path
+        if self.target != path:
+            self.target = path
+            self.state = msgspec.structs.replace(self.state, target=path)
 
     def forget_replaced(self, members: Mapping[str, Member]) -> list[str]:
         """Forget clusters that are others than before under the same name. Returns these names."""
@@ -202,6 +204,7 @@ class ObjectMemory:
             self.without_workload.difference_update(replaced)
             for table in (
                 self.last_replicas,
+                self.left,
                 self.selectors,
                 self.refused,
                 self.implausible_since,
@@ -276,6 +279,34 @@ class ObjectMemory:
         for table in (self.last_replicas, self.selectors, self.refused):
             _drop(table, [name for name in table if name not in known])
 
+    def size_change(self, snapshot: Snapshot) -> SizeChange | None:
+        """A size that others have changed since the last decision; None if nobody has, as far as known.
+
+        A write that failed leaves sizes that nobody knows. In a dry run others are meant to scale the
+        workload, and another autoscaler that is known explains all changes.
+        """
+        if snapshot.hpa.spec.dry_run or snapshot.competitors:
+            return None
+        for name, size in _sizes(snapshot).items():
+            left = self.left.get(name, size)
+            if left != size:
+                return SizeChange(max(left, 0), max(size, 0), name)
+        return None
+
+    def note_left(self, snapshot: Snapshot, decision: Decision, written: Iterable[str]) -> None:
+        """Note the sizes that a decision left after its writes to the clusters `written`.
+
+        A cluster that is away keeps its last size.
+        """
+        known = {TEMPLATE, *(cluster.name for cluster in snapshot.clusters)}
+        _drop(self.left, [name for name in self.left if name not in known])
+        self.left |= _sizes(snapshot)
+        if decision.writes and snapshot.target is not None:
+            self.left[TEMPLATE] = decision.desired_replicas
+        elif decision.writes:
+            shares = {share.cluster: share.replicas for share in decision.assignment}
+            self.left |= {name: shares[name] for name in written if name in shares}
+
     def note_pass(self, decision: Decision) -> None:
         """Keep the result of a decision of mode Distributed, which the next pass needs."""
         self.status = decision.status
@@ -289,10 +320,24 @@ class ObjectMemory:
         self.size = self.reported_size = self.status = self.last_pass = None
         self.last_triggers, self.last_steps, self.last_reason = frozenset(), (), ""
         self.drift.clear()
+        self.left.clear()
 
     def note_write(self, assignment: Sequence[Assignment]) -> None:
         """Keep the written shares: a cluster that is lost right after the write still runs its new share."""
         self.last_replicas |= {share.cluster: share.replicas for share in assignment}
+
+
+def _sizes(snapshot: Snapshot) -> dict[str, int]:
+    """The sizes that this controller writes: that of the template, or those of the clusters."""
+    if isinstance(snapshot.target, TemplateScale):
+        return {TEMPLATE: snapshot.target.replicas}
+    if snapshot.target is not None:
+        return {}
+    return {
+        cluster.name: cluster.scale.spec_replicas
+        for cluster in snapshot.clusters
+        if isinstance(cluster.scale, ClusterScale)
+    }
 
 
 def _drop(table: MutableMapping[str, Any], names: Iterable[str]) -> None:
@@ -336,90 +381,3 @@ def _prolonged(history: History, written_at: float, now: float) -> History:
     if until <= last.time:
         return history
     return msgspec.structs.replace(history, recommendations=(*known, Recommendation(until, last.replicas)))
-
-
-log = structlog.get_logger(__name__)
-
-# Less is the slewing of a time service, or the time between the reads of the two clocks.
-STEP_SECONDS: Final = 1.0
-
-S = TypeVar("S", bound=msgspec.Struct)
-
-
-class SteppedClock:
-    """The wall clock. `now` moves the times in an object's memory by the steps since its last call."""
-
-    def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
-        self._wall = wall
-        self._monotonic = monotonic
-        self._reported = wall() - monotonic()
-        # By object, the difference of the two clocks to which the times in its memory belong.
-        self._offsets: dict[Key, float] = {}
-
-    def now(self, key: Key, memory: ObjectMemory) -> float:
-        """The wall time in POSIX seconds; the times in `memory` are comparable with it afterwards."""
-        wall = self._wall()
-        offset = wall - self._monotonic()
-        step = offset - self._offsets.setdefault(key, offset)
-        if abs(step) >= STEP_SECONDS:
-            self._report(offset)
-            redate(memory, step)
-            self._offsets[key] = offset
-        return wall
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of an object, whose memory is replaced or no longer needed."""
-        self._offsets.pop(key, None)
-
-    def _report(self, offset: float) -> None:
-        """Log a step once, not for each object."""
-        step = offset - self._reported
-        if abs(step) >= STEP_SECONDS:
-            self._reported = offset
-            log.warning("wall clock stepped; windows and clocks of losses go on", seconds=round(step, 1))
-
-
-def redate(memory: ObjectMemory, seconds: float) -> None:
-    """Move all times in the memory by so many seconds."""
-    known = memory.history
-    memory.history = History(
-        None if known.recommendations is None else tuple(_moved(e, seconds) for e in known.recommendations),
-        tuple(_moved(event, seconds) for event in known.scale_ups),
-        tuple(_moved(event, seconds) for event in known.scale_downs),
-    )
-    absences = {name: _clock_moved(clock, seconds) for name, clock in memory.state.absences.items()}
-    clusters = {
-        name: one if one.standing == NEW_MEMBER else _standing_moved(one, seconds)
-        for name, one in memory.state.clusters.items()
-    }
-    memory.state = msgspec.structs.replace(memory.state, absences=absences, clusters=clusters)
-    memory.refused = {name: at + seconds for name, at in memory.refused.items()}
-    memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
-    memory.missed_since = {name: at + seconds for name, at in memory.missed_since.items()}
-    memory.answers = {name: one._replace(at=one.at + seconds) for name, one in memory.answers.items()}
-    memory.absent_since = {name: at + seconds for name, at in memory.absent_since.items()}
-    memory.status_written_at += seconds
-    memory.recording.at += seconds
-
-
-def _moved(entry: S, seconds: float) -> S:
-    timed: Any = entry
-    return msgspec.structs.replace(entry, time=timed.time + seconds)
-
-
-def _standing_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
-    standing = known.standing
-    clocks = {
-        "since": standing.since,
-        "asked_since": standing.asked_since,
-        "stuck_since": standing.stuck_since,
-    }
-    times = {name: max(at + seconds, 0.0) for name, at in clocks.items() if at is not None}
-    moved = msgspec.structs.replace(standing, **times)
-    return msgspec.structs.replace(known, standing=moved)
-
-
-def _clock_moved(clock: Absence, seconds: float) -> Absence:
-    times = {"since": clock.since, "back": clock.back, "gone": clock.gone}
-    moved = {name: at + seconds for name, at in times.items() if at is not None}
-    return msgspec.structs.replace(clock, **moved)

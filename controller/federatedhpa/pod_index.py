@@ -15,10 +15,17 @@ from typing import Final
 from fedhpa.api.selectors import Selector
 from fedhpa.cache import Fetched
 from fedhpa.kube import Change, Key, Reflector
-from fedhpa.scaling import PodRecord, UsageRecord
+from fedhpa.scaling import IGNORED, PodRecord, UsageRecord
 
 # A selector without use for this long has no autoscaler any more: the longest sync period is 300 s.
 KEEP_SECONDS: Final = 900.0
+
+# The status of a workload and its pods come from two watches, so for a moment they may differ.
+DOUBT_SECONDS: Final = 30.0
+# A watch that delivers nothing may make each change look wrong, so lists of one namespace are this rare.
+LIST_AGAIN_SECONDS: Final = 60.0
+# The same difference after a new list is not the watch's fault, but may end.
+SAME_AGAIN_SECONDS: Final = 300.0
 
 Labels = Mapping[str, str]
 
@@ -32,6 +39,17 @@ class _LabelSet:
     pods: dict[str, PodRecord] = field(default_factory=dict)
 
 
+@dataclass
+class Doubt:
+    """Since when the selected pods do not fit the workload's status, None if they do.
+
+    `checked` are the pods and the replicas that differed at the last new list.
+    """
+
+    since: float | None = None
+    checked: tuple[int, int] | None = None
+
+
 class PodSelection:
     """The pods that one selector matches."""
 
@@ -39,7 +57,9 @@ class PodSelection:
         self.selector = selector
         self.used_at = used_at
         self.sets = list(sets)
+        self.doubt = Doubt()
         self._pods: tuple[PodRecord, ...] | None = None
+        self._active: int | None = None
 
     @property
     def pods(self) -> tuple[PodRecord, ...]:
@@ -47,6 +67,13 @@ class PodSelection:
         if self._pods is None:
             self._pods = tuple([pod for one in self.sets for pod in one.pods.values()])
         return self._pods
+
+    @property
+    def active(self) -> int:
+        """The number of pods that have neither failed nor are being deleted."""
+        if self._active is None:
+            self._active = len([pod for pod in self.pods if pod.state != IGNORED])
+        return self._active
 
     @property
     def names(self) -> Collection[str]:
@@ -61,8 +88,8 @@ class PodSelection:
         return tuple([one.labels for one in self.sets])
 
     def invalidate(self) -> None:
-        """Drop the cached tuple, because a pod changed."""
-        self._pods = None
+        """Drop what was computed, because a pod changed."""
+        self._pods = self._active = None
 
 
 class PodIndex:
@@ -72,8 +99,16 @@ class PodIndex:
     has.
     """
 
-    def __init__(self, namespace: str, pods: Mapping[Key, PodRecord], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        pods: Mapping[Key, PodRecord],
+        clock: Callable[[], float],
+        list_anew: Callable[[], None] = lambda: None,
+    ) -> None:
         self._namespace = namespace
+        self._list_anew = list_anew
+        self._listed_at = float("-inf")
         self._pods = pods
         self._clock = clock
         self._selections: dict[str, PodSelection] = {}
@@ -92,6 +127,25 @@ class PodIndex:
             found = self._add(text, selector)
         found.used_at = self._clock()
         return found
+
+    def compare(self, selection: PodSelection, replicas: int) -> None:
+        """Ask for a new list if the pods have not fitted `replicas`, those of the status, for half a minute.
+
+        A StatefulSet counts pods that are being deleted, and other pods may have the same labels.
+        """
+        doubt, now = selection.doubt, self._clock()
+        is_short = len(selection.pods) < replicas
+        if not is_short and selection.active <= replicas:
+            doubt.since = None
+            return
+        doubt.since = now if doubt.since is None else doubt.since
+        found = selection.active, replicas
+        wait = LIST_AGAIN_SECONDS
+        if doubt.checked == found:
+            wait = SAME_AGAIN_SECONDS if is_short else float("inf")
+        if now - doubt.since >= DOUBT_SECONDS and now - self._listed_at >= wait:
+            self._listed_at, doubt.checked = now, found
+            self._list_anew()
 
     def usage(
         self, fetched: Fetched[tuple[UsageRecord, ...]], selection: PodSelection
@@ -191,6 +245,13 @@ class PodIndexes:
         """The index of a namespace's pods. It lives as long as the reflector."""
         found = self._known.get(reflector)
         if found is None:
-            found = self._known[reflector] = PodIndex(namespace, reflector.store, self._clock)
+            # The index must not keep the reflector alive.
+            list_anew = weakref.WeakMethod(reflector.list_anew)
+
+            def call() -> None:
+                if (method := list_anew()) is not None:
+                    method()
+
+            found = self._known[reflector] = PodIndex(namespace, reflector.store, self._clock, call)
             reflector.subscribe(found.change)
         return found

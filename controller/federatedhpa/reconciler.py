@@ -24,11 +24,12 @@ from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
-from controller.federatedhpa.memory import ObjectMemory, SteppedClock, replacement
+from controller.federatedhpa.memory import ObjectMemory, replacement
 from controller.federatedhpa.publication import FailureReports, HealthLog, Publisher, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
+from controller.federatedhpa.stepped_clock import SteppedClock
 from controller.flags import DIRECT, Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
@@ -260,7 +261,8 @@ class FederatedHPAReconciler:
         if self.memories.get(key) is memory:  # otherwise a deleted object's series would stay for ever
             spec = snapshot.hpa.spec
             self._metrics.record_decision(*key, decision, written=written, seconds=seconds)
-            self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=len(snapshot.competitors))
+            others, resets = len(snapshot.competitors), decision.memory.resets
+            self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=others, resets=resets)
             self._metrics.set_bounds(*key, spec.min_replicas, spec.max_replicas, late=late)
         log_decision(key, decision, written)
         self._failures.clear(key)
@@ -331,10 +333,8 @@ class FederatedHPAReconciler:
 
     def _knows_neighbours(self, key: Key, known: Iterable[Key]) -> bool:
         """True if each object of the same namespace was reconciled."""
-        return all(
-            other[0] != key[0] or (other in self.memories and self.memories[other].reconciled)
-            for other in known
-        )
+        near = (self.memories.get(other) for other in known if other[0] == key[0])
+        return all(memory is not None and memory.reconciled for memory in near)
 
     async def failed(self, key: Key, objects: Objects, reason: str, message: str) -> float:
         """Show on the object that its reconcile raised or took too long. The hub may refuse that."""
@@ -365,11 +365,10 @@ class FederatedHPAReconciler:
         file = RecordFile.of(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
         recording = await Recording.open(file, writes=not self._settings.paused)
         memory = self.memories[key] = ObjectMemory(uid, recording)
-        memory.restore(raw, self._wall())
+        self._times.restore(key, memory, raw)
         if lost := lost_memory(recording, raw):
             log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "MemoryLost", lost)])
-        self._times.forget(key)
         self._metrics.watch_success(*key)
         return memory
 

@@ -146,6 +146,10 @@ class Recording:
             found.unstored = Unstored.of(record.state.history)
         return found
 
+    def skew(self, wall: float) -> float:
+        """By how many seconds our clock `wall` is ahead of that of the process that wrote the record."""
+        return 0.0 if self.record is None else self.record.hubAhead - self.file.hub_ahead(wall)
+
     @property
     def obstacle(self) -> str:
         """Why the memory cannot be stored now; "" if it can, as far as known."""
@@ -192,7 +196,10 @@ class Recording:
         if self.stored is None and abs(decision.now - self._refused_at) < QUIET_SECONDS:
             raise NotRecorded(self.file.problem)
         try:
-            await self.file.write(encode_stored(state, decision))
+            content = encode_stored(state, decision)
+            if ahead := self.file.hub_ahead(decision.now):
+                content["hubAhead"] = round(ahead)
+            await self.file.write(content)
         except FedHPAError as error:
             self.failure = error
             if isinstance(error, NotRecorded):
@@ -242,6 +249,8 @@ def _essence(state: MemoryState) -> Mapping[str, Any]:
     return {
         "absences": state.absences,
         "rebalance": state.rebalance,
+        "target": state.target,
+        "conflict": state.resets is not None and state.resets.is_conflict,
         "assigned_for": state.assigned_for,
         # In mode Distributed the members change their sizes all the time.
         "size": None if distributed else state.size,

@@ -35,6 +35,7 @@ from fedhpa.decision.record.decision import compact_decision, explained_json, to
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
 from fedhpa.decision.record.status import RawStatus, StoredStatus, last_answer, stored_status
 from fedhpa.decision.record.stored import StoredRecord, decode_stored, encode_stored
+from fedhpa.decision.resets import Resets, SizeChange, resets_after
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     Answer,
@@ -87,11 +88,13 @@ __all__ = [
     "RawStatus",
     "Rebalance",
     "Recommendation",
+    "Resets",
     "ScaleEvent",
     "ScalingObject",
     "ScalingSpec",
     "Scenario",
     "Search",
+    "SizeChange",
     "Snapshot",
     "StatusCondition",
     "Step",
@@ -117,6 +120,7 @@ __all__ = [
     "missing_in_members",
     "missing_on_hub",
     "no_candidates",
+    "resets_after",
     "scenario_name",
     "stored_status",
     "targets",

@@ -70,10 +70,11 @@ class Context:
         fleet = FleetView(snapshot, settings, now)
         failed, found = _failed_and_implausible(fleet, now)
         # What was missed, and what was implausible, although the last answer may stand for it.
-        self.missed = fleet.missing.keys() | failed.keys() | found.keys()
+        counting = {name: one.reason for name, one in found.items() if one.counts}
+        self.missed = fleet.missing.keys() | failed.keys() | counting.keys()
         implausible = frozenset(found)
         if self.missed and snapshot.answers:
-            reasons = {name: one.reason for name, one in found.items()} | failed | fleet.missing
+            reasons = counting | failed | fleet.missing
             present, snapshot = snapshot, bridged(snapshot, reasons, now, fleet.lost_after)
             if snapshot is not present:
                 fleet = FleetView(snapshot, settings, now)
@@ -84,7 +85,8 @@ class Context:
         self.unreported = frozenset(
             name for name, answer in found.items() if not answer.reported and name not in failed
         )
-        failed = {name: answer.reason for name, answer in found.items()} | failed if found else failed
+        if found:
+            failed = {name: answer.reason for name, answer in found.items() if answer.counts} | failed
         self.coverage: Coverage = coverage_of(fleet, self.spec, failed)
         self.fleet.metrics_lost = frozenset(self.coverage.lost)
         self.metrics: tuple[MetricResult, ...] = ()
@@ -137,10 +139,11 @@ def _failed_and_implausible(fleet: FleetView, now: float) -> tuple[dict[str, str
 
 
 class Implausible(NamedTuple):
-    """The reason why an answer is implausible, and True once that is old enough to be reported."""
+    """The reason why an answer is implausible; True once that is old enough to be reported, or to count."""
 
     reason: str
     reported: bool
+    counts: bool = True
 
 
 def implausible_answers(
@@ -148,8 +151,8 @@ def implausible_answers(
 ) -> Mapping[str, Implausible]:
     """Returns the clusters whose answer is implausible.
 
-    A scale with replicas needs pods. Pods that have been ready for a minute need a sample of each metric: at
-    least one of them. A metric that failed is not judged here.
+    A scale with replicas needs pods, and after half a minute as many as it has. Pods that have been ready for
+    a minute need a sample of each metric: at least one of them. A metric that failed is not judged here.
     """
     found: dict[str, Implausible] = {}
     by_pod = [
@@ -168,6 +171,13 @@ def implausible_answers(
                 reason = f"its scale has {scale.status_replicas} replicas, and no pod is selected"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, PODS_GRACE_SECONDS))
             continue
+        implausible_for = cluster.snapshot.implausible_for
+        if cluster.is_short and implausible_for is not None and not alone:
+            reason = (
+                f"its scale has {scale.status_replicas} replicas, and {len(cluster.pods)} pods are listed"
+            )
+            is_over = _is_over(cluster, PODS_GRACE_SECONDS)
+            found[cluster.name] = Implausible(reason, is_over, is_over)
         for spec, failed in by_pod:
             kind = spec.metric_type
             if (
@@ -175,7 +185,8 @@ def implausible_answers(
                 and not kind.has_sample(fleet, cluster, spec)
                 and _long_ready(cluster.pods, now)
             ):
-                reason = f"none of its ready pods has a sample of {kind.display_name(spec)}"
+                of_container = f" of container {spec.container}" if spec.container else ""
+                reason = f"none of its ready pods has a sample of {kind.display_name(spec)}{of_container}"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found

@@ -8,10 +8,11 @@ docs/reference/federatedhpa.md for partialMetrics, docs/reference/decision-recor
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.texts import listed
 from fedhpa.assignment import Outcome
 from fedhpa.decision.context import (
     Context,
@@ -47,7 +48,7 @@ from fedhpa.decision.moves import fewest_replicas
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, ScalingSpec
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, FALLBACK, ScalingSpec
 from fedhpa.scaling import (
     MESSAGES,
     TOO_MANY,
@@ -62,6 +63,9 @@ from fedhpa.scaling import (
     stabilize,
     stabilize_legacy,
 )
+
+# People read the steps, so they name only so many clusters.
+_MAX_NAMED: Final = 8
 
 
 def decide(
@@ -149,6 +153,8 @@ def decide_size(context: Context, current: int) -> SizeVerdict:
 
 
 def _size_without_hold(context: Context, current: int) -> SizeVerdict:
+    if 0 < current < context.spec.min_replicas:
+        _defer_minimum(context, current)
     context.failover = failover_of(context.snapshot, context.fleet, current)
     # With direct propagation and no answer, the present size is unknown: it cannot be compared with bounds.
     if context.fleet.answered or not context.fleet.direct:
@@ -156,6 +162,15 @@ def _size_without_hold(context: Context, current: int) -> SizeVerdict:
         if verdict is not None:
             return verdict
     return _normalized(context, current, _after_policy(context, current, _proposed(context, current)))
+
+
+def _defer_minimum(context: Context, current: int) -> None:
+    """Let minReplicas wait while an expected cluster may run what is lacking to it."""
+    unknown = context.fleet.unknown_shares
+    if unknown:
+        reason = f"minReplicas waits: nobody knows the replicas of {listed(unknown, _MAX_NAMED)}"
+        context.builder.step("bounds", current, current, reason)
+        context.spec = msgspec.structs.replace(context.spec, min_replicas=current)
 
 
 def _floored(context: Context, size: int) -> int:
@@ -279,6 +294,8 @@ def normalize(
         reason = "ScaleUpStabilized" if up else "ScaleDownStabilized"
         message = LOWER_RECOMMENDED if up else HIGHER_RECOMMENDED
     builder.condition(ABLE_TO_SCALE, True, reason, message)
+    if stabilized.replicas > max(current, desired):
+        message = _recommended_earlier(spec, history, stabilized.replicas, builder.now)
     builder.step("stabilization", desired, stabilized.replicas, message)
 
     builder.condition(
@@ -300,6 +317,18 @@ def normalize(
         MESSAGES[limited.reason if by_bounds else WITHIN_RANGE],
     )
     return limited.replicas, stabilized.recommendations
+
+
+def _recommended_earlier(spec: ScalingSpec, history: History, replicas: int, now: float) -> str:
+    """Returns the reason of a size that no metric recommends any more.
+
+    The history has no names of metrics, and policy Fallback recommends a size without any.
+    """
+    ago = now - max(one.time for one in history.recommendations or () if one.replicas == replicas)
+    by = ""
+    if len(spec.metrics) == 1 and spec.partial_policy != FALLBACK:
+        by = f", by {spec.metrics[0].metric_type.display_name(spec.metrics[0])}"
+    return f"recommended earlier: {replicas} replicas, {ago:.0f} s ago{by}"
 
 
 def _windows_and_limits(

@@ -45,6 +45,9 @@ class ClusterView:
         self.pods = snapshot.pods
         self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
         self.age = 0.0 if snapshot.bridge is None else snapshot.bridge.age
+        if snapshot.clock_ahead:
+            self.pods = tuple([pod.moved(-snapshot.clock_ahead) for pod in self.pods])
+            self.usage = tuple([one.moved(-snapshot.clock_ahead) for one in self.usage])
         self._namespace = namespace
         self._ready_pods: int | None = None
 
@@ -59,6 +62,11 @@ class ClusterView:
     def replicas(self) -> int:
         """The workload's spec.replicas."""
         return self.scale.spec_replicas
+
+    @property
+    def is_short(self) -> bool:
+        """True if fewer pods are listed than the workload's status has."""
+        return len(self.pods) < self.scale.status_replicas
 
     @property
     def is_rolling(self) -> bool:
@@ -114,7 +122,8 @@ class FleetView:
             if not self.is_out(cluster):
                 self._add(cluster)
         self._answered_names = {cluster.name for cluster in self.answered}
-        self._lacking = [one for one in self.answered if one.ready_pods < one.replicas] if self._moves else []
+        lacking = self._moves and [one for one in self.answered if one.ready_pods < one.replicas]
+        self._lacking = [one for one in lacking or () if not one.is_short]
         self.stuck = self._stuck(snapshot) if self._lacking else {}
         self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
         self.preferences = self._preferences(snapshot) if self.direct else {}
@@ -308,6 +317,12 @@ class FleetView:
         decided = self._size_before_moves(snapshot)
         self.moving = decided is not None
         return self.running if decided is None else decided
+
+    @property
+    def unknown_shares(self) -> list[str]:
+        """The expected clusters whose replicas the size lacks, because nobody knows them."""
+        is_sum = self.direct and self.scheduling != DUPLICATED and not self.moving
+        return [one.name for one in self.expected if is_sum and self.known_share(one) is None]
 
     @property
     def running(self) -> int:

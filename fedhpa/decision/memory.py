@@ -15,6 +15,7 @@ import msgspec
 
 from fedhpa.api.taints import MEMBER
 from fedhpa.assignment import NO_STATE, ClusterState, Count, Seconds
+from fedhpa.decision.resets import Resets
 from fedhpa.scaling import Recommendation, ScaleEvent
 
 # status.clusters[].state. Clusters in the first three states answered.
@@ -237,7 +238,8 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     """The memory of one FederatedHPA; the default is a fresh start.
 
     `size` is that of the workload after the decision, None if unknown. `absences` are the clocks of lost
-    clusters. `assigned_for` is what the bounds of mode Distributed were divided for.
+    clusters. `assigned_for` is what the bounds of mode Distributed were divided for. `resets` are changes of
+    the size by other clients. `target` is the URL path of the workload, "" if unknown.
     """
 
     size: Count | None = None
@@ -246,6 +248,8 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     rebalance: Rebalance | None = None
     clusters: dict[str, ClusterMemory] = {}
     assigned_for: str = ""
+    resets: Resets | None = None
+    target: str = ""
 
     @property
     def shares(self) -> dict[str, int]:

@@ -6,11 +6,9 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import msgspec
 
-from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, NO_STATE
 from fedhpa.decision.context import Context, absence_clocks, report
 from fedhpa.decision.fleet import FleetView
@@ -32,10 +30,8 @@ from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     HELD,
     HUB_COMPATIBLE,
-    HUB_IS_OURS,
     IS_SCALED_TO_ZERO,
     MEMBERS_AVAILABLE,
-    NO_OTHER_AUTOSCALER,
     NOT_SCALED_TO_ZERO,
     SCALED_TO_ZERO,
     SOLE_OWNER,
@@ -43,15 +39,13 @@ from fedhpa.decision.messages import (
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
 from fedhpa.decision.moves import reported_memberships, shares_now
+from fedhpa.decision.others import report_hub, report_owners
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps, report_outlook
 from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
-from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_steps, status_of
+from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_change, status_of
 from fedhpa.scaling import ScaleEvent, store_event
-
-# People read events and conditions, so they name only so many autoscalers.
-_MAX_NAMED: Final = 4
 
 JSON = object
 
@@ -98,7 +92,7 @@ def decided(
             report_refusal(context)
     copies = context.fleet.scheduling == DUPLICATED
     report_outlook(context, headroom, copies=copies, held_above=context.fleet.direct and not copies)
-    why = reason or reason_of_steps(builder.steps, current, desired)
+    why = reason_of_change(reason, builder.steps, current, desired)
     if context.spec.dry_run:
         builder.step("dryRun", desired, desired, "spec.dryRun: nothing is written to the target")
         reported = (stored.current_replicas or 0, stored.desired_replicas or 0)
@@ -207,8 +201,11 @@ def without_status(
     """Returns a decision that lacks only its status. Sets the conditions that all decisions have."""
     states = context.memory.states
     allowed = tolerances(context)
-    _report_competitors(context)
-    _report_hub(context)
+    others = context.snapshot.competitors or context.memory.resets
+    if others or context.builder.found(SOLE_OWNER):
+        report_owners(context)
+    if context.snapshot.hub_findings or context.builder.found(HUB_COMPATIBLE):
+        report_hub(context)
     if context.hold is not None or context.builder.found(HELD) is not None:
         report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
@@ -247,33 +244,6 @@ def without_status(
         rebalance=context.rebalance,
         memberships=members,
     )
-
-
-def _report_competitors(context: Context) -> None:
-    """Set SoleOwner once a competing autoscaler was found, with one event for each new set of them."""
-    others, builder = context.snapshot.competitors, context.builder
-    if not others:
-        if builder.message(SOLE_OWNER) is not None:
-            builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
-        return
-    message = f"the target is also scaled by {listed(others, _MAX_NAMED)}: remove either"
-    if builder.message(SOLE_OWNER) != message:
-        builder.warn("AnotherAutoscaler", message)
-    builder.condition(SOLE_OWNER, False, "AnotherAutoscaler", message)
-
-
-def _report_hub(context: Context) -> None:
-    """Set HubCompatible once a problem of the hub was found, with events for each new set of problems."""
-    findings, builder = context.snapshot.hub_findings, context.builder
-    if not findings:
-        if builder.message(HUB_COMPATIBLE) is not None:
-            builder.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
-        return
-    message = "; ".join(finding.message for finding in findings)
-    if builder.message(HUB_COMPATIBLE) != message:
-        for finding in findings:
-            builder.warn(finding.reason, finding.message)
-    builder.condition(HUB_COMPATIBLE, False, findings[0].reason, message)
 
 
 def _propagation(context: Context) -> str:
@@ -337,6 +307,8 @@ def memory_of(
         rebalance=decision.rebalance,
         clusters=clusters or before.clusters,
         assigned_for=before.assigned_for if keeps else "",
+        resets=None if decision.distributed else before.resets,
+        target=before.target,
     )
 
 

@@ -78,6 +78,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
     `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
+    `clock_ahead` is by how many seconds its clock is ahead of ours, so its pods are judged by its own time.
     `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.context`);
     None reports an implausible answer at once. No decision reads `workload`. `uid` is a hash of that of the
     cluster, which the memory keeps; "" if it is not known now.
@@ -109,6 +110,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     eviction: str = ""
     replaced: bool = False
     implausible_for: float | None = None
+    clock_ahead: float = 0.0
     workload: WorkloadReading = WorkloadReading()
     uid: str = ""
     missing_since: float | None = None

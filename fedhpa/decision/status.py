@@ -227,8 +227,9 @@ def why(decision: Decision) -> str:
     if decision.distributed:
         return decision.reason or (decision.steps[0].reason if decision.steps else "")
     if decision.desired_replicas != decision.current_replicas:
-        moved = reason_of_steps(decision.steps, decision.current_replicas, decision.desired_replicas)
-        return decision.reason or moved
+        return reason_of_change(
+            decision.reason, decision.steps, decision.current_replicas, decision.desired_replicas
+        )
     # The size stays. Usage may ask for another one, and then the last step that changed it holds the size.
     holding = [step for step in decision.steps if step.after != step.before and step.step != "metrics"]
     if holding:
@@ -236,20 +237,20 @@ def why(decision: Decision) -> str:
     return decision.reason or (decision.steps[0].reason if decision.steps else "")
 
 
-def reason_of_steps(steps: Sequence[Step], current: int, desired: int) -> str:
-    """Returns the reason of the last step that moved the size towards `desired`; "" if the size stays.
+def reason_of_change(reason: str, steps: Sequence[Step], current: int, desired: int) -> str:
+    """Returns why the size changes from `current` to `desired`; "" if it stays without a `reason`.
 
-    Kubernetes gives no reason if a window or a limit changes a size that the metrics left as it is.
+    `reason` is Kubernetes'. It is about present usage, and empty if that calls for no other size. Kubernetes
+    gives it also if an earlier recommendation or a threshold moves the size further, or the other way.
     """
     up = desired > current
-    return next(
-        (
-            step.reason
-            for step in reversed(steps)
-            if desired != current and step.after != step.before and (step.after > step.before) is up
-        ),
-        "",
-    )
+    moved = [step for step in steps if step.after != step.before and (step.after > step.before) is up]
+    if desired == current or not moved:
+        return reason
+    earlier = next((step for step in moved if step.step == "stabilization"), None)
+    if earlier is not None:
+        return earlier.reason
+    return moved[-1].reason if not reason or moved[0].step == "assignment" else reason
 
 
 def _verdict(decision: Decision) -> str:

@@ -30,6 +30,7 @@ from fedhpa.kube.responses import (
     retry_after,
     status_error,
 )
+from fedhpa.kube.server_clock import ServerClock
 from fedhpa.kube.supervision import explain
 from fedhpa.kube.transport import CREDENTIALS, INVALID_RESPONSE, TIMEOUT, TOO_LARGE, ConnectionPool, Params
 
@@ -68,6 +69,7 @@ class ApiClient:
         self._deadline = deadline
         self.generation = 0
         self.outage = Outage(config.name)
+        self.server_clock = ServerClock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,6 +81,7 @@ class ApiClient:
         """Switch to another configuration. Watches end; other requests under way finish with the old one."""
         old, self._pool = self._pool, None
         self.config = config
+        self.server_clock = ServerClock()
         self._limit = RateLimit(config.qps, config.burst)
         self.generation += 1
         if old is not None:
@@ -311,6 +314,7 @@ class ApiClient:
             async with self._connections().exchange(
                 method, path, params=params, body=body, headers=sent
             ) as answer:
+                self.server_clock.seen = answer.headers.get("Date", ""), asyncio.get_running_loop().time()
                 failed = answer.status >= MULTIPLE_CHOICES
                 limit = min(reading.limit, MAX_BODY) if failed else reading.limit
                 chunks = await read_chunks(answer, limit, reading.progress)

@@ -122,6 +122,8 @@ class Reflector(Generic[T]):
         self._doubtful = False
         self._listing_since: float | None = None
         self._opened_at = self._unwatched_since = clock()
+        # Its deadline is moved to end a watch that may deliver nothing.
+        self._watch_timer = asyncio.timeout(None)
 
     @property
     def store(self) -> Mapping[Key, T]:
@@ -181,6 +183,12 @@ class Reflector(Generic[T]):
         """
         return self._store.subscribe(listener)
 
+    def list_anew(self) -> None:
+        """List again, because the watch may not have delivered all changes."""
+        if self._watching:
+            self._version = ""
+            self._watch_timer.reschedule(asyncio.get_running_loop().time())
+
     async def run(self) -> None:
         """Keep the store up to date until cancelled. No response of the server ends it."""
         while True:
@@ -189,7 +197,12 @@ class Reflector(Generic[T]):
                 if not self._can_watch():
                     await self._list()
                 if self._can_watch():
-                    await self._watch()
+                    self._watch_timer = asyncio.timeout(None)
+                    async with self._watch_timer:
+                        await self._watch()
+            except TimeoutError:
+                self._log.info("listed anew", reason="the objects do not fit what the server says of them")
+                continue
             except _Expired as error:
                 self._version = ""
                 self._log.debug("resource version expired", detail=str(error))

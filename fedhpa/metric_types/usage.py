@@ -7,10 +7,12 @@ milli-units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.fielderror import FieldError, forbidden, required
 from fedhpa.api.quantity import format_milli
+from fedhpa.api.texts import listed
 from fedhpa.metric_types.metric import (
     MeasuredCluster,
     MeasuredFleet,
@@ -34,6 +36,9 @@ from fedhpa.scaling import (
 )
 
 JSON = object
+
+# People read conditions, so they name only so many containers.
+_MAX_NAMED: Final = 8
 
 # Returns the metric's values by pod name.
 Values = Callable[[Sequence[UsageRecord], ScalingMetric], dict[str, int]]
@@ -66,6 +71,8 @@ def propose_from_usage(
         parts = _parts(fleet, spec, values)
         request = None if by_usage else (spec.name, spec.container)
         groups = group_pods(parts, readiness, cpu=spec.name == "cpu", request=request)
+        if spec.container and groups.pods and not groups.counted:
+            _check_container(parts, spec.container)
         if spec.average_value is not None:
             proposal = propose_average(groups, spec.average_value, scale)
         else:
@@ -91,6 +98,14 @@ def _parts(fleet: MeasuredFleet, spec: ScalingMetric, values: Values) -> list[Cl
         )
         for cluster in clusters
     ]
+
+
+def _check_container(parts: Sequence[ClusterSamples], container: str) -> None:
+    """Raises MetricsUnavailable if no pod has the container. Kubernetes calls such pods unready."""
+    names = {name for part in parts for pod in part.pods for name, _ in pod.requests.containers}
+    if names and container not in names:
+        text = listed(sorted(names), _MAX_NAMED)
+        raise MetricsUnavailable(f"no pod has a container {container}: the containers of the pods are {text}")
 
 
 def has_usage(values: Values, _: MeasuredFleet, cluster: MeasuredCluster, spec: ScalingMetric) -> bool:

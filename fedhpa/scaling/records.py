@@ -37,6 +37,9 @@ PENDING: Final = 1
 IGNORED: Final = 2
 
 
+_TIMES: Final = ("ready_since", "start", "unschedulable_since", "created")
+
+
 class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """One pod of one cluster. Times are POSIX seconds; `start` is None for a pod that was never started.
 
@@ -60,6 +63,12 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     unschedulable_since: float | None = None
     created: float = ZERO_TIME
     restarted: bool = False
+
+    def moved(self, seconds: float) -> PodRecord:
+        """Returns the record with its times moved by so many seconds. A time that is not set stays."""
+        times = {name: getattr(self, name) for name in _TIMES}
+        moved = {name: at + seconds for name, at in times.items() if at is not None and at != ZERO_TIME}
+        return msgspec.structs.replace(self, **moved)
 
     @property
     def template(self) -> str:
@@ -101,6 +110,10 @@ class UsageRecord(msgspec.Struct, frozen=True, gc=False):
     memory: int | None
     containers: tuple[ContainerUsage, ...]
     labels: Mapping[str, str] | None = None
+
+    def moved(self, seconds: float) -> UsageRecord:
+        """Returns the record with its time moved by so many seconds."""
+        return msgspec.structs.replace(self, timestamp=self.timestamp + seconds)
 
 
 class CustomSample(msgspec.Struct, frozen=True, gc=False):

@@ -33,7 +33,8 @@ def karmadas_crd() -> Object:
 def registration(
     name: str, webhook: str, resource: str = "federatedhpas", operation: str = "CREATE"
 ) -> Object:
-    rules = [{"apiGroups": ["autoscaling.karmada.io"], "resources": [resource], "operations": [operation]}]
+    rule = {"apiGroups": ["autoscaling.karmada.io"], "apiVersions": ["*"], "resources": [resource]}
+    rules = [{**rule, "operations": [operation]}]
     return {"metadata": {"name": name}, "webhooks": [{"name": webhook, "rules": rules}]}
 
 

@@ -126,6 +126,17 @@ def test_every_written_size_has_a_reason(given_scenario: dict[str, Any]) -> None
 
 
 @given(scenarios())
+def test_the_reason_is_never_about_the_other_direction(given_scenario: dict[str, Any]) -> None:
+    """Low usage never adds replicas, and high usage never removes any."""
+    decision = decided(given_scenario)
+
+    if decision.writes and decision.desired_replicas > decision.current_replicas:
+        assert decision.why != "All metrics below target"
+    if decision.writes and decision.desired_replicas < decision.current_replicas:
+        assert not decision.why.endswith("above target")
+
+
+@given(scenarios())
 def test_the_split_is_the_difference_between_shares(given_scenario: dict[str, Any]) -> None:
     """The event about a new size names each cluster whose share changes, with both numbers."""
     decision = decided(given_scenario)

@@ -13,6 +13,7 @@ import ssl
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Self
 
@@ -37,6 +38,7 @@ from tests.support.fake_responses import (
 from tests.support.memory_network import MemoryListener
 from tests.support.timing import PATIENCE as PATIENCE
 from tests.support.timing import eventually as eventually
+from tests.support.timing import virtual_clock
 
 PODS: Collection = ("v1", "pods")
 SECRETS: Collection = ("v1", "secrets")
@@ -142,6 +144,12 @@ class FakeApi:
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._handle)
         if self._network is not None:
+            wall = virtual_clock().wall
+
+            async def date(_: web.Request, response: web.StreamResponse) -> None:
+                response.headers["Date"] = formatdate(wall(), usegmt=True)
+
+            app.on_response_prepare.append(date)
             listener = MemoryListener(self._network, app, port=self.port or None)
             self._listener = await listener.__aenter__()
             self.port = listener.port

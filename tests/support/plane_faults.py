@@ -1,6 +1,7 @@
 """Faults of a plane's API server, which tests switch on and off while it runs."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -56,7 +57,11 @@ class Restartable(Protocol):
 
 
 class Faults:
-    """The active faults of one server. DRIP sends one byte every `drip_seconds`."""
+    """The active faults of one server. DRIP sends one byte every `drip_seconds`.
+
+    Two lies are set by themselves: watches of the paths `silent` deliver nothing, and lists of the path
+    `halved` have every second item only.
+    """
 
     def __init__(
         self,
@@ -70,6 +75,8 @@ class Faults:
         self._listener = listener
         self._pki = pki
         self._drip_seconds = drip_seconds
+        self.silent: tuple[str, ...] = ()
+        self.halved = ""
         self._paths: dict[Fault, tuple[str, ...]] = {}
         self._changed = asyncio.Event()
         application.middlewares.append(self._middleware)
@@ -127,6 +134,9 @@ class Faults:
         answer = await handler(request)
         if answer.prepared or not isinstance(answer, web.Response) or not isinstance(answer.body, bytes):
             return answer
+        if request.path == self.halved:
+            whole = json.loads(answer.body)
+            answer.body = json.dumps({**whole, "items": whole["items"][::2]}).encode()
         half = answer.body[: len(answer.body) // 2]
         if Fault.TRUNCATED in faults:
             answer.body = half
@@ -151,6 +161,8 @@ class Faults:
         rest = bytes(data)
         while rest:
             await self._wait_while_hanging(path)
+            if path.startswith(self.silent):
+                return
             dripping = Fault.DRIP in self.active(path)
             now, rest = (rest[:1], rest[1:]) if dripping else (rest, b"")
             await write(now)

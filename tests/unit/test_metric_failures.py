@@ -196,3 +196,50 @@ def test_usage_that_lacks_the_resource_is_no_usage() -> None:
     assert answer["events"][0]["message"].endswith(
         "did not receive metrics for targeted pods (pods might be unready)"
     )
+
+
+def container_cpu(container: str, **target: Any) -> dict[str, Any]:
+    """Returns a ContainerResource metric."""
+    source = {"name": "cpu", "container": container, "target": target}
+    return {"type": "ContainerResource", "containerResource": source}
+
+
+@pytest.mark.parametrize("target", [{"averageUtilization": 50}, {"averageValue": "50m"}])
+def test_container_that_no_pod_has_is_named(target: dict[str, Any]) -> None:
+    """A wrong name of a container is not told as pods that might be unready."""
+    answer = answered(
+        scenario([cluster("member1", [80, 80])], spec={"metrics": [container_cpu("app", **target)]})
+    )
+
+    what = "usage" if "averageValue" in target else "utilization"
+    text = f"failed to get cpu {what}: no pod has a container app: the containers of the pods are web"
+    assert condition(answer, "ScalingActive") == (
+        "False",
+        "FailedGetContainerResourceMetric",
+        f"the HPA was unable to compute the replica count: {text}",
+    )
+
+
+def test_container_of_unready_pods_is_not_called_missing() -> None:
+    """Where the pods have the container, but no metrics yet, they might be unready as in Kubernetes."""
+    young = cluster("member1", [80], pods=[pod("web-0", phase="Pending")])
+
+    answer = answered(scenario([young], spec={"metrics": [container_cpu("web", averageUtilization=50)]}))
+
+    assert answer["events"][0]["message"] == (
+        "failed to get cpu utilization: did not receive metrics for targeted pods (pods might be unready)"
+    )
+
+
+def test_cluster_without_samples_of_the_container_is_named_with_it() -> None:
+    """The reason of an implausible answer names the container."""
+    other = cluster("member2", [80, 80])
+    for item in other["podMetrics"]:
+        item["containers"][0]["name"] = "sidecar"
+    given = scenario(
+        [cluster("member1", [80, 80]), other], spec={"metrics": [container_cpu("web", averageValue="80m")]}
+    )
+
+    (reason,) = answered(given)["coverage"]["missing"].values()
+
+    assert reason == "none of its ready pods has a sample of cpu resource of container web"

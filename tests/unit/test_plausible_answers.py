@@ -289,3 +289,33 @@ def test_a_decision_names_the_implausible_clusters() -> None:
     """The controller remembers from them how long an answer has been implausible."""
     assert decided(two(EMPTIED)).implausible == frozenset(("m2",))
     assert decided(two({})).implausible == frozenset()
+
+
+SHORT = "its scale has 10 replicas, and 5 pods are listed"
+
+
+@pytest.mark.parametrize(
+    ("waited", "missing", "reported"), [(None, False, False), (29, False, False), (30, True, True)]
+)
+def test_list_of_half_the_pods_is_implausible_after_half_a_minute(
+    waited: float | None, missing: bool, reported: bool
+) -> None:
+    """Scale and pods come from two watches, so for a moment they may differ."""
+    changes = {} if waited is None else {"implausibleSeconds": waited}
+    half = cluster("m2", [1] * 5, scale={"specReplicas": 10, "statusReplicas": 10, "selector": "app=web"})
+    given = two({**half, **changes})
+
+    answer = answered(given)
+
+    assert answer["coverage"]["missing"] == ({"m2": SHORT} if missing else {})
+    assert answer["desiredReplicas"] == (20 if missing else 1)
+    assert (condition(answer, "MetricsComplete")[0] == "False") is reported
+    assert ("ClusterMissing" in names(answer)) is reported
+
+
+def test_clock_of_a_short_list_runs_before_it_counts() -> None:
+    """The decision names the cluster from the first short list on, so that the next one knows since when."""
+    half = cluster("m2", [1] * 5, scale={"specReplicas": 10, "statusReplicas": 10, "selector": "app=web"})
+
+    assert decided(two({**half, "implausibleSeconds": 0})).implausible == frozenset({"m2"})
+    assert decided(two({**half, "pods": cluster("m2", [1] * 10)["pods"]})).implausible == frozenset()

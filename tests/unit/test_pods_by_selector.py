@@ -146,3 +146,28 @@ def test_usage_of_unlisted_pods_goes_by_its_own_labels() -> None:
     assert relabelled == ["a", "new"]  # its usage still has the old labels
     assert watch.used("app=web", fetched=fetched) == ["a", "new"]
     assert watch.used("app=api", fetched=fetched) == ["new", "other"]
+
+
+def lists_after(seconds: float, listed: int, replicas: int) -> int:
+    """Returns how often pods were listed anew in so many seconds, with a reconcile every five."""
+    pods = {("shop", f"web-{number}"): pod(f"web-{number}") for number in range(listed)}
+    now, lists = 0.0, 0
+
+    def list_anew() -> None:
+        nonlocal lists
+        lists += 1
+
+    index = PodIndex("shop", pods, lambda: now, list_anew)
+    while now <= seconds:
+        index.compare(index.selected("app=web", parse_selector("app=web")), replicas)
+        now += 5
+    return lists
+
+
+def test_pods_that_do_not_fit_the_status_are_listed_anew_rarely() -> None:
+    """After half a minute, and then every five minutes while pods are missing; a surplus is listed once."""
+    assert lists_after(3600, listed=5, replicas=5) == 0
+    assert lists_after(25, listed=5, replicas=10) == 0
+    assert lists_after(30, listed=5, replicas=10) == 1
+    assert lists_after(630, listed=5, replicas=10) == 3
+    assert lists_after(3600, listed=10, replicas=5) == 1

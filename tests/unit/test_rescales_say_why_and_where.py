@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.scenarios import cluster, decided, scenario
+from fedhpa.decision.explanation import to_text
+from tests.support.scenarios import CPU, answered, cluster, decided, external, scenario
 
 BY_TARGET = "cpu resource utilization (percentage of request) above target"
-BY_WINDOW = "recent recommendations were higher than current one, applying the highest recent recommendation"
+BY_WINDOW = "recommended earlier: 7 replicas, 61 s ago, by cpu resource utilization (percentage of request)"
+QUEUE = {
+    "type": "External",
+    "external": {"metric": {"name": "queue"}, "target": {"type": "Value", "value": "10"}},
+}
 EARLIER = {"recommendations": [{"time": "2026-03-11T13:22:16Z", "replicas": 7}]}
 
 
@@ -25,6 +30,54 @@ def test_size_that_a_window_raises_has_the_reason_of_the_window() -> None:
 
     assert message(given) == f"New size: 7; reason: {BY_WINDOW}"
     assert decided(given).reason == ""
+
+
+@pytest.mark.parametrize("load", [5, 60])
+def test_size_of_a_spike_that_is_over_has_the_reason_of_the_spike(load: int) -> None:
+    """While the rate limit releases an earlier recommendation, present usage is not the reason of growth.
+
+    It may be below the target, or call for fewer replicas than the spike did.
+    """
+    earlier = {"recommendations": [{"time": "2026-03-11T13:23:03Z", "replicas": 64}]}
+    given = scenario([cluster("m", [load] * 16)], history=earlier)
+
+    by_spike = (
+        "recommended earlier: 64 replicas, 14 s ago, by cpu resource utilization (percentage of request)"
+    )
+    decision = decided(given)
+
+    assert message(given) == f"New size: 32; reason: {by_spike}"
+    assert decision.why == by_spike
+    assert answered(given)["status"]["summary"]["reason"] == by_spike
+    assert f"scale 16 -> 32 replicas; reason: {by_spike}" in to_text(decision)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"metrics": [CPU, QUEUE]},
+        {"partialMetrics": {"policy": "Fallback", "fallbackReplicas": 7}},
+    ],
+)
+def test_earlier_recommendation_names_a_metric_only_if_it_made_it(spec: dict[str, Any]) -> None:
+    """Of several metrics, nobody knows which one recommended the size. Fallback recommends without any."""
+    member = cluster("m", [50] * 4, externalMetrics=[external("queue", "10")])
+    given = scenario([member], history=EARLIER, spec=spec)
+
+    assert message(given) == "New size: 7; reason: recommended earlier: 7 replicas, 61 s ago"
+
+
+def test_size_that_a_threshold_raises_does_not_blame_low_usage() -> None:
+    """A threshold that raises the size is the reason, although all metrics are below target."""
+    assignment = {
+        "federatedHPAAssignmentType": "Duplicated",
+        "clusterAutoscalingPreference": [{"autoscalingMinThreshold": 9}],
+    }
+    members = [cluster("m1", [10] * 4), cluster("m2", [10] * 4)]
+    given = scenario(members, target=None, spec={"federatedHPAAssignment": assignment})
+
+    reason = "autoscalingMinThreshold keeps that many in each cluster"
+    assert message(given) == f"New size: 9; reason: {reason}; m1 4 -> 9, m2 4 -> 9"
 
 
 def test_dry_run_gives_the_same_reason() -> None:

@@ -171,3 +171,22 @@ async def test_metrics_that_fail_everywhere_are_waited_for(tmp_path: Path) -> No
         assert {f.state("m1"), f.state("m2")} == {"MetricsMissing"}
         assert f.condition("MetricsComplete")[0] == "False"
         assert f.rescales == []
+
+
+async def test_min_replicas_waits_for_a_member_that_nobody_has_seen(tmp_path: Path) -> None:
+    """An object made while one of three members is away leaves the others alone until that one is lost."""
+    async with federation(tmp_path, m1=4, m2=4, m3=4) as f:
+        f.demand(600)  # 50 % of 12 pods
+        await f.members["m3"].faults.set(Fault.REFUSE)
+        async with f.controller(calm=True):
+            f.scale(minReplicas=12, maxReplicas=12)
+            await until(lambda: f.state("m3") == "Missing")
+            await asyncio.sleep(LOST_AFTER / 2)
+            waited = f.replicas
+            await f.members["m3"].faults.clear()
+            await until(lambda: f.state("m3") == "Answered")
+            await asyncio.sleep(60)
+
+        assert waited == {"m1": 4, "m2": 4, "m3": 4}
+        assert f.replicas == waited
+        assert f.rescales == []

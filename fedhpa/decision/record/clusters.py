@@ -100,6 +100,8 @@ def decode_cluster(
         replaced=raw.replaced,
         missing_since=required_time(f"{path}.missingSince", raw.missing_since) if raw.missing_since else None,
         bridge=bridge,
+        implausible_for=raw.implausible_seconds,
+        clock_ahead=raw.clock_ahead,
         cluster=KnownCluster(
             raw.name,
             raw.labels or {},
@@ -147,6 +149,8 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "missingSince": None if cluster.missing_since is None else format_time(cluster.missing_since),
         "bridgedSeconds": None if cluster.bridge is None else cluster.bridge.age,
         "bridgedReason": None if cluster.bridge is None else cluster.bridge.reason or None,
+        "implausibleSeconds": cluster.implausible_for or None,
+        "clockAhead": cluster.clock_ahead or None,
         "pendingReplicas": cluster.pending_replicas,
         "hpa": _encode_hpa(cluster.hpa),
         "labels": dict(known.labels) or None if known else None,

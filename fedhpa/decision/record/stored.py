@@ -25,13 +25,15 @@ MAX_BYTES: Final = 64 * 1024
 class StoredRecord(msgspec.Struct, frozen=True):
     """The memory, and the compact form of the decision that left it; it is empty if it was too large.
 
-    `time` is that of the decision, in POSIX seconds.
+    `time` is that of the decision, in POSIX seconds. `hubAhead` is by how many seconds the hub's clock was
+    ahead of the clock that all times in the record are of.
     """
 
     version: int = 0
     time: Seconds = 0.0
     state: MemoryState = MemoryState()
     decision: dict[str, Any] = {}
+    hubAhead: float = 0.0
 
     @property
     def propagation(self) -> str:

@@ -95,6 +95,8 @@ class RawScenarioCluster(_Checked, rename="camel"):
     missing_since: str = ""
     bridged_seconds: float | None = None
     bridged_reason: str = ""
+    implausible_seconds: float | None = None
+    clock_ahead: float = 0.0
 
 
 class RawHubMetrics(_Checked, rename="camel"):

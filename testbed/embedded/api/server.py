@@ -6,7 +6,8 @@ managed fields, no CEL and no watch lists.
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Final
 
 import msgspec
@@ -68,6 +69,7 @@ class ApiServer:
         self.app = web.Application(client_max_size=MAX_BODY)
         self.app.router.add_route("*", "/{path:.*}", self._handle)
         self.app.on_shutdown.append(self._end_watches)
+        self.app.on_response_prepare.append(self._date)
 
     def add_review(self, review: Review, handler: ReviewHandler) -> None:
         """Serve POSTs to a review; the handler returns the body of the answer."""
@@ -75,6 +77,9 @@ class ApiServer:
 
     async def _end_watches(self, _app: web.Application) -> None:
         self.watches.end()
+
+    async def _date(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = format_datetime(self._now().astimezone(UTC), usegmt=True)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:

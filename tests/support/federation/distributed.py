@@ -88,7 +88,7 @@ class Distributed:
 async def distributed(folder: Path, **replicas: int) -> AsyncIterator[Distributed]:
     """A hub, and members with so many replicas that scale by their own HPAs every 15 seconds."""
     async with AsyncExitStack() as stack:
-        f = await stack.enter_async_context(federation(folder, tls=False, **replicas))
+        f = await stack.enter_async_context(federation(folder, tls=False, **replicas))  # type: ignore[arg-type]  # no member has the name of an option
         for member in f.members.values():
             autoscalers = Autoscalers(member.server.store, member.metrics, f.date)
             await stack.enter_async_context(background(autoscalers.run(SYNC_SECONDS)))

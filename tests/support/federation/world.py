@@ -6,10 +6,12 @@ import asyncio
 import copy
 import itertools
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
@@ -17,6 +19,7 @@ from aiohttp import web
 from benchmarks.world.network import Cable, MemoryNetwork
 from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.api import scaling_record
+from fedhpa.kube import Clock
 from fedhpa.kube.credentials import Credentials, StaticCredentials
 from testbed.embedded.api.server import ApiServer, new_namespace
 from testbed.embedded.api.types import User
@@ -68,6 +71,7 @@ class Federation:
         self.load = Load()
         self.members: dict[str, Member] = {}
         self.rescales: list[Rescale] = []
+        self.ahead: dict[str, float] = {}
         self._folder = folder
         self._tls = tls
         self._runs = itertools.count()
@@ -77,9 +81,9 @@ class Federation:
         """Seconds since virtual time began."""
         return self.clock.monotonic()
 
-    def date(self) -> datetime:
-        """The time of day, for the servers."""
-        return datetime.fromtimestamp(self.clock.wall(), UTC)
+    def date(self, plane: str = "") -> datetime:
+        """The time of day, for the servers; that of a plane may be `ahead`."""
+        return datetime.fromtimestamp(self.clock.wall() + self.ahead.get(plane, 0.0), UTC)
 
     # -- what there is --------------------------------------------------------------------------------
     @property
@@ -143,7 +147,7 @@ class Federation:
     # -- life -----------------------------------------------------------------------------------------
     def _plane(self, name: str, kind: type[Plane]) -> Any:
         pki = Pki(self._folder / name, name)
-        server = ApiServer(name, now=self.date)
+        server = ApiServer(name, now=partial(self.date, name))
         server.store.create(NAMESPACES, new_namespace(NAMESPACE))
         authenticator = Authenticator(server.store, pki.ca.bundle_pem, self.date)
         authenticator.tokens["admin"] = ADMIN
@@ -173,9 +177,11 @@ class Federation:
         self.members[name] = member
         store = member.server.store
         member.authenticator.tokens[f"{name}-token"] = User("fedhpa-hub", ("system:masters",))
-        member.controllers = Controllers(store, self.date)
+        member.controllers = Controllers(store, partial(self.date, name))
         self.load.join(store)
-        member.metrics = MetricsThatLie(store, self.load, self.date, lambda: member.faults.metric_values)
+        member.metrics = MetricsThatLie(
+            store, self.load, partial(self.date, name), lambda: member.faults.metric_values
+        )
         member.server.route = member.metrics.handler
         allocatable = {"cpu": cpu, "memory": "256Gi", "pods": "500"}
         ready = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -241,19 +247,23 @@ class Federation:
         calm: bool = False,
         shards: int = 1,
         kind: str = "",
+        ahead: float = 0.0,
         **changes: Any,
     ) -> AsyncIterator[Controller]:
         """A controller with its own identity that takes part in leader election; killed at the end.
 
-        `kind` is CRON for a controller of rules. `changes` replace settings. With `calm` it renews its Lease
-        and probes its members only every few minutes, for tests over days that are about neither.
+        Its clock is `ahead` by so many seconds. `kind` is CRON for a controller of rules. `changes` replace
+        settings. With `calm` it renews its Lease and probes its members only every few minutes, for tests
+        over days that are about neither.
         """
         identity = f"controller-{next(self._runs)}"
         self.hub.authenticator.tokens[identity] = User(identity, ("system:masters",))
         cable = Cable(self.network)
         config = self.hub.config(credentials or StaticCredentials(f"Bearer {identity}"), cable)
+        known = self.clock
+        clock = Clock(known.monotonic, lambda: known.wall() + ahead, boot=known.boot, virtual=True)
         controller = Controller(
-            identity, config, self.clock, cable, settings_of(changes), shards=shards, calm=calm, kind=kind
+            identity, config, clock, cable, settings_of(changes), shards=shards, calm=calm, kind=kind
         )
         try:
             yield controller
@@ -280,11 +290,22 @@ def _install(made: Federation) -> None:
 
 
 @asynccontextmanager
-async def federation(folder: Path, *, tls: bool = False, **replicas: int) -> AsyncIterator[Federation]:
-    """A hub, and one member for each keyword with this many replicas of the workload."""
+async def federation(
+    folder: Path,
+    *,
+    tls: bool = False,
+    ahead: Mapping[str, float] = MappingProxyType({}),
+    cpu: Mapping[str, str] = MappingProxyType({}),
+    **replicas: int,
+) -> AsyncIterator[Federation]:
+    """A hub, and one member for each keyword with this many replicas of the workload.
+
+    The clocks of some are `ahead` by so many seconds, and the nodes of some have less `cpu`.
+    """
     made = Federation(folder, tls=tls)
+    made.ahead.update(ahead)
     _install(made)
     for name, count in replicas.items():
-        made.add(name, count)
+        made.add(name, count, cpu=cpu.get(name, "64"))
     async with made.running():
         yield made
