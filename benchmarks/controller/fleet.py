@@ -39,9 +39,10 @@ NO_HEADERS: Final = CIMultiDictProxy(CIMultiDict[str]())
 
 
 class MemberApi(MemberClient):
-    """A member's client that answers from `MemberBodies`, or never if `hangs` is set."""
+    """A member's client that answers from `MemberBodies` after `seconds`, or never if `hangs` is set."""
 
     hangs = False
+    seconds = 0.0
 
     def __init__(self, member: Member, bodies: MemberBodies) -> None:
         super().__init__(
@@ -75,6 +76,8 @@ class MemberApi(MemberClient):
     async def _attempts(self, method: str, path: str, params: Params, *_: Any) -> Response:
         if self.hangs:
             await asyncio.Event().wait()
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
         if method == "PUT":
             raise AssertionError(f"the benchmark must not scale: {path}")
         return Response(200, NO_HEADERS, self._answer(path, params or {}))
@@ -94,7 +97,12 @@ class MemberApi(MemberClient):
 
 
 class Hub(ApiClient):
-    """The hub. It stores statuses and records, and counts all writes in `writes`."""
+    """The hub. It stores statuses and records, and counts all writes in `writes`.
+
+    A write takes `write_seconds`.
+    """
+
+    write_seconds = 0.0
 
     def __init__(self, keys: Iterable[Key], spec: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(ApiConfig(server="http://memory"))
@@ -112,6 +120,8 @@ class Hub(ApiClient):
         """The answer to one request."""
         if method != "GET":
             self.writes += 1
+            if self.write_seconds:
+                await asyncio.sleep(self.write_seconds)
         if path == "/apis/apps/v1":
             deployments = {"name": "deployments", "kind": "Deployment", "namespaced": True}
             found = {"kind": "APIResourceList", "apiVersion": "v1", "resources": [deployments]}
@@ -254,6 +264,7 @@ class MemoryFleet:
         """Reconcile every object once, one after the other."""
         for key in self.size.keys:
             assert not await self.reconciler.reconcile(key, self.hub.objects[Hub.path(key)])
+        await self.reconciler.settle()
 
 
 @asynccontextmanager

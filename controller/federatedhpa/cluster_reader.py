@@ -38,6 +38,7 @@ from fedhpa.members import (
     METRICS_API,
     POD_METRICS_LIST,
     WATCHED_VERSION,
+    Again,
     HpaCache,
     Member,
     PodCache,
@@ -152,18 +153,20 @@ class Workload:
 class MetricNeeds:
     """The metrics to read for a workload: usage if `usage`, and one query for each other metric.
 
-    Answers may be `max_age` seconds old.
+    Answers may be `max_age` seconds old, and the same are needed `again`.
     """
 
     usage: bool
     queries: Mapping[str, ScalingMetric]
     max_age: float
+    again: Again | None = None
 
     @classmethod
-    def of(cls, metrics: Sequence[ScalingMetric], max_age: float) -> MetricNeeds:
+    def of(cls, metrics: Sequence[ScalingMetric], max_age: float, again: Again | None = None) -> MetricNeeds:
         """The needs of an object's spec.metrics."""
         others = [spec for spec in metrics if spec.metric_type.api != USAGE_API]
-        return cls(len(others) < len(metrics), metric_queries(others) if others else {}, max_age)
+        queries = metric_queries(others) if others else {}
+        return cls(len(others) < len(metrics), queries, max_age, again)
 
 
 UsageList = Fetched[tuple[UsageRecord, ...]]
@@ -243,7 +246,7 @@ def _read_cached(
     if needs.usage:
         decode = caches.usage_decoder(name)
         path = pod_metrics_path(workload.namespace)
-        usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age)
+        usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age, again=needs.again)
     if scale is None or pods is None or usage is None:
         return None
     selector = _selector(name, workload.path, scale)
@@ -286,7 +289,9 @@ async def _read(
             )
         pods = index.selected(scale.status.selector, selector).names
         mapper = caches.mapper(member)
-        source = MetricSource(caches.lists, member, mapper, workload.namespace, selector, pods, needs.max_age)
+        source = MetricSource(
+            caches.lists, member, mapper, workload.namespace, selector, pods, needs.max_age, needs.again
+        )
         custom, external = await read_metrics(source, needs.queries)
     return _reading(name, path, scale, selector, index, reading_usage.result(), custom, external)
 
@@ -371,6 +376,8 @@ async def _usage(
         return _NO_USAGE
     decode = caches.usage_decoder(member.name)
     try:
-        return await pod_metrics(caches.lists, member, namespace, max_age=needs.max_age, decode=decode)
+        return await pod_metrics(
+            caches.lists, member, namespace, max_age=needs.max_age, decode=decode, again=needs.again
+        )
     except FedHPAError as error:
         return Failure(error_reason(error))

@@ -67,7 +67,8 @@ class ObjectMemory:
     `refused` maps a cluster to the time when it last refused a write of its share.
     `implausible_since` maps a cluster to the time since which each of its answers was implausible.
     `size` is the size of the last decision, None on a fresh start. `published` is the last status that was
-    written, and as the hub stored it.
+    written, and as the hub stored it; `published_over` is the version of the object that it replaced, and
+    `unpublished` the status that is still to be written.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
     `spec` is the generation whose spec was read last, and that spec.
@@ -94,6 +95,8 @@ class ObjectMemory:
     implausible_since: dict[str, float] = field(default_factory=dict)
     size: int | None = None
     published: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+    published_over: object = None
+    unpublished: Mapping[str, Any] | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
     ambiguity_basis: object = None

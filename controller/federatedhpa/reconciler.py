@@ -20,18 +20,25 @@ from controller.distributed.removal import HpaRemoval
 from controller.distributed.work_removal import WorkRemoval
 from controller.distributed.works import WorkWriter
 from controller.distributed.writer import HpaWriter
+from controller.failure_log import HealthLog, names
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.memory import ObjectMemory, SteppedClock, replacement
-from controller.federatedhpa.publication import FailureReports, HealthLog, Publisher, log_decision
+from controller.federatedhpa.publication import (
+    FLUSH_SECONDS,
+    FailureReports,
+    Publisher,
+    latest,
+    log_decision,
+)
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
-from controller.loop import RETRY_SECONDS, Objects, until_slot
+from controller.loop import RETRY_SECONDS, Background, Objects, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
@@ -43,6 +50,8 @@ from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 log = structlog.get_logger(__name__)
 
 HUB_UNKNOWN: Final = "HubUnknown"
+# Concurrent writes to the objects. A slow hub then has connections left for scales and records.
+PUBLISH_CONCURRENCY: Final = 16
 # Reasons for which this controller must not scale an object.
 NOT_OURS: Final = frozenset((NOT_BUILT, ANOTHER_CONTROLLER))
 
@@ -70,9 +79,15 @@ class FederatedHPAReconciler:
         self._clock = clock
         self.memories: dict[Key, ObjectMemory] = {}
         self._times = SteppedClock(wall, clock)
-        self._health = HealthLog(metrics, clock)
-        self._failures = FailureReports(hub, events, metrics, self._health, wall, writes=not settings.paused)
-        self._publisher = Publisher(hub, events, self._health, settings)
+        self._health = HealthLog(clock, metrics.count_status_failure)
+        # Writes to the objects themselves, for which no reconcile waits.
+        self._publications: Background[Key] = Background("publish", PUBLISH_CONCURRENCY, names)
+        self._failures = FailureReports(
+            hub, events, metrics, self._health, self._publications, wall, writes=not settings.paused
+        )
+        self._publisher = Publisher(
+            hub, events, self._health, self._failures, self._publications, self.memories, settings
+        )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
         writer, removal = self._writers()
         bounds = BoundsWriter(
@@ -95,7 +110,6 @@ class FederatedHPAReconciler:
         self._hub_check = HubCheck(
             hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=metrics.set_hub_finding
         )
-        self._competitors: dict[Key, tuple[str, ...]] = {}
 
     def _writers(self) -> tuple[HpaWriter, Removal]:
         """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
@@ -137,7 +151,7 @@ class FederatedHPAReconciler:
         return () if same else (change.key,)
 
     def taken(self, key: Key) -> None:
-        """Nothing waits for other objects that are due."""
+        """Nothing waits for other objects."""
 
     async def work(
         self,
@@ -161,7 +175,6 @@ class FederatedHPAReconciler:
 
     def forget(self, key: Key) -> None:
         """Drop the memory of a deleted object."""
-        self._competitors.pop(key, None)
         self._hub_check.forget(key)
         self._modes.forget(key)
         self._times.forget(key)
@@ -195,19 +208,19 @@ class FederatedHPAReconciler:
             if replaced := memory.forget_replaced(self._snapshots.members):
                 record_events(self._events, FEDERATED_HPAS, raw, list(map(replacement, replaced)))
             blocked = await self._leave_distributed(key, raw, memory, now)
-            # A pass goes on from the last status of mode Distributed, which the hub may not have stored.
-            latest = raw if memory.status is None else {**raw, "status": memory.status}
-            snapshot, targets = await self._snapshots.build(key, latest, self.memories, now, late=late)
+            # Conditions and passes of mode Distributed go on from the last status.
+            newest = latest(raw, memory)
+            snapshot, targets = await self._snapshots.build(key, newest, self.memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
-            await self._failures.report(key, raw, INVALID_OBJECT, str(error))
+            self._failures.report(key, raw, INVALID_OBJECT, str(error))
             return False
         finally:
             memory.reconciled = True
         if self.memories.get(key) is not memory:
             return False  # deleted in between
         now = self._times.now(key, memory)
-        snapshot = self._with_conflicts(key, raw, snapshot, now, blocked)
+        snapshot = self._with_conflicts(key, raw, snapshot, targets, now, blocked)
         may_write = partial(self._knows_neighbours, key, known)
         try:
             if snapshot.hpa.spec.mode == DISTRIBUTED:
@@ -232,7 +245,11 @@ class FederatedHPAReconciler:
             await self._publisher.record(memory, decision, snapshot)
         except Conflict as error:
             return self._begin_anew(key, error, first=first)
-        await self._publish(key, raw, memory, decision, snapshot, targets, blocked)
+        leaves = blocked is None and self._modes.leaves(raw)
+        finish = partial(self._modes.finish, key, raw) if leaves else None
+        done = partial(self._published, key, decision, snapshot, targets.hub_problem)
+        self._publisher.publish(key, raw, memory, decision, snapshot, finish, done)
+        await self._hub_check.refresh()
         return False
 
     def _begin_anew(self, key: Key, error: Conflict, *, first: bool) -> bool:
@@ -264,29 +281,6 @@ class FederatedHPAReconciler:
         log_decision(key, decision, written)
         self._failures.clear(key)
 
-    async def _publish(
-        self,
-        key: Key,
-        raw: Mapping[str, Any],
-        memory: ObjectMemory,
-        decision: Decision,
-        snapshot: Snapshot,
-        targets: WriteTargets,
-        blocked: Blocked | None,
-    ) -> None:
-        """Write events and status, and read what the next reconcile uses, so that no write waits for it."""
-        stored = self._settings.paused or await self._publisher.publish(key, raw, memory, decision, snapshot)
-        if blocked is None and self._modes.leaves(raw) and stored and not self._settings.paused:
-            await self._modes.finish(key, raw)
-        if self.memories.get(key) is memory:
-            self._health.decided(key, decision, targets.hub_problem)
-            self._show_success(key, decision, snapshot, stored=stored)
-        clients, hub_id = clients_of(targets, self._hub), self._identity.id
-        competitors = await self._autoscalers.find(raw, self._hub, clients, hub_id)
-        if self.memories.get(key) is memory:
-            self._competitors[key] = competitors
-        await self._hub_check.refresh()
-
     async def _delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory) -> None:
         """Remove the member HPAs of an object that is being deleted. It scales no workload any more."""
         memory.reconciled = True
@@ -315,14 +309,16 @@ class FederatedHPAReconciler:
         key: Key,
         raw: Mapping[str, Any],
         snapshot: Snapshot,
+        targets: WriteTargets,
         now: float,
         blocked: Blocked | None,
     ) -> Snapshot:
         """The snapshot with the other actors on the workload and the object, which are read less often."""
+        clients = clients_of(targets, self._hub)
         unknown = unknown_fields(snapshot.hpa.spec.judgement)
         return msgspec.structs.replace(
             snapshot,
-            competitors=self._competitors.get(key, ()),
+            competitors=self._autoscalers.find(raw, self._hub, clients, self._identity.id),
             hub_findings=(*self._hub_check.findings, *snapshot.hub_findings, *unknown),
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
             record_problem=self.memories[key].recording.obstacle,
@@ -341,7 +337,7 @@ class FederatedHPAReconciler:
         if raw is None:
             return self.retry(key)
         self._metrics.watch_success(*key)
-        await self._failures.report(key, raw, reason, message)
+        self._failures.report(key, raw, reason, message)
         return until_slot(key, self.period(raw), self._clock())
 
     def retry(self, key: Key) -> float:
@@ -372,8 +368,11 @@ class FederatedHPAReconciler:
         self._metrics.watch_success(*key)
         return memory
 
-    def _show_success(self, key: Key, decision: Decision, snapshot: Snapshot, *, stored: bool) -> None:
+    def _published(
+        self, key: Key, decision: Decision, snapshot: Snapshot, hub_problem: str, stored: bool
+    ) -> None:
         """Show for how long the object was not reconciled, unless it is not for this controller to scale."""
+        self._health.decided(key, decision, hub_problem)
         if snapshot.blocked is not None and snapshot.blocked.reason in NOT_OURS:
             self._metrics.unwatch_success(*key)
         elif stored and decision.error is None:
@@ -383,12 +382,19 @@ class FederatedHPAReconciler:
 
     async def end(self, objects: Objects) -> None:
         """Store what the next leader would want to know, within FLUSH_SECONDS, and drop the memories."""
+        recordings = [(key, memory.recording) for key, memory in self.memories.items()]
+        flush = self._publisher.flush(recordings)
         try:
-            await self._publisher.flush([(key, memory.recording) for key, memory in self.memories.items()])
+            await asyncio.gather(flush, self._publications.end(FLUSH_SECONDS), self._autoscalers.end())
         finally:
             # Another process reconciles these objects now, so the series here would show old values.
             for key in objects:
                 self.forget(key)
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to be done in the background."""
+        await self._publications.settle()
+        await self._autoscalers.settle()
 
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
