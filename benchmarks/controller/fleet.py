@@ -28,6 +28,7 @@ from fedhpa.decision import ControllerSettings
 from fedhpa.kube import PAGE_SIZE, SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
 from fedhpa.kube.transport import Params
 from fedhpa.members import Access, Cluster, ClusterMeta, Member, MemberClient, SharedLists
+from fedhpa.members.identity import IdentityReader
 
 RECORDS: Final = "/apis/fedhpa.io/"
 HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
@@ -84,7 +85,7 @@ class MemberApi(MemberClient):
 
     def _answer(self, path: str, params: Any) -> bytes:
         parts = path.split("/")
-        if path.startswith("/api/v1/namespaces/"):
+        if path.startswith("/api/v1/namespaces/") and path.endswith("/pods"):
             begin, limit = int(params.get("continue") or 0), int(params.get("limit") or 10**9)
             return self._bodies.pods(parts[4], begin, limit)[0]
         if path.startswith("/apis/metrics.k8s.io/"):
@@ -241,7 +242,7 @@ class MemoryFleet:
         for api, path, line in changes:
             api.push(path, line)
         while not all(self.api(name).idle for name in self.members):  # noqa: ASYNC110  # queues have no event for that
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
     def warm(self) -> None:
         """Build the members' bodies now, so that the benchmark does not measure that."""
@@ -317,6 +318,7 @@ async def _member(name: str, bodies: MemberBodies, api: type[MemberApi]) -> Memb
     cluster = Cluster(metadata=ClusterMeta(name=name))
     member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time, wall=SYSTEM.wall)
     member.client = api(member, bodies)
+    member._identity = IdentityReader(member.client, member._note_identity)
     await member.observe(cluster, Access("https://memory", "token", None, None, ()))
     return member
 
