@@ -129,10 +129,15 @@ class Workload:
     namespace: str
     name: str
 
-    @property
+    @functools.cached_property
     def path(self) -> str:
         """Its URL path, the same on the hub and in every member."""
         return self.resource.path(self.namespace, self.name)
+
+    @functools.cached_property
+    def usage_path(self) -> str:
+        """The URL path of the usage of its namespace's pods."""
+        return pod_metrics_path(self.namespace)
 
     @property
     def text(self) -> str:
@@ -232,8 +237,8 @@ def _read_cached(
     """A cluster's reading from the caches alone; None if it needs a request. Most reconciles need none."""
     if member is None:
         return ClusterSnapshot(name=name, ready=False, error=NOT_REGISTERED)
-    state = member.state
-    if not state.ready:
+    if not member.ready:
+        state = member.state
         return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
     if needs.queries or not workload.is_builtin:
         return None
@@ -245,7 +250,7 @@ def _read_cached(
     usage: UsageList | None = _NO_USAGE
     if needs.usage:
         decode = caches.usage_decoder(name)
-        path = pod_metrics_path(workload.namespace)
+        path = workload.usage_path
         usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age, again=needs.again)
     if scale is None or pods is None or usage is None:
         return None

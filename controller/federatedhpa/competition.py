@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from controller.background import Background
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import WriteTargets
-from controller.loop import Background
 from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_stored, target_of
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
@@ -184,19 +184,20 @@ class CompetingAutoscalers:
         target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
         if target is None:
             return ()
-        crons = _List(ON_HUB, namespace, CRON_KIND)
-        lists = {_List(name, namespace, HPA_KIND): clients[name] for name in sorted(clients)} | {crons: hub}
-        for each in lists:
-            if self._cached(each)[0] <= now and not self._refreshing.is_busy(each):
-                self._refreshing.put(each, functools.partial(self._refresh, each, lists[each], hub_id))
-        return tuple(
-            f"{CRON_KIND} {namespace}/{one.name}"
-            if each is crons
-            else f"{HPA_KIND} {namespace}/{one.name} in {each.cluster}"
-            for each in lists
-            for one in self._cached(each)[1].autoscalers
-            if one.target == target and (one.active or each is not crons)
-        )
+        places = [(_List(name, namespace, HPA_KIND), clients[name]) for name in sorted(clients)]
+        found: list[str] = []
+        for place, client in (*places, (_List(ON_HUB, namespace, CRON_KIND), hub)):
+            until, listed = self._cached(place)
+            if until <= now and not self._refreshing.is_busy(place):
+                self._refreshing.put(place, functools.partial(self._refresh, place, client, hub_id))
+            found += [
+                f"{CRON_KIND} {namespace}/{one.name}"
+                if place.kind == CRON_KIND
+                else f"{HPA_KIND} {namespace}/{one.name} in {place.cluster}"
+                for one in listed.autoscalers
+                if one.target == target and (one.active or place.kind != CRON_KIND)
+            ]
+        return tuple(found)
 
     def has_ours(self, key: Key, clusters: Iterable[str]) -> bool:
         """True if `find` saw our member HPA of this namespace and name in one of the clusters."""

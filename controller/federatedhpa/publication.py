@@ -14,13 +14,14 @@ from typing import Any, Final
 
 import structlog
 
+from controller.background import Background
 from controller.failure_log import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
-from controller.loop import RECONCILE_FAILED, Background
+from controller.loop import RECONCILE_FAILED
 from controller.publish import FEDERATED_HPAS, record_events, write_status
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, FedHPAError
@@ -204,7 +205,7 @@ class Publisher:
             self._failures.record(key, raw, RECONCILE_FAILED, f"its status was not written: {reason}")
 
         due = self._is_due(raw, memory, decision, snapshot)
-        if due or finish is not None or self._background.is_busy(key):
+        if due or finish is not None or memory.unpublished is not None:
             memory.unpublished = decision.status
             self._background.put(key, write, failed)
         else:
@@ -248,7 +249,12 @@ class Publisher:
             _whole(raw, memory), decision.status, memory.status_written_at, decision.now
         )
 
-    async def flush(self, recordings: Iterable[tuple[Key, Recording]]) -> None:
+    async def end(self) -> None:
+        """Write what waits: records that are behind, and statuses; within FLUSH_SECONDS."""
+        recordings = [(key, memory.recording) for key, memory in self._memories.items()]
+        await asyncio.gather(self._flush(recordings), self._background.end(FLUSH_SECONDS))
+
+    async def _flush(self, recordings: Iterable[tuple[Key, Recording]]) -> None:
         """Store what the next leader would want to know, within FLUSH_SECONDS.
 
         A record that another process wrote in the meantime stays.

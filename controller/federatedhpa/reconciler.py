@@ -13,21 +13,16 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.distributed.member_writer import MemberHpaWriter
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, Removal, is_deleted
+from controller.background import Background
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, is_deleted
 from controller.distributed.passes import BoundsWriter
-from controller.distributed.removal import HpaRemoval
-from controller.distributed.work_removal import WorkRemoval
-from controller.distributed.works import WorkWriter
-from controller.distributed.writer import HpaWriter
 from controller.failure_log import HealthLog, names
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.distributed import DistributedDecisions
+from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
 from controller.federatedhpa.memory import ObjectMemory, SteppedClock, replacement
 from controller.federatedhpa.publication import (
-    FLUSH_SECONDS,
     FailureReports,
     Publisher,
     latest,
@@ -36,9 +31,9 @@ from controller.federatedhpa.publication import (
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
-from controller.flags import DIRECT, Settings
+from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
-from controller.loop import RETRY_SECONDS, Background, Objects, until_slot
+from controller.loop import RETRY_SECONDS, Objects, exchanged, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
@@ -50,6 +45,8 @@ from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 log = structlog.get_logger(__name__)
 
 HUB_UNKNOWN: Final = "HubUnknown"
+# Objects whose scales and records are written at once. With 2 s a write they are hundreds in a period.
+WRITE_CONCURRENCY: Final = 128
 # Concurrent writes to the objects. A slow hub then has connections left for scales and records.
 PUBLISH_CONCURRENCY: Final = 16
 # Reasons for which this controller must not scale an object.
@@ -79,8 +76,8 @@ class FederatedHPAReconciler:
         self._clock = clock
         self.memories: dict[Key, ObjectMemory] = {}
         self._times = SteppedClock(wall, clock)
+        self._writes = asyncio.Semaphore(WRITE_CONCURRENCY)
         self._health = HealthLog(clock, metrics.count_status_failure)
-        # Writes to the objects themselves, for which no reconcile waits.
         self._publications: Background[Key] = Background("publish", PUBLISH_CONCURRENCY, names)
         self._failures = FailureReports(
             hub, events, metrics, self._health, self._publications, wall, writes=not settings.paused
@@ -89,7 +86,7 @@ class FederatedHPAReconciler:
             hub, events, self._health, self._failures, self._publications, self.memories, settings
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
-        writer, removal = self._writers()
+        writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
         bounds = BoundsWriter(
             hub,
             writer,
@@ -109,25 +106,6 @@ class FederatedHPAReconciler:
         self._autoscalers = CompetingAutoscalers(clock=clock)
         self._hub_check = HubCheck(
             hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=metrics.set_hub_finding
-        )
-
-    def _writers(self) -> tuple[HpaWriter, Removal]:
-        """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
-        snapshots, deadline = self._snapshots, self._settings.member_deadline
-        members, duplicates, hpas = snapshots.members, snapshots.duplicates, snapshots.hpas
-        if self._settings.propagation == DIRECT:
-            writer = MemberHpaWriter(members, hpas, self._owner, deadline)
-            return writer, HpaRemoval(members, duplicates, hpas, writer, self._events, deadline)
-        works = WorkWriter(self._hub, members, hpas, self._owner, deadline)
-        removal = HpaRemoval(members, duplicates, hpas, works, self._events, deadline)
-        return works, WorkRemoval(
-            self._hub,
-            members,
-            removal,
-            works,
-            snapshots.bound,
-            member_deadline=deadline,
-            hub_deadline=HUB_DEADLINE_SECONDS,
         )
 
     def _owner(self, key: Key) -> Owner:
@@ -159,14 +137,14 @@ class FederatedHPAReconciler:
         objects: Objects,
         *,
         late: float,
-        slots: asyncio.Semaphore,  # noqa: ARG002  # kept for the whole reconcile
+        slots: asyncio.Semaphore,
     ) -> float | None:
         """Reconcile an object. Returns the seconds until its next slot, or until a quick retry."""
         raw = objects.get(key)
         if raw is None:
             self.forget(key)
             return None
-        retry = await self.reconcile(key, raw, objects, late=late)
+        retry = await self.reconcile(key, raw, objects, late=late, slots=slots)
         return RETRY_SECONDS if retry else until_slot(key, self.period(raw), self._clock())
 
     def period(self, raw: Mapping[str, Any]) -> float:
@@ -185,10 +163,17 @@ class FederatedHPAReconciler:
         self._metrics.forget(*key)
 
     async def reconcile(
-        self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = (), *, late: float = 0.0
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        known: Iterable[Key] = (),
+        *,
+        late: float = 0.0,
+        slots: asyncio.Semaphore | None = None,
     ) -> bool:
         """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
 
+        The caller holds one of the `slots`, which others get while the object is written.
         `known` are the keys of all objects. Nothing is scaled while an object of the same namespace was never
         reconciled, because it may select the same pods. Errors of members are part of the decision, and the
         object shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
@@ -219,38 +204,50 @@ class FederatedHPAReconciler:
             memory.reconciled = True
         if self.memories.get(key) is not memory:
             return False  # deleted in between
-        now = self._times.now(key, memory)
-        snapshot = self._with_conflicts(key, raw, snapshot, targets, now, blocked)
-        may_write = partial(self._knows_neighbours, key, known)
-        try:
-            if snapshot.hpa.spec.mode == DISTRIBUTED:
-                outcome = await self._distributed.decide_and_write(
-                    key, raw, memory, snapshot, targets, now, may_write
-                )
-            else:
-                outcome = await self._centralized.decide_and_write(
-                    key, memory, snapshot, targets, now, may_write
-                )
-        except Conflict as error:
-            return self._begin_anew(key, error, first=first)
-        if outcome is None:
-            return True
-        decision, written = outcome
-        if memory.status is not None:
-            memory.status = decision.status
-        if decision.plan is not None and not snapshot.hpa.spec.dry_run:
-            self._modes.report_unregistered(key, raw, snapshot.memory, decision.memory)
-        self._show(key, memory, decision, snapshot, written=written, late=late, seconds=self._clock() - began)
-        try:
-            await self._publisher.record(memory, decision, snapshot)
-        except Conflict as error:
-            return self._begin_anew(key, error, first=first)
+        async with exchanged(slots, self._writes):
+            now = self._times.now(key, memory)
+            snapshot = self._with_conflicts(key, raw, snapshot, targets, now, blocked)
+            may_write = partial(self._knows_neighbours, key, known)
+            try:
+                outcome = await self._decide(key, raw, memory, snapshot, targets, now, may_write)
+                if outcome is None:
+                    return True
+                decision, written = outcome
+                seconds = self._clock() - began
+                self._show(key, memory, decision, snapshot, written=written, late=late, seconds=seconds)
+                await self._publisher.record(memory, decision, snapshot)
+            except Conflict as error:
+                return self._begin_anew(key, error, first=first)
         leaves = blocked is None and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot, targets.hub_problem)
         self._publisher.publish(key, raw, memory, decision, snapshot, finish, done)
         await self._hub_check.refresh()
         return False
+
+    async def _decide(
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        memory: ObjectMemory,
+        snapshot: Snapshot,
+        targets: WriteTargets,
+        now: float,
+        may_write: Callable[[], bool],
+    ) -> tuple[Decision, bool] | None:
+        """Decide and write, by the object's mode. Raises Conflict if another process wrote the record."""
+        if snapshot.hpa.spec.mode == DISTRIBUTED:
+            outcome = await self._distributed.decide_and_write(
+                key, raw, memory, snapshot, targets, now, may_write
+            )
+        else:
+            outcome = await self._centralized.decide_and_write(key, memory, snapshot, targets, now, may_write)
+        decision = None if outcome is None else outcome[0]
+        if decision is not None and memory.status is not None:
+            memory.status = decision.status
+        if decision is not None and decision.plan is not None and not snapshot.hpa.spec.dry_run:
+            self._modes.report_unregistered(key, raw, snapshot.memory, decision.memory)
+        return outcome
 
     def _begin_anew(self, key: Key, error: Conflict, *, first: bool) -> bool:
         """Drop the memory after another process wrote the record. Returns True for a quick retry.
@@ -381,11 +378,9 @@ class FederatedHPAReconciler:
             self._metrics.watch_success(*key)
 
     async def end(self, objects: Objects) -> None:
-        """Store what the next leader would want to know, within FLUSH_SECONDS, and drop the memories."""
-        recordings = [(key, memory.recording) for key, memory in self.memories.items()]
-        flush = self._publisher.flush(recordings)
+        """Store what the next leader would want to know, and drop the memories."""
         try:
-            await asyncio.gather(flush, self._publications.end(FLUSH_SECONDS), self._autoscalers.end())
+            await asyncio.gather(self._publisher.end(), self._autoscalers.end())
         finally:
             # Another process reconciles these objects now, so the series here would show old values.
             for key in objects:
@@ -393,8 +388,7 @@ class FederatedHPAReconciler:
 
     async def settle(self) -> None:
         """Wait until nothing is left to be done in the background."""
-        await self._publications.settle()
-        await self._autoscalers.settle()
+        await asyncio.gather(self._publications.settle(), self._autoscalers.settle())
 
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""

@@ -33,16 +33,16 @@ class Timed(FederatedHPAReconciler):
         super().__init__(*arguments, **more)
         self.began: dict[Key, list[float]] = {}
         self.missed = 0
+        self.shown: set[Key] = set()
 
     def _show(self, key: Key, memory: Any, decision: Decision, *arguments: Any, **more: Any) -> None:
         super()._show(key, memory, decision, *arguments, **more)
+        self.shown.add(key)
         self.missed += bool(decision.coverage.missing)
 
-    async def reconcile(
-        self, key: Key, raw: Mapping[str, Any], known: Any = (), *, late: float = 0.0
-    ) -> bool:
+    async def reconcile(self, key: Key, raw: Mapping[str, Any], known: Any = (), **more: Any) -> bool:
         self.began.setdefault(key, []).append(asyncio.get_running_loop().time())
-        return await super().reconcile(key, raw, known, late=late)
+        return await super().reconcile(key, raw, known, **more)
 
     def longest_period(self) -> float:
         """The longest time between two reconciles of an object since the last call."""
@@ -100,3 +100,22 @@ async def test_slow_writes_of_the_hub_delay_no_object() -> None:
         after = reconciler.longest_period()
 
     assert after <= PERIOD + 1
+
+
+async def test_a_slow_hub_delays_no_first_reconcile() -> None:
+    """With a hub whose writes take 2 s each of 200 new objects is recorded within a period."""
+    async with memory_fleet(SIZE, reconciler=Timed) as fleet:
+        reconciler = fleet.reconciler
+        assert isinstance(reconciler, Timed)
+        fleet.hub.write_seconds = 2.0
+        clock = asyncio.get_running_loop().time
+        loop = Loop(fleet.hub, HPAS, reconciler, slots=fleet.settings.concurrent_syncs, clock=clock)
+        async with background(loop.run()):
+            began = clock()
+            await until(lambda: len(fleet.hub.records) == SIZE.objects)
+            recorded = clock() - began
+            await until(lambda: all("status" in one for one in fleet.hub.objects.values()))
+            published = clock() - began
+
+    assert recorded <= PERIOD
+    assert published <= 4 * PERIOD
