@@ -56,6 +56,19 @@ def hpa_writers(
     )
 
 
+def bounds_writer(
+    hub: ApiClient, writer: HpaWriter, metrics: ControllerMetrics, settings: Settings
+) -> BoundsWriter:
+    """The writer of the bounds of member HPAs."""
+    return BoundsWriter(
+        hub,
+        writer,
+        metrics,
+        member_deadline=settings.member_deadline,
+        hub_deadline=HUB_DEADLINE_SECONDS,
+    )
+
+
 class DistributedDecisions:
     """Decides on one object at a time, and writes to its members by `bounds`."""
 

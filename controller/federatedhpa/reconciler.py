@@ -15,12 +15,11 @@ import structlog
 
 from controller.background import Background
 from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, is_deleted
-from controller.distributed.passes import BoundsWriter
 from controller.failure_log import HealthLog, names
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
+from controller.federatedhpa.distributed import DistributedDecisions, bounds_writer, hpa_writers
 from controller.federatedhpa.memory import ObjectMemory, SteppedClock, replacement
 from controller.federatedhpa.publication import (
     FailureReports,
@@ -33,7 +32,7 @@ from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
-from controller.loop import RETRY_SECONDS, Objects, exchanged, until_slot
+from controller.loop import RETRY_SECONDS, Objects, Slot, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
@@ -87,13 +86,7 @@ class FederatedHPAReconciler:
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
         writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
-        bounds = BoundsWriter(
-            hub,
-            writer,
-            metrics,
-            member_deadline=settings.member_deadline,
-            hub_deadline=HUB_DEADLINE_SECONDS,
-        )
+        bounds = bounds_writer(hub, writer, metrics, settings)
         self._distributed = DistributedDecisions(hub, bounds, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
         self._modes = ModeChanges(
@@ -137,14 +130,14 @@ class FederatedHPAReconciler:
         objects: Objects,
         *,
         late: float,
-        slots: asyncio.Semaphore,
+        slot: Slot,
     ) -> float | None:
         """Reconcile an object. Returns the seconds until its next slot, or until a quick retry."""
         raw = objects.get(key)
         if raw is None:
             self.forget(key)
             return None
-        retry = await self.reconcile(key, raw, objects, late=late, slots=slots)
+        retry = await self.reconcile(key, raw, objects, late=late, slot=slot)
         return RETRY_SECONDS if retry else until_slot(key, self.period(raw), self._clock())
 
     def period(self, raw: Mapping[str, Any]) -> float:
@@ -169,11 +162,11 @@ class FederatedHPAReconciler:
         known: Iterable[Key] = (),
         *,
         late: float = 0.0,
-        slots: asyncio.Semaphore | None = None,
+        slot: Slot | None = None,
     ) -> bool:
         """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
 
-        The caller holds one of the `slots`, which others get while the object is written.
+        The caller holds the `slot`, which others get once the object was read.
         `known` are the keys of all objects. Nothing is scaled while an object of the same namespace was never
         reconciled, because it may select the same pods. Errors of members are part of the decision, and the
         object shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
@@ -204,7 +197,9 @@ class FederatedHPAReconciler:
             memory.reconciled = True
         if self.memories.get(key) is not memory:
             return False  # deleted in between
-        async with exchanged(slots, self._writes):
+        if slot is not None:
+            slot.release()
+        async with self._writes:
             now = self._times.now(key, memory)
             snapshot = self._with_conflicts(key, raw, snapshot, targets, now, blocked)
             may_write = partial(self._knows_neighbours, key, known)
@@ -346,8 +341,8 @@ class FederatedHPAReconciler:
         if not message:
             self.forget(key)
             return
-        metadata = {"namespace": key[0], "name": key[1], "uid": uid}
-        self._failures.record(key, {"metadata": metadata}, INVALID_OBJECT, message)
+        raw = {"metadata": {"namespace": key[0], "name": key[1], "uid": uid}}
+        self._failures.record(key, raw, INVALID_OBJECT, message)
 
     async def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         """The memory of an object, read from its record before its first reconcile. Raises ApiError."""
