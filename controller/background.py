@@ -44,6 +44,7 @@ class Background(Generic[K]):
         """
         self._waiting[key] = work, failed
         if key not in self._tasks:
+            # Not in a TaskGroup: what waits at the end is still to be done after the groups were cancelled.
             self._tasks[key] = asyncio.create_task(self._run(key))
 
     async def settle(self, seconds: float | None = None) -> None:

@@ -201,12 +201,10 @@ class Publisher:
                 await finish()
             settle(stored)
 
-        def failed(reason: str) -> None:
-            self._failures.record(key, raw, RECONCILE_FAILED, f"its status was not written: {reason}")
-
         due = self._is_due(raw, memory, decision, snapshot)
         if due or finish is not None or memory.unpublished is not None:
             memory.unpublished = decision.status
+            failed = partial(self._failures.report, key, raw, RECONCILE_FAILED)
             self._background.put(key, write, failed)
         else:
             settle(failure is None)
