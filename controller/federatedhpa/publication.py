@@ -167,6 +167,7 @@ class Publisher:
         memory: ObjectMemory,
         decision: Decision,
         snapshot: Snapshot,
+        hub_problem: str,
         finish: Callable[[], Awaitable[None]] | None,
         done: Callable[[bool], None],
     ) -> None:
@@ -174,10 +175,12 @@ class Publisher:
 
         `done` is called with True once status and record are stored as far as they were due, otherwise with
         False. `finish` is awaited before, if they are. Nothing is called for an object that is gone.
+        `hub_problem` says why the hub did not answer.
         """
 
         def settle(stored: bool) -> None:
             if self._memories.get(key) is memory:
+                self._health.decided(key, decision, hub_problem)
                 done(stored)
 
         if self._settings.paused:

@@ -215,8 +215,9 @@ class FederatedHPAReconciler:
                 return self._begin_anew(key, error, first=first)
         leaves = blocked is None and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
-        done = partial(self._published, key, decision, snapshot, targets.hub_problem)
-        self._publisher.publish(key, raw, memory, decision, snapshot, finish, done)
+        done = partial(self._published, key, decision, snapshot)
+        problem = targets.hub_problem
+        self._publisher.publish(key, raw, memory, decision, snapshot, problem, finish, done)
         await self._hub_check.refresh()
         return False
 
@@ -360,11 +361,8 @@ class FederatedHPAReconciler:
         self._metrics.watch_success(*key)
         return memory
 
-    def _published(
-        self, key: Key, decision: Decision, snapshot: Snapshot, hub_problem: str, stored: bool
-    ) -> None:
+    def _published(self, key: Key, decision: Decision, snapshot: Snapshot, stored: bool) -> None:
         """Show for how long the object was not reconciled, unless it is not for this controller to scale."""
-        self._health.decided(key, decision, hub_problem)
         if snapshot.blocked is not None and snapshot.blocked.reason in NOT_OURS:
             self._metrics.unwatch_success(*key)
         elif stored and decision.error is None:
