@@ -28,6 +28,7 @@ MODULES: Final[Mapping[str, str]] = {
     "adapter-callers": "benchmarks.adapter.callers",
     "webhook": "benchmarks.webhook",
     "controller": "benchmarks.controller.rounds",
+    "controller-members": "benchmarks.controller.many_members",
     "controller-large": "benchmarks.controller.large",
     "distributed": "benchmarks.controller.distributed",
     "closed-loop-cost": "benchmarks.closed_loop.cost",

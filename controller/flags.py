@@ -67,7 +67,10 @@ SHARDS = integer(
     minimum=1,
 )
 CONCURRENT_SYNCS = integer(
-    "concurrent-syncs", 5, "Number of FederatedHPAs that are reconciled concurrently.", minimum=1
+    "concurrent-syncs",
+    5,
+    "Number of FederatedHPAs that are read concurrently. Up to 128 more may wait for writes.",
+    minimum=1,
 )
 WATCH_NAMESPACES = strings(
     "watch-namespaces",

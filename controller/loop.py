@@ -163,6 +163,25 @@ class _Failed:
     message: str
 
 
+class Slot:
+    """One of a bounded number of `slots`, which its holder may give to others while it waits."""
+
+    def __init__(self, slots: asyncio.Semaphore) -> None:
+        self._slots = slots
+        self._is_held = False
+
+    async def acquire(self) -> None:
+        """Wait for a free slot, and hold it."""
+        await self._slots.acquire()
+        self._is_held = True
+
+    def release(self) -> None:
+        """Give the slot to others, unless they have it already."""
+        if self._is_held:
+            self._is_held = False
+            self._slots.release()
+
+
 class Worker(Protocol[K]):
     """Works for one kind. `work` runs for different keys at once."""
 
@@ -178,10 +197,10 @@ class Worker(Protocol[K]):
     def taken(self, key: K) -> None:
         """Note that a key is due, and waits for a slot."""
 
-    async def work(self, key: K, objects: Objects, *, late: float, slots: asyncio.Semaphore) -> float | None:
+    async def work(self, key: K, objects: Objects, *, late: float, slot: Slot) -> float | None:
         """Do what is due, `late` seconds ago. Returns the seconds until the key is due again; None for never.
 
-        The caller holds one of the `slots`, which the work may give to others while it waits.
+        The caller holds the `slot`, which the work may give to others.
         """
 
     async def failed(self, key: K, objects: Objects, reason: str, message: str) -> float:
@@ -288,17 +307,21 @@ class Loop(Generic[K]):
 
     async def _work(self, key: K) -> None:
         try:
-            async with self._slots:
-                again = await self._work_in_slot(key)
+            slot = Slot(self._slots)
+            await slot.acquire()
+            try:
+                again = await self._work_in_slot(key, slot)
+            finally:
+                slot.release()
             if again is not None:
                 self._queue.add(key, again)
         finally:
             self._queue.done(key)
 
-    async def _work_in_slot(self, key: K) -> float | None:
+    async def _work_in_slot(self, key: K, slot: Slot) -> float | None:
         found = await contain_unlogged(  # the worker logs it with the other failures of the object
             "reconcile",
-            functools.partial(self._work_in_time, key),
+            functools.partial(self._work_in_time, key, slot),
             functools.partial(_Failed, RECONCILE_FAILED),
         )
         if not isinstance(found, _Failed):
@@ -306,11 +329,11 @@ class Loop(Generic[K]):
         report = functools.partial(self._report, key, found)
         return await contain("report-failure", report, lambda _: self._worker.retry(key), key=str(key))
 
-    async def _work_in_time(self, key: K) -> float | _Failed | None:
+    async def _work_in_time(self, key: K, slot: Slot) -> float | _Failed | None:
         try:
             async with asyncio.timeout(WORK_SECONDS) as deadline:
                 late = self._queue.lateness(key)
-                return await self._worker.work(key, self.objects.store, late=late, slots=self._slots)
+                return await self._worker.work(key, self.objects.store, late=late, slot=slot)
         except TimeoutError:
             if not deadline.expired():
                 raise

@@ -55,6 +55,7 @@ TASKS = (
     "objects-changes",
     "objects-watch",
     "pods",
+    "publish",
     "read-cluster",
     "read-member-hpa",
     "read-metric",

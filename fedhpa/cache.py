@@ -124,6 +124,11 @@ class Cache(Generic[K, V]):
         """The number of fetches under way."""
         return self._in_flight
 
+    def is_fetching(self, key: K) -> bool:
+        """True while the key is being fetched."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.flight is not None
+
     def peek(self, key: K, *, max_age: float = math.inf) -> Fetched[V] | None:
         """Returns what `get` would return at once; None if `get` would fetch, wait or raise."""
         entry = self._entries.get(key)
@@ -134,6 +139,13 @@ class Cache(Generic[K, V]):
     def latest(self, key: K) -> Fetched[V] | None:
         """Returns the last value of a key however old it is, also if a failure followed."""
         entry = self._entries.get(key)
+        return entry.fetched if entry is not None else None
+
+    def outcome(self, key: K) -> Fetched[V] | None:
+        """Returns the last value of a key however old it is, None without one. Raises a failure after it."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.error is not None:
+            raise entry.error.with_traceback(None)
         return entry.fetched if entry is not None else None
 
     async def get(

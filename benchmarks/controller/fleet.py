@@ -28,6 +28,7 @@ from fedhpa.decision import ControllerSettings
 from fedhpa.kube import PAGE_SIZE, SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
 from fedhpa.kube.transport import Params
 from fedhpa.members import Access, Cluster, ClusterMeta, Member, MemberClient, SharedLists
+from fedhpa.members.identity import IdentityReader
 
 RECORDS: Final = "/apis/fedhpa.io/"
 HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
@@ -39,9 +40,10 @@ NO_HEADERS: Final = CIMultiDictProxy(CIMultiDict[str]())
 
 
 class MemberApi(MemberClient):
-    """A member's client that answers from `MemberBodies`, or never if `hangs` is set."""
+    """A member's client that answers from `MemberBodies` after `seconds`, or never if `hangs` is set."""
 
     hangs = False
+    seconds = 0.0
 
     def __init__(self, member: Member, bodies: MemberBodies) -> None:
         super().__init__(
@@ -75,13 +77,15 @@ class MemberApi(MemberClient):
     async def _attempts(self, method: str, path: str, params: Params, *_: Any) -> Response:
         if self.hangs:
             await asyncio.Event().wait()
+        if self.seconds:
+            await asyncio.sleep(self.seconds)
         if method == "PUT":
             raise AssertionError(f"the benchmark must not scale: {path}")
         return Response(200, NO_HEADERS, self._answer(path, params or {}))
 
     def _answer(self, path: str, params: Any) -> bytes:
         parts = path.split("/")
-        if path.startswith("/api/v1/namespaces/"):
+        if path.startswith("/api/v1/namespaces/") and path.endswith("/pods"):
             begin, limit = int(params.get("continue") or 0), int(params.get("limit") or 10**9)
             return self._bodies.pods(parts[4], begin, limit)[0]
         if path.startswith("/apis/metrics.k8s.io/"):
@@ -94,7 +98,12 @@ class MemberApi(MemberClient):
 
 
 class Hub(ApiClient):
-    """The hub. It stores statuses and records, and counts all writes in `writes`."""
+    """The hub. It stores statuses and records, and counts all writes in `writes`.
+
+    A write takes `write_seconds`.
+    """
+
+    write_seconds = 0.0
 
     def __init__(self, keys: Iterable[Key], spec: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(ApiConfig(server="http://memory"))
@@ -112,6 +121,8 @@ class Hub(ApiClient):
         """The answer to one request."""
         if method != "GET":
             self.writes += 1
+            if self.write_seconds:
+                await asyncio.sleep(self.write_seconds)
         if path == "/apis/apps/v1":
             deployments = {"name": "deployments", "kind": "Deployment", "namespaced": True}
             found = {"kind": "APIResourceList", "apiVersion": "v1", "resources": [deployments]}
@@ -231,7 +242,7 @@ class MemoryFleet:
         for api, path, line in changes:
             api.push(path, line)
         while not all(self.api(name).idle for name in self.members):  # noqa: ASYNC110  # queues have no event for that
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
 
     def warm(self) -> None:
         """Build the members' bodies now, so that the benchmark does not measure that."""
@@ -254,6 +265,7 @@ class MemoryFleet:
         """Reconcile every object once, one after the other."""
         for key in self.size.keys:
             assert not await self.reconciler.reconcile(key, self.hub.objects[Hub.path(key)])
+        await self.reconciler.settle()
 
 
 @asynccontextmanager
@@ -306,6 +318,7 @@ async def _member(name: str, bodies: MemberBodies, api: type[MemberApi]) -> Memb
     cluster = Cluster(metadata=ClusterMeta(name=name))
     member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time, wall=SYSTEM.wall)
     member.client = api(member, bodies)
+    member._identity = IdentityReader(member.client, member._note_identity)
     await member.observe(cluster, Access("https://memory", "token", None, None, ()))
     return member
 

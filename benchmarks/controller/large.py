@@ -49,14 +49,12 @@ class _TimedReconciler(FederatedHPAReconciler):
         self.began: dict[Key, float] = {}
         self.lags: list[tuple[float, float]] = []
 
-    async def reconcile(
-        self, key: Key, raw: Mapping[str, Any], known: Any = (), *, late: float = 0.0
-    ) -> bool:
+    async def reconcile(self, key: Key, raw: Mapping[str, Any], known: Any = (), **more: Any) -> bool:
         now = asyncio.get_running_loop().time()
         if key in self.began:
             self.lags.append((now, now - self.began[key] - PERIOD_SECONDS))
         self.began[key] = now
-        return await super().reconcile(key, raw, known, late=late)
+        return await super().reconcile(key, raw, known, **more)
 
 
 class OwnCoreLoop(asyncio.SelectorEventLoop):

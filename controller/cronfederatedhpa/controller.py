@@ -10,7 +10,7 @@ from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, NotLe
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.telemetry import CronMetrics
-from controller.loop import Loop, Objects
+from controller.loop import Loop, Objects, Slot
 from fedhpa.api.errors import InvalidObject
 from fedhpa.kube import ApiClient, Change, EventRecorder, InvolvedObject, Key
 
@@ -120,7 +120,7 @@ class CronWorker:
         objects: Objects,  # noqa: ARG002  # they are known by target
         *,
         late: float,  # noqa: ARG002  # lateness counts from the schedule
-        slots: asyncio.Semaphore,
+        slot: Slot,
     ) -> float | None:
         """Do what is due for a target. Other targets get the slot while this one waits for their effects."""
         effect_done = False
@@ -129,11 +129,11 @@ class CronWorker:
             nonlocal effect_done
             effect_done = True
             self._effects.end()
-            slots.release()
+            slot.release()
             try:
                 await self._effects.wait()
             finally:
-                await slots.acquire()
+                await slot.acquire()
 
         try:
             wake = await self._reconciler.reconcile(key, results)

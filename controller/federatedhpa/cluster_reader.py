@@ -38,6 +38,7 @@ from fedhpa.members import (
     METRICS_API,
     POD_METRICS_LIST,
     WATCHED_VERSION,
+    Again,
     HpaCache,
     Member,
     PodCache,
@@ -128,10 +129,15 @@ class Workload:
     namespace: str
     name: str
 
-    @property
+    @functools.cached_property
     def path(self) -> str:
         """Its URL path, the same on the hub and in every member."""
         return self.resource.path(self.namespace, self.name)
+
+    @functools.cached_property
+    def usage_path(self) -> str:
+        """The URL path of the usage of its namespace's pods."""
+        return pod_metrics_path(self.namespace)
 
     @property
     def text(self) -> str:
@@ -152,18 +158,20 @@ class Workload:
 class MetricNeeds:
     """The metrics to read for a workload: usage if `usage`, and one query for each other metric.
 
-    Answers may be `max_age` seconds old.
+    Answers may be `max_age` seconds old, and the same are needed `again`.
     """
 
     usage: bool
     queries: Mapping[str, ScalingMetric]
     max_age: float
+    again: Again | None = None
 
     @classmethod
-    def of(cls, metrics: Sequence[ScalingMetric], max_age: float) -> MetricNeeds:
+    def of(cls, metrics: Sequence[ScalingMetric], max_age: float, again: Again | None = None) -> MetricNeeds:
         """The needs of an object's spec.metrics."""
         others = [spec for spec in metrics if spec.metric_type.api != USAGE_API]
-        return cls(len(others) < len(metrics), metric_queries(others) if others else {}, max_age)
+        queries = metric_queries(others) if others else {}
+        return cls(len(others) < len(metrics), queries, max_age, again)
 
 
 UsageList = Fetched[tuple[UsageRecord, ...]]
@@ -229,8 +237,8 @@ def _read_cached(
     """A cluster's reading from the caches alone; None if it needs a request. Most reconciles need none."""
     if member is None:
         return ClusterSnapshot(name=name, ready=False, error=NOT_REGISTERED)
-    state = member.state
-    if not state.ready:
+    if not member.ready:
+        state = member.state
         return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
     if needs.queries or not workload.is_builtin:
         return None
@@ -242,8 +250,8 @@ def _read_cached(
     usage: UsageList | None = _NO_USAGE
     if needs.usage:
         decode = caches.usage_decoder(name)
-        path = pod_metrics_path(workload.namespace)
-        usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age)
+        path = workload.usage_path
+        usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age, again=needs.again)
     if scale is None or pods is None or usage is None:
         return None
     selector = _selector(name, workload.path, scale)
@@ -286,7 +294,9 @@ async def _read(
             )
         pods = index.selected(scale.status.selector, selector).names
         mapper = caches.mapper(member)
-        source = MetricSource(caches.lists, member, mapper, workload.namespace, selector, pods, needs.max_age)
+        source = MetricSource(
+            caches.lists, member, mapper, workload.namespace, selector, pods, needs.max_age, needs.again
+        )
         custom, external = await read_metrics(source, needs.queries)
     return _reading(name, path, scale, selector, index, reading_usage.result(), custom, external)
 
@@ -372,6 +382,8 @@ async def _usage(
         return _NO_USAGE
     decode = caches.usage_decoder(member.name)
     try:
-        return await pod_metrics(caches.lists, member, namespace, max_age=needs.max_age, decode=decode)
+        return await pod_metrics(
+            caches.lists, member, namespace, max_age=needs.max_age, decode=decode, again=needs.again
+        )
     except FedHPAError as error:
         return Failure(error_reason(error))

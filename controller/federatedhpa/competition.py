@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from controller.background import Background
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import WriteTargets
 from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_stored, target_of
@@ -24,13 +25,15 @@ from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import ClusterSnapshot
-from fedhpa.kube import ApiClient, Key, contain, report_failure, resource_path
+from fedhpa.kube import ApiClient, Key, report_failure, resource_path
 
 log = structlog.get_logger(__name__)
 
 # Such objects appear rarely, and a list costs one request a member and namespace.
 KEEP_SECONDS: Final = 60.0
 DEADLINE_SECONDS: Final = 3.0
+# Concurrent lists, of all servers.
+MAX_CONCURRENT: Final = 32
 ON_HUB: Final = "the hub"
 
 
@@ -148,21 +151,30 @@ def clients_of(targets: WriteTargets, hub: ApiClient) -> dict[str, ApiClient]:
 
 
 class CompetingAutoscalers:
-    """The other autoscalers by cluster and namespace. Errors of a server are logged, never raised."""
+    """The other autoscalers by cluster and namespace, listed in the background.
+
+    Errors of a server are logged, never raised. The owner calls `end`.
+    """
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: dict[_List, tuple[float, _Listed]] = {}
-        self._refreshing: dict[_List, asyncio.Lock] = {}
+        self._refreshing: Background[_List] = Background(
+            "list-autoscalers",
+            MAX_CONCURRENT,
+            lambda each: {"cluster": each.cluster, "namespace": each.namespace},
+        )
 
     def __len__(self) -> int:
         """The number of lists that are kept."""
         return len(self._known)
 
-    async def find(
+    def find(
         self, raw: Mapping[str, Any], hub: ApiClient, clients: Mapping[str, ApiClient], hub_id: str = ""
     ) -> tuple[str, ...]:
-        """The autoscalers of the object's workload, each with its cluster; at most a minute old.
+        """The autoscalers of the object's workload, each with its cluster, as far as they are known.
+
+        Lists that are older than a minute are read again, for the next call.
 
         `clients` are the API servers to search for HorizontalPodAutoscalers, by cluster. CronFederatedHPAs
         are on the hub only; one whose rules are all suspended does not count. Nor do member
@@ -172,24 +184,20 @@ class CompetingAutoscalers:
         target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
         if target is None:
             return ()
-        crons = _List(ON_HUB, namespace, CRON_KIND)
-        lists = {_List(name, namespace, HPA_KIND): clients[name] for name in sorted(clients)} | {crons: hub}
-        # A thousand objects come here at every reconcile, and most lists are fresh: only old ones get a task.
-        old = [each for each in lists if self._cached(each)[0] <= now]
-        if old:
-            async with asyncio.TaskGroup() as group:  # the tasks never raise
-                for each in old:
-                    refresh = functools.partial(self._refresh, each, lists[each], hub_id)
-                    about = {"cluster": each.cluster, "namespace": namespace}
-                    group.create_task(contain("list-autoscalers", refresh, lambda _: None, **about))
-        return tuple(
-            f"{CRON_KIND} {namespace}/{one.name}"
-            if each is crons
-            else f"{HPA_KIND} {namespace}/{one.name} in {each.cluster}"
-            for each in lists
-            for one in self._cached(each)[1].autoscalers
-            if one.target == target and (one.active or each is not crons)
-        )
+        places = [(_List(name, namespace, HPA_KIND), clients[name]) for name in sorted(clients)]
+        found: list[str] = []
+        for place, client in (*places, (_List(ON_HUB, namespace, CRON_KIND), hub)):
+            until, listed = self._cached(place)
+            if until <= now and not self._refreshing.is_busy(place):
+                self._refreshing.put(place, functools.partial(self._refresh, place, client, hub_id))
+            found += [
+                f"{CRON_KIND} {namespace}/{one.name}"
+                if place.kind == CRON_KIND
+                else f"{HPA_KIND} {namespace}/{one.name} in {place.cluster}"
+                for one in listed.autoscalers
+                if one.target == target and (one.active or place.kind != CRON_KIND)
+            ]
+        return tuple(found)
 
     def has_ours(self, key: Key, clusters: Iterable[str]) -> bool:
         """True if `find` saw our member HPA of this namespace and name in one of the clusters."""
@@ -199,30 +207,34 @@ class CompetingAutoscalers:
         """When the cached list expires, and the list."""
         return self._known.get(wanted, _UNKNOWN)
 
+    async def settle(self) -> None:
+        """Wait until the lists that `find` missed were read."""
+        await self._refreshing.settle()
+
+    async def end(self) -> None:
+        """Stop reading lists."""
+        await self._refreshing.end()
+
     async def _refresh(self, wanted: _List, client: ApiClient, hub_id: str) -> None:
-        async with self._refreshing.setdefault(wanted, asyncio.Lock()):
-            until, known = self._cached(wanted)
-            if self._clock() < until:
-                return
-            where = {"cluster": wanted.cluster, "namespace": wanted.namespace}
-            try:
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    known = await _listed(client, wanted, hub_id)
-            except (FedHPAError, TimeoutError) as error:
-                # The permission may be missing, or the server unavailable. The last list stays valid.
-                log.debug("autoscalers not listed", kind=wanted.kind, error=str(error), **where)
-            except Exception as error:  # tried again after the same time, not at every reconcile
-                report_failure("list-autoscalers", error, cluster=wanted.cluster, namespace=wanted.namespace)
-            # The lists stand in the order of their refreshes, so that the old ones are first.
-            self._known.pop(wanted, None)
-            self._known[wanted] = (self._clock() + KEEP_SECONDS, known)
-            self._drop_old()
+        known = self._cached(wanted)[1]
+        where = {"cluster": wanted.cluster, "namespace": wanted.namespace}
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                known = await _listed(client, wanted, hub_id)
+        except (FedHPAError, TimeoutError) as error:
+            # The permission may be missing, or the server unavailable. The last list stays valid.
+            log.debug("autoscalers not listed", kind=wanted.kind, error=str(error), **where)
+        except Exception as error:  # tried again after the same time, not at every reconcile
+            report_failure("list-autoscalers", error, cluster=wanted.cluster, namespace=wanted.namespace)
+        # The lists stand in the order of their refreshes, so that the old ones are first.
+        self._known.pop(wanted, None)
+        self._known[wanted] = (self._clock() + KEEP_SECONDS, known)
+        self._drop_old()
 
     def _drop_old(self) -> None:
         old = self._clock() - 10 * KEEP_SECONDS
         while self._known[first := next(iter(self._known))][0] < old:
             del self._known[first]
-            self._refreshing.pop(first, None)
 
 
 async def _listed(client: ApiClient, wanted: _List, hub_id: str) -> _Listed:

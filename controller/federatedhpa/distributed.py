@@ -8,21 +8,66 @@ from typing import Any
 
 import structlog
 
-from controller.distributed.mode_changes import has_finalizer
+from controller.distributed.member_writer import MemberHpaWriter
+from controller.distributed.mode_changes import Removal, has_finalizer
 from controller.distributed.passes import BoundsWriter
+from controller.distributed.removal import HpaRemoval
 from controller.distributed.template import hold
+from controller.distributed.work_removal import WorkRemoval
+from controller.distributed.works import WorkWriter
+from controller.distributed.writer import HpaWriter
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas
 from controller.federatedhpa.scale_writes import NotWritten, WriteTargets, write_assignment
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
-from controller.flags import Settings
+from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
+from controller.flags import DIRECT, Settings
 from controller.holds import member_spec
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, FedHPAError
+from fedhpa.api.member_hpas import Owner
 from fedhpa.decision import Assignment, Decision, Snapshot, decide
-from fedhpa.kube import ApiClient, Key
+from fedhpa.kube import ApiClient, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
+
+
+def hpa_writers(
+    hub: ApiClient,
+    snapshots: SnapshotBuilder,
+    events: EventRecorder,
+    settings: Settings,
+    owner: Callable[[Key], Owner],
+) -> tuple[HpaWriter, Removal]:
+    """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
+    deadline = settings.member_deadline
+    members, duplicates, hpas = snapshots.members, snapshots.duplicates, snapshots.hpas
+    if settings.propagation == DIRECT:
+        writer = MemberHpaWriter(members, hpas, owner, deadline)
+        return writer, HpaRemoval(members, duplicates, hpas, writer, events, deadline)
+    works = WorkWriter(hub, members, hpas, owner, deadline)
+    removal = HpaRemoval(members, duplicates, hpas, works, events, deadline)
+    return works, WorkRemoval(
+        hub,
+        members,
+        removal,
+        works,
+        snapshots.bound,
+        member_deadline=deadline,
+        hub_deadline=HUB_DEADLINE_SECONDS,
+    )
+
+
+def bounds_writer(
+    hub: ApiClient, writer: HpaWriter, metrics: ControllerMetrics, settings: Settings
+) -> BoundsWriter:
+    """The writer of the bounds of member HPAs."""
+    return BoundsWriter(
+        hub,
+        writer,
+        metrics,
+        member_deadline=settings.member_deadline,
+        hub_deadline=HUB_DEADLINE_SECONDS,
+    )
 
 
 class DistributedDecisions:

@@ -152,7 +152,7 @@ def _source(
     selector = next(iter(group.values())).workload.selector
     assert selector is not None, "clusters are grouped by selector"
     names = {pod.name for reading in group.values() for pod in reading.pods}
-    return MetricSource(caches.lists, hub, hub.mapper, namespace, selector, names, needs.max_age)
+    return MetricSource(caches.lists, hub, hub.mapper, namespace, selector, names, needs.max_age, needs.again)
 
 
 async def _usage(
@@ -174,6 +174,7 @@ async def _usage(
             _decode_usage,
             max_age=needs.max_age,
             deadline=hub.deadline,
+            again=needs.again,
         )
     except FedHPAError as error:
         hub.note(error)

@@ -66,7 +66,8 @@ class ObjectMemory:
     the first miss since then.
     `left` are the sizes that the last decision left, by cluster, or TEMPLATE.
     `size` is the size of the last decision, None on a fresh start. `published` is the last status that was
-    written, and as the hub stored it.
+    written, and as the hub stored it; `published_over` is the version of the object that it replaced, and
+    `unpublished` the status that is still to be written.
     `ambiguous_with` are the autoscalers that select the same pods; `ambiguity_basis` is what they were
     computed from. `reconciled` is True after the first reconcile of this leader.
     `spec` is the generation whose spec was read last, and that spec.
@@ -96,6 +97,8 @@ class ObjectMemory:
     left: dict[str, int] = field(default_factory=dict)
     size: int | None = None
     published: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+    published_over: object = None
+    unpublished: Mapping[str, Any] | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
     ambiguity_basis: object = None

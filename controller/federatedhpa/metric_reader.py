@@ -15,7 +15,7 @@ from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, Met
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.decision import Failure
 from fedhpa.kube import MAX_MESSAGE, ResourceMapper, contain
-from fedhpa.members import SharedLists, Upstream
+from fedhpa.members import Again, SharedLists, Upstream
 from fedhpa.members import metrics as apis
 from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample
@@ -33,7 +33,7 @@ ExternalAnswers = Mapping[str, tuple[ExternalSample, ...] | Failure]
 class MetricSource:
     """The API server to query for one workload, whose pods have the names `pods` and match `selector`.
 
-    Answers may be `max_age` seconds old.
+    Answers may be `max_age` seconds old, and the same are needed `again`.
     """
 
     lists: SharedLists
@@ -43,6 +43,7 @@ class MetricSource:
     selector: Selector
     pods: Collection[str]
     max_age: float
+    again: Again | None = None
 
 
 def metric_queries(metrics: Sequence[ScalingMetric]) -> Mapping[str, ScalingMetric]:
@@ -110,12 +111,17 @@ async def _custom(
         return ()  # adapters differ in their answer for no pods
     try:
         async with slots:
-            version = await apis.custom_version(source.lists, source.member)
+            version = await apis.custom_version(source.lists, source.member, source.again)
             path = await _custom_path(source, spec, version)
             params = {"labelSelector": str(source.selector)} if spec.metric_type.per_pod else {}
             params |= {"metricLabelSelector": _selector(spec)}
             fetched = await source.lists.get(
-                source.member, path, params, apis.custom_samples, max_age=source.max_age
+                source.member,
+                path,
+                params,
+                apis.custom_samples,
+                max_age=source.max_age,
+                again=source.again,
             )
         return _own_samples(source, fetched.value) if spec.metric_type.per_pod else fetched.value
     except FedHPAError as error:
@@ -163,7 +169,12 @@ async def _external(
         path = apis.external_path(source.namespace, spec.name)
         async with slots:
             fetched = await source.lists.get(
-                source.member, path, params, apis.external_samples, max_age=source.max_age
+                source.member,
+                path,
+                params,
+                apis.external_samples,
+                max_age=source.max_age,
+                again=source.again,
             )
     except FedHPAError as error:
         return Failure(error_reason(error))

@@ -106,13 +106,15 @@ class OneShotReader:
                     group.create_task(self._read_other(slots, other, one, memories, now))
         snapshot, targets = await self._snapshots.build(key, raw, memories, now)
         memories[key].count_unreported_scale(snapshot, now)
-        competitors = await self._autoscalers.find(raw, self._hub, clients_of(targets, self._hub))
+        clients = clients_of(targets, self._hub)
+        self._autoscalers.find(raw, self._hub, clients)
+        await self._autoscalers.settle()
         # Nothing is known of earlier reconciles, so an implausible answer is shown at once, as replay does.
         clusters = snapshot.clusters
         snapshot = msgspec.structs.replace(
             snapshot,
             clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
-            competitors=competitors,
+            competitors=self._autoscalers.find(raw, self._hub, clients),
             blocked=_held(snapshot) or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
         )
         return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)

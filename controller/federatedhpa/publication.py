@@ -8,144 +8,27 @@ hub stores it, by the conditions AbleToScale and Ready. The next decision sets t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from controller.failure_log import SETTLED_SECONDS, FailureLog, Lines, concerns_hub
+from controller.background import Background
+from controller.failure_log import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
+from controller.loop import RECONCILE_FAILED
 from controller.publish import FEDERATED_HPAS, record_events, write_status
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_time
-from fedhpa.decision import Decision, Event, Snapshot, StatusCondition
+from fedhpa.decision import Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, EventRecorder, Key, contain, patch_status
-
-FAILED_UPDATE_STATUS: Final = "FailedUpdateStatus"
-FAILED_GET_SCALE: Final = "FailedGetScale"
-FAILED_GET_METRIC: Final = "FailedGetMetric"
-SCALING_DISABLED: Final = "ScalingDisabled"
-UNAVAILABLE: Final = "HubUnavailable"
-# The conditions that say whether an object is scaled, in the order in which they are decided.
-CONDITIONS: Final = ("AbleToScale", "ScalingActive", "MetricsComplete")
-
-OBJECTS: Final = Lines("autoscaler fails", "autoscaler still fails", "autoscaler is well again")
-READS: Final = Lines("the hub does not answer", "the hub still does not answer", "the hub answers again")
-WRITES: Final = Lines(
-    "the hub stores no status", "the hub still stores no status", "the hub stores statuses again"
-)
-
-
-class HealthLog:
-    """Follows all objects of this process. A failure of the hub is reported once, and not for each object."""
-
-    def __init__(self, metrics: ControllerMetrics, clock: Callable[[], float]) -> None:
-        self._metrics = metrics
-        self._clock = clock
-        self._objects: FailureLog[Key] = FailureLog(OBJECTS, clock, _names)
-        self._reads: FailureLog[str] = FailureLog(READS, clock, _nothing)
-        self._writes: FailureLog[str] = FailureLog(WRITES, clock, _nothing)
-        # The last error of the hub about the status of an object, until a status is stored.
-        self._refused: dict[Key, str] = {}
-        # Since when the hub has not served what an object needs.
-        self._unserved: dict[Key, float] = {}
-        self._served_at = float("-inf")
-
-    def failing(self, key: Key, reason: str, error: str) -> None:
-        """Note that no decision was made, for a reason as conditions have it."""
-        self._objects.failing(key, reason, error)
-
-    def decided(self, key: Key, decision: Decision, hub_problem: str) -> None:
-        """Note a decision, after its status was written. `hub_problem` says why the hub did not answer."""
-        if hub_problem:
-            self._not_served(key, hub_problem)
-            return
-        self._unserved.pop(key, None)
-        self._served_at = self._clock()
-        self._reads.well(UNAVAILABLE)
-        failure = failure_of(decision)
-        if failure is None and key in self._refused:
-            failure = FAILED_UPDATE_STATUS, self._refused[key]
-        if failure is None:
-            self._objects.well(key)
-        else:
-            # New pods, for example, have no metrics for a moment.
-            self._objects.failing(key, *failure, severe=False)
-
-    def _not_served(self, key: Key, problem: str) -> None:
-        """Report the hub if it serves no object, and the object if only others are served."""
-        now = self._clock()
-        since = self._unserved.setdefault(key, now)
-        if now - self._served_at >= SETTLED_SECONDS:
-            self._reads.failing(UNAVAILABLE, UNAVAILABLE, problem)
-        elif now - since >= SETTLED_SECONDS:
-            self._objects.failing(key, FAILED_GET_SCALE, problem)
-
-    def status_failed(self, key: Key, error: FedHPAError) -> None:
-        """Count a status that the hub did not store."""
-        self._metrics.count_status_failure()
-        if concerns_hub(error):
-            self._writes.failing(UNAVAILABLE, UNAVAILABLE, str(error))
-        else:
-            self._refused[key] = str(error)
-
-    def status_stored(self, key: Key) -> None:
-        """Note a status that the hub stored."""
-        self._refused.pop(key, None)
-        self._writes.well(UNAVAILABLE)
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        self._objects.forget(key)
-        self._refused.pop(key, None)
-        self._unserved.pop(key, None)
-
-    async def remind(self) -> None:
-        """Log reminders of failures that go on, until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for followed in (self._objects, self._reads, self._writes):
-                group.create_task(followed.remind())
-
-
-def failure_of(decision: Decision) -> tuple[str, str] | None:
-    """Returns the reason and the message of what keeps an object from being scaled rightly; None if nothing.
-
-    A condition that the decision did not set is an old one: the one with the decision's error comes first.
-    """
-    failed = [condition for condition in decision.conditions if _fails(condition)]
-    failed.sort(key=lambda condition: CONDITIONS.index(condition.type))
-    if decision.error is not None:
-        blamed = [condition for condition in failed if decision.error in condition.message] or failed
-        return (blamed[0].reason if blamed else "", decision.error)
-    if failed:
-        return failed[0].reason, failed[0].message
-    for metric in decision.metrics:
-        if metric.error is not None:
-            return FAILED_GET_METRIC, f"metric {metric.name}: {metric.error}"
-    return None
-
-
-def _fails(condition: StatusCondition) -> bool:
-    # A workload that somebody scaled to zero is switched off, and its autoscaler does not fail.
-    return (
-        condition.type in CONDITIONS and condition.status == "False" and condition.reason != SCALING_DISABLED
-    )
-
-
-def _names(key: Key) -> Mapping[str, str]:
-    return {"namespace": key[0], "name": key[1]}
-
-
-def _nothing(_: str) -> Mapping[str, str]:
-    return {}
-
 
 log = structlog.get_logger(__name__)
 
@@ -166,11 +49,13 @@ class FailureReports:
         events: EventRecorder,
         metrics: ControllerMetrics,
         health: HealthLog,
+        background: Background[Key],
         wall: Callable[[], float],
         *,
         writes: bool,
     ) -> None:
         self._hub = hub
+        self._background = background
         self._events = events
         self._metrics = metrics
         self._health = health
@@ -194,15 +79,18 @@ class FailureReports:
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", reason, text)])
         return True
 
-    async def report(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
-        """Do what `record` does, and set the conditions for a new failure. The hub may refuse that."""
-        if not self.record(key, raw, reason, message) or not self._writes:
-            return
-        text = one_line(message, MAX_MESSAGE)
-        path = FEDERATED_HPAS.path(*key)
-        status = {"conditions": self._conditions(raw, reason, text)}
+    def report(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
+        """Do what `record` does, and soon set the conditions for a new failure. The hub may refuse that."""
+        if self.record(key, raw, reason, message) and self._writes:
+            text = one_line(message, MAX_MESSAGE)
+            status = {"conditions": self._conditions(raw, reason, text)}
+            self._background.put(key, partial(self._write, key, text, status))
+
+    async def _write(self, key: Key, text: str, status: dict[str, Any]) -> None:
+        if self._known.get(key) != text:
+            return  # reconciled or gone meanwhile
         try:
-            await patch_status(self._hub, path, status, deadline=PATCH_SECONDS)
+            await patch_status(self._hub, FEDERATED_HPAS.path(*key), status, deadline=PATCH_SECONDS)
         except FedHPAError as error:
             self._metrics.count_status_failure()
             log.debug("condition not written", namespace=key[0], name=key[1], error=str(error))
@@ -236,12 +124,24 @@ FLUSH_CONCURRENCY: Final = 16
 
 
 class Publisher:
-    """Writes ScalingRecords, statuses and events."""
+    """Writes ScalingRecords, statuses and events. `memories` are those of all objects."""
 
-    def __init__(self, hub: ApiClient, events: EventRecorder, health: HealthLog, settings: Settings) -> None:
+    def __init__(
+        self,
+        hub: ApiClient,
+        events: EventRecorder,
+        health: HealthLog,
+        failures: FailureReports,
+        background: Background[Key],
+        memories: Mapping[Key, ObjectMemory],
+        settings: Settings,
+    ) -> None:
         self._hub = hub
         self._events = events
         self._health = health
+        self._failures = failures
+        self._background = background
+        self._memories = memories
         self._settings = settings
 
     async def record(self, memory: ObjectMemory, decision: Decision, snapshot: Snapshot) -> None:
@@ -260,7 +160,59 @@ class Publisher:
         except FedHPAError as error:
             log.debug("record not written", record=str(memory.recording.file), error=str(error))
 
-    async def publish(
+    def publish(
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        memory: ObjectMemory,
+        decision: Decision,
+        snapshot: Snapshot,
+        hub_problem: str,
+        finish: Callable[[], Awaitable[None]] | None,
+        done: Callable[[bool], None],
+    ) -> None:
+        """Record the events, and write the status soon if it is due. Writes of one object keep their order.
+
+        `done` is called with True once status and record are stored as far as they were due, otherwise with
+        False. `finish` is awaited before, if they are. Nothing is called for an object that is gone.
+        `hub_problem` says why the hub did not answer.
+        """
+
+        def settle(stored: bool) -> None:
+            if self._memories.get(key) is memory:
+                self._health.decided(key, decision, hub_problem)
+                done(stored)
+
+        if self._settings.paused:
+            settle(True)
+            return
+        if decision.events:
+            record_events(self._events, FEDERATED_HPAS, raw, decision.events)
+        failure = memory.recording.failure
+        if failure is not None:
+            self._health.status_failed(key, failure)
+
+        async def write() -> None:
+            if self._memories.get(key) is not memory:
+                return
+            try:
+                stored = await self._write(key, raw, memory, decision, snapshot)
+            finally:
+                if memory.unpublished is decision.status:
+                    memory.unpublished = None
+            if finish is not None and stored:
+                await finish()
+            settle(stored)
+
+        due = self._is_due(raw, memory, decision, snapshot)
+        if due or finish is not None or memory.unpublished is not None:
+            memory.unpublished = decision.status
+            failed = partial(self._failures.report, key, raw, RECONCILE_FAILED)
+            self._background.put(key, write, failed)
+        else:
+            settle(failure is None)
+
+    async def _write(
         self,
         key: Key,
         raw: Mapping[str, Any],
@@ -268,18 +220,10 @@ class Publisher:
         decision: Decision,
         snapshot: Snapshot,
     ) -> bool:
-        """Record the events, and write the status if it is due. Returns False if the hub did not store it."""
-        if decision.events:
-            record_events(self._events, FEDERATED_HPAS, raw, decision.events)
-        # The other controller also writes the status. At most one write a minute keeps the two from racing.
-        waited = abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
-        stored = _whole(raw.get("status"), memory)
+        """Write the status if it is still due. Returns False if the hub did not store record or status."""
         failure = memory.recording.failure
-        if failure is not None:
-            self._health.status_failed(key, failure)
-        if (_is_contended(snapshot) and not waited) or not worth_writing(
-            stored, decision.status, memory.status_written_at, decision.now
-        ):
+        # The write before may have stored what this one was to store.
+        if not self._is_due(raw, memory, decision, snapshot):
             return failure is None
         try:
             written = await write_status(
@@ -290,13 +234,28 @@ class Publisher:
             return False
         if written is not None:
             memory.published = decision.status, written.get("status") or {}
+            memory.published_over = _version(raw)
         if failure is None:
             self._health.status_stored(key)
         memory.status_written_at = decision.now
         log.debug("status written", namespace=key[0], name=key[1])
         return failure is None
 
-    async def flush(self, recordings: Iterable[tuple[Key, Recording]]) -> None:
+    def _is_due(
+        self, raw: Mapping[str, Any], memory: ObjectMemory, decision: Decision, snapshot: Snapshot
+    ) -> bool:
+        # The other controller also writes the status. At most one write a minute keeps the two from racing.
+        waited = abs(decision.now - memory.status_written_at) >= QUIET_SECONDS
+        return (waited or not _is_contended(snapshot)) and worth_writing(
+            _whole(raw, memory), decision.status, memory.status_written_at, decision.now
+        )
+
+    async def end(self) -> None:
+        """Write what waits: records that are behind, and statuses; within FLUSH_SECONDS."""
+        recordings = [(key, memory.recording) for key, memory in self._memories.items()]
+        await asyncio.gather(self._flush(recordings), self._background.end(FLUSH_SECONDS))
+
+    async def _flush(self, recordings: Iterable[tuple[Key, Recording]]) -> None:
         """Store what the next leader would want to know, within FLUSH_SECONDS.
 
         A record that another process wrote in the meantime stays.
@@ -336,12 +295,28 @@ def _is_contended(snapshot: Snapshot) -> bool:
     return snapshot.blocked is not None and snapshot.blocked.reason == ANOTHER_CONTROLLER
 
 
-def _whole(stored: Any, memory: ObjectMemory) -> Any:
-    """Returns the stored status with the fields that the hub dropped of our last write."""
+def latest(raw: Mapping[str, Any], memory: ObjectMemory) -> Mapping[str, Any]:
+    """Returns the object with the newest status of this process, which `raw` may not show yet."""
+    status = memory.status or memory.unpublished
+    if status is None and memory.published is not None and memory.published_over == _version(raw):
+        status = memory.published[0]
+    return raw if status is None else {**raw, "status": status}
+
+
+def _whole(raw: Mapping[str, Any], memory: ObjectMemory) -> Any:
+    """Returns the stored status with the fields that the hub dropped of our last write.
+
+    An object that was read before that write shows the status before it.
+    """
+    stored = raw.get("status")
     if memory.published is None:
         return stored
     wanted, kept = memory.published
-    return wanted if stored == kept else stored
+    return wanted if stored == kept or memory.published_over == _version(raw) else stored
+
+
+def _version(raw: Mapping[str, Any]) -> object:
+    return raw["metadata"].get("resourceVersion")
 
 
 def log_decision(key: Key, decision: Decision, written: bool) -> None:

@@ -13,27 +13,28 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from controller.distributed.member_writer import MemberHpaWriter
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, Removal, is_deleted
-from controller.distributed.passes import BoundsWriter
-from controller.distributed.removal import HpaRemoval
-from controller.distributed.work_removal import WorkRemoval
-from controller.distributed.works import WorkWriter
-from controller.distributed.writer import HpaWriter
+from controller.background import Background
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, is_deleted
+from controller.failure_log import HealthLog, names
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.distributed import DistributedDecisions
+from controller.federatedhpa.distributed import DistributedDecisions, bounds_writer, hpa_writers
 from controller.federatedhpa.memory import ObjectMemory, replacement
-from controller.federatedhpa.publication import FailureReports, HealthLog, Publisher, log_decision
+from controller.federatedhpa.publication import (
+    FailureReports,
+    Publisher,
+    latest,
+    log_decision,
+)
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.stepped_clock import SteppedClock
-from controller.flags import DIRECT, Settings
+from controller.flags import Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
-from controller.loop import RETRY_SECONDS, Objects, until_slot
+from controller.loop import RETRY_SECONDS, Objects, Slot, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from controller.telemetry import ControllerMetrics
@@ -45,6 +46,10 @@ from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 log = structlog.get_logger(__name__)
 
 HUB_UNKNOWN: Final = "HubUnknown"
+# Objects whose scales and records are written at once. With 2 s a write they are hundreds in a period.
+WRITE_CONCURRENCY: Final = 128
+# Concurrent writes to the objects. A slow hub then has connections left for scales and records.
+PUBLISH_CONCURRENCY: Final = 16
 # Reasons for which this controller must not scale an object.
 NOT_OURS: Final = frozenset((NOT_BUILT, ANOTHER_CONTROLLER))
 
@@ -72,18 +77,18 @@ class FederatedHPAReconciler:
         self._clock = clock
         self.memories: dict[Key, ObjectMemory] = {}
         self._times = SteppedClock(wall, clock)
-        self._health = HealthLog(metrics, clock)
-        self._failures = FailureReports(hub, events, metrics, self._health, wall, writes=not settings.paused)
-        self._publisher = Publisher(hub, events, self._health, settings)
-        self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
-        writer, removal = self._writers()
-        bounds = BoundsWriter(
-            hub,
-            writer,
-            metrics,
-            member_deadline=settings.member_deadline,
-            hub_deadline=HUB_DEADLINE_SECONDS,
+        self._writes = asyncio.Semaphore(WRITE_CONCURRENCY)
+        self._health = HealthLog(clock, metrics.count_status_failure)
+        self._publications: Background[Key] = Background("publish", PUBLISH_CONCURRENCY, names)
+        self._failures = FailureReports(
+            hub, events, metrics, self._health, self._publications, wall, writes=not settings.paused
         )
+        self._publisher = Publisher(
+            hub, events, self._health, self._failures, self._publications, self.memories, settings
+        )
+        self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
+        writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
+        bounds = bounds_writer(hub, writer, metrics, settings)
         self._distributed = DistributedDecisions(hub, bounds, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
         self._modes = ModeChanges(
@@ -96,26 +101,6 @@ class FederatedHPAReconciler:
         self._autoscalers = CompetingAutoscalers(clock=clock)
         self._hub_check = HubCheck(
             hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=metrics.set_hub_finding
-        )
-        self._competitors: dict[Key, tuple[str, ...]] = {}
-
-    def _writers(self) -> tuple[HpaWriter, Removal]:
-        """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
-        snapshots, deadline = self._snapshots, self._settings.member_deadline
-        members, duplicates, hpas = snapshots.members, snapshots.duplicates, snapshots.hpas
-        if self._settings.propagation == DIRECT:
-            writer = MemberHpaWriter(members, hpas, self._owner, deadline)
-            return writer, HpaRemoval(members, duplicates, hpas, writer, self._events, deadline)
-        works = WorkWriter(self._hub, members, hpas, self._owner, deadline)
-        removal = HpaRemoval(members, duplicates, hpas, works, self._events, deadline)
-        return works, WorkRemoval(
-            self._hub,
-            members,
-            removal,
-            works,
-            snapshots.bound,
-            member_deadline=deadline,
-            hub_deadline=HUB_DEADLINE_SECONDS,
         )
 
     def _owner(self, key: Key) -> Owner:
@@ -139,7 +124,7 @@ class FederatedHPAReconciler:
         return () if same else (change.key,)
 
     def taken(self, key: Key) -> None:
-        """Nothing waits for other objects that are due."""
+        """Nothing waits for other objects."""
 
     async def work(
         self,
@@ -147,14 +132,14 @@ class FederatedHPAReconciler:
         objects: Objects,
         *,
         late: float,
-        slots: asyncio.Semaphore,  # noqa: ARG002  # kept for the whole reconcile
+        slot: Slot,
     ) -> float | None:
         """Reconcile an object. Returns the seconds until its next slot, or until a quick retry."""
         raw = objects.get(key)
         if raw is None:
             self.forget(key)
             return None
-        retry = await self.reconcile(key, raw, objects, late=late)
+        retry = await self.reconcile(key, raw, objects, late=late, slot=slot)
         return RETRY_SECONDS if retry else until_slot(key, self.period(raw), self._clock())
 
     def period(self, raw: Mapping[str, Any]) -> float:
@@ -163,7 +148,6 @@ class FederatedHPAReconciler:
 
     def forget(self, key: Key) -> None:
         """Drop the memory of a deleted object."""
-        self._competitors.pop(key, None)
         self._hub_check.forget(key)
         self._modes.forget(key)
         self._times.forget(key)
@@ -174,10 +158,17 @@ class FederatedHPAReconciler:
         self._metrics.forget(*key)
 
     async def reconcile(
-        self, key: Key, raw: Mapping[str, Any], known: Iterable[Key] = (), *, late: float = 0.0
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        known: Iterable[Key] = (),
+        *,
+        late: float = 0.0,
+        slot: Slot | None = None,
     ) -> bool:
         """Reconcile the object read as `raw`, `late` seconds after it was due; True asks for a quick retry.
 
+        The caller holds the `slot`, which others get once the object was read.
         `known` are the keys of all objects. Nothing is scaled while an object of the same namespace was never
         reconciled, because it may select the same pods. Errors of members are part of the decision, and the
         object shows refusals of the hub. Any other exception is a failure of this object: see `failed`.
@@ -197,45 +188,64 @@ class FederatedHPAReconciler:
             if replaced := memory.forget_replaced(self._snapshots.members):
                 record_events(self._events, FEDERATED_HPAS, raw, list(map(replacement, replaced)))
             blocked = await self._leave_distributed(key, raw, memory, now)
-            # A pass goes on from the last status of mode Distributed, which the hub may not have stored.
-            latest = raw if memory.status is None else {**raw, "status": memory.status}
-            snapshot, targets = await self._snapshots.build(key, latest, self.memories, now, late=late)
+            # Conditions and passes of mode Distributed go on from the last status.
+            newest = latest(raw, memory)
+            snapshot, targets = await self._snapshots.build(key, newest, self.memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
-            await self._failures.report(key, raw, INVALID_OBJECT, str(error))
+            self._failures.report(key, raw, INVALID_OBJECT, str(error))
             return False
         finally:
             memory.reconciled = True
         if self.memories.get(key) is not memory:
             return False  # deleted in between
-        now = self._times.now(key, memory)
-        snapshot = self._with_conflicts(key, raw, snapshot, now, blocked)
-        may_write = partial(self._knows_neighbours, key, known)
-        try:
-            if snapshot.hpa.spec.mode == DISTRIBUTED:
-                outcome = await self._distributed.decide_and_write(
-                    key, raw, memory, snapshot, targets, now, may_write
-                )
-            else:
-                outcome = await self._centralized.decide_and_write(
-                    key, memory, snapshot, targets, now, may_write
-                )
-        except Conflict as error:
-            return self._begin_anew(key, error, first=first)
-        if outcome is None:
-            return True
-        decision, written = outcome
-        if memory.status is not None:
-            memory.status = decision.status
-        if decision.plan is not None and not snapshot.hpa.spec.dry_run:
-            self._modes.report_unregistered(key, raw, snapshot.memory, decision.memory)
-        self._show(key, memory, decision, snapshot, written=written, late=late, seconds=self._clock() - began)
-        try:
-            await self._publisher.record(memory, decision, snapshot)
-        except Conflict as error:
-            return self._begin_anew(key, error, first=first)
-        await self._publish(key, raw, memory, decision, snapshot, targets, blocked)
+        if slot is not None:
+            slot.release()
+        async with self._writes:
+            now = self._times.now(key, memory)
+            snapshot = self._with_conflicts(key, raw, snapshot, targets, now, blocked)
+            may_write = partial(self._knows_neighbours, key, known)
+            try:
+                outcome = await self._decide(key, raw, memory, snapshot, targets, now, may_write)
+                if outcome is None:
+                    return True
+                decision, written = outcome
+                seconds = self._clock() - began
+                self._show(key, memory, decision, snapshot, written=written, late=late, seconds=seconds)
+                await self._publisher.record(memory, decision, snapshot)
+            except Conflict as error:
+                return self._begin_anew(key, error, first=first)
+        leaves = blocked is None and self._modes.leaves(raw)
+        finish = partial(self._modes.finish, key, raw) if leaves else None
+        done = partial(self._published, key, decision, snapshot)
+        problem = targets.hub_problem
+        self._publisher.publish(key, raw, memory, decision, snapshot, problem, finish, done)
+        await self._hub_check.refresh()
         return False
+
+    async def _decide(
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        memory: ObjectMemory,
+        snapshot: Snapshot,
+        targets: WriteTargets,
+        now: float,
+        may_write: Callable[[], bool],
+    ) -> tuple[Decision, bool] | None:
+        """Decide and write, by the object's mode. Raises Conflict if another process wrote the record."""
+        if snapshot.hpa.spec.mode == DISTRIBUTED:
+            outcome = await self._distributed.decide_and_write(
+                key, raw, memory, snapshot, targets, now, may_write
+            )
+        else:
+            outcome = await self._centralized.decide_and_write(key, memory, snapshot, targets, now, may_write)
+        decision = None if outcome is None else outcome[0]
+        if decision is not None and memory.status is not None:
+            memory.status = decision.status
+        if decision is not None and decision.plan is not None and not snapshot.hpa.spec.dry_run:
+            self._modes.report_unregistered(key, raw, snapshot.memory, decision.memory)
+        return outcome
 
     def _begin_anew(self, key: Key, error: Conflict, *, first: bool) -> bool:
         """Drop the memory after another process wrote the record. Returns True for a quick retry.
@@ -267,29 +277,6 @@ class FederatedHPAReconciler:
         log_decision(key, decision, written)
         self._failures.clear(key)
 
-    async def _publish(
-        self,
-        key: Key,
-        raw: Mapping[str, Any],
-        memory: ObjectMemory,
-        decision: Decision,
-        snapshot: Snapshot,
-        targets: WriteTargets,
-        blocked: Blocked | None,
-    ) -> None:
-        """Write events and status, and read what the next reconcile uses, so that no write waits for it."""
-        stored = self._settings.paused or await self._publisher.publish(key, raw, memory, decision, snapshot)
-        if blocked is None and self._modes.leaves(raw) and stored and not self._settings.paused:
-            await self._modes.finish(key, raw)
-        if self.memories.get(key) is memory:
-            self._health.decided(key, decision, targets.hub_problem)
-            self._show_success(key, decision, snapshot, stored=stored)
-        clients, hub_id = clients_of(targets, self._hub), self._identity.id
-        competitors = await self._autoscalers.find(raw, self._hub, clients, hub_id)
-        if self.memories.get(key) is memory:
-            self._competitors[key] = competitors
-        await self._hub_check.refresh()
-
     async def _delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory) -> None:
         """Remove the member HPAs of an object that is being deleted. It scales no workload any more."""
         memory.reconciled = True
@@ -318,14 +305,16 @@ class FederatedHPAReconciler:
         key: Key,
         raw: Mapping[str, Any],
         snapshot: Snapshot,
+        targets: WriteTargets,
         now: float,
         blocked: Blocked | None,
     ) -> Snapshot:
         """The snapshot with the other actors on the workload and the object, which are read less often."""
+        clients = clients_of(targets, self._hub)
         unknown = unknown_fields(snapshot.hpa.spec.judgement)
         return msgspec.structs.replace(
             snapshot,
-            competitors=self._competitors.get(key, ()),
+            competitors=self._autoscalers.find(raw, self._hub, clients, self._identity.id),
             hub_findings=(*self._hub_check.findings, *snapshot.hub_findings, *unknown),
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
             record_problem=self.memories[key].recording.obstacle,
@@ -342,7 +331,7 @@ class FederatedHPAReconciler:
         if raw is None:
             return self.retry(key)
         self._metrics.watch_success(*key)
-        await self._failures.report(key, raw, reason, message)
+        self._failures.report(key, raw, reason, message)
         return until_slot(key, self.period(raw), self._clock())
 
     def retry(self, key: Key) -> float:
@@ -354,8 +343,8 @@ class FederatedHPAReconciler:
         if not message:
             self.forget(key)
             return
-        metadata = {"namespace": key[0], "name": key[1], "uid": uid}
-        self._failures.record(key, {"metadata": metadata}, INVALID_OBJECT, message)
+        raw = {"metadata": {"namespace": key[0], "name": key[1], "uid": uid}}
+        self._failures.record(key, raw, INVALID_OBJECT, message)
 
     async def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         """The memory of an object, read from its record before its first reconcile. Raises ApiError."""
@@ -372,7 +361,7 @@ class FederatedHPAReconciler:
         self._metrics.watch_success(*key)
         return memory
 
-    def _show_success(self, key: Key, decision: Decision, snapshot: Snapshot, *, stored: bool) -> None:
+    def _published(self, key: Key, decision: Decision, snapshot: Snapshot, stored: bool) -> None:
         """Show for how long the object was not reconciled, unless it is not for this controller to scale."""
         if snapshot.blocked is not None and snapshot.blocked.reason in NOT_OURS:
             self._metrics.unwatch_success(*key)
@@ -382,13 +371,17 @@ class FederatedHPAReconciler:
             self._metrics.watch_success(*key)
 
     async def end(self, objects: Objects) -> None:
-        """Store what the next leader would want to know, within FLUSH_SECONDS, and drop the memories."""
+        """Store what the next leader would want to know, and drop the memories."""
         try:
-            await self._publisher.flush([(key, memory.recording) for key, memory in self.memories.items()])
+            await asyncio.gather(self._publisher.end(), self._autoscalers.end())
         finally:
             # Another process reconciles these objects now, so the series here would show old values.
             for key in objects:
                 self.forget(key)
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to be done in the background."""
+        await asyncio.gather(self._publications.settle(), self._autoscalers.settle())
 
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""

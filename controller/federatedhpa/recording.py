@@ -313,7 +313,7 @@ def worth_writing(
     stored: Mapping[str, Any] | None, wanted: Mapping[str, Any], written_at: float, now: float
 ) -> bool:
     """True if `wanted` should replace the `stored` status; `written_at` is our last write, POSIX seconds."""
-    if stored is None or _shown_parts(stored) != _shown_parts(wanted):
+    if stored is None or not _shows_same(stored, wanted):
         return True
     # The clock of a former leader may have been ahead of ours.
     waited = abs(now - written_at)
@@ -322,13 +322,13 @@ def worth_writing(
     return waited >= STILL_SECONDS or _without_times(stored) != _without_times(wanted)
 
 
-def _shown_parts(status: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The parts of a status that a person acts on."""
+def _shows_same(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """True if the parts of two statuses are the same that a person acts on."""
     return (
-        tuple(status.get(name) for name in TOP_FIELDS),
-        _rows(status.get("conditions"), CONDITION_FIELDS),
-        _rows(status.get("clusters"), CLUSTER_FIELDS),
-        _reason(status.get("summary")),
+        all(stored.get(name) == wanted.get(name) for name in TOP_FIELDS)
+        and _are_same(stored.get("conditions"), wanted.get("conditions"), CONDITION_FIELDS)
+        and _are_same(stored.get("clusters"), wanted.get("clusters"), CLUSTER_FIELDS)
+        and _reason(stored.get("summary")) == _reason(wanted.get("summary"))
     )
 
 
@@ -348,8 +348,16 @@ def _reason(summary: Any) -> tuple[str, ...]:
     return tuple(word for word in words if not any(letter.isdigit() for letter in word))
 
 
-def _rows(entries: Sequence[Mapping[str, Any]] | None, fields: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(tuple(entry.get(name) for name in fields) for entry in entries or ())
+def _are_same(
+    one: Sequence[Mapping[str, Any]] | None, other: Sequence[Mapping[str, Any]] | None, fields: Sequence[str]
+) -> bool:
+    """True if two lists have equal entries, as far as these fields show."""
+    first, second = one or (), other or ()
+    # Most entries are equal as a whole, which is quickly seen.
+    return len(first) == len(second) and all(
+        a == b or all(a.get(name) == b.get(name) for name in fields)
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def lost_memory(recording: Recording, raw: Mapping[str, Any]) -> str:

@@ -40,7 +40,7 @@ from controller.federatedhpa.scale_writes import MemberScale, WriteTargets
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.holds import Holds, member_spec
-from controller.loop import max_usage_age
+from controller.loop import MAX_USAGE_AGE_SECONDS, max_usage_age
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
 from fedhpa.api.member_hpas import V2
@@ -61,7 +61,7 @@ from fedhpa.decision import (
     decode_spec,
 )
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, ResourceMapper, get_scale
-from fedhpa.members import HpaCache, Member
+from fedhpa.members import Again, HpaCache, Member
 from fedhpa.metric_types.metric import ScalingMetric
 
 HUB_DEADLINE_SECONDS: Final = 10.0
@@ -168,7 +168,9 @@ class SnapshotBuilder:
         if candidates.placement is not None:
             tolerant = msgspec.structs.replace(hpa.spec, tolerations=candidates.placement.tolerations)
             hpa = msgspec.structs.replace(hpa, spec=tolerant)
-        needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(self.period(raw), late))
+        period = self.period(raw)
+        again = Again(period, MAX_USAGE_AGE_SECONDS)
+        needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(period, late), again)
         readings, of_hub = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
         memory.note_workloads(readings, now)

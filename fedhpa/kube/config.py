@@ -112,7 +112,11 @@ def tls_context(
     With a CA only that CA is trusted, otherwise the system's CAs are, as in client-go. Raises OSError or
     ValueError if a certificate or key is unusable.
     """
-    context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+    if verify:
+        context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
+    else:
+        # The system's CAs take long to load, and nothing would be compared with them.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if cert_file:
         context.load_cert_chain(cert_file, keyfile=key_file)
     if not verify:

@@ -33,6 +33,7 @@ from fedhpa.members.lists import (
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
 from fedhpa.members.member import TASKS as MEMBER_TASKS
 from fedhpa.members.registry import MemberRegistry
+from fedhpa.members.slow_lists import Again
 from fedhpa.members.watches import WATCHED_VERSION, PodCache, ScaleCache
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "READY",
     "WATCHED_VERSION",
     "Access",
+    "Again",
     "CircuitBreaker",
     "Cluster",
     "ClusterMeta",

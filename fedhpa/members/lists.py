@@ -6,7 +6,7 @@ The cost of metrics grows with members and namespaces, not with autoscalers time
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
+from fedhpa.members.slow_lists import PATIENCE_SECONDS, Again, SlowList
 
 T = TypeVar("T")
 
@@ -29,13 +30,15 @@ FAILURE_SECONDS = 2.0
 # A request that was not answered is repeated in the background until no caller has wanted it for this long.
 WANTED_SECONDS = 30.0
 # Concurrent requests to a member, which cost a connection each. Other requests wait for a slot, at most
-# QUEUE_SECONDS.
-MAX_CONCURRENT = 32
+# QUEUE_SECONDS. A member that needs 3 s for an answer can then serve three hundred lists a period.
+MAX_CONCURRENT = 64
 QUEUE_SECONDS = 30.0
 # Concurrent large answers, of all members. A list of 10,000 pods takes about 30 ms to decode. Of a hundred at
 # once the last would miss its deadline, and all bodies would be in memory.
 LARGE_BYTES = 256 * 1024
 MAX_CONCURRENT_LARGE = 8
+# Why a slow server counts as missing. It has no numbers, because they would change a status all the time.
+SLOW = "it answers slowly: its last answer is too old"
 # Older answers are dropped.
 KEEP_SECONDS = 120.0
 # The bounds of the cache, in bytes of response bodies: enough for the whole lists of a hundred members with
@@ -103,6 +106,7 @@ class SharedLists:
         )
         self._retries: dict[_Key, _Retry] = {}
         self._retry_bytes = 0
+        self._slow: dict[_Key, tuple[SlowList, asyncio.Task[None]]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._fetches = 0
         self._slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
@@ -113,6 +117,11 @@ class SharedLists:
     def fetches(self) -> int:
         """The number of requests that were sent to members."""
         return self._fetches
+
+    @property
+    def read_ahead(self) -> int:
+        """The number of lists of slow members, which are read before they are wanted."""
+        return len(self._slow)
 
     def age(self, answer: Fetched[Any]) -> float:
         """Returns the seconds since the request for an answer was sent."""
@@ -130,6 +139,8 @@ class SharedLists:
         for retry in self._retries.values():
             if retry.task is not None:
                 retry.task.cancel()
+        for _, task in self._slow.values():
+            task.cancel()
         group, self._group = self._group, None
         await group.__aexit__(kind, error, trace)
 
@@ -141,9 +152,14 @@ class SharedLists:
         decode: Callable[[bytes], T],
         *,
         max_age: float,
+        again: Again | None = None,
     ) -> Fetched[T] | None:
         """Returns what `get` would return at once; None if `get` would send a request, wait or raise."""
-        return self._cache.peek(_key(member, path, params, decode), max_age=max_age)
+        key = _key(member, path, params, decode)
+        found = self._cache.peek(key, max_age=max_age)
+        if found is not None and again is not None and key in self._slow:
+            self._slow[key][0].want(again, max_age)
+        return found
 
     async def get(
         self,
@@ -154,6 +170,7 @@ class SharedLists:
         *,
         max_age: float,
         deadline: float | None = None,
+        again: Again | None = None,
     ) -> Fetched[T]:
         """Returns the member's decoded answer to GET `path`, at most `max_age` seconds old.
 
@@ -163,6 +180,9 @@ class SharedLists:
         A member that hangs costs one deadline. After that it is tried in the background, and callers get the
         error at once until it answers. Raises MemberUnavailable if the member does not answer, and
         MetricsUnavailable if it answers with an error or with a body that cannot be decoded.
+        A caller that says when it comes `again` does not wait for a slow member, but for its first answer.
+        The list is then read ahead of that time. The caller gets the last answer if it is young enough, and
+        otherwise MemberUnavailable.
         """
         if self._group is None:
             raise RuntimeError("SharedLists is used outside its `async with`")
@@ -171,16 +191,54 @@ class SharedLists:
         if retry is not None:
             retry.wanted_at = self._clock()
             raise retry.error.with_traceback(None)
-        fresh = self._cache.peek(key, max_age=max_age)
-        if fresh is not None:
-            return fresh
-        return await self._cache.get(
-            key,
-            partial(self._first, self._group, key, deadline),
-            max_age=max_age,
-            admit=partial(_admit, member),
-            group=self._group,
-        )
+        found = self.fresh(member, path, params, decode, max_age=max_age, again=again)
+        if found is not None:
+            return found
+        if again is None or key not in self._slow:
+            first = partial(self._first, self._group, key, deadline)
+            is_first, began = self._cache.latest(key) is None, self._clock()
+            try:
+                async with asyncio.timeout(None if again is None or is_first else PATIENCE_SECONDS):
+                    admit = partial(_admit, member)
+                    found = await self._cache.get(key, first, max_age=max_age, admit=admit, group=self._group)
+            except TimeoutError:
+                found = None
+            took = self._clock() - began
+            if again is None or (found is not None and took < PATIENCE_SECONDS):
+                assert found is not None, "nobody else gives up waiting"
+                return found
+            self._read_ahead(self._group, key, first, took)
+        self._slow[key][0].want(again, max_age)
+        last = self._cache.outcome(key)
+        if last is None or self.age(last) > max(max_age, again.oldest):
+            raise MemberUnavailable(key[0].name, SLOW)
+        return last
+
+    def _read_ahead(
+        self,
+        group: asyncio.TaskGroup,
+        key: _Key,
+        first: Callable[[], Awaitable[Fetched[Any]]],
+        seconds: float,
+    ) -> None:
+        """Read a list from now on before it is wanted, because it took so many seconds or more."""
+        if key in self._slow:
+            return
+        slow, joins = SlowList(self._clock, seconds), self._cache.is_fetching(key)
+
+        async def read() -> None:
+            if key not in self._retries:
+                await self._cache.refresh(key, first, admit=partial(_admit, key[0]), group=group)
+
+        async def run() -> None:
+            try:
+                await slow.run(read, partial(self._cache.latest, key), joins=joins)
+            except Exception as error:
+                report_failure("member-list", error, cluster=key[0].name)
+            finally:
+                del self._slow[key]
+
+        self._slow[key] = slow, group.create_task(run())
 
     async def _first(self, group: asyncio.TaskGroup, key: _Key, deadline: float | None) -> Fetched[Any]:
         """The request that callers wait for."""
@@ -322,10 +380,11 @@ async def pod_metrics(
     max_age: float,
     decode: Callable[[bytes], T],
     deadline: float | None = None,
+    again: Again | None = None,
 ) -> Fetched[T]:
     """Returns the usage of all pods of a namespace ("" for all), decoded by `decode`."""
     path = pod_metrics_path(namespace)
-    return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline)
+    return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline, again=again)
 
 
 def pod_metrics_path(namespace: str) -> str:

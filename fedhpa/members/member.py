@@ -47,7 +47,7 @@ TASKS = (
 PROBE_SECONDS = 5.0
 # The longest time between two probes of an unavailable member, so that it is soon used when it is back.
 RETRY_SECONDS = 5.0
-# The shortest time between two log lines about another reason for the same state.
+# The shortest time between two lines about another reason.
 REASON_SECONDS = 60.0
 # The shortest time between two probes.
 PROBE_GAP_SECONDS = 0.1
@@ -62,7 +62,7 @@ NOWHERE = "https://invalid."
 class MemberState:
     """The readiness of a member. Times are POSIX seconds; `last_seen` is None if it never answered.
 
-    `message` is written for conditions, Warning headers and logs; "" while ready.
+    `message` is for conditions, Warning headers and logs; "" while ready.
     """
 
     ready: bool
@@ -183,10 +183,14 @@ class Member:
         return self._access
 
     @property
+    def ready(self) -> bool:
+        """True if the member is ready, as in `state`, at less cost."""
+        return self._evaluate()[0]
+
+    @property
     def state(self) -> MemberState:
-        """The readiness of the member."""
-        ready, reason, message = self._evaluate()
-        answered = self.client.answered_at
+        """The readiness of the member, with its reason."""
+        (ready, reason, message), answered = self._evaluate(), self.client.answered_at
         seen = None if answered == float("-inf") else self._wall() - (self._clock() - answered)
         return MemberState(ready, reason, message, self._since, seen)
 

@@ -17,6 +17,7 @@ from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
 from fedhpa.kube import NOT_FOUND, group_path, segment
 from fedhpa.members.lists import SharedLists, Upstream
+from fedhpa.members.slow_lists import Again
 from fedhpa.scaling import CustomSample, ExternalSample, custom_sample, external_sample
 
 T = TypeVar("T", wire.MetricValue, wire.ExternalMetricValue)
@@ -76,14 +77,19 @@ def external_path(namespace: str, metric: str) -> str:
     return f"{group_path(EXTERNAL_VERSION)}/namespaces/{segment(namespace)}/{segment(metric)}"
 
 
-async def custom_version(lists: SharedLists, member: Upstream) -> str:
+async def custom_version(lists: SharedLists, member: Upstream, again: Again | None = None) -> str:
     """Returns the apiVersion in which a member serves custom metrics, from its discovery.
+
+    A caller that comes `again` does not wait for a slow member, as in `SharedLists.get`.
 
     Raises NotServed if the member serves no known version, and MetricsUnavailable or MemberUnavailable as any
     call.
     """
     try:
-        served = await lists.get(member, f"/apis/{CUSTOM}", None, _versions, max_age=VERSION_SECONDS)
+        if again is not None:
+            again = Again(again.seconds, 2 * VERSION_SECONDS)
+        path = f"/apis/{CUSTOM}"
+        served = await lists.get(member, path, None, _versions, max_age=VERSION_SECONDS, again=again)
     except MetricsUnavailable as error:
         if isinstance(error.__cause__, ApiError) and error.__cause__.status == NOT_FOUND:
             raise NotServed(NO_CUSTOM_API) from None

@@ -21,6 +21,7 @@ from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import Resource, ResourceMapper
 from fedhpa.kube.transport import target
+from fedhpa.members import Again
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.metric_types.container_resource import CONTAINER_RESOURCE
 from fedhpa.metric_types.external import EXTERNAL
@@ -99,6 +100,7 @@ class Recorder(SharedLists):
         *,
         max_age: float,
         deadline: float | None = None,
+        again: Again | None = None,
     ) -> Fetched[T]:
         if path.count("/") == 2:
             served = {"versions": [{"version": self._version}]}

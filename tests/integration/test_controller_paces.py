@@ -27,7 +27,13 @@ class Reconciles:
         self._error = error
 
     async def __call__(
-        self, key: tuple[str, str], raw: Mapping[str, Any], known: object = (), *, late: float = 0.0
+        self,
+        key: tuple[str, str],
+        raw: Mapping[str, Any],
+        known: object = (),
+        *,
+        late: float = 0.0,
+        **_: object,
     ) -> bool:
         self.late.append(late)
         self.began.setdefault(key[1], []).append(asyncio.get_running_loop().time())
