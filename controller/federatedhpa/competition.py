@@ -91,8 +91,10 @@ class Ambiguities:
             self._targets[key] = target
             self._compare_again(key[0])
 
-    def note_selectors(self, key: Key, memory: ObjectMemory, selectors: dict[str, Selector]) -> None:
-        """Store the object's selectors."""
+    def note_selectors(self, key: Key, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]) -> None:
+        """Store the object's selectors, as they were read in each cluster."""
+        found = ((name, reading.workload.selector) for name, reading in readings.items())
+        selectors = {name: selector for name, selector in found if selector is not None}
         if selectors != memory.selectors:
             self._compare_again(key[0])
             memory.selectors = selectors

@@ -272,7 +272,7 @@ class ObjectMemory:
         self.answers = {
             cluster.name: self.answers[cluster.name]
             if cluster.name in decision.missed
-            else Answer(cluster, decision.now)
+            else (cluster, decision.now)
             for cluster in snapshot.clusters
             if cluster.name not in decision.missed or cluster.name in self.answers
         }

@@ -45,7 +45,6 @@ from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
 from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment
-from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.decision import (
     LOST,
@@ -181,7 +180,7 @@ class SnapshotBuilder:
             for name, reading in readings.items()
             if name not in memory.without_workload or template is not None or name in candidates.named
         }
-        self._ambiguities.note_selectors(key, memory, _selectors(expected))
+        self._ambiguities.note_selectors(key, memory, expected)
         clusters = await cluster_snapshots(
             hpa,
             memory,
@@ -381,14 +380,6 @@ class SnapshotBuilder:
             propagation=self._settings.propagation,
         )
         return snapshot, WriteTargets(hub_problem=hub_problem)
-
-
-def _selectors(readings: Mapping[str, ClusterSnapshot]) -> dict[str, Selector]:
-    return {
-        name: reading.workload.selector
-        for name, reading in readings.items()
-        if reading.workload.selector is not None
-    }
 
 
 def _metrics_read(hpa: ScalingObject) -> Sequence[ScalingMetric]:

@@ -88,7 +88,7 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
     memory.refused = {name: at + seconds for name, at in memory.refused.items()}
     memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
     memory.missed_since = {name: at + seconds for name, at in memory.missed_since.items()}
-    memory.answers = {name: one._replace(at=one.at + seconds) for name, one in memory.answers.items()}
+    memory.answers = {name: (one, at + seconds) for name, (one, at) in memory.answers.items()}
     memory.absent_since = {name: at + seconds for name, at in memory.absent_since.items()}
     memory.status_written_at += seconds
     memory.recording.at += seconds

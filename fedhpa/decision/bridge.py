@@ -59,8 +59,7 @@ def _represented(cluster: ClusterSnapshot, reason: str, snapshot: Snapshot, now:
 
     Its scale is the present one if that answered. Else it is the last known share, and it cannot be changed.
     """
-    last = snapshot.answers[cluster.name]
-    answer = last.cluster
+    answer, answered_at = snapshot.answers[cluster.name]
     scale, held = cluster.scale, cluster.held
     if not _has_scale(cluster):
         scale, held = answer.scale, True
@@ -80,5 +79,5 @@ def _represented(cluster: ClusterSnapshot, reason: str, snapshot: Snapshot, now:
         hpa=answer.hpa,
         drift=(),
         held=held,
-        bridge=Bridge(max(now - last.at, 0.0), reason),
+        bridge=Bridge(max(now - answered_at, 0.0), reason),
     )

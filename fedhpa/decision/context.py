@@ -16,19 +16,16 @@ from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.bridge import bridged
 from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.memory import (
-    ANSWERED,
     LOST,
-    LOST_STATES,
-    METRICS_MISSING,
     Absence,
     History,
     follow,
     history_at,
 )
-from fedhpa.decision.messages import METRICS_COMPLETE, NO_CLUSTER, REBALANCED
-from fedhpa.decision.model import WARNING, Coverage, DecisionBuilder, Event, MetricResult, api_time
+from fedhpa.decision.messages import NO_CLUSTER, REBALANCED
+from fedhpa.decision.model import Coverage, DecisionBuilder, MetricResult, api_time
 from fedhpa.decision.settings import ControllerSettings
-from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
+from fedhpa.decision.snapshot import Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, FALLBACK, HOLD, PROCEED, ScalingSpec
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, PodRecord, Recommendation
@@ -294,59 +291,6 @@ def absence_clocks(
         for cluster in snapshot.clusters
     }
     return {name: absence for name, absence in found.items() if absence is not None}
-
-
-def report(
-    builder: DecisionBuilder,
-    fleet: FleetView,
-    coverage: Coverage,
-    states: Mapping[str, str],
-    absences: Mapping[str, Absence],
-    unreported: Set[str] = frozenset(),
-) -> None:
-    """Set MetricsComplete, and add one event when a cluster goes missing and one when it is lost.
-
-    `states` are the clusters' states in the stored status: they show which events were sent before.
-    `unreported` are clusters that are missing for a moment only.
-    """
-    missing = coverage.missing
-    if unreported:
-        missing = {name: reason for name, reason in missing.items() if name not in unreported}
-    if missing:
-        builder.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(missing, absences))
-    elif unreported and builder.message(METRICS_COMPLETE) is not None:
-        pass  # a moment changes no condition
-    elif coverage.lost and not coverage.expected:
-        builder.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost, absences))
-    elif not coverage.expected:
-        builder.condition(METRICS_COMPLETE, False, "NoClusters", "no cluster was found that has the workload")
-    else:
-        count = len(coverage.expected)
-        noun = "cluster" if count == 1 else "clusters"
-        builder.condition(METRICS_COMPLETE, True, "AllClustersAnswered", f"{count} expected {noun} answered")
-    events = [
-        Event(
-            WARNING, "ClusterMissing", f"cluster {cluster.name} is missing: {coverage.missing[cluster.name]}"
-        )
-        for cluster in fleet.expected
-        if cluster.name in missing
-        and _is_new(cluster, states.get(cluster.name, ANSWERED), fleet.implausible)
-        # If the only cluster answers, Kubernetes' own events name the problem.
-        and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
-    ]
-    for name, reason in coverage.lost.items():
-        if states.get(name) not in LOST_STATES:
-            absence = absences.get(name)
-            ago = "" if absence is None else f" {builder.now - absence.since:.0f} s ago"
-            text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
-            events.append(Event(WARNING, "ClusterLost", text))
-    builder.events[:0] = events  # the cause comes before its effects
-
-
-def _is_new(cluster: ClusterSnapshot, state: str, implausible: Set[str]) -> bool:
-    """True without an event about a missing cluster. An implausible one is missing before its clock runs."""
-    waited = state == METRICS_MISSING and cluster.name in implausible
-    return state == ANSWERED or (waited and (cluster.absence is None or cluster.absence.back is not None))
 
 
 def no_cluster(coverage: Coverage) -> str:

@@ -150,13 +150,10 @@ class FleetView:
             return {}
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
         found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
-        # The pods of a bridged cluster are those of some time ago, so it does not become stuck.
-        found = {
-            view.name: found[view.name]
-            for view in self.answered
-            if view.name in found and (not view.age or self.standing(view.name).stuck_since is not None)
-        }
+        bridged = {view.name for view in self.answered if view.age}
         for name, one in found.items():
+            if name in bridged and self.standing(name).stuck_since is None:
+                continue  # the pods are those of some time ago
             known = self.memberships.get(name) or Membership(MEMBER, "", NEW_MEMBER)
             standing = msgspec.structs.replace(known.standing, stuck_since=one.since // 1)
             leaves = known.state == LEAVING

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from fedhpa.assignment import DUPLICATED, NO_STATE
-from fedhpa.decision.context import Context, absence_clocks, report
+from fedhpa.decision.conditions import report, report_hub, report_outlook, report_owners
+from fedhpa.decision.context import Context, absence_clocks
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.held import held_shares, held_size, report_hold
 from fedhpa.decision.memory import (
@@ -39,8 +40,7 @@ from fedhpa.decision.messages import (
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
 from fedhpa.decision.moves import reported_memberships, shares_now
-from fedhpa.decision.others import report_hub, report_owners
-from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps, report_outlook
+from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps
 from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec

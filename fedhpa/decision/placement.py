@@ -1,4 +1,4 @@
-"""Each cluster's share of the replicas (direct propagation), and the outlook on the loss of one cluster.
+"""The share of each cluster (direct propagation), and the replicas without room if one cluster is lost.
 
 Source: docs/reference/processes.md and docs/explanation/placement.md; the arithmetic of shares is
 `fedhpa.assignment.direct`.
@@ -24,11 +24,9 @@ from fedhpa.assignment import (
     limits,
     split,
 )
-from fedhpa.decision.context import MAX_LOST_PER_CENT, Context
+from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
-from fedhpa.decision.memory import QUIET_SECONDS
-from fedhpa.decision.messages import SURVIVES_CLUSTER_LOSS
-from fedhpa.decision.model import Assignment, MetricResult, stored_time
+from fedhpa.decision.model import Assignment, MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec import PlacementPreference
 from fedhpa.metric_types.table import metric_type
@@ -359,69 +357,3 @@ def loads(metrics: tuple[MetricResult, ...]) -> Mapping[str, int]:
         for cluster, share in deciding.clusters.items()
         if share.pods
     }
-
-
-ROOM_ELSEWHERE: Final = "if any one cluster is lost, the others have room for its replicas"
-COPIES: Final = "if any one cluster is lost, each of the others still runs the whole size"
-NOTHING_KNOWN: Final = "the capacity of no cluster is known any more"
-_MAX_UNKNOWN: Final = 8
-
-
-def report_outlook(
-    context: Context, clusters: Sequence[ClusterHeadroom], *, copies: bool = False, held_above: bool = False
-) -> None:
-    """Sets the condition from the headroom of all `clusters`.
-
-    With `copies` each cluster runs the whole size. With `held_above` the controller fails a cluster with a
-    large part of the replicas over only as usage asks for it.
-    """
-    # While a cluster is missing, its replicas and its room are those of some time ago.
-    if context.coverage.missing or not clusters:
-        return
-    unknown = [one.cluster for one in clusters if not one.known]
-    if len(unknown) == len(clusters):
-        if context.builder.message(SURVIVES_CLUSTER_LOSS) is not None:
-            _set(context, None, "CapacityUnknown", NOTHING_KNOWN)
-        return
-    worst = worst_loss(clusters, context.spec.max_replicas)
-    if worst is None:
-        return
-    if len(clusters) == 1:
-        text = f"without {worst.cluster}, no replica has room, because no other cluster takes part"
-        _set(context, False, "OnlyCluster", text)
-    elif copies:
-        _set(context, True, "RunsEverywhere", COPIES)
-    elif worst.survives:
-        _set(context, True, "RoomElsewhere", ROOM_ELSEWHERE + _failover(clusters, held_above=held_above))
-    elif worst.survives is None:
-        text = f"without {worst.cluster}, up to {worst.at_most} of {worst.total} replicas have no room"
-        others = [name for name in unknown if name != worst.cluster]
-        names = listed(others, _MAX_UNKNOWN)
-        _set(context, None, "CapacityUnknown", f"{text}; the capacity of {names} is unknown")
-    else:
-        verb = "has" if worst.lacking == 1 else "have"
-        text = f"without {worst.cluster}, {worst.lacking} of {worst.total} replicas {verb} no room"
-        _set(context, False, "NoRoom", text + _failover(clusters, held_above=held_above))
-
-
-def _failover(clusters: Sequence[ClusterHeadroom], *, held_above: bool) -> str:
-    """Returns what happens to the replicas of a cluster that has most of them; "" without such a cluster."""
-    total = sum(one.replicas for one in clusters)
-    for one in clusters:
-        if held_above and one.replicas * 100 > MAX_LOST_PER_CENT * total:
-            part = f"more than {MAX_LOST_PER_CENT} % of the replicas"
-            return f"; {one.cluster} runs {part}, so after its loss the others grow only as usage asks"
-    return ""
-
-
-def _set(context: Context, status: bool | None, reason: str, message: str) -> None:
-    """Sets the condition. A worse status is set at once, a better one only after a quiet time.
-
-    Free capacity changes all the time.
-    """
-    before = context.builder.found(SURVIVES_CLUSTER_LOSS)
-    if before is not None and status is not False and before.status != str(status or "Unknown"):
-        since = stored_time(before)
-        if since is not None and 0 <= context.now - since < QUIET_SECONDS:
-            return
-    context.builder.condition(SURVIVES_CLUSTER_LOSS, status, reason, message)

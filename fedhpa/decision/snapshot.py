@@ -117,11 +117,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     bridge: Bridge | None = None
 
 
-class Answer(NamedTuple):
-    """The last complete answer of a cluster, and when it came, in POSIX seconds."""
-
-    cluster: ClusterSnapshot
-    at: float
+# The last complete answer of a cluster, and when it came, in POSIX seconds.
+Answer = tuple[ClusterSnapshot, float]
 
 
 class TemplateScale(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.decision import Answer, ClusterSnapshot, Decision, Failure, Snapshot, decide, decode_scenario
+from fedhpa.decision import ClusterSnapshot, Decision, Failure, Snapshot, decide, decode_scenario
 from tests.support.scenarios import answered, cluster, condition, scenario
 
 AGE = 12.0
@@ -43,7 +43,7 @@ def decided(
         else one
         for one in snapshot.clusters
     )
-    answers = {one.name: Answer(one, now - AGE) for one in snapshot.clusters}
+    answers = {one.name: (one, now - AGE) for one in snapshot.clusters}
     snapshot = msgspec.structs.replace(snapshot, clusters=present, answers=answers)
     return decide(snapshot, given.history, now, given.settings)
 

@@ -9,6 +9,7 @@ import msgspec
 
 from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, Write, plan
+from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.conditions import report_assignment, report_members
 from fedhpa.decision.distributed.fleet import BoundsView
@@ -17,7 +18,6 @@ from fedhpa.decision.memory import LOST
 from fedhpa.decision.messages import ASSIGNED, HELD
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
-from fedhpa.decision.placement import report_outlook
 from fedhpa.decision.rebalance import report_refusal
 
 # The bounds are computed in this interval, and at once when something asks for it.

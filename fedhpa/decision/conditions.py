@@ -1,0 +1,196 @@
+"""Conditions with their events: MetricsComplete, SoleOwner, HubCompatible and SurvivesClusterLoss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Final
+
+from fedhpa.api.texts import listed
+from fedhpa.decision.context import MAX_LOST_PER_CENT, Context, describe
+from fedhpa.decision.fleet import FleetView
+from fedhpa.decision.memory import ANSWERED, LOST_STATES, METRICS_MISSING, QUIET_SECONDS, Absence
+from fedhpa.decision.messages import (
+    HUB_COMPATIBLE,
+    HUB_IS_OURS,
+    METRICS_COMPLETE,
+    NO_OTHER_AUTOSCALER,
+    SOLE_OWNER,
+    SURVIVES_CLUSTER_LOSS,
+)
+from fedhpa.decision.model import WARNING, Coverage, DecisionBuilder, Event, stored_time
+from fedhpa.decision.placement import ClusterHeadroom, worst_loss
+from fedhpa.decision.resets import SizeChange
+from fedhpa.decision.snapshot import ClusterSnapshot
+
+# People read events and conditions, so they name only so many autoscalers.
+_MAX_NAMED: Final = 4
+# Where the part of a message begins that differs each time.
+_LAST: Final = ": last"
+
+
+def report_owners(context: Context) -> None:
+    """Set SoleOwner once another owner was found, with one event for each new set of them.
+
+    That is an autoscaler, or else a client that keeps changing the size. An autoscaler that is named already
+    explains such changes.
+    """
+    others, resets, builder = context.snapshot.competitors, context.memory.resets, context.builder
+    before = builder.found(SOLE_OWNER)
+    if others:
+        reason = "AnotherAutoscaler"
+        message = f"the target is also scaled by {listed(others, _MAX_NAMED)}: remove either"
+    elif resets is not None and resets.is_conflict:
+        reason, message = "AnotherWriter", _conflict(resets.last)
+    else:
+        if before is not None:
+            builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
+        return
+    # The numbers of a client that keeps changing the size differ each time.
+    if before is None or before.reason != reason or _owner(before.message) != _owner(message):
+        builder.warn(reason, message)
+    builder.condition(SOLE_OWNER, False, reason, message)
+
+
+def _conflict(last: SizeChange) -> str:
+    where = f" in {last.cluster}" if last.cluster else ""
+    return (
+        f"{last.by or 'another client'} keeps changing the size{_LAST}{where} to {last.found} replicas, "
+        f"where the controller had left {last.left}; stop it, or leave spec.replicas out of what it applies"
+    )
+
+
+def _owner(message: str) -> str:
+    """Returns the part of a message of SoleOwner that names the other owner."""
+    return message.partition(_LAST)[0]
+
+
+def report_hub(context: Context) -> None:
+    """Set HubCompatible, where a problem is or was found, with events for each new set of problems."""
+    findings, builder = context.snapshot.hub_findings, context.builder
+    if not findings:
+        builder.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
+        return
+    message = "; ".join(finding.message for finding in findings)
+    if builder.message(HUB_COMPATIBLE) != message:
+        for finding in findings:
+            builder.warn(finding.reason, finding.message)
+    builder.condition(HUB_COMPATIBLE, False, findings[0].reason, message)
+
+
+def report(
+    builder: DecisionBuilder,
+    fleet: FleetView,
+    coverage: Coverage,
+    states: Mapping[str, str],
+    absences: Mapping[str, Absence],
+    unreported: Set[str] = frozenset(),
+) -> None:
+    """Set MetricsComplete, and add one event when a cluster goes missing and one when it is lost.
+
+    `states` are the clusters' states in the stored status: they show which events were sent before.
+    `unreported` are clusters that are missing for a moment only.
+    """
+    missing = coverage.missing
+    if unreported:
+        missing = {name: reason for name, reason in missing.items() if name not in unreported}
+    if missing:
+        builder.condition(METRICS_COMPLETE, False, "ClustersMissing", describe(missing, absences))
+    elif unreported and builder.message(METRICS_COMPLETE) is not None:
+        pass  # a moment changes no condition
+    elif coverage.lost and not coverage.expected:
+        builder.condition(METRICS_COMPLETE, False, "ClustersLost", describe(coverage.lost, absences))
+    elif not coverage.expected:
+        builder.condition(METRICS_COMPLETE, False, "NoClusters", "no cluster was found that has the workload")
+    else:
+        count = len(coverage.expected)
+        noun = "cluster" if count == 1 else "clusters"
+        builder.condition(METRICS_COMPLETE, True, "AllClustersAnswered", f"{count} expected {noun} answered")
+    events = [
+        Event(
+            WARNING, "ClusterMissing", f"cluster {cluster.name} is missing: {coverage.missing[cluster.name]}"
+        )
+        for cluster in fleet.expected
+        if cluster.name in missing
+        and _is_new(cluster, states.get(cluster.name, ANSWERED), fleet.implausible)
+        # If the only cluster answers, Kubernetes' own events name the problem.
+        and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
+    ]
+    for name, reason in coverage.lost.items():
+        if states.get(name) not in LOST_STATES:
+            absence = absences.get(name)
+            ago = "" if absence is None else f" {builder.now - absence.since:.0f} s ago"
+            text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
+            events.append(Event(WARNING, "ClusterLost", text))
+    builder.events[:0] = events  # the cause comes before its effects
+
+
+def _is_new(cluster: ClusterSnapshot, state: str, implausible: Set[str]) -> bool:
+    """True without an event about a missing cluster. An implausible one is missing before its clock runs."""
+    waited = state == METRICS_MISSING and cluster.name in implausible
+    return state == ANSWERED or (waited and (cluster.absence is None or cluster.absence.back is not None))
+
+
+ROOM_ELSEWHERE: Final = "if any one cluster is lost, the others have room for its replicas"
+COPIES: Final = "if any one cluster is lost, each of the others still runs the whole size"
+NOTHING_KNOWN: Final = "the capacity of no cluster is known any more"
+_MAX_UNKNOWN: Final = 8
+
+
+def report_outlook(
+    context: Context, clusters: Sequence[ClusterHeadroom], *, copies: bool = False, held_above: bool = False
+) -> None:
+    """Sets the condition from the headroom of all `clusters`.
+
+    With `copies` each cluster runs the whole size. With `held_above` the controller fails a cluster with a
+    large part of the replicas over only as usage asks for it.
+    """
+    # While a cluster is missing, its replicas and its room are those of some time ago.
+    if context.coverage.missing or not clusters:
+        return
+    unknown = [one.cluster for one in clusters if not one.known]
+    if len(unknown) == len(clusters):
+        if context.builder.message(SURVIVES_CLUSTER_LOSS) is not None:
+            _set(context, None, "CapacityUnknown", NOTHING_KNOWN)
+        return
+    worst = worst_loss(clusters, context.spec.max_replicas)
+    if worst is None:
+        return
+    if len(clusters) == 1:
+        text = f"without {worst.cluster}, no replica has room, because no other cluster takes part"
+        _set(context, False, "OnlyCluster", text)
+    elif copies:
+        _set(context, True, "RunsEverywhere", COPIES)
+    elif worst.survives:
+        _set(context, True, "RoomElsewhere", ROOM_ELSEWHERE + _failover(clusters, held_above=held_above))
+    elif worst.survives is None:
+        text = f"without {worst.cluster}, up to {worst.at_most} of {worst.total} replicas have no room"
+        others = [name for name in unknown if name != worst.cluster]
+        names = listed(others, _MAX_UNKNOWN)
+        _set(context, None, "CapacityUnknown", f"{text}; the capacity of {names} is unknown")
+    else:
+        verb = "has" if worst.lacking == 1 else "have"
+        text = f"without {worst.cluster}, {worst.lacking} of {worst.total} replicas {verb} no room"
+        _set(context, False, "NoRoom", text + _failover(clusters, held_above=held_above))
+
+
+def _failover(clusters: Sequence[ClusterHeadroom], *, held_above: bool) -> str:
+    """Returns what happens to the replicas of a cluster that has most of them; "" without such a cluster."""
+    total = sum(one.replicas for one in clusters)
+    for one in clusters:
+        if held_above and one.replicas * 100 > MAX_LOST_PER_CENT * total:
+            part = f"more than {MAX_LOST_PER_CENT} % of the replicas"
+            return f"; {one.cluster} runs {part}, so after its loss the others grow only as usage asks"
+    return ""
+
+
+def _set(context: Context, status: bool | None, reason: str, message: str) -> None:
+    """Sets the condition. A worse status is set at once, a better one only after a quiet time.
+
+    Free capacity changes all the time.
+    """
+    before = context.builder.found(SURVIVES_CLUSTER_LOSS)
+    if before is not None and status is not False and before.status != str(status or "Unknown"):
+        since = stored_time(before)
+        if since is not None and 0 <= context.now - since < QUIET_SECONDS:
+            return
+    context.builder.condition(SURVIVES_CLUSTER_LOSS, status, reason, message)
