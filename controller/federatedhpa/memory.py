@@ -269,12 +269,12 @@ class ObjectMemory:
         self.missed_since = {
             name: min(self.missed_since.get(name, decision.now), decision.now) for name in decision.missed
         }
+        # An answer that is not plausible yet stands for no other one.
+        doubtful = decision.missed | decision.implausible
         self.answers = {
-            cluster.name: self.answers[cluster.name]
-            if cluster.name in decision.missed
-            else (cluster, decision.now)
+            cluster.name: self.answers[cluster.name] if cluster.name in doubtful else (cluster, decision.now)
             for cluster in snapshot.clusters
-            if cluster.name not in decision.missed or cluster.name in self.answers
+            if cluster.name not in doubtful or cluster.name in self.answers
         }
         if decision.error is None:
             self.size = decision.desired_replicas if decision.writes else decision.current_replicas

@@ -84,7 +84,7 @@ async def test_newest_reason_of_a_member_is_logged(logs: list[Any]) -> None:
         async with w.controller(sync_period=PERIOD):
             await asyncio.sleep(30)
             w.members["m2"].faults.status["/apis/metrics.k8s.io"] = 500
-            await asyncio.sleep(30)
+            await asyncio.sleep(90)  # for a minute its last answer counts
             await w.members["m2"].stop()
             await asyncio.sleep(120)
 
