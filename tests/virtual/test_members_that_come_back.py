@@ -16,7 +16,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 # The longest wait before a retry and its deadline, for the member and then for its pods, and two periods.
 SOON = 45.0
 # The outages end at different moments between two retries.
-OUTAGES = (61.0, 63.3, 200.0)
+OUTAGES = (121.0, 123.3, 200.0)
 
 
 class Unlucky(random.Random):
