@@ -331,11 +331,7 @@ class FleetView:
         if not self._moves:
             return None
         known = snapshot.memory.rebalance
-        moves = (
-            known is not None
-            and not known.ended
-            and (known.is_return or known.requested == snapshot.hpa.rebalance)
-        )
+        moves = known is not None and not known.ended
         # A move that has just ended may have left its surge.
         moved = any(_moved(one) for one in snapshot.memory.clusters.values())
         if not (self.leaving or self.stuck or moves or moved):

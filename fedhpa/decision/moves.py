@@ -6,7 +6,7 @@ Source: docs/explanation/membership.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -20,7 +20,14 @@ from fedhpa.decision.messages import MEMBERS_AVAILABLE, MEMBERS_HAVE_ROOM, NO_ME
 from fedhpa.decision.metrics import follows_pods, tolerances
 from fedhpa.decision.model import Assignment, ClusterMembership, as_assignment, shortened
 from fedhpa.decision.placement import PlacementPlan, loads
-from fedhpa.decision.rebalance import ended_early, goal_of, rebalances, report_progress, title
+from fedhpa.decision.rebalance import (
+    absent_clusters,
+    ended_early,
+    goal_of,
+    rebalances,
+    report_progress,
+    title,
+)
 from fedhpa.decision.returns import needed
 from fedhpa.decision.spec import DISTRIBUTED
 
@@ -68,9 +75,16 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
     if not fleet.leaving and not rebalanced:
         verb = "is" if len(fleet.stuck) == 1 else "are"
         reason = f"{listed(list(fleet.stuck), _MAX_NAMED)} {verb} stuck" if fleet.stuck else ""
-        return Moves(as_assignment(plan.with_evidence(plan.goal(desired))), reason)
+        goal = plan.goal(desired)
+        known = context.memory.rebalance
+        if known is not None and not known.ended:
+            goal = _settled(plan, goal)
+            reason = reason or f"{title(known)} ended"
+        return Moves(as_assignment(plan.with_evidence(goal)), reason)
     if policy == DUPLICATED:
         return Moves(as_assignment(_shrunk(context, plan, desired)), _leaving(context))
+    if rebalanced and (absent := absent_clusters(context, plan)):
+        return _waited(context, plan, absent, current, desired)
     goal = goal_of(context, plan, desired) if rebalanced else plan.goal(desired)
     target = {name: goal[name] for name in goal if plan.places[name].reachable}
     present = {name: plan.places[name].present for name in target}
@@ -96,6 +110,29 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
     if state is not None:
         return Moves(as_assignment(shares), title(state))
     return Moves(as_assignment(shares), _leaving(context))
+
+
+def _settled(plan: PlacementPlan, goal: dict[str, int]) -> dict[str, int]:
+    """Returns the shares after a move that has just ended: its surge goes, unready replicas first."""
+    present = {name: place.present for name, place in plan.places.items() if place.reachable}
+    target = {name: goal[name] for name in present}
+    if sum(present.values()) <= sum(target.values()):
+        return goal
+    return goal | without_surge(present, target, plan.ready)
+
+
+def _waited(
+    context: Context, plan: PlacementPlan, absent: Sequence[str], current: int, desired: int
+) -> Moves:
+    """Returns the shares while a move waits for `absent` clusters: what runs stays, its surge included."""
+    state = context.rebalance
+    reason = "" if state is None else title(state)
+    if ended_early(context, gives=False, blocked=False):
+        return Moves(as_assignment(plan.with_evidence(_settled(plan, plan.goal(desired)))), reason)
+    report_progress(context, {} if state is None else state.goal, done=False, waits_for=0, absent=absent)
+    running = sum(place.present for place in plan.places.values())
+    size = desired if desired < current else max(desired, running)
+    return Moves(as_assignment(plan.with_evidence(plan.goal(size))), reason)
 
 
 def _shrunk(context: Context, plan: PlacementPlan, desired: int) -> dict[str, int]:

@@ -6,7 +6,7 @@ controller goes on and never begins again. Source: docs/explanation/placement.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -31,6 +31,7 @@ MAX_SECONDS: Final = 3600
 BLOCKED_SECONDS: Final = 300.0
 REST_SECONDS: Final = 24 * 3600.0
 _FINISHED, _TIMED_OUT, _STOPPED, _NOTHING = "Rebalanced", "TimedOut", "Stopped", "RebalanceServesNothing"
+_INTERRUPTED: Final = "Interrupted"
 _RETURNING, _WAITS_TO_RETURN, _IN_PLACE = "Returning", "ReturnWaits", "InPlace"
 _NOT_ASKED: Final = "nobody asks for a rebalance"
 _FIELD: Final = "spec.federatedHPAAssignment.rebalance: WhenQuiet"
@@ -78,6 +79,8 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
         wanted = returns if state.is_return else state.requested == value
         if not wanted:
             state = context.rebalance = state.ends(_STOPPED)
+        elif yields := _yields(context, plan, state):
+            state = context.rebalance = _end_for(context, state, yields)
     if not value and not returns and context.builder.found(REBALANCED) is not None:
         context.builder.condition(REBALANCED, True, "NotAsked", _NOT_ASKED)
     if context.spec.dry_run or report_refusal(context) or context.snapshot.record_problem:
@@ -103,6 +106,27 @@ def _wait_for_hold(context: Context, hold: Hold, state: Rebalance | None, *, is_
         context.rebalance = msgspec.structs.replace(state, since=context.now, blocked_since=None)
     if is_new or goes_on:
         context.builder.condition(REBALANCED, False, "Waiting", f"waits for the end of a hold: {hold}")
+
+
+def _yields(context: Context, plan: PlacementPlan, state: Rebalance) -> str:
+    """Returns which cluster ends the move, and why; "" if it goes on.
+
+    A leave and a loss move replicas themselves, and a cluster that is gone can neither give nor take.
+    """
+    if context.fleet.leaving:
+        return f"{context.fleet.leaving[0].name} leaves"
+    gone = sorted((state.goal.keys() | state.before.keys()) - plan.places.keys())
+    return f"{gone[0]} is lost or takes part no more" if gone else ""
+
+
+def _end_for(context: Context, state: Rebalance, why: str) -> Rebalance:
+    """Returns the move after it ended without a verdict; adds an event, and sets the condition."""
+    text = f"the {title(state)} ends, because {why}"
+    if not state.is_return:
+        text += "; write a new timestamp to go on"
+    context.builder.event("RebalanceInterrupted", text)
+    context.builder.condition(REBALANCED, False, _INTERRUPTED, text)
+    return state.ends(_INTERRUPTED)
 
 
 def _begins(context: Context, plan: PlacementPlan, value: str, current: int, desired: int) -> bool:
@@ -210,8 +234,31 @@ def _end_late(context: Context, state: Rebalance) -> bool:
     return True
 
 
-def report_progress(context: Context, goal: Mapping[str, int], *, done: bool, waits_for: int) -> None:
-    """Set the condition of the present rebalance to the shares of `goal`; ends it if it is `done`."""
+def absent_clusters(context: Context, plan: PlacementPlan) -> list[str]:
+    """Returns the clusters that the present move waits for: their share changes, and none can be written.
+
+    Meanwhile it moves nothing, and no cluster counts as one that gives nothing.
+    """
+    state = context.rebalance
+    if state is None:
+        return []
+    found = [
+        name
+        for name, place in plan.places.items()
+        if not place.reachable and state.goal.get(name, place.present) != place.present
+    ]
+    if found:
+        context.rebalance = msgspec.structs.replace(state, blocked_since=None)
+    return found
+
+
+def report_progress(
+    context: Context, goal: Mapping[str, int], *, done: bool, waits_for: int, absent: Sequence[str] = ()
+) -> None:
+    """Set the condition of the present rebalance to the shares of `goal`; ends it if it is `done`.
+
+    It waits for `waits_for` pods to be ready, and for the `absent` clusters.
+    """
     state = context.rebalance
     if state is None:
         return
@@ -227,6 +274,8 @@ def report_progress(context: Context, goal: Mapping[str, int], *, done: bool, wa
     waits = f"; it waits for {waits_for} {pods} to be ready" if waits_for else ""
     if state.blocked_since is not None and not waits_for:
         waits = "; it waits until usage lets a cluster give a replica"
+    if absent:
+        waits = f"; it waits for {listed(absent, 8)}: no answer, or a refused write"
     text = f"the {title(state)} goes on to {shares}{waits}"
     reason = _RETURNING if state.is_return else "Rebalancing"
     context.builder.condition(REBALANCED, False, reason, text)

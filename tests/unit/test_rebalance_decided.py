@@ -299,3 +299,19 @@ def test_nothing_begins_or_goes_on_that_cannot_be_recorded() -> None:
     conditions: Any = decision.status["conditions"]
     ready = next(one for one in conditions if one["type"] == "Ready")
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "NoRecord", problem)
+
+
+def test_the_surge_goes_with_the_annotation() -> None:
+    """Where the annotation is removed in between, the size stays, and the replicas that wait go at once."""
+    loop = Loop(8, 2)
+    loop.run()
+    loop.run()
+    assert loop.shares == (8, 5)
+    loop.annotation = None
+
+    stopped = loop.run()
+
+    assert loop.shares == (8, 2)
+    assert stopped.desired_replicas == 10
+    assert loop.state() == ("True", "NotAsked")
+    assert not loop.run().writes

@@ -9,9 +9,17 @@ from typing import Any, Final
 
 import pytest
 
-from benchmarks.closed_loop.actions import Action, changes, controller_killed, dies, reachable, unreachable
+from benchmarks.closed_loop.actions import (
+    Action,
+    changes,
+    controller_killed,
+    dies,
+    reachable,
+    tainted,
+    unreachable,
+)
 from benchmarks.closed_loop.running import Running
-from benchmarks.closed_loop.worlds import World, steps, tied
+from benchmarks.closed_loop.worlds import DRAIN, World, steps, tied
 from benchmarks.world.cluster import Cluster, ClusterPlan
 from tests.virtual.test_clusters_leave import Watched, fleet
 
@@ -244,3 +252,46 @@ def test_where_it_cannot_be_the_condition_says_so(mode: str) -> None:
     assert message.startswith("spec.federatedHPAAssignment.rebalance: WhenQuiet: ")
     assert message.endswith("remove the field")
     assert found.reasons().count("RebalanceRefused") == 1
+
+
+def test_a_receiver_that_is_lost_in_between() -> None:
+    """The return ends without a verdict, and no reconcile fails."""
+    spec = {
+        "federatedHPAAssignment": {"rebalance": "WhenQuiet"},
+        "partialMetrics": {"lostAfterSeconds": 60},
+    }
+    world = cloudy((800, dies("m1")), clusters=plans(1, 14, 1), load=steps((0, 7.76)), spec=spec)
+    found = Watched(world, 25)
+
+    assert "RebalanceInterrupted" in found.reasons()
+    assert not {"ReconcileFailed", "RebalanceServesNothing"} & set(found.reasons())
+    assert max(sum(sizes.values()) for sizes in found.sizes) <= 20 + 2
+
+
+def test_a_receiver_that_is_drained_in_between() -> None:
+    """The leave goes first, step by step, and no return rests for a day."""
+    found = Watched(cloudy((760, tainted("m1", DRAIN)), clusters=plans(1, 10)), 25)
+
+    assert found.at(12.6)[0] > 1
+    assert found.at(15.5) == (0, 11)
+    assert "RebalanceServesNothing" not in found.reasons()
+    assert found.reasons().count("RebalanceInterrupted") == 1
+    entry = found.status(14, "m1")
+    assert entry is not None
+    assert entry["membership"] == "Leaving"
+    moves = [event["message"] for event in found.events if event["reason"] == "ReplicasMoved"]
+    assert any(text.startswith("m1 leaves: ") for text in moves)
+    assert min(found.ready[60:]) >= 11 - 2
+
+
+def test_a_receiver_that_is_missing_in_between() -> None:
+    """The return waits for its answer and goes on: it is not done before, and no replica goes meanwhile."""
+    events = [(760.0, unreachable("m1")), (880.0, reachable("m1"))]
+    found = Watched(cloudy(*events, clusters=plans(1, 10)), 40)
+
+    assert {sizes["m2"] for sizes in found.sizes[790:870]} == {found.sizes[790]["m2"]}
+    message = condition(found, 14)[2]
+    assert message.endswith("; it waits for m1: no answer, or a refused write")
+    assert found.at(39) == (10, 1)
+    assert found.reasons().count("Rebalanced") == 1
+    assert min(found.ready[60:]) >= 11 - 2
