@@ -88,13 +88,14 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
     goal = goal_of(context, plan, desired) if rebalanced else plan.goal(desired)
     target = {name: goal[name] for name in goal if plan.places[name].reachable}
     present = {name: plan.places[name].present for name in target}
-    # Replicas of a stuck cluster serve nothing, so those that go wait for nobody.
+    # Replicas of a stuck cluster serve nothing, so those that go wait for nobody, and nobody waits for one.
     present |= {name: min(present[name], goal[name]) for name in fleet.stuck if name in target}
+    ready = plan.ready | {name: goal[name] for name in fleet.stuck if name in target}
     step = release_step(context.spec.max_replicas)
     state = context.rebalance if rebalanced else None
     kept = needed(context, plan, state) if state is not None and state.is_return else {}
-    moved = next_step(present, target, plan.ready, step, plan.rolling, kept)
-    unready = waiting(present, target, plan.ready)
+    moved = next_step(present, target, ready, step, plan.rolling, kept)
+    unready = waiting(present, target, ready)
     _note_waits(context, plan, goal, unready)
     if state is not None:
         gives = any(moved[name] < present[name] for name in moved)
@@ -175,6 +176,8 @@ def _note_waits(
             text = "it does not answer, or refused a write"
         elif context.spec.dry_run:
             text = "spec.dryRun: nothing moves"
+        elif not place.present:
+            text = "its last pods end"
         elif goal[name] and not takers:
             text = "no other cluster takes replicas"
         elif goal[name]:

@@ -22,6 +22,7 @@ from fedhpa.assignment import (
     as_if,
     fair_split,
     limits,
+    release_step,
     split,
 )
 from fedhpa.decision.context import Context
@@ -134,6 +135,7 @@ class PlacementPlan:
         self._context = context
         self._policy = context.spec.assignment.policy
         fleet = context.fleet
+        self._evidence = frozenset(sorted(fleet.stuck)[: _evidence_beyond(context)] if fleet.stuck else ())
         self._answered = {view.name: view for view in fleet.answered}
         used = loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
         usual = sum(used.values()) // len(used) if used else 1
@@ -190,8 +192,12 @@ class PlacementPlan:
         return shares
 
     def with_evidence(self, shares: dict[str, int]) -> dict[str, int]:
-        """Returns the shares with one replica more in each stuck cluster: it shows when that is over."""
-        for name in self._context.fleet.stuck:
+        """Returns the shares with one replica more in stuck clusters: it shows when that is over.
+
+        At most a step of them run beyond the size. A stuck cluster without one keeps a replica that waits
+        inside the size.
+        """
+        for name in sorted(self._evidence):
             place = self.places[name]
             if place.reachable and shares[name] <= place.running:
                 shares[name] = min(shares[name] + 1, place.present)
@@ -277,6 +283,7 @@ class PlacementPlan:
         low = max(preference.low or 0, least)
         present = fleet.known_replicas(cluster)
         stuck = view is not None and cluster.name in fleet.stuck
+        inside = cluster.name not in self._evidence
         # A step of a move is for present pods.
         waits = cluster.bridge is not None and (fleet.moving or bool(fleet.leaving))
         if stuck:
@@ -285,13 +292,24 @@ class PlacementPlan:
             present=present,
             reachable=view is not None and not cluster.held and not waits,
             available=None if available is None else max(available, 0),
-            pending=max(present - view.ready_pods, 0) if view is not None and stuck else 0,
+            pending=max(present - view.ready_pods - inside, 0) if view is not None and stuck else 0,
             weight=load if self._policy == LOAD_WEIGHTED else weight,
             priority=preference.priority or 0,
             low=low if high is None else min(low, high),
             high=high,
             unproven=unproven,
         )
+
+
+def _evidence_beyond(context: Context) -> int:
+    """Returns how many replicas of stuck clusters may run beyond the size.
+
+    That is a step. While replicas move, their surge may need it, so it ends at maxReplicas.
+    """
+    step, state = release_step(context.spec.max_replicas), context.memory.rebalance
+    if context.fleet.leaving or (state is not None and not state.ended):
+        return min(max(context.spec.max_replicas - context.fleet.current, 0), step)
+    return step
 
 
 def keeps(bridged: Sequence[str]) -> str:

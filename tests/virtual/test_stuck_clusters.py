@@ -172,3 +172,15 @@ def rebalance(run: Running) -> None:
     assert run.hub is not None
     assert run.hub.object is not None
     run.hub.annotate(**{REBALANCE_ANNOTATION: run.hub.object["metadata"]["creationTimestamp"]})
+
+
+def test_two_stuck_clusters_at_the_maximum() -> None:
+    """The replicas that show when pods get ready again and the surge of a leave are at most one step."""
+    events = ((300, starts_nothing("m2")), (300, starts_nothing("m3")), (1200, tainted("m4", DRAIN)))
+    load = steps((0, 3.9), (6, 12))
+    found = Watched(fleet(*events, clusters=slow(4, 8), load=load, maximum=16), 32)
+
+    assert max(sum(sizes.values()) for sizes in found.sizes) == 16 + 1
+    assert found.at(19)[1:3] == (3, 3)
+    assert found.at(31)[3] == 0
+    assert found.reasons().count("ClusterStuck") == 2
