@@ -153,12 +153,14 @@ def by_placement(
     affinity: Mapping[str, Any] | None,
     members: Mapping[str, Member],
     lost: Collection[str],
+    duplicates: Collection[str] = (),
 ) -> Candidates:
     """Returns the candidates of mode Distributed, from those that the ResourceBinding gives.
 
     They are the clusters that the placement and spec.clusterAffinity select. Those that the ResourceBinding
     does not hold yet begin. The next group of the placement's clusterAffinities takes part only if all
-    clusters of the one before are `lost`. Raises InvalidObject for an affinity that cannot be read.
+    clusters of the one before are `lost`. Other names of a cluster, the `duplicates`, stay in the
+    ResourceBinding as they are. Raises InvalidObject for an affinity that cannot be read.
     """
     placement, bound = found.placement, found.bound
     if placement is None or bound is None:
@@ -182,10 +184,12 @@ def by_placement(
         if name not in held and _may_begin(members[name], placement)
     )
     # Karmada waits with the deletion of a Cluster until no ResourceBinding names it.
-    gone = frozenset(name for name in bound.shares if name not in members)
+    # For another name of a registered cluster, Karmada would remove the workload of that cluster.
+    twice = bound.shares.keys() & set(duplicates)
+    gone = frozenset(bound.shares.keys() - members.keys() - twice)
     return replace(
         found,
-        names=tuple(sorted(held & tiers.keys())),
+        names=tuple(sorted(held & tiers.keys() | twice)),
         bound=replace(bound, begins=begins, gone=gone),
         overflow={name: tier for name, tier in tiers.items() if tier},
         replaced=replaced,

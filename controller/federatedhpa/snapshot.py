@@ -148,7 +148,8 @@ class SnapshotBuilder:
             chosen = await self._candidates(spec, workload, memory.running(workload.path))
             if spec.get("mode") == DISTRIBUTED and self._settings.propagation != DIRECT:
                 lost = [name for name, state in memory.state.states.items() if state == LOST]
-                chosen = by_placement(chosen, spec.get("clusterAffinity"), self._members, lost)
+                affinity = spec.get("clusterAffinity")
+                chosen = by_placement(chosen, affinity, self._members, lost, self.duplicates)
             candidates, found = without_duplicates(chosen, self.duplicates)
             template = await self._template(workload)
         except NoBinding as error:

@@ -24,6 +24,7 @@ from tests.support.federation.karmada import (
 from tests.support.federation.planes import DEPLOYMENTS, NAME, NAMESPACE, Object
 from tests.support.nightly import QUIET_SECONDS
 from tests.support.plane_faults import Fault
+from tests.virtual.test_one_cluster_under_two_names import register_again
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -499,3 +500,20 @@ async def test_other_kinds_than_deployments_are_not_built(tmp_path: Path) -> Non
         assert "--propagation=direct" in k.f.condition("ScalingActive")[2]
         assert k.works == {}
         assert not k.suspended
+
+
+async def test_the_other_name_of_a_cluster_stays_in_the_binding(tmp_path: Path) -> None:
+    """Karmada would remove the Work of a name that goes, and with it the Deployment of the cluster itself."""
+    async with karmada(tmp_path, m1=4, m2=2) as k:
+        await asyncio.sleep(1)
+        register_again(k.f, "m1", "a")
+        k.edit_hub(
+            BINDINGS, BINDING, lambda one: one["spec"]["clusters"].append({"name": "a", "replicas": 4})
+        )
+        async with k.f.controller(calm=True, propagation="karmada"):
+            begin(k)
+            await asyncio.sleep(300)
+
+            assert "a" in k.shares
+            status, reason, _ = k.f.condition("HubCompatible")
+            assert (status, reason) == ("False", "DuplicateCluster")
