@@ -12,11 +12,13 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.distributed.mode_changes import DISTRIBUTED
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.decision import (
+    KNOWN_BEFORE,
     MISSING,
     NO_MEMORY,
     Answer,
@@ -137,10 +139,17 @@ class ObjectMemory:
         return self.spec[1]
 
     def running(self, path: str) -> frozenset[str]:
-        """The clusters that had replicas of the workload at the URL path at the last decision."""
+        """The clusters that may run replicas of the workload at the URL path, by the last decision.
+
+        In mode Centralized a cluster that was lost may come back with its replicas, also after the others
+        have taken them. It is forgotten only once it answers that nothing runs there.
+        """
         if self.target not in ("", path):
             return frozenset()
-        return frozenset(name for name, replicas in self.last_replicas.items() if replicas)
+        found = {name for name, replicas in self.last_replicas.items() if replicas}
+        if self.spec is not None and self.spec[1].mode != DISTRIBUTED:
+            found |= {name for name in self.state.clusters if self.was_seen(name)}
+        return frozenset(found)
 
     def was_seen(self, cluster: str) -> bool:
         """True if the cluster has answered at some time."""
@@ -191,8 +200,13 @@ class ObjectMemory:
 
     def forget_replaced(self, members: Mapping[str, Member]) -> list[str]:
         """Forget clusters that are others than before under the same name. Returns these names."""
-        known = self.state.clusters
+        # What is known of a name that nobody registers says only that it was known.
+        known = {
+            name: one for name, one in self.state.clusters.items() if name in members or one != KNOWN_BEFORE
+        }
         self.uids = {name: member.short_uid for name, member in members.items()}
+        if len(known) < len(self.state.clusters):
+            self.state = msgspec.structs.replace(self.state, clusters=known)
         replaced = [
             name
             for name, uid in self.uids.items()
@@ -201,7 +215,7 @@ class ObjectMemory:
         if replaced:
             self.state = msgspec.structs.replace(
                 self.state,
-                clusters={name: one for name, one in known.items() if name not in replaced},
+                clusters=known | dict.fromkeys(replaced, KNOWN_BEFORE),
                 absences={name: one for name, one in self.state.absences.items() if name not in replaced},
             )
             self.without_workload.difference_update(replaced)

@@ -84,7 +84,12 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
     resets = memory.state.resets
     if resets is not None:
         resets = msgspec.structs.replace(resets, times=tuple(at + seconds for at in resets.times))
-    memory.state = msgspec.structs.replace(memory.state, absences=absences, clusters=clusters, resets=resets)
+    rebalance = memory.state.rebalance
+    if rebalance is not None:
+        rebalance = _times_moved(rebalance, ("since", "blocked_since", "rests_until"), seconds)
+    memory.state = msgspec.structs.replace(
+        memory.state, absences=absences, clusters=clusters, resets=resets, rebalance=rebalance
+    )
     memory.refused = {name: at + seconds for name, at in memory.refused.items()}
     memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
     memory.missed_since = {name: at + seconds for name, at in memory.missed_since.items()}

@@ -9,6 +9,7 @@ from fedhpa.decision.explanation import to_text
 from fedhpa.decision.membership import membership_of
 from fedhpa.decision.memory import (
     ANSWERED_STATES,
+    KNOWN_BEFORE,
     LOST,
     MISSING,
     NEW_MEMBER,
@@ -62,6 +63,7 @@ from fedhpa.scaling import Recommendation, ScaleEvent
 
 __all__ = [
     "ANSWERED_STATES",
+    "KNOWN_BEFORE",
     "LOST",
     "MISSING",
     "NEW_MEMBER",

@@ -93,6 +93,7 @@ class FleetView:
     `preferences` are the assignment's preferences by cluster (direct propagation only).
     `memberships` are those of clusters that may be no Members. `leaving` clusters still have replicas.
     `stuck` are the clusters whose pods do not become ready.
+    `moves` is True if replicas can be moved between the clusters.
     `moving` is True while replicas move, so that more run than the `current` size.
     `size_was_decided` is False if Duplicated had to take the size from the clusters.
     With `returns` replicas may return to the division of the policy by themselves.
@@ -116,13 +117,13 @@ class FleetView:
         self.memberships: dict[str, Membership] = {}
         if asking:
             self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
-        self._moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
-        self.returns = self._moves and snapshot.hpa.spec.assignment.returns
+        self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
+        self.returns = self.moves and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
             if not self.is_out(cluster):
                 self._add(cluster)
         self._answered_names = {cluster.name for cluster in self.answered}
-        lacking = self._moves and [one for one in self.answered if one.ready_pods < one.replicas]
+        lacking = self.moves and [one for one in self.answered if one.ready_pods < one.replicas]
         self._lacking = [one for one in lacking or () if not one.is_short]
         self.stuck = self._stuck(snapshot) if self._lacking else {}
         self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
@@ -170,10 +171,21 @@ class FleetView:
 
     def is_out(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer."""
-        return self._leaves(cluster) and _last_share(cluster) == 0
+        return self._leaves(cluster) and (
+            self.is_empty(cluster) or (not _answers(cluster) and cluster.last_replicas == 0)
+        )
+
+    def is_empty(self, cluster: ClusterSnapshot) -> bool:
+        """True if the cluster answers that it runs nothing of the workload, and no pod terminates there."""
+        scale = cluster.scale
+        if not isinstance(scale, ClusterScale) or not _answers(cluster):
+            return False
+        # A failed pod stays in the list until somebody deletes it.
+        running = any(pod.running for pod in cluster.pods)
+        return not (scale.spec_replicas or scale.status_replicas or running)
 
     def _leaves(self, cluster: ClusterSnapshot) -> bool:
-        return self._moves and self.membership(cluster.name) == LEAVING
+        return self.moves and self.membership(cluster.name) == LEAVING
 
     def standing(self, cluster: str) -> Standing:
         """Returns the membership of a cluster as it is remembered."""
@@ -328,7 +340,7 @@ class FleetView:
 
     def _size_before_moves(self, snapshot: Snapshot) -> int | None:
         """Returns the size of the last decision while replicas move: what runs then includes their surge."""
-        if not self._moves:
+        if not self.moves:
             return None
         known = snapshot.memory.rebalance
         moves = known is not None and not known.ended
@@ -373,11 +385,9 @@ def _moved(known: ClusterMemory) -> bool:
     )
 
 
-def _last_share(cluster: ClusterSnapshot) -> int | None:
-    """Returns the replicas of a cluster, the last known ones if it does not answer; None if unknown."""
-    if isinstance(cluster.scale, ClusterScale) and _unavailability(cluster)[0] is None:
-        return cluster.scale.spec_replicas
-    return cluster.last_replicas
+def _answers(cluster: ClusterSnapshot) -> bool:
+    """True if the cluster answered."""
+    return _unavailability(cluster)[0] is None
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:

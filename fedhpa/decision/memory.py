@@ -234,6 +234,10 @@ class ClusterMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
         return bool(self.assignment.maximum) or self.holds_hpa
 
 
+# A cluster that the object knew at some time, and of which nothing is remembered.
+KNOWN_BEFORE: Final = ClusterMemory(state=MISSING)
+
+
 class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
     """The memory of one FederatedHPA; the default is a fresh start.
 

@@ -86,14 +86,18 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
     if rebalanced and (absent := absent_clusters(context, plan)):
         return _waited(context, plan, absent, current, desired)
     goal = goal_of(context, plan, desired) if rebalanced else plan.goal(desired)
+    if any(goal[name] < plan.places[name].present for name in goal if name not in fleet.stuck):
+        plan.spare_surge(desired)
+        goal = goal_of(context, plan, desired) if rebalanced else plan.goal(desired)
     target = {name: goal[name] for name in goal if plan.places[name].reachable}
     present = {name: plan.places[name].present for name in target}
-    # Replicas of a stuck cluster serve nothing, so those that go wait for nobody, and nobody waits for one.
+    # Replicas of a stuck cluster serve nothing, so those that go wait for nobody.
     present |= {name: min(present[name], goal[name]) for name in fleet.stuck if name in target}
-    ready = plan.ready | {name: goal[name] for name in fleet.stuck if name in target}
     step = release_step(context.spec.max_replicas)
     state = context.rebalance if rebalanced else None
     kept = needed(context, plan, state) if state is not None and state.is_return else {}
+    # Else one cluster that is stuck at maxReplicas would hold each move. A step fewer pods may be ready.
+    ready = plan.ready | {name: goal[name] for name in sorted(fleet.stuck)[:step] if name in target}
     moved = next_step(present, target, ready, step, plan.rolling, kept)
     unready = waiting(present, target, ready)
     _note_waits(context, plan, goal, unready)

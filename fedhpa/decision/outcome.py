@@ -17,6 +17,7 @@ from fedhpa.decision.held import held_shares, held_size, report_hold
 from fedhpa.decision.memory import (
     ANSWERED,
     ANSWERED_STATES,
+    KNOWN_BEFORE,
     LOST,
     METRICS_LOST,
     METRICS_MISSING,
@@ -247,8 +248,10 @@ def without_status(
 
 
 def _propagation(context: Context) -> str:
-    if isinstance(context.snapshot.target, Failure):
-        return context.snapshot.propagation
+    # In mode Distributed the controller reads no template, whatever places the workload.
+    known = context.snapshot.propagation
+    if known or isinstance(context.snapshot.target, Failure):
+        return known
     return "direct" if context.fleet.direct else "karmada"
 
 
@@ -299,7 +302,11 @@ def memory_of(
             decision, cluster, before.clusters.get(cluster.name), shares.get(cluster.name), fleet, keeps=keeps
         )
         for cluster in snapshot.clusters
+        if cluster.selected or not fleet.is_empty(cluster)
     }
+    if clusters and fleet.moves:
+        # One that is selected again later is no new host.
+        clusters = dict.fromkeys(before.clusters, KNOWN_BEFORE) | clusters
     return MemoryState(
         size=size if have_scale else before.size,
         history=bounded_history(decision.history),

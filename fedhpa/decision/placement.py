@@ -135,7 +135,7 @@ class PlacementPlan:
         self._context = context
         self._policy = context.spec.assignment.policy
         fleet = context.fleet
-        self._evidence = frozenset(sorted(fleet.stuck)[: _evidence_beyond(context)] if fleet.stuck else ())
+        self._evidence = sorted(fleet.stuck)[: release_step(context.spec.max_replicas)]
         self._answered = {view.name: view for view in fleet.answered}
         used = loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
         usual = sum(used.values()) // len(used) if used else 1
@@ -197,11 +197,21 @@ class PlacementPlan:
         At most a step of them run beyond the size. A stuck cluster without one keeps a replica that waits
         inside the size.
         """
-        for name in sorted(self._evidence):
+        for name in self._evidence:
             place = self.places[name]
             if place.reachable and shares[name] <= place.running:
                 shares[name] = min(shares[name] + 1, place.present)
         return shares
+
+    def spare_surge(self, desired: int) -> None:
+        """Count replicas of stuck clusters above maxReplicas in the size, because a surge needs the step."""
+        kept = max(self._context.spec.max_replicas - desired, 0)
+        for name in self._evidence[kept:]:
+            place = self.places[name]
+            self.places[name] = msgspec.structs.replace(place, pending=max(place.pending - 1, 0))
+            if name in self._members:
+                self._members[name] = self.places[name]
+        self._evidence = self._evidence[:kept]
 
     def _with_cordoned(self, desired: int) -> dict[str, Place]:
         """Returns the members, and the cordoned clusters with what they have: more only if all are full."""
@@ -299,17 +309,6 @@ class PlacementPlan:
             high=high,
             unproven=unproven,
         )
-
-
-def _evidence_beyond(context: Context) -> int:
-    """Returns how many replicas of stuck clusters may run beyond the size.
-
-    That is a step. While replicas move, their surge may need it, so it ends at maxReplicas.
-    """
-    step, state = release_step(context.spec.max_replicas), context.memory.rebalance
-    if context.fleet.leaving or (state is not None and not state.ended):
-        return min(max(context.spec.max_replicas - context.fleet.current, 0), step)
-    return step
 
 
 def keeps(bridged: Sequence[str]) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.memory import ObjectMemory, redate
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale, ScaleSpec
 from fedhpa.decision import (
+    KNOWN_BEFORE,
     Absence,
     Assignment,
     ClusterMemory,
@@ -21,6 +23,7 @@ from fedhpa.decision import (
     Failure,
     History,
     MemoryState,
+    Rebalance,
     Recommendation,
     ScaleEvent,
     Snapshot,
@@ -29,6 +32,7 @@ from fedhpa.decision import (
     decide,
     decode_object,
 )
+from fedhpa.decision.memory import Standing
 from fedhpa.scaling.records import PodRecord
 from fedhpa.scaling.requests import PodRequests
 from tests.support.recordings import recording
@@ -302,3 +306,49 @@ def test_replicas_that_were_failed_over_are_not_failed_over_again() -> None:
     memory.note_decision(snapshot, msgspec.structs.replace(decision, failed_over=frozenset(("m2",))))
 
     assert memory.last_replicas == {"m1": 4, "m2": 0}
+
+
+def test_a_step_of_the_clock_moves_all_times_of_the_state() -> None:
+    """No wait for a stuck cluster, a new host, a return or a step of Duplicated gets longer or shorter."""
+    standing = Standing("Leaving", since=NOW, asked_since=NOW, stuck_since=NOW, new=True, serves_since=NOW)
+    cluster = ClusterMemory(
+        seen=NOW, scaled=NOW, standing=standing, lacking_since=NOW, answered_since=NOW, replicas=1
+    )
+    rebalance = Rebalance("", NOW, is_return=True, blocked_since=NOW, rests_until=NOW)
+    state = MemoryState(
+        absences={"m1": Absence(NOW, NOW, 1.0, NOW)},
+        rebalance=rebalance,
+        clusters={"m1": cluster, "m2": ClusterMemory()},
+    )
+    memory = ObjectMemory("u1", recording(), state)
+
+    redate(memory, 3600.0)
+
+    text = msgspec.json.encode(state).decode()
+    assert msgspec.json.encode(memory.state).decode() == text.replace(str(NOW), str(NOW + 3600.0))
+
+
+def test_a_cluster_that_was_rebuilt_was_known_before() -> None:
+    """Of another cluster under the same name nothing is remembered, but it is no new host."""
+    known = ClusterMemory(replicas=4, uid="a", standing=Standing("Cordoned", since=NOW))
+    memory = ObjectMemory("u1", recording(), MemoryState(size=8, clusters={"m1": known}))
+    member: Any = SimpleNamespace(short_uid="b")
+
+    assert memory.forget_replaced({"m1": member}) == ["m1"]
+
+    hpa = decode_object(HPA)
+    snapshot = Snapshot(hpa=hpa, clusters=(answering("m1", 4),), memory=memory.state)
+    decision = decide(snapshot, memory.history, NOW, ControllerSettings())
+    assert "ClusterBeganHosting" not in [event.reason for event in decision.events]
+    assert not memory.was_seen("m1")
+
+
+def test_a_name_that_nobody_registers_is_forgotten() -> None:
+    """A blank memory of a cluster stays only while its name is registered."""
+    clusters = {"m1": ClusterMemory(replicas=4), "m2": KNOWN_BEFORE, "m3": KNOWN_BEFORE}
+    memory = ObjectMemory("u1", recording(), MemoryState(size=8, clusters=clusters))
+    member: Any = SimpleNamespace(short_uid="")
+
+    memory.forget_replaced({"m1": member, "m2": member})
+
+    assert memory.state.clusters.keys() == {"m1", "m2"}

@@ -219,10 +219,10 @@ def test_a_leave_without_room_waits() -> None:
     found = Watched(fleet((300, tainted("m2", DRAIN)), clusters=clusters), 70)
 
     found.assert_kind()
-    assert found.at(69)[1] == 4
+    assert found.at(69)[1] == 3
     entry = found.status(69, "m2")
     assert entry is not None
-    assert "1 pod is not ready in m1" in entry["waitsFor"]
+    assert entry["waitsFor"].endswith(": 1 pod is not ready in m3")
     assert found.reasons().count("LeaveWaits") == 1
 
 
@@ -401,3 +401,54 @@ def test_a_random_leave(number: int) -> None:
 def test_many_random_leaves(number: int) -> None:
     """The same in more worlds."""
     check_random(number)
+
+
+@pytest.mark.parametrize(
+    ("excluded", "lost"), [(800, 300), (300, 380)], ids=["lost, then excluded", "lost in mid-leave"]
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_excluded_cluster_that_was_lost_is_emptied_when_it_comes_back(
+    excluded: float, lost: float, restarts: bool
+) -> None:
+    """The others run its replicas meanwhile; also after a restart it leaves once it answers with them."""
+    events = [
+        (lost, unreachable("m2")),
+        (excluded, changes(clusterAffinity={"exclude": ["m2"]})),
+        (1300, reachable("m2")),
+    ]
+    if restarts:
+        events.append((1200, controller_killed()))
+    found = Watched(fleet(*sorted(events, key=lambda event: event[0])), 35)
+
+    assert found.at(21)[1] == 4
+    assert found.status(21, "m2") is None
+    entry = found.status(22.5, "m2")
+    assert entry is not None
+    assert entry["membership"] == "Leaving"
+    assert found.at(34)[1] == 0
+    assert 11 <= sum(found.at(34)) <= 12
+    assert found.status(34, "m2") is None
+
+
+def test_a_cluster_that_is_selected_again_is_no_new_host() -> None:
+    """The object knew it before it was excluded, and nobody deployed anything."""
+    events = ((300, changes(clusterAffinity={"exclude": ["m2"]})), (1020, changes(clusterAffinity=None)))
+    found = Watched(fleet(*events, load=steps((0, 5.8), (25, 8.8)), maximum=18), 32)
+
+    assert found.at(16) == (6, 0, 6)
+    assert found.at(31) == (6, 6, 6)
+    assert "ClusterBeganHosting" not in found.reasons()
+
+
+def test_a_drain_waits_for_pods_that_end() -> None:
+    """Pods with a long grace period still run when their cluster has no replica, so its entry stays."""
+    found = Watched(fleet((300, tainted("m2", DRAIN)), clusters=slow(stop_seconds=240.0)), 18)
+
+    empty = next(second for second, sizes in enumerate(found.sizes) if sizes["m2"] == 0)
+    entry = found.status(empty / 60 + 3, "m2")
+    assert entry is not None
+    assert (entry["membership"], entry["currentReplicas"]) == ("Leaving", 0)
+    assert entry["waitsFor"].endswith(": its last pods end")
+    assert found.status(empty / 60 + 4.6, "m2") is None
+    assert found.at(17) == (6, 0, 6)
+    found.assert_kind()

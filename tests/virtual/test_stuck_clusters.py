@@ -182,5 +182,16 @@ def test_two_stuck_clusters_at_the_maximum() -> None:
 
     assert max(sum(sizes.values()) for sizes in found.sizes) == 16 + 1
     assert found.at(19)[1:3] == (3, 3)
-    assert found.at(31)[3] == 0
     assert found.reasons().count("ClusterStuck") == 2
+
+
+def test_one_stuck_cluster_holds_no_leave_at_the_maximum() -> None:
+    """Its waiting replica is part of the size then, so a step fewer pods are ready."""
+    events = ((300, starts_nothing("m2")), (1200, tainted("m4", DRAIN)))
+    load = steps((0, 3.9), (6, 12))
+    found = Watched(fleet(*events, clusters=slow(4, 8), load=load, maximum=16), 42)
+
+    assert max(sum(sizes.values()) for sizes in found.sizes) == 16 + 1
+    assert found.at(19)[3] > 2
+    assert found.at(41)[3] == 0
+    assert min(found.ready[1200:]) >= found.ready[1200] - 1
