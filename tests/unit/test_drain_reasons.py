@@ -10,7 +10,7 @@ import pytest
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import Taint
 from fedhpa.cli.drain.forecast import forecasts
-from fedhpa.cli.drain.objects import placed_by_karmada, scaled_by_rules_alone, waiting
+from fedhpa.cli.drain.objects import placed_by_karmada, scaled_by_rules_alone, staying, waiting
 from fedhpa.cli.explain import memberships
 from tests.support.draining import NAMES, rule, scaler, status
 
@@ -57,8 +57,10 @@ LEASES = "check that a controller runs without --pause: kubectl get leases -A"
         ),
         (put(THREE), "4 waits for the controller's next decision"),
         (put(THREE, {"dryRun": True}), "4 spec.dryRun is true, so nothing is moved"),
-        (put(THREE, {"mode": "Distributed"}), "4 objects of mode Distributed are not moved yet"),
-        (put(THREE, {"mode": "Distributed"}, **LEAVING), "4 waiting for 2 new pods in member1"),
+        (
+            put({**THREE, "member2": 0}, membership="Leaving", waitsFor="its last pods end"),
+            "0 its last pods end",
+        ),
         (put(THREE, membership="Leaving", state="Lost"), "4 the cluster does not answer (state Lost)"),
         (PAUSED, f"4 waiting for 2 new pods in member1 (the status is 60 min old: {LEASES})"),
         (NEW, f"None it has no decision yet: {LEASES}"),
@@ -84,10 +86,10 @@ def test_a_taint_that_nobody_answers_names_the_controller() -> None:
 
 
 def test_nothing_waits_in_a_cluster_without_replicas() -> None:
-    """Its entry is gone, or has no replicas. Entries of other clusters do not matter."""
+    """Its entry is gone, or has no replicas and does not leave. Entries of other clusters do not matter."""
     gone = {name: 4 for name in NAMES if name != "member2"}
 
-    assert reasons(put(gone), put({**gone, "member2": 0}), put({**gone, "member2": 0}, **LEAVING)) == []
+    assert reasons(put(gone), put({**gone, "member2": 0})) == []
 
 
 def test_karmada_places_the_objects_that_hold_replicas_in_mode_centralized() -> None:
@@ -237,3 +239,14 @@ def test_explain_names_clusters_that_are_no_member() -> None:
         "member3 (Cordoned): an unknown number of replicas there",
     ]
     assert memberships({}) == memberships({"clusters": 3}) == []
+
+
+@pytest.mark.parametrize("changes", [{}, LEAVING])
+def test_objects_of_mode_distributed_are_named_and_not_waited_for(changes: dict[str, Any]) -> None:
+    """Nothing moves their replicas yet, so a drain would never end."""
+    found = put(THREE, {"mode": "Distributed"}, **changes)
+
+    assert reasons(found, scaler("new", mode="Distributed")) == []
+    (one,) = staying([found, put(THREE), scaler("new", mode="Distributed")], "member2")
+    assert str(one) == "shop/web: 4 replicas still there: objects of mode Distributed are not moved yet"
+    assert one.to_json()["replicas"] == 4

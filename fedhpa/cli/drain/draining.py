@@ -13,7 +13,15 @@ from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
 from fedhpa.api.texts import listed
 from fedhpa.api.times import parse_time
-from fedhpa.cli.drain.objects import Alone, Waiting, placed_by_karmada, scaled_by_rules_alone, waiting
+from fedhpa.cli.drain.objects import (
+    Alone,
+    Staying,
+    Waiting,
+    placed_by_karmada,
+    scaled_by_rules_alone,
+    staying,
+    waiting,
+)
 from fedhpa.cli.drain.taints import change_taints, read_cluster, taints_of, with_taint
 from fedhpa.cli.drain.watch import Progress, watch
 from fedhpa.cli.hub import hub_error
@@ -44,15 +52,19 @@ class Refused(Exception):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The end of a drain: its last progress, and workloads that it neither moves nor counts."""
+    """The end of a drain: its last progress, and what it neither moves nor counts.
+
+    `alone` are workloads of rules, and `staying` objects of mode Distributed.
+    """
 
     progress: Progress
     alone: tuple[Alone, ...] = ()
+    staying: tuple[Staying, ...] = ()
 
     @property
     def done(self) -> bool:
         """True if the cluster runs nothing of our objects."""
-        return not self.progress.waiting
+        return not self.progress.waiting and all(one.replicas == 0 for one in self.staying)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the result as data."""
@@ -62,14 +74,18 @@ class Drained(msgspec.Struct, frozen=True):
             "replicas": self.progress.total,
             "moved": self.progress.moved,
             "waiting": [one.to_json() for one in self.progress.waiting],
-            "notMoved": [one.to_json() for one in self.alone],
+            "notMoved": [one.to_json() for one in (*self.staying, *self.alone)],
         }
 
 
-async def cordon(hub: ApiClient, cluster: str, clock: Clock) -> bool:
-    """Adds the taint of a cordon. Returns False if it was there. Raises Refused, and ConfigError."""
-    await _check(hub, cluster)
-    return await change_taints(hub, cluster, with_taint(CORDON_TAINT, clock.wall())) is not None
+async def cordon(hub: ApiClient, cluster: str, clock: Clock) -> tuple[bool, tuple[Staying, ...]]:
+    """Adds the taint of a cordon. Raises Refused, and ConfigError.
+
+    Returns False if it was there, and the objects that go on growing in the cluster.
+    """
+    growing = tuple(staying(await _check(hub, cluster), cluster))
+    written = await change_taints(hub, cluster, with_taint(CORDON_TAINT, clock.wall()))
+    return written is not None, growing
 
 
 async def _check(hub: ApiClient, cluster: str) -> list[Any]:
@@ -114,12 +130,17 @@ class Draining:
         since = _since(written or await read_cluster(hub, cluster)) or self._clock.wall()
         say(f"{cluster} {'drains now' if written else 'was draining already'}; Ctrl-C ends only the waiting")
 
+        stay: tuple[Staying, ...] = ()
+
         async def look() -> list[Waiting]:
-            return list(waiting(await listing(hub, "FederatedHPA"), cluster, since, self._clock.wall()))
+            nonlocal stay
+            raws = await listing(hub, "FederatedHPA")
+            stay = tuple(staying(raws, cluster))
+            return list(waiting(raws, cluster, since, self._clock.wall()))
 
         with view.running():
             progress = await watch(cluster, look, view.show, say, clock=self._clock, timeout=timeout)
-        return Drained(progress, tuple(alone))
+        return Drained(progress, tuple(alone), stay)
 
 
 def _since(cluster: dict[str, Any]) -> float | None:
