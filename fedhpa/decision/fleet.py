@@ -171,14 +171,13 @@ class FleetView:
 
     def is_out(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer."""
-        return self._leaves(cluster) and (
-            self.is_empty(cluster) or (not _answers(cluster) and cluster.last_replicas == 0)
-        )
+        gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
+        return self._leaves(cluster) and (gone or self.is_empty(cluster))
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster answers that it runs nothing of the workload, and no pod terminates there."""
         scale = cluster.scale
-        if not isinstance(scale, ClusterScale) or not _answers(cluster):
+        if not isinstance(scale, ClusterScale) or _unavailability(cluster)[0] is not None:
             return False
         # A failed pod stays in the list until somebody deletes it.
         running = any(pod.running for pod in cluster.pods)
@@ -383,11 +382,6 @@ def _moved(known: ClusterMemory) -> bool:
         and left
         and (standing.stuck_since is not None or standing.membership == LEAVING)
     )
-
-
-def _answers(cluster: ClusterSnapshot) -> bool:
-    """True if the cluster answered."""
-    return _unavailability(cluster)[0] is None
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.memory import ObjectMemory, redate
+from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.stepped_clock import redate
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale, ScaleSpec
 from fedhpa.decision import (

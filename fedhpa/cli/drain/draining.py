@@ -74,7 +74,10 @@ class Drained(msgspec.Struct, frozen=True):
             "replicas": self.progress.total,
             "moved": self.progress.moved,
             "waiting": [one.to_json() for one in self.progress.waiting],
-            "notMoved": [one.to_json() for one in (*self.staying, *self.alone)],
+            "notMoved": [
+                *(one.to_json() for one in self.staying),
+                *(one.to_json() for one in self.alone),
+            ],
         }
 
 
