@@ -135,7 +135,8 @@ class PlacementPlan:
         self._context = context
         self._policy = context.spec.assignment.policy
         fleet = context.fleet
-        self._evidence = sorted(fleet.stuck)[: release_step(context.spec.max_replicas)]
+        most = release_step(context.spec.max_replicas) if fleet.stuck else 0
+        self._evidence = sorted(fleet.stuck)[:most]
         self._answered = {view.name: view for view in fleet.answered}
         used = loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
         usual = sum(used.values()) // len(used) if used else 1
