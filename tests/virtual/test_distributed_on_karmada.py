@@ -517,3 +517,4 @@ async def test_the_other_name_of_a_cluster_stays_in_the_binding(tmp_path: Path) 
             assert "a" in k.shares
             status, reason, _ = k.f.condition("HubCompatible")
             assert (status, reason) == ("False", "DuplicateCluster")
+            assert k.f.status()["summary"]["propagation"] == "karmada"
