@@ -140,9 +140,7 @@ async def drained_cluster(
     if drained.done:
         typer.echo(f"{name} is drained: {counted(moved, 'replica')} moved. It gets no more until: {undo}")
     elif not drained.progress.waiting:
-        typer.echo(
-            f"{name} still runs objects of mode Distributed. {counted(moved, 'replica')} of others moved."
-        )
+        typer.echo(f"{name} still runs objects of mode Distributed: {counted(moved, 'replica')} moved.")
         typer.echo(f"Undo it: {undo}")
     else:
         typer.echo(f"{name} is not drained: {counted(left, 'replica')} still there. It goes on draining.")
