@@ -10,7 +10,7 @@ import pytest
 
 from fedhpa.api.times import parse_time
 from fedhpa.decision import decide, decode_scenario
-from tests.support.scenarios import answered, carry_on, cluster, condition, decided, remembered, scenario
+from tests.support.scenarios import NOW, answered, carry_on, cluster, condition, decided, remembered, scenario
 
 LOST = "2026-03-11T13:10:00Z"
 BEHAVIORS: list[dict[str, Any]] = [
@@ -263,10 +263,13 @@ def test_a_cluster_that_lost_only_its_metrics_is_never_failed_over() -> None:
     assert "failover" not in [step["step"] for step in answer["steps"]]
 
 
-def test_a_returning_cluster_counts_again() -> None:
-    """The surplus leaves by ordinary scale-down."""
+@pytest.mark.parametrize(("behavior", "size"), [(None, 30), ({"stabilizationWindowSeconds": 0}, 15)])
+def test_a_returning_cluster_counts_again(behavior: dict[str, int] | None, size: int) -> None:
+    """The surplus leaves by ordinary scale-down: the size with it is a recommendation of the window."""
     given = scenario([cluster("m1", [25] * 20), cluster("m2", [25] * 10)], target=None)
     given["federatedHPA"]["status"] = {"desiredReplicas": 20}
+    if behavior is not None:
+        given["federatedHPA"]["spec"]["behavior"] = {"scaleDown": behavior}
     given["record"] = remembered(
         {
             "clusters": {"m2": {"state": "Lost", "currentReplicas": 0}},
@@ -276,7 +279,7 @@ def test_a_returning_cluster_counts_again() -> None:
 
     answer = answered(given)
 
-    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (30, 15)
+    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (30, size)
 
 
 def test_memory_of_the_share_comes_before_the_status() -> None:
@@ -309,7 +312,8 @@ def test_one_more_missed_reconcile_gives_no_cluster_up() -> None:
     assert answer["coverage"]["missing"] == {"m2": "unreachable"}
     assert (answer["currentReplicas"], answer["desiredReplicas"]) == (20, 20)
     clock = answer["record"]["absences"]["m2"]
-    assert clock == {"since": parse_time("2026-03-11T13:13:00Z"), "answered": 602.0}
+    since, now = map(parse_time, ("2026-03-11T13:13:00Z", NOW))
+    assert clock == {"since": since, "answered": 602.0, "gone": now}
 
 
 @pytest.mark.parametrize(
