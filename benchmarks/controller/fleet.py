@@ -28,7 +28,6 @@ from fedhpa.decision import ControllerSettings
 from fedhpa.kube import PAGE_SIZE, SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
 from fedhpa.kube.transport import Params
 from fedhpa.members import Access, Cluster, ClusterMeta, Member, MemberClient, SharedLists
-from fedhpa.members.identity import IdentityReader
 
 RECORDS: Final = "/apis/fedhpa.io/"
 HPAS: Final = "/apis/autoscaling.karmada.io/v1alpha1/federatedhpas"
@@ -318,7 +317,7 @@ async def _member(name: str, bodies: MemberBodies, api: type[MemberApi]) -> Memb
     cluster = Cluster(metadata=ClusterMeta(name=name))
     member = Member(cluster, reread=reread, clock=asyncio.get_running_loop().time, wall=SYSTEM.wall)
     member.client = api(member, bodies)
-    member._identity = IdentityReader(member.client, member._note_identity)
+    member._identity = type(member._identity)(member.client, member._note_identity)
     await member.observe(cluster, Access("https://memory", "token", None, None, ()))
     return member
 

@@ -1,4 +1,4 @@
-"""What an object costs in a period if its pods are in a hundred members instead of ten.
+"""The cost of an object in a period if its pods are in a hundred members instead of ten.
 
 The objects, and the pods of each, are the same in both fleets. Time is virtual, so that every list is read
 once in a round, however slow the machine is.

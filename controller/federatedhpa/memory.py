@@ -200,7 +200,7 @@ class ObjectMemory:
 
     def forget_replaced(self, members: Mapping[str, Member]) -> list[str]:
         """Forget clusters that are others than before under the same name. Returns these names."""
-        # What is known of a name that nobody registers says only that it was known.
+        # Of a name that nobody registers, a memory that only says that it was known is dropped.
         known = {
             name: one for name, one in self.state.clusters.items() if name in members or one != KNOWN_BEFORE
         }

@@ -66,7 +66,7 @@ class Context:
         self.builder = DecisionBuilder(self.stored.conditions, now)
         fleet = FleetView(snapshot, settings, now)
         failed, found = _failed_and_implausible(fleet, now)
-        # What was missed, and what was implausible, although the last answer may stand for it.
+        # Misses, also where the last answer stands for them.
         counting = {name: one.reason for name, one in found.items() if one.counts}
         self.missed = fleet.missing.keys() | failed.keys() | counting.keys()
         implausible = frozenset(found)

@@ -103,7 +103,7 @@ class MeasuredCluster(Protocol):
 
     @property
     def age(self) -> float:
-        """How many seconds old its answer is: 0 unless the last one stands for a missed one."""
+        """The age of its answer in seconds: 0 unless the last one stands for a missed one."""
 
     def is_foreign(self, pod: str) -> bool:
         """True if the name is that of a listed pod that the workload's selector does not match."""

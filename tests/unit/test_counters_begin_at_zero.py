@@ -18,7 +18,7 @@ from metrics_adapter.telemetry import Telemetry
 from tests.support.sources import parsed
 
 ROOT = Path(__file__).parents[2]
-REPORTERS = {"supervise", "contain", "contain_unlogged", "reason_of", "report_failure"}
+REPORTERS = {"supervise", "contain", "contain_unlogged", "reason_of", "report_failure", "Background"}
 SCALES = "fedhpa_controller_scale_write_failures_total"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from importlib import resources
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -279,11 +279,13 @@ def test_each_rule_says_why_it_is_there() -> None:
 
 
 def test_the_testbed_uses_the_printed_rights() -> None:
-    """Its controller keeps its Leases in kube-system, and runs with either source of metrics."""
+    """Its controller keeps its Leases in kube-system, with either propagation and source of metrics."""
     secrets = "--secrets-namespace=karmada-cluster"
-    controller = printed("controller", "--lease-namespace=kube-system", "--metrics-via=hub", secrets)
+    options = "--lease-namespace=kube-system", "--metrics-via=hub", secrets
+    either = (printed("controller", *options, f"--propagation={one}") for one in ("karmada", "direct"))
+    wanted = granted([*printed("adapter", secrets), *chain.from_iterable(either)])
 
-    assert roles(hub_rights()) == [*roles(printed("adapter", secrets)), *roles(controller)]
+    assert set(granted(hub_rights())) == set(wanted)
     assert member_rights()[1:] == printed("member", "--distributed")
 
 

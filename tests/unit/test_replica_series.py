@@ -85,6 +85,7 @@ def test_the_last_status_counts_until_the_object_is_gone() -> None:
             desired_replicas=3,
             error=None,
             metrics=(),
+            conditions=(),
             coverage=SimpleNamespace(missing={}, lost={}),
             status=status(*clusters),
         )

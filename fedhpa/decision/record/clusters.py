@@ -75,7 +75,7 @@ def decode_cluster(
         bridge = Bridge(max(raw.bridged_seconds, 0.0), raw.bridged_reason or error or "")
     return ClusterSnapshot(
         name=raw.name,
-        # What is bridged counts as answered: the lists are those of the last answer.
+        # A bridged cluster counts as answered: the lists are those of the last answer.
         ready=raw.ready or bridge is not None,
         error=None if bridge is not None else raw.error or None,
         scale=scale,
