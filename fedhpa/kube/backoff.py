@@ -14,7 +14,7 @@ class Backoff:
     def __init__(self, first: float, most: float, *, rng: random.Random | None = None) -> None:
         self._first = first
         self._most = most
-        self._rng = rng or random.Random()
+        self._rng = rng or random.Random(random.random())
         self._next = first
 
     def next(self) -> float:

@@ -89,7 +89,7 @@ class LeaderElector:
         self._yielded = False
         self._clock = clock
         self._wall = wall
-        self._rng = rng or random.Random()
+        self._rng = rng or random.Random(random.random())
         self._log = log.bind(lease=name, namespace=namespace, identity=identity)
         # Half of the renew deadline, as in client-go, so that one lost packet does not cost the lease.
         self._call_deadline = self._timing.renew_deadline / 2

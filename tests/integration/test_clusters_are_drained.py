@@ -340,8 +340,17 @@ async def as_operator(hub: ControlPlane, removed: str) -> tuple[list[Ran], set[t
         "roleRef": reference,
         "subjects": [{"apiGroup": group, "kind": "User", "name": "ann"}],
     }
+    night = {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": "CronFederatedHPA",
+        "metadata": {"name": "night", "namespace": "shop"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "api"},
+            "rules": [{"name": "down", "schedule": "0 22 * * *", "targetReplicas": 1}],
+        },
+    }
     async with hub.api() as api:
-        await api.apply_all([own, binding])
+        await api.apply_all([own, binding, night])
     kubeconfig = hub.user_kubeconfig("ann")
     asked: set[tuple[str, str]] = set()
     before = hub.apiserver.allowed
@@ -358,6 +367,11 @@ async def as_operator(hub: ControlPlane, removed: str) -> tuple[list[Ran], set[t
         ("drain", "member2", "--timeout=300ms"),
         ("uncordon", "member2"),
         ("explain", "fhpa/web", "-n", "shop"),
+        ("hold", "down", "fhpa/web", "-n", "shop"),
+        ("release", "fhpa/web", "-n", "shop"),
+        ("hold", "down", "--namespace-wide", "-n", "shop"),
+        ("release", "--namespace-wide", "-n", "shop"),
+        ("hold", "down", "cronfhpa/night", "-n", "shop"),
     ]
     return [await fedhpa_thread(*one, "--kubeconfig", str(kubeconfig)) for one in commands], asked
 
@@ -374,7 +388,7 @@ async def test_an_operator_needs_exactly_the_role(tmp_path: Path) -> None:
     async with started_hub(tmp_path, web=web()) as hub:
         ran, asked = await as_operator(hub, "")
 
-    assert [one.code for one in ran] == [0, 0, 1, 0, 1]
+    assert [one.code for one in ran] == [0, 0, 1, 0, 1, 0, 0, 0, 0, 0]
     assert "forbidden" not in "".join(one.err for one in ran)
     assert asked <= granted
     # kubectl shows single rules and lists records; the commands do not.

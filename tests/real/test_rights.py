@@ -37,6 +37,7 @@ ALLOWED: tuple[Question, ...] = (
     ("list", "work.karmada.io", "resourcebindings", "", "shop"),
     ("create", "authentication.k8s.io", "tokenreviews", "", ""),
     ("get", "", "namespaces", "kube-system", ""),
+    ("list", "", "namespaces", "", ""),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", f"federatedhpas.{GROUP}", ""),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", f"cronfederatedhpas.{GROUP}", ""),
 )
@@ -53,7 +54,7 @@ FORBIDDEN: tuple[Question, ...] = (
     ("list", "apps", "deployments", "", ""),
     ("list", "", "pods", "", ""),
     ("get", "", "namespaces", "shop", ""),
-    ("list", "", "namespaces", "", ""),
+    ("patch", "", "namespaces", "shop", ""),
     ("list", "", "configmaps", "", ""),
     ("get", "apiextensions.k8s.io", "customresourcedefinitions", "widgets.example.org", ""),
     ("create", "admissionregistration.k8s.io", "validatingwebhookconfigurations", "", ""),

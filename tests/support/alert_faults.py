@@ -233,11 +233,11 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     ),
     "the controller is paused": (lambda s: s.leader.set_paused(True), "Paused"),
     "a hold is forgotten": (
-        lambda s: s.leader._held_since.labels(*OBJECT).set(time.time() - 2 * DAY),
+        lambda s: s.leader._held_since.labels(*OBJECT).set(time.time() - 10 * DAY),
         "HeldLong",
     ),
     "a hold began today": (lambda s: s.leader._held_since.labels(*OBJECT).set(time.time() - DAY / 2), ""),
-    "a rule waits for days": (lambda s: s.rules.set_held(OBJECT, time.time() - 2 * DAY), "CronHeldLong"),
+    "a rule waits for days": (lambda s: s.rules.set_held(OBJECT, time.time() - 10 * DAY), "CronHeldLong"),
     "a rule fails": (lambda s: s.rules.count("failed"), "CronRulesFail"),
     "a rule failed once, long ago": (lambda s: s.rules.count("failed") if s.now == 600 else None, ""),
     "an execution is missed": (_once(lambda s: s.rules.count("missed")), "CronFiresLate"),

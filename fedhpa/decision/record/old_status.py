@@ -101,7 +101,9 @@ def _absences(raw: JSON, entries: Mapping[str, Mapping[str, JSON]]) -> dict[str,
             found[str(cluster)] = msgspec.structs.replace(clock, answered=seconds) if seconds else clock
     for cluster, entry in entries.items():
         seen = _time(entry.get("lastSeen"))
-        if seen is not None and entry.get("state") not in ANSWERED_STATES:
+        state = entry.get("state")
+        answered_last = isinstance(state, str) and state in ANSWERED_STATES
+        if seen is not None and not answered_last:
             found.setdefault(cluster, Absence(seen))
     return found
 
