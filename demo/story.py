@@ -76,12 +76,13 @@ class Story(play.Play):
         self._say(f"the load is served by {down.total} pods again")
 
     async def _lose_and_find(self, lost: str, up: Picture) -> None:
-        self._say(f"{lost} is lost (its API server is gone); the load falls at the same time")
+        self._say(f"{lost} is lost (its API server is gone); for a minute its last answer counts")
         await self._actions.lose(lost)
-        self._move(self._load.quiet, self._load.fall_seconds)
         gone = await self._until(lambda p: lost in p.missing, f"{lost} is named as missing")
         self._say(gone.missing)
         self._observe("member-lost")
+        self._say("the load falls")
+        self._move(self._load.quiet, self._load.fall_seconds)
         others = [name for name in up.members if name != lost]
         low = await self._until(lambda p: (p.utilization(*others) or 100) < LOW, "low usage of the others")
         self._say(
