@@ -81,7 +81,7 @@ class ClusterFinalizers:
         self._own = replicas_finalizer(shard.index, shard.count)
         self._events = events
         self._clock = clock
-        # Since when a Cluster needs none of its finalizers, by our clock.
+        # The time by our clock at which a Cluster began to need none of its finalizers.
         self._idle_since: dict[str, float] = {}
         self._again: dict[str, float] = {}
         self._forbidden = False

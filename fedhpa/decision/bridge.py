@@ -22,14 +22,16 @@ def bridged(snapshot: Snapshot, missed: Mapping[str, str], now: float, lost_afte
     `missed` are the expected clusters without a usable answer, with the reason. If no other cluster has
     answered, nothing is known about the present, and nothing stands for it.
     """
-    answers = snapshot.answers
-    if not missed or not answers or not any(_answers_now(one, missed) for one in snapshot.clusters):
-        return snapshot
     most = min(BRIDGE_SECONDS, lost_after)
+    short = {
+        one.name
+        for one in snapshot.clusters
+        if one.name in missed and one.name in snapshot.answers and _missed_for(one, now) < most
+    }
+    if not short or not any(_answers_now(one, missed) for one in snapshot.clusters):
+        return snapshot
     clusters = tuple(
-        _represented(one, missed[one.name], snapshot, now)
-        if one.name in missed and one.name in answers and _missed_for(one, now) < most
-        else one
+        _represented(one, missed[one.name], snapshot, now) if one.name in short else one
         for one in snapshot.clusters
     )
     return msgspec.structs.replace(snapshot, clusters=clusters)

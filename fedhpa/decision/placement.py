@@ -233,7 +233,7 @@ class PlacementPlan:
     def _with_bridged(self, desired: int) -> int:
         """Returns a size at which bridged clusters keep their share, and others do not shrink in their place.
 
-        What a bridged cluster would give now may be what its load needs by now.
+        The load of a bridged cluster may need the replicas that it would give.
         """
         bridged = [name for name in self._context.coverage.bridged if name in self._members]
         if desired >= sum(place.present for place in self._members.values()):

@@ -61,7 +61,7 @@ def shown(series: ReplicaSeries) -> tuple[dict[str, float], float]:
     ],
 )
 def test_the_numbers_are_those_of_the_status(fields: dict[str, Any], expected: dict[str, int]) -> None:
-    """Numbers that a status leaves out are filled in. What is unknown has no sample."""
+    """Numbers that a status leaves out are filled in. An unknown number has no sample."""
     found, _ = shown(series({"web": status(cluster(**fields))}))
 
     assert found == {f"web m1 {state}": value for state, value in expected.items()}
@@ -109,7 +109,7 @@ def scraped(registry: CollectorRegistry) -> dict[str, float]:
 
 
 def test_objects_that_are_not_ready_come_first() -> None:
-    """The bound leaves out whole objects, and those that are Ready first. What is left out is counted."""
+    """The bound leaves out whole objects, those that are Ready first, and a series counts their samples."""
     states = {"a": "True", "b": "False", "c": "True", "d": "Unknown"}
     objects = {name: status(cluster(), ready=ready) for name, ready in states.items()}
 

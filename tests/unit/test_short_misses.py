@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from fedhpa.decision import ClusterSnapshot, Decision, Failure, Snapshot, decide, decode_scenario
+from fedhpa.decision.bridge import BRIDGE_SECONDS, bridged
 from tests.support.scenarios import answered, cluster, condition, scenario
 
 AGE = 12.0
@@ -103,6 +104,18 @@ def test_after_a_minute_the_cluster_is_missing_since_the_first_miss() -> None:
     assert decision.coverage.missing == {"member2": "unreachable"}
     assert decision.coverage.bridged == {}
     assert decision.absences["member2"].since == decision.now - 60.0
+
+
+def test_a_snapshot_without_a_short_miss_stays_as_it_is() -> None:
+    """After the minute nothing is exchanged, so the fleet is not looked at a second time."""
+    snapshot, given = read(scenario(TWO, target=None))
+    first, second = snapshot.clusters
+    missed = msgspec.structs.replace(away(second), missing_since=given.now - BRIDGE_SECONDS)
+    snapshot = msgspec.structs.replace(
+        snapshot, clusters=(first, missed), answers={second.name: (second, given.now - AGE)}
+    )
+
+    assert bridged(snapshot, {second.name: "unreachable"}, given.now, 300.0) is snapshot
 
 
 def test_a_shorter_time_to_loss_ends_the_bridge() -> None:
