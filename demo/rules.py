@@ -77,7 +77,7 @@ class World(Protocol):
 class Rules:
     """Shows the two executions. `wall` is the clock that the rules follow, in POSIX seconds.
 
-    `restarting` is held while no controller runs.
+    `restarting` is held while no controller runs. `ended` is set once both executions were awaited.
     """
 
     def __init__(self, world: World, wall: Callable[[], float] = time.time) -> None:
@@ -85,6 +85,7 @@ class Rules:
         self._wall = wall
         self._played = False
         self.restarting = asyncio.Lock()
+        self.ended = asyncio.Event()
         self.observed: list[str] = []
 
     async def run(self, say: Callable[[str], None]) -> None:
@@ -93,6 +94,7 @@ class Rules:
             self._played = True
             await self._end_an_outage(say)
             await self._fire_on_time(say)
+            self.ended.set()
 
     async def _end_an_outage(self, say: Callable[[str], None]) -> None:
         async with self.restarting:

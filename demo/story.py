@@ -31,7 +31,7 @@ class World(play.World, Protocol):
 
 
 class Story(play.Play):
-    """A member is lost while the load falls, and rules fire at the same time."""
+    """A member is lost, the load falls, and before that rules fire."""
 
     observations = OBSERVATIONS
 
@@ -68,6 +68,8 @@ class Story(play.Play):
         up = await self._until(lambda p: scaled_up(start, p), "more pods in at least two clusters")
         self._observe("scaled-up")
         lost = sorted(up.members)[-1]
+        # While a member is away, nobody knows the size that a rule left in all members.
+        await self._rules.ended.wait()
         # Only at full load: during the rise there may be too many pods for a moment.
         up = await self._until(lambda p: p.seconds > risen and p.total == p.most, "as many pods as allowed")
         await self._lose_and_find(lost, up)
