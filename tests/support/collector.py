@@ -17,10 +17,14 @@ def collect_rarely() -> None:
 
 
 @contextmanager
-def collecting_as_processes() -> Iterator[None]:
-    """Restores the thresholds of processes for a measurement, which starts without garbage of other tests."""
+def collecting_as_processes(collected: bool = True) -> Iterator[None]:
+    """Restores the thresholds of processes for a measurement, which starts without garbage of other tests.
+
+    `collected=False` keeps the garbage: a full collection takes longer than most work that is measured.
+    """
     before = gc.get_threshold()
-    gc.collect()
+    if collected:
+        gc.collect()
     gc.set_threshold(*OF_PROCESSES)
     try:
         yield
