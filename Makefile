@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests
 
-.PHONY: help venv lint test nightly bench crds docs real-plane demo image lock
+.PHONY: help venv lint test nightly bench crds docs real-plane demo image wheel lock
 .DEFAULT_GOAL := help
 
 # Container images like to set it. Here Python is started dozens of times a minute: what was compiled is kept.
@@ -51,7 +51,7 @@ crds: venv ## Writes the CRDs of the chart.
 	@$(BIN)/fedhpa crds --records > charts/fedhpa/files/crds/fedhpa.io.yaml
 	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
 
-docs: venv ## Writes the generated part of docs/reference, and the values of the chart.
+docs: venv ## Writes the generated part of docs/reference, the values of the chart, and the JSON schemas.
 	@$(BIN)/python -m testbed.reference
 
 # `make real-plane KUBERNETES=1.34` builds that Kubernetes instead.
@@ -69,6 +69,10 @@ IMAGE ?= fedhpa/fedhpa:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.tom
 PLATFORMS ?= linux/amd64,linux/arm64
 image: ## Builds the container image. IMAGE names it, PUSH=1 pushes it.
 	@docker buildx build --platform=$(PLATFORMS) --tag=$(IMAGE) $(if $(PUSH),--push --provenance=true --sbom=true) .
+
+# It has the commands and the processes; `pip install` it for `fedhpa`, also as the kubectl plugin `kubectl fedhpa`.
+wheel: venv ## Builds the Python package into dist.
+	@$(BIN)/python -m hatchling build -t wheel -d dist
 
 # Pins every dependency with its hashes; needs uv only here, so it is no dependency of the project.
 lock: ## Pins the dependencies again. Needs uv.

@@ -11,6 +11,7 @@ from testbed.reference.chart import VALUES, value_tables, values_yaml
 from testbed.reference.commands import command_tables
 from testbed.reference.fields import field_tables
 from testbed.reference.flags import flag_tables
+from testbed.reference.schemas import write_schemas
 from testbed.reference.series import series_tables
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
@@ -38,7 +39,8 @@ def rendered(name: str, page: str) -> str:
 
 
 def write() -> None:
-    """Brings the generated part of every page and the chart's values.yaml up to date."""
+    """Brings the generated part of every page, the chart's values.yaml and the JSON schemas up to date."""
+    write_schemas()
     VALUES.write_text(values_yaml(), encoding="utf-8")
     for name in PAGES:
         path = FOLDER / name

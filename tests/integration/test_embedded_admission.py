@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from certs import CertificateAuthority
 from fedhpa.admission import crd
@@ -23,6 +24,7 @@ from webhook.registration import Endpoint, configurations
 FHPAS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas"
 CRONS = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/cronfederatedhpas"
 Object = dict[str, Any]
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def federated_hpa(name: str, **spec: Any) -> Object:
@@ -174,3 +176,14 @@ async def test_objects_are_refused_while_the_webhook_is_unavailable(hub: PlaneAp
     await hub.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fedhpa-webhook")
 
     assert (await hub.send("POST", FHPAS, body=federated_hpa("web")))["metadata"]["name"] == "web"
+
+
+async def test_every_example_is_applied_as_it_is(hub: PlaneApi, webhook: Client) -> None:
+    """Several examples are alternatives for one object, so a later one changes it."""
+    await hub.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        example = yaml.safe_load(path.read_text(encoding="utf-8"))
+        stored = await hub.apply(example)
+
+        assert stored["spec"]["scaleTargetRef"] == example["spec"]["scaleTargetRef"]

@@ -33,12 +33,13 @@ def pins(path: str) -> dict[str, str]:
 
 
 def test_both_stages_use_the_same_small_python() -> None:
-    """The interpreter of the build is that of the image: slim, named by version, allowed by the project."""
+    """The interpreter of the build is that of the image: slim, pinned by digest, allowed by the project."""
     bases = [one.text.split(" ")[0] for one in of("FROM")]
     major, minor = re.match(r"python:(\d+)\.(\d+)-slim", bases[0]).groups()  # type: ignore[union-attr]
     lowest = re.fullmatch(r">=(\d+)\.(\d+)", PROJECT["project"]["requires-python"])
 
     assert len(set(bases)) == 1
+    assert re.fullmatch(r"[^@]+@sha256:[0-9a-f]{64}", bases[0])
     assert lowest
     assert (int(major), int(minor)) >= (int(lowest[1]), int(lowest[2]))
 
@@ -166,7 +167,7 @@ def workflows() -> dict[str, dict[str, Any]]:
 
 
 def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
-    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+    return [step for job in workflow["jobs"].values() for step in job.get("steps", ())]
 
 
 def test_ci_runs_what_the_repository_runs() -> None:
@@ -177,22 +178,40 @@ def test_ci_runs_what_the_repository_runs() -> None:
 
 
 def test_a_release_is_built_listed_and_signed() -> None:
-    """The release builds the image for both architectures with an SBOM, pushes the chart, and signs both."""
+    """The release builds the image for both architectures with an SBOM, pushes the chart, and signs all."""
     release = workflows()["release.yaml"]
     ran = "\n".join(step.get("run", "") for step in steps(release))
 
     assert "make image" in ran
     assert "PUSH=1" in ran
-    assert ran.count("cosign sign") == 2
+    assert ran.count("cosign sign ") == 2
+    assert ran.count("cosign sign-blob ") == 1
     assert "helm push" in ran
     assert "cosign attest" in ran
     assert release["permissions"] == {"contents": "read"}
 
 
-def test_workflows_pin_what_they_use() -> None:
-    """Each action is named by a version, and no workflow has rights that it does not name."""
-    for name, workflow in workflows().items():
-        assert "permissions" in workflow, name
-        for step in steps(workflow):
-            if "uses" in step:
-                assert re.search(r"@v\d+", step["uses"]), step["uses"]
+def test_workflows_have_only_the_rights_that_they_name() -> None:
+    assert all("permissions" in workflow for workflow in workflows().values())
+
+
+def test_actions_of_workflows_are_pinned_by_commit() -> None:
+    """A moved tag of somebody else's action must not run with the rights of a release."""
+    uses = [
+        found
+        for path in sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
+        for found in re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
+    ]
+
+    assert len(uses) > 10
+    for found in uses:
+        local = found.startswith("./.github/workflows/")
+        assert local or re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", found), found
+
+
+def test_a_release_is_tested_first() -> None:
+    """The job that publishes waits for the workflow of every pull request."""
+    jobs = workflows()["release.yaml"]["jobs"]
+
+    assert jobs["release"]["needs"] == "test"
+    assert jobs["test"]["uses"] == "./.github/workflows/ci.yaml"
