@@ -12,7 +12,7 @@ import binascii
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -36,7 +36,7 @@ from fedhpa.kube import (
     resource_path,
     supervise,
 )
-from fedhpa.members import Member, MemberRegistry, secret_key
+from fedhpa.members import Member, MemberRegistry, metrics_key, secret_key
 
 # Seconds between two searches for members whose Secret is due.
 PERIOD_SECONDS: Final = 10.0
@@ -57,14 +57,22 @@ RESULTS: Final = ("renewed", "failed")
 log = structlog.get_logger(__name__)
 
 
+class Token(NamedTuple):
+    """A member's token: its Cluster, and namespace and name of the Secret on the hub."""
+
+    cluster: str
+    namespace: str
+    name: str
+
+
 class TokenMetrics:
     """The series in one registry. Only the process that renews shows expiries."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._expires = Gauge(
             "fedhpa_controller_member_token_expiration_timestamp_seconds",
-            "When a member's token expires, as POSIX seconds. Only for tokens that are renewed.",
-            ("cluster",),
+            "When the token of a member's Secret expires, as POSIX seconds. Only for renewed tokens.",
+            ("cluster", "secret"),
             registry=registry,
         )
         self._renewals = Counter(
@@ -80,13 +88,13 @@ class TokenMetrics:
         """Counts one attempt, with one of RESULTS."""
         self._renewals.labels(result).inc()
 
-    def show(self, cluster: str, expires: float) -> None:
+    def show(self, token: Token, expires: float) -> None:
         """Shows when a token expires."""
-        self._expires.labels(cluster).set(expires)
+        self._expires.labels(token.cluster, token.name).set(expires)
 
-    def forget(self, cluster: str) -> None:
-        """Drops the series of a cluster."""
-        self._expires.remove_by_labels({"cluster": cluster})
+    def forget(self, token: Token) -> None:
+        """Drops the series of a token."""
+        self._expires.remove_by_labels({"cluster": token.cluster, "secret": token.name})
 
     def clear(self) -> None:
         """Drops the series of all clusters."""
@@ -110,11 +118,13 @@ class TokenRenewer:
         self._events = events
         self._metrics = metrics
         self._clock = clock
-        self._failures: FailureLog[str] = FailureLog(LINES, clock.monotonic, lambda name: {"cluster": name})
-        self._failing: dict[str, str] = {}
-        # By member: when to look at its Secret, and when that was done last.
-        self._next: dict[str, float] = {}
-        self._last: dict[str, float] = {}
+        self._failures: FailureLog[Token] = FailureLog(
+            LINES, clock.monotonic, lambda token: {"cluster": token.cluster, "secret": token.name}
+        )
+        self._failing: dict[Token, str] = {}
+        # When to look at a Secret, and when that was done last.
+        self._next: dict[Token, float] = {}
+        self._last: dict[Token, float] = {}
 
     async def run(self) -> None:
         """Renews tokens until cancelled."""
@@ -131,42 +141,41 @@ class TokenRenewer:
 
     async def look(self) -> None:
         """Looks at each Secret that is due, and renews its token if that is due too."""
-        members = dict(self._members.registered)
-        for name in self._last.keys() - members.keys():
-            self._forget(name)
+        members = {
+            token: member for member in self._members.registered.values() for token in tokens_of(member)
+        }
+        for token in self._last.keys() - members.keys():
+            self._forget(token)
         now = self._clock.monotonic()
-        due = [member for name, member in members.items() if self._next.get(name, now) <= now]
+        due = [token for token in members if self._next.get(token, now) <= now]
         slots = asyncio.Semaphore(MAX_AT_ONCE)
 
-        async def one(member: Member) -> None:
+        async def one(token: Token) -> None:
             async with slots:
-                wait = await contain(
-                    "renew-token", functools.partial(self._look_at, member), _retry, cluster=member.name
-                )
-                self._last[member.name] = self._clock.monotonic()
-                self._next[member.name] = self._clock.monotonic() + wait
+                look = functools.partial(self._look_at, members[token], token)
+                wait = await contain("renew-token", look, _retry, cluster=token.cluster, name=token.name)
+                self._last[token] = self._clock.monotonic()
+                self._next[token] = self._clock.monotonic() + wait
 
         async with asyncio.TaskGroup() as group:
-            for member in due:
-                group.create_task(one(member))
+            for token in due:
+                group.create_task(one(token))
 
     def _touch(self, name: str) -> None:
-        """Looks soon at the Secret of a member that was changed. A member may change at every probe."""
-        soon = self._last.get(name, float("-inf")) + PERIOD_SECONDS
-        self._next[name] = min(self._next.get(name, soon), soon)
+        """Looks soon at the Secrets of a member that was changed. A member may change at every probe."""
+        for token in [known for known in self._last if known.cluster == name]:
+            soon = self._last[token] + PERIOD_SECONDS
+            self._next[token] = min(self._next.get(token, soon), soon)
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, token: Token) -> None:
         for known in (self._next, self._last, self._failing):
-            known.pop(name, None)
-        self._failures.forget(name)
-        self._metrics.forget(name)
+            known.pop(token, None)
+        self._failures.forget(token)
+        self._metrics.forget(token)
 
-    async def _look_at(self, member: Member) -> float:
-        """Renews the member's token if that is due. Returns the seconds after which to look again."""
-        key = secret_key(member.cluster)
-        if key is None:
-            return IDLE_SECONDS
-        path = resource_path("v1", "secrets", *key)
+    async def _look_at(self, member: Member, key: Token) -> float:
+        """Renews a token if that is due. Returns the seconds after which to look again."""
+        path = resource_path("v1", "secrets", key.namespace, key.name)
         try:
             secret = await self._hub.get_json(path, deadline=HUB_SECONDS)
         except FedHPAError as error:  # the Cluster's condition tells of a Secret that cannot be read
@@ -175,20 +184,20 @@ class TokenRenewer:
         metadata = _mapping(secret.get("metadata"))
         annotations = {str(k): str(v) for k, v in _mapping(metadata.get("annotations")).items()}
         if _mapping(metadata.get("labels")).get(RENEWED) != RENEWED_VALUE:
-            self._metrics.forget(member.name)
+            self._metrics.forget(key)
             return IDLE_SECONDS
         now, token = self._clock.wall(), _token(secret)
         life = tokens.life_of(token, annotations)
         if life is not None:
-            self._metrics.show(member.name, life.expires)
+            self._metrics.show(key, life.expires)
             if now < life.renew_at:
-                self._well(member.name)
+                self._well(key)
                 return min(life.renew_at - now, IDLE_SECONDS)
         left = IDLE_SECONDS if life is None else life.expires - now
         if left <= 0:
             ended = format_time(int(now + left))
             self._failed(
-                member.name,
+                key,
                 f"its token expired at {ended}: run fedhpa join {member.name} again",
                 counts=False,
             )
@@ -198,12 +207,12 @@ class TokenRenewer:
         except Conflict:
             return PERIOD_SECONDS  # somebody wrote the Secret at the same time
         except FedHPAError as error:
-            self._failed(member.name, _reason(error))
+            self._failed(key, _reason(error))
             return min(max(left / RETRY_SHARE, RETRY_SECONDS[0]), RETRY_SECONDS[1])
         self._metrics.count("renewed")
-        self._metrics.show(member.name, expires)
-        self._well(member.name)
-        log.info("token renewed", cluster=member.name, until=format_time(int(expires)))
+        self._metrics.show(key, expires)
+        self._well(key)
+        log.info("token renewed", cluster=member.name, secret=key.name, until=format_time(int(expires)))
         return PERIOD_SECONDS
 
     async def _renew(
@@ -238,19 +247,26 @@ class TokenRenewer:
         )
         return issued.expires
 
-    def _failed(self, name: str, reason: str, *, counts: bool = True) -> None:
+    def _failed(self, token: Token, reason: str, *, counts: bool = True) -> None:
         """Tells of a failure. One without an attempt is not counted."""
         if counts:
             self._metrics.count("failed")
-        self._failures.failing(name, EVENT, reason)
-        if self._failing.get(name) != reason:
-            self._failing[name] = reason
-            about = InvolvedObject(API_VERSION, KIND, name, "")
-            self._events.event(about, "Warning", EVENT, f"the token is not renewed: {reason}")
+        self._failures.failing(token, EVENT, reason)
+        if self._failing.get(token) != reason:
+            self._failing[token] = reason
+            about = InvolvedObject(API_VERSION, KIND, token.cluster, "")
+            where = f"Secret {token.namespace}/{token.name}"
+            self._events.event(about, "Warning", EVENT, f"the token of {where} is not renewed: {reason}")
 
-    def _well(self, name: str) -> None:
-        self._failing.pop(name, None)
-        self._failures.well(name)
+    def _well(self, token: Token) -> None:
+        self._failing.pop(token, None)
+        self._failures.well(token)
+
+
+def tokens_of(member: Member) -> list[Token]:
+    """Returns the tokens of a member: the controller's and the adapter's, whether they exist or not."""
+    keys = (secret_key(member.cluster), metrics_key(member.cluster))
+    return [Token(member.name, *key) for key in keys if key is not None]
 
 
 async def _check(member: Member, token: str) -> None:

@@ -93,6 +93,7 @@ class Adapter:
             deadline=values[common.MEMBER_DEADLINE],
             qps=values[common.CLUSTER_API_QPS],
             burst=values[common.CLUSTER_API_BURST],
+            reads_metrics=True,
             clock=clock,
         )
         self._lists = SharedLists(clock=clock.monotonic)

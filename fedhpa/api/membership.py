@@ -17,6 +17,7 @@ from fedhpa.api.rights import (
     ADAPTER,
     CONTROLLER,
     MEMBER,
+    MEMBER_METRICS,
     NAMESPACE,
     Manifest,
     Subject,
@@ -34,7 +35,12 @@ RENEWED, RENEWED_VALUE = "fedhpa.io/renew-token", "true"
 # On a Cluster of another owner, such as Karmada's: NAMESPACE/NAME of the Secret that is used instead of its
 # secretRef.
 SECRET_ANNOTATION: Final = "fedhpa.io/secret"  # noqa: S105  # the name of an annotation
-TOKEN_SECRET: Final = f"{MEMBER}-token"
+# On a Cluster: NAMESPACE/NAME of the Secret with which the metrics adapter reads the member. By default it has
+# the other Secret's name with this ending.
+METRICS_ANNOTATION: Final = "fedhpa.io/metrics-secret"
+METRICS_ENDING: Final = "-metrics"
+# The accounts in a member, each with the ending of its Secret on the hub.
+ACCOUNTS: Final = {MEMBER: "", MEMBER_METRICS: METRICS_ENDING}
 
 
 @dataclass(frozen=True)
@@ -54,9 +60,9 @@ def name_problem(name: str) -> str:
     return problems[0] if problems else ""
 
 
-def secret_name(cluster: str) -> str:
-    """Returns the name of the Secret with a member's credentials."""
-    return f"fedhpa-member-{cluster}"
+def secret_name(cluster: str, account: str = MEMBER) -> str:
+    """Returns the name of the Secret with the token of an account in a member."""
+    return f"fedhpa-member-{cluster}{ACCOUNTS[account]}"
 
 
 def member_part(namespace: str, switches: Switches) -> list[Manifest]:
@@ -64,13 +70,22 @@ def member_part(namespace: str, switches: Switches) -> list[Manifest]:
     return [_namespace(namespace), *member_rights(namespace, switches=switches)]
 
 
-def lasting_token(namespace: str) -> Manifest:
-    """Returns the Secret into which the member writes a token that does not expire."""
+def token_secret(account: str) -> str:
+    """Returns the name of a lasting token's Secret in the member."""
+    return f"{account}-token"
+
+
+def lasting_tokens(namespace: str) -> list[Manifest]:
+    """Returns the Secrets into which the member writes tokens of the accounts that do not expire."""
+    return [_lasting_token(namespace, account) for account in ACCOUNTS]
+
+
+def _lasting_token(namespace: str, account: str) -> Manifest:
     metadata = {
-        "name": TOKEN_SECRET,
+        "name": token_secret(account),
         "namespace": namespace,
         "labels": labels("member"),
-        "annotations": {"kubernetes.io/service-account.name": MEMBER},
+        "annotations": {"kubernetes.io/service-account.name": account},
     }
     return {
         "apiVersion": "v1",
@@ -86,11 +101,12 @@ def credentials(
     address: Address,
     token: str = "",
     annotations: Mapping[str, str] | None = None,
+    account: str = MEMBER,
 ) -> Manifest:
-    """Returns the Secret with a member's credentials. With annotations its token is renewed."""
+    """Returns the Secret with the credentials of an account. With annotations its token is renewed."""
     values = {"token": token.encode(), "caBundle": address.ca_bundle}
     metadata: dict[str, Any] = {
-        "name": secret_name(cluster),
+        "name": secret_name(cluster, account),
         "namespace": namespace,
         "labels": hub_labels(cluster),
     }
@@ -121,10 +137,10 @@ def cluster(name: str, namespace: str, address: Address) -> Manifest:
 def secret_rights(
     name: str, namespace: str, controller: Subject | None = None, adapter: Subject | None = None
 ) -> list[Manifest]:
-    """Returns the Roles on the member's Secret. The subjects are by default the ServiceAccounts."""
+    """Returns the Roles on the member's Secrets. The subjects are by default the ServiceAccounts."""
     manifests = member_secret_rights(
         name,
-        secret_name(name),
+        {account: secret_name(name, account) for account in ACCOUNTS},
         namespace,
         controller or service_account(namespace, CONTROLLER),
         adapter or service_account(namespace, ADAPTER),

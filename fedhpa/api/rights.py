@@ -18,9 +18,10 @@ import msgspec
 NAMESPACE: Final = "fedhpa-system"
 # Where Karmada keeps the credentials of its clusters.
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
-# The accounts of the processes on the hub, and of the hub's token on a member.
+# The accounts of the processes on the hub.
 CONTROLLER, ADAPTER, WEBHOOK = "fedhpa-controller", "fedhpa-metrics-adapter", "fedhpa-webhook"
-MEMBER: Final = "fedhpa-hub"
+# The accounts of the hub's tokens in a member: the controller's, and the adapter's.
+MEMBER, MEMBER_METRICS = "fedhpa-hub", "fedhpa-hub-metrics"
 # The ServiceAccounts of the processes, by component.
 ACCOUNTS: Final = {"controller": CONTROLLER, "metrics-adapter": ADAPTER, "webhook": WEBHOOK}
 
@@ -138,6 +139,7 @@ class _Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespaceOf: Literal["", "release", "leases", "secrets"] = ""
     aggregateTo: list[str] = []
     when: dict[str, str | bool] = {}
+    secretsOf: list[str] = []
 
 
 class _Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,7 +148,6 @@ class _Rights(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hub: list[_Role]
     host: list[_Role]
     member: list[_Role]
-    memberOfAdapter: list[_Role]
     secretOfMember: list[_Role]
 
 
@@ -228,32 +229,38 @@ def member_rights(
     propagation: Propagation = "direct",
     switches: Switches | None = None,
 ) -> list[Manifest]:
-    """Returns the ServiceAccount whose token is given to the hub, and its rights in a member.
+    """Returns the ServiceAccounts whose tokens are given to the hub, and their rights in a member.
 
     With `direct` the controller writes scales there. `switches` replaces `propagation`.
     """
     found = switches or Switches(propagation)
-    subjects = {MEMBER: service_account(namespace, MEMBER)}
+    subjects = {name: service_account(namespace, name) for name in (MEMBER, MEMBER_METRICS)}
     return [
-        account(namespace, MEMBER),
+        *(account(namespace, name) for name in subjects),
         *_rendered(_rights().member, found, subjects, {"release": namespace}),
     ]
 
 
-def member_metrics_rights() -> list[Manifest]:
-    """Returns the ClusterRole of a token with which only the metrics adapter reads a member."""
-    return list(_rendered(_rights().memberOfAdapter, Switches(), {}))
+def member_metrics_rights(namespace: str = NAMESPACE) -> list[Manifest]:
+    """Returns the account with whose token the metrics adapter reads a member, and its rights there."""
+    subjects = {MEMBER_METRICS: service_account(namespace, MEMBER_METRICS)}
+    own = [role for role in _rights().member if role.accounts == [MEMBER_METRICS]]
+    return [account(namespace, MEMBER_METRICS), *_rendered(own, Switches(), subjects)]
 
 
 def member_secret_rights(
-    cluster: str, secret: str, namespace: str, controller: Subject, adapter: Subject
+    cluster: str, secrets: Mapping[str, str], namespace: str, controller: Subject, adapter: Subject
 ) -> list[Manifest]:
-    """Returns the Roles by which controller and adapter read one Secret, and the controller renews it."""
+    """Returns the Roles on a member's Secrets on the hub. `secrets` has their names by account in the member.
+
+    The controller reads and renews all, and the adapter reads its own.
+    """
     subjects = {CONTROLLER: controller, ADAPTER: adapter}
     manifests: list[Manifest] = []
     for role in _rights().secretOfMember:
         own = msgspec.structs.replace(role, name=f"{role.name}:{cluster}")
-        manifests += _of_role(own, Switches(), subjects, namespace, [secret])
+        names = [secrets[account] for account in role.secretsOf]
+        manifests += _of_role(own, Switches(), subjects, namespace, names)
     return manifests
 
 

@@ -67,8 +67,9 @@ def apiservice(
         typer.Option(
             "--check",
             help="Read the hub: add the Secrets of its Clusters, and exit 1 if another server has an API. A "
-            "Cluster's Secret is that of the annotation fedhpa.io/secret, else of spec.secretRef. "
-            "spec.impersonatorSecretRef is Karmada's own, and not read.",
+            "Cluster's Secret is that of the annotation fedhpa.io/secret, else of spec.secretRef. A Secret "
+            "with the same name and the ending -metrics, or that of the annotation fedhpa.io/metrics-secret, "
+            "is added instead. spec.impersonatorSecretRef is Karmada's own, and not read.",
         ),
     ] = False,
     kubeconfig: Kubeconfig = "",
@@ -76,7 +77,8 @@ def apiservice(
     member: Annotated[
         bool,
         typer.Option(
-            "--member", help="Print only the role that the adapter's credentials need in each member cluster."
+            "--member",
+            help="Print only the account and the rights that the adapter's credentials need in each member.",
         ),
     ] = False,
 ) -> None:
@@ -129,9 +131,10 @@ def apiservice(
 
 async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple[str, str]]:
     """Returns (namespace, name) of the Clusters' Secrets. Raises ConfigError if the hub does not answer."""
-    from fedhpa.kube import NOT_FOUND
-    from fedhpa.members import CLUSTERS_PATH, Cluster, secret_key
+    from fedhpa.kube import NOT_FOUND, resource_path
+    from fedhpa.members import CLUSTERS_PATH, Cluster, metrics_key, secret_key
 
+    found = set()
     async with hub_client(kubeconfig, context) as (hub, _):
         try:
             clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
@@ -139,7 +142,19 @@ async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple
             if error.status == NOT_FOUND:
                 return frozenset()
             raise hub_error("cannot list Clusters", error) from error
-    return frozenset(filter(None, map(secret_key, clusters)))
+        for cluster in clusters:
+            key, own = secret_key(cluster), metrics_key(cluster)
+            if own is not None:
+                try:
+                    await hub.get_json(resource_path("v1", "secrets", *own), deadline=DEADLINE_SECONDS)
+                except ApiError as error:
+                    if error.status != NOT_FOUND:
+                        raise hub_error("cannot read the Secrets of Clusters", error) from error
+                else:
+                    key = own
+            if key is not None:
+                found.add(key)
+    return frozenset(found)
 
 
 async def _owned_by_others(

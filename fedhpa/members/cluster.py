@@ -16,7 +16,7 @@ import msgspec
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import RawCluster
-from fedhpa.api.membership import SECRET_ANNOTATION
+from fedhpa.api.membership import METRICS_ANNOTATION, METRICS_ENDING, SECRET_ANNOTATION
 from fedhpa.api.wire import ObjectMeta, RawQuantity
 from fedhpa.kube import ApiConfig, Credentials, tls_context
 from fedhpa.kube.config import ConnectorFactory, certificates, check_proxy, check_url
@@ -134,10 +134,25 @@ def secret_key(cluster: Cluster) -> tuple[str, str] | None:
     """
     annotated = (cluster.metadata.annotations or {}).get(SECRET_ANNOTATION)
     if annotated is not None:
-        namespace, _, name = annotated.partition("/")
-    else:
-        reference = cluster.spec.secretRef or SecretReference()
-        namespace, name = reference.namespace, reference.name
+        return _secret_key(annotated)
+    reference = cluster.spec.secretRef or SecretReference()
+    return _secret_key(f"{reference.namespace}/{reference.name}")
+
+
+def metrics_key(cluster: Cluster) -> tuple[str, str] | None:
+    """Returns namespace and name of the Secret whose token only reads metrics; None if there can be none.
+
+    It need not exist: the Secret of `secret_key` is used then.
+    """
+    annotated = (cluster.metadata.annotations or {}).get(METRICS_ANNOTATION)
+    if annotated is not None:
+        return _secret_key(annotated)
+    key = secret_key(cluster)
+    return None if key is None else (key[0], key[1] + METRICS_ENDING)
+
+
+def _secret_key(text: str) -> tuple[str, str] | None:
+    namespace, _, name = text.partition("/")
     if {"", ".", ".."} & {namespace, name} or "/" in name:
         return None
     return namespace, name
@@ -149,14 +164,16 @@ def secret_data(secret: Secret) -> SecretData:
     return SecretData(_text(data.get("token"), "strict"), _text(data.get("caBundle"), "replace"))
 
 
-def read_access(cluster: Cluster, secret: SecretData | None) -> Access:
+def read_access(cluster: Cluster, secret: SecretData | None, key: tuple[str, str] | None = None) -> Access:
     """Returns the access to a cluster. `secret` is None if it does not exist. Raises InvalidObject.
+
+    `key` is the Secret's namespace and name, if it is not that of `secret_key`.
 
     Rules of Karmada v1.19: endpoint, secretRef and token are required, and caBundle unless verification is
     off. An endpoint without a scheme is https. Commas separate the values of a proxy header.
     """
     spec = cluster.spec
-    key = secret_key(cluster)
+    key = key or secret_key(cluster)
     if key is None:
         if SECRET_ANNOTATION in (cluster.metadata.annotations or {}):
             raise InvalidObject(f"annotation {SECRET_ANNOTATION} is not NAMESPACE/NAME of a Secret")

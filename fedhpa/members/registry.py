@@ -7,7 +7,7 @@ selector on its name, so that permissions for exactly these Secrets are enough.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -35,6 +35,7 @@ from fedhpa.members.cluster import (
     Cluster,
     Secret,
     SecretData,
+    metrics_key,
     read_access,
     secret_data,
     secret_key,
@@ -58,6 +59,7 @@ SecretKey = tuple[str, str]
 class _SecretWatch:
     """One watched Secret and the members that use it."""
 
+    key: SecretKey
     reflector: Reflector[SecretData]
     task: asyncio.Task[None]
     users: set[str] = field(default_factory=set)
@@ -66,12 +68,18 @@ class _SecretWatch:
     reread_at: float = float("-inf")
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    @property
+    def data(self) -> SecretData | None:
+        """The newest content of the Secret; None if it does not exist or is not known."""
+        return self.reread or next(iter(self.reflector.store.values()), None)
+
 
 class MemberRegistry:
     """Keeps `members` equal to the hub's Clusters while `run` runs.
 
     `deadline` is the deadline of each call to a member, in seconds. `qps` and `burst` limit the calls to each
-    member; qps 0 means no limit.
+    member; qps 0 means no limit. With `reads_metrics` a member is reached with the token that only reads
+    metrics, where there is one that the hub lets us have.
     """
 
     def __init__(
@@ -82,9 +90,11 @@ class MemberRegistry:
         probe_period: float = PROBE_SECONDS,
         qps: float = 0.0,
         burst: int = 0,
+        reads_metrics: bool = False,
         clock: Clock,
     ) -> None:
         self._hub = hub
+        self._reads_metrics = reads_metrics
         self._deadline = deadline
         self._probe_period = probe_period
         self._limits = ClientLimits(qps, burst)
@@ -225,8 +235,7 @@ class MemberRegistry:
         member = self._registered.get(name)
         if member is None:
             member = self._add(cluster, group)
-        watch = self._watch_secret(cluster, group)
-        access, pending = _access_of(cluster, watch)
+        access, pending = _access_of(cluster, self._watch_secrets(cluster, group))
         await member.observe(cluster, access, pending=pending)
         self._notify(name)
 
@@ -258,21 +267,23 @@ class MemberRegistry:
         self._duplicates.pop(name, None)
         member.closed = True
         self._tasks.pop(name).cancel()
-        self._release_secrets(name, keep=None)
+        self._release_secrets(name, keep=())
         log.info("member deregistered", cluster=name)
         self._notify(name)
 
-    def _watch_secret(self, cluster: Cluster, group: asyncio.TaskGroup) -> _SecretWatch | None:
-        name, key = cluster.metadata.name, secret_key(cluster)
-        if key is None:
-            self._release_secrets(name, keep=None)
-            return None
-        self._release_secrets(name, keep=key)
-        watch = self._secrets.get(key)
-        if watch is None:
-            watch = self._secrets[key] = self._follow_secret(key, group)
-        watch.users.add(name)
-        return watch
+    def _watch_secrets(self, cluster: Cluster, group: asyncio.TaskGroup) -> list[_SecretWatch]:
+        """Returns the watches of a cluster's Secrets, the preferred one first."""
+        name, keys = cluster.metadata.name, self._secret_keys(cluster)
+        self._release_secrets(name, keep=keys)
+        for key in keys:
+            if key not in self._secrets:
+                self._secrets[key] = self._follow_secret(key, group)
+            self._secrets[key].users.add(name)
+        return [self._secrets[key] for key in keys]
+
+    def _secret_keys(self, cluster: Cluster) -> list[SecretKey]:
+        keys = (metrics_key(cluster) if self._reads_metrics else None, secret_key(cluster))
+        return [key for key in keys if key is not None]
 
     def _follow_secret(self, key: SecretKey, group: asyncio.TaskGroup) -> _SecretWatch:
         def touch_users() -> None:
@@ -296,13 +307,13 @@ class MemberRegistry:
             clock=self._clock,
         )
         task = group.create_task(supervise("secret-watch", reflector.run, namespace=key[0], name=key[1]))
-        watch = _SecretWatch(reflector, task)
+        watch = _SecretWatch(key, reflector, task)
         reflector.subscribe(changed)
         return watch
 
-    def _release_secrets(self, user: str, *, keep: SecretKey | None) -> None:
+    def _release_secrets(self, user: str, *, keep: Collection[SecretKey]) -> None:
         for key, watch in tuple(self._secrets.items()):
-            if key == keep or user not in watch.users:
+            if key in keep or user not in watch.users:
                 continue
             watch.users.discard(user)
             if not watch.users:
@@ -312,10 +323,14 @@ class MemberRegistry:
     async def _reread(self, name: str) -> None:
         """Read a member's Secret again after its token was refused, and apply it."""
         member = self._registered.get(name)
-        found = next(((key, watch) for key, watch in self._secrets.items() if name in watch.users), None)
-        if member is None or found is None:
+        if member is None:
             return
-        (namespace, secret_name), watch = found
+        keys = self._secret_keys(member.cluster)
+        watches = [watch for key in keys if (watch := self._secrets.get(key)) is not None]
+        if not watches:
+            return
+        watch = next((one for one in watches if one.data is not None), watches[-1])
+        namespace, secret_name = watch.key
         async with watch.lock:
             if self._clock() - watch.reread_at < REREAD_SECONDS:
                 return
@@ -334,7 +349,7 @@ class MemberRegistry:
             # Under the lock, so that other calls that got a 401 wait for the new token.
             async with self._applying:
                 if not member.closed:
-                    access, pending = _access_of(member.cluster, watch)
+                    access, pending = _access_of(member.cluster, watches)
                     await member.observe(member.cluster, access, pending=pending)
 
 
@@ -344,15 +359,24 @@ def _registered(cluster: Cluster) -> Cluster | None:
     return None if metadata.deletionTimestamp and not own_finalizers(metadata.finalizers) else cluster
 
 
-def _access_of(cluster: Cluster, watch: _SecretWatch | None) -> tuple[Access | str, bool]:
-    """Returns the access to a cluster, or why there is none; and True if its Secret is not listed yet."""
-    secret: SecretData | None = None
-    if watch is not None:
-        secret = watch.reread or next(iter(watch.reflector.store.values()), None)
-        if secret is None and not watch.reflector.synced.is_set():
-            problem = watch.reflector.problem
-            return f"its secret cannot be read: {problem}", watch.reflector.failures == 0
+def _access_of(cluster: Cluster, watches: Sequence[_SecretWatch]) -> tuple[Access | str, bool]:
+    """Returns the access to a cluster, or why there is none; and True if its Secret is not listed yet.
+
+    A Secret that does not exist, or that we may not read, leaves the choice to the next one.
+    """
+    for watch in watches:
+        last = watch is watches[-1]
+        if watch.data is None and not watch.reflector.synced.is_set():
+            if watch.reflector.failures and not last:
+                continue
+            return f"its secret cannot be read: {watch.reflector.problem}", watch.reflector.failures == 0
+        if watch.data is None and not last:
+            continue
+        try:
+            return read_access(cluster, watch.data, watch.key), False
+        except InvalidObject as error:
+            return str(error), False
     try:
-        return read_access(cluster, secret), False
+        return read_access(cluster, None), False
     except InvalidObject as error:
         return str(error), False

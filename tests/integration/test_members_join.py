@@ -117,10 +117,11 @@ async def status_of(api: PlaneApi, path: str) -> int:
 
 
 async def test_a_member_joins(world: World) -> None:
-    """The Secret's token has the rights of a member, and the controller's account may read and renew it."""
+    """The controller's token may write scales, the adapter's only read metrics. The controller renews both."""
     ran = await world.run("join")
     async with world.hub.api() as hub:
         cluster, secret = await hub.get(CLUSTER), await hub.get(SECRET)
+        for_metrics = await hub.get(f"{SECRET}-metrics")
     token = base64.b64decode(secret["data"]["token"]).decode()
 
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -137,17 +138,26 @@ async def test_a_member_joins(world: World) -> None:
     async with world.member.api(token=token) as api:
         assert await status_of(api, "/api/v1/pods") == 200
         assert await status_of(api, "/api/v1/secrets") == 403
-    for account, reads, lists in (
-        ("fedhpa-controller", 200, 403),
-        ("fedhpa-metrics-adapter", 200, 403),
+    reading = base64.b64decode(for_metrics["data"]["token"]).decode()
+    async with world.member.api(token=reading) as api:
+        assert await status_of(api, "/apis/metrics.k8s.io/v1beta1/pods") == 200
+        assert await status_of(api, "/api/v1/pods") == 403
+        renewal = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/fedhpa-hub-metrics/token"
+        assert (await api.request("POST", renewal, body={}))[0] == 403
+    for account, reads, reads_metrics in (
+        ("fedhpa-controller", 200, 200),
+        ("fedhpa-metrics-adapter", 403, 200),
         ("fedhpa-webhook", 403, 403),
     ):
         mine, _ = world.hub.authenticator.issue(NAMESPACE, account)
         async with world.hub.api(token=mine) as api:
             assert await status_of(api, SECRET) == reads
-            assert await status_of(api, SECRET.rpartition("/")[0]) == lists
-            written, _, _ = await api.request("PUT", SECRET, body=secret)
-            assert written == (200 if account == "fedhpa-controller" else 403)
+            assert await status_of(api, f"{SECRET}-metrics") == reads_metrics
+            assert await status_of(api, SECRET.rpartition("/")[0]) == 403
+            for each in (secret, for_metrics):
+                path = f"{SECRET.rpartition('/')[0]}/{each['metadata']['name']}"
+                written, _, _ = await api.request("PUT", path, body=each)
+                assert written == (200 if account == "fedhpa-controller" else 403)
 
 
 async def test_joining_twice_gives_a_new_token(world: World) -> None:
@@ -432,11 +442,12 @@ async def test_print_contacts_nobody(untouched: World) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
     assert [one["kind"] for one in documents(member)][-1] == "Secret"
     assert "type: kubernetes.io/service-account-token" in member
-    assert kinds == ["Namespace", "Secret", "Role", "RoleBinding", "Role", "RoleBinding", "Cluster"]
+    assert kinds == ["Namespace", *["Secret"] * 2, *["Role", "RoleBinding"] * 3, "Cluster"]
     secret = next(one for one in documents(hub.partition("\n---\n")[2]) if one["kind"] == "Secret")
     assert set(secret["data"]) == {"caBundle"}
     assert "fedhpa.io/renew-token" not in secret["metadata"]["labels"]
-    assert "kubectl -n fedhpa-system patch secret fedhpa-member-east" in hub
+    assert "kubectl -n fedhpa-system patch secret fedhpa-member-east " in hub
+    assert "kubectl -n fedhpa-system patch secret fedhpa-member-east-metrics " in hub
 
 
 async def test_the_wrong_member_is_not_emptied(world: World, tmp_path: Path) -> None:

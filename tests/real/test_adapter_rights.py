@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from certs import CertificateAuthority
-from fedhpa.api.rights import ADAPTER_ROLE, READER_ROLE, member_metrics_rights
+from fedhpa.api.rights import ADAPTER_ROLE, MEMBER_METRICS, READER_ROLE, member_metrics_rights
 from fedhpa.kube import SYSTEM
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
@@ -30,7 +30,7 @@ NAMESPACE = "least-rights"
 CLUSTER, SECRET = "least", ("karmada-cluster", "least")
 PLACEMENT = Registration(namespace=NAMESPACE, secrets=frozenset({SECRET}))
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{NAME}"
-MEMBER_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:metrics-reader"
+MEMBER_ACCOUNT = f"system:serviceaccount:{NAMESPACE}:{MEMBER_METRICS}"
 READER = "people"
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 FROM_CLUSTER = f'"resource.karmada.io/query-from-cluster":"{CLUSTER}"'.encode()
@@ -118,10 +118,9 @@ async def registered(plane: Plane) -> AsyncIterator[None]:
     """Registers the first member again, as a Cluster whose credentials have the printed permissions."""
     member = plane.members["member1"]
     async with member.api() as api:
-        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_metrics_rights()])
-        await api.apply_all([binding("fedhpa:member-metrics", "metrics-reader")])
+        await api.apply_all([namespace(NAMESPACE), *member_metrics_rights(NAMESPACE)])
         await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER)
-        token = await token_of(api, "metrics-reader")
+        token = await token_of(api, MEMBER_METRICS)
     async with plane.hub.api() as api:
         credentials = Credentials(token, member.pki.ca.bundle_pem)
         await api.apply_all([namespace(NAMESPACE), *printed(), account(READER)])
@@ -242,7 +241,6 @@ async def test_on_the_hub_nothing_else_is_allowed(plane: Plane) -> None:
 async def test_on_a_member_nothing_else_is_allowed(plane: Plane) -> None:
     """The printed role allows reading metrics, but no logs, Secrets or workloads."""
     async with plane.members["member2"].api() as api:
-        await api.apply_all([namespace(NAMESPACE), account("metrics-reader"), *member_metrics_rights()])
-        await api.apply_all([binding("fedhpa:member-metrics", "metrics-reader")])
+        await api.apply_all([namespace(NAMESPACE), *member_metrics_rights(NAMESPACE)])
 
         assert await rights(api, MEMBER_ACCOUNT, ON_A_MEMBER) == ON_A_MEMBER

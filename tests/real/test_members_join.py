@@ -128,10 +128,13 @@ async def test_members_join_scale_and_leave(plane: Plane, processes: Processes) 
             "clusterroles/fedhpa:member-metrics"
         }
         assert await labelled(plane.hub, "fedhpa.io/cluster=member1") == [
+            "rolebindings/fedhpa:member-metrics-secret:member1",
             "rolebindings/fedhpa:member-secret:member1",
             "rolebindings/fedhpa:member-token:member1",
+            "roles/fedhpa:member-metrics-secret:member1",
             "roles/fedhpa:member-secret:member1",
             "roles/fedhpa:member-token:member1",
             "secrets/fedhpa-member-member1",
+            "secrets/fedhpa-member-member1-metrics",
         ]
         assert [one["metadata"]["name"] for one in (await hub.get(CLUSTERS))["items"]] == ["member1"]

@@ -19,7 +19,10 @@ from controller.decisions import DecisionLog, decisions_route
 from controller.flags import HUB, MEMBERS
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.membership import METRICS_ENDING
 from fedhpa.api.rights import (
+    MEMBER,
+    MEMBER_METRICS,
     Manifest,
     MetricsVia,
     Propagation,
@@ -85,7 +88,7 @@ def grant_all(
     """Gives the hub's controller and the members' tokens the printed rights without one rule."""
     hub = rights_on_hub(propagation, via)
     for name in f.members:
-        hub += member_secret_rights(name, name, SPACE, user(LEAST), user("nobody"))
+        hub += member_secret_rights(name, secrets_of(name), SPACE, user(LEAST), user("nobody"))
     member = member_rights(SPACE, switches=Switches(propagation, distributed=distributed))
     here = removed.partition(": ")[0] in {one["metadata"]["name"] for one in hub}
     f.hub.authenticator.tokens[LEAST] = User(LEAST, ("system:authenticated",))
@@ -168,12 +171,19 @@ def rules_of(propagation: Propagation, via: MetricsVia = MEMBERS) -> list[str]:
     """Returns the names of all rules, as `ROLE: RULE`."""
     manifests = [
         *rights_on_hub(propagation, via),
-        *member_secret_rights("m1", "m1", SPACE, user(LEAST), user("nobody")),
+        *member_secret_rights("m1", secrets_of("m1"), SPACE, user(LEAST), user("nobody")),
         *member_rights(SPACE, propagation=propagation),
     ]
-    return names_of(manifests)
+    return [name for name in names_of(manifests) if not name.startswith(OF_THE_ADAPTER)]
 
 
+def secrets_of(cluster: str) -> dict[str, str]:
+    """Returns the names of a member's Secrets on the hub, by account."""
+    return {MEMBER: cluster, MEMBER_METRICS: cluster + METRICS_ENDING}
+
+
+# Rights of the adapter's token and on its Secret, which the controller only renews.
+OF_THE_ADAPTER = ("fedhpa:member-metrics: ", "fedhpa:member-metrics-secret:")
 DIRECT = [(rule, "direct") for rule in rules_of("direct")]
 # On a Karmada hub only what the controller does with templates is different.
 KARMADA = [(rule, "karmada") for rule in rules_of("karmada") if rule not in dict(DIRECT)]

@@ -15,7 +15,7 @@ import pytest
 
 from controller.shards import CRON
 from fedhpa.api.membership import RENEWED, RENEWED_VALUE, SECRET_ANNOTATION
-from fedhpa.api.rights import MEMBER
+from fedhpa.api.rights import MEMBER, MEMBER_METRICS
 from fedhpa.api.tokens import IssuedToken, annotations_of
 from testbed.embedded.auth.authentication import SERVICE_ACCOUNTS, _token
 from testbed.embedded.auth.authorization import Authorizer
@@ -101,6 +101,39 @@ async def test_tokens_are_renewed_for_days(tmp_path: Path, logs: Logs) -> None:
                 assert len(at) >= count - 1
                 assert all(abs(gap - life * 2 / 3) <= 60 for gap in gaps), gaps
             assert f.condition("MetricsComplete")[0] == "True"
+            assert trouble(logs) == []
+
+
+async def test_the_adapters_token_is_renewed_with_the_controllers(tmp_path: Path, logs: Logs) -> None:
+    """The account that only reads metrics may not make tokens, so the controller's does it."""
+    async with federation(tmp_path, m1=4) as f:
+        join(f, "m1", SHORT)
+        member, store = f.members["m1"], f.hub.server.store
+        found = member.server.store.get(SERVICE_ACCOUNTS, SPACE, MEMBER)
+        metadata = {"namespace": SPACE, "name": MEMBER_METRICS, "uid": "of-the-adapter"}
+        member.server.store.create(SERVICE_ACCOUNTS, {**found, "metadata": metadata})
+        token, expires = member.authenticator.issue(SPACE, MEMBER_METRICS, SHORT)
+        notes = annotations_of(
+            IssuedToken(token, expires.timestamp()), f"{SPACE}/{MEMBER_METRICS}", SHORT, f.clock.wall()
+        )
+        secret = store.get(SECRETS, SPACE, "m1")
+        metadata = {"namespace": SPACE, "name": "m1-metrics", "labels": {RENEWED: RENEWED_VALUE}}
+        data = {**secret["data"], "token": b64encode(token.encode()).decode()}
+        store.create(SECRETS, {**secret, "metadata": {**metadata, "annotations": notes}, "data": data})
+        async with f.controller(calm=True) as controller:
+            await sleep(SHORT)
+
+            assert stored(f, "m1-metrics") != token
+            subject, _ = member.authenticator.bearer(stored(f, "m1-metrics")), None
+            assert subject is not None
+            assert subject.name == f"system:serviceaccount:{SPACE}:{MEMBER_METRICS}"
+            users = {seen.user for seen in member.seen if seen.path.endswith(f"{MEMBER_METRICS}/token")}
+            assert len(users) == 1
+            assert token not in users
+            value = controller.series.get_sample_value
+            series = "fedhpa_controller_member_token_expiration_timestamp_seconds"
+            for name in ("m1", "m1-metrics"):
+                assert (value(series, {"cluster": "m1", "secret": name}) or 0) > f.clock.wall()
             assert trouble(logs) == []
 
 

@@ -8,10 +8,11 @@ from fedhpa.cli.join.registration import CLUSTER, Wanted, address_of, config_of
 
 MEMBER_TITLE = """\
 # Part of the member {name}: apply it there.
-# Secret {token} gets a token that does not expire. Nobody renews it."""
+# Each Secret gets a token that does not expire. Nobody renews it."""
 HUB_TITLE = """\
-# Part of the hub: apply it there. Secret {secret} still needs the key token, which is not printed.
-# Write it with the next command, or seal the value and add it to this Secret in your repository:
+# Part of the hub: apply it there. Its Secrets still need the key token, which is not printed.
+# Write it with the next commands, or seal the values and add them to these Secrets in your repository:"""
+COMMAND = """
 #   kubectl -n {namespace} patch secret {secret} -p "{{\\"data\\":{{\\"token\\":\\"$(kubectl \
 --context=MEMBER -n {namespace} get secret {token} -o jsonpath='{{.data.token}}')\\"}}}}\""""
 
@@ -22,21 +23,23 @@ async def parts(wanted: Wanted) -> list[tuple[str, list[Manifest]]]:
     notes: list[str] = []
     address = address_of(wanted, config, notes.append)
     name, namespace = wanted.name, wanted.namespace
-    words = {
-        "name": name,
-        "namespace": namespace,
-        "secret": membership.secret_name(name),
-        "token": membership.TOKEN_SECRET,
-    }
+    commands = [
+        COMMAND.format(
+            namespace=namespace,
+            secret=membership.secret_name(name, account),
+            token=membership.token_secret(account),
+        )
+        for account in membership.ACCOUNTS
+    ]
     hub = [
         membership.hub_namespace(namespace),
-        membership.credentials(name, namespace, address),
+        *(membership.credentials(name, namespace, address, account=one) for one in membership.ACCOUNTS),
         *membership.secret_rights(name, namespace, wanted.controller, wanted.adapter),
         membership.cluster(name, namespace, address),
     ]
     member = membership.member_part(namespace, wanted.switches)
     remarks = "".join(f"\n# {note}" for note in notes)
     return [
-        (MEMBER_TITLE.format(**words), [*member, membership.lasting_token(namespace)]),
-        (HUB_TITLE.format(**words) + remarks, hub),
+        (MEMBER_TITLE.format(name=name), [*member, *membership.lasting_tokens(namespace)]),
+        (HUB_TITLE + "".join(commands) + remarks, hub),
     ]

@@ -157,17 +157,22 @@ async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
                 f"NAME={wanted.name}: the hub knows this cluster as {other}, and would count its replicas "
                 f"twice: join it as {other}, or remove that name first with: fedhpa unjoin {other}"
             )
-        await _check_secret(hub, wanted)
+        for account in membership.ACCOUNTS:
+            await _check_secret(hub, wanted, account)
         for manifest in membership.member_part(wanted.namespace, wanted.switches):
             await member.apply(manifest)
-        issued = await _token(member, wanted, say, clock.wall())
-        await _token_works(wanted, config, issued, clock.monotonic)
-        account = f"{wanted.namespace}/{MEMBER}"
-        annotations = tokens.annotations_of(issued, account, wanted.seconds, clock.wall())
+        secrets = []
+        for account in membership.ACCOUNTS:
+            issued = await _token(member, wanted, account, say, clock.wall())
+            await _token_works(wanted, config, account, issued, clock.monotonic)
+            owner = f"{wanted.namespace}/{account}"
+            notes = tokens.annotations_of(issued, owner, wanted.seconds, clock.wall())
+            secrets.append(
+                membership.credentials(wanted.name, wanted.namespace, address, issued.token, notes, account)
+            )
         await hub.apply(membership.hub_namespace(wanted.namespace))
-        secret = membership.credentials(wanted.name, wanted.namespace, address, issued.token, annotations)
         for manifest in (
-            secret,
+            *secrets,
             *membership.secret_rights(wanted.name, wanted.namespace, wanted.controller, wanted.adapter),
             _cluster(wanted, address, stored, say),
         ):
@@ -283,9 +288,9 @@ async def other_name(hub: Side, name: str, uid: str, endpoint: str) -> str:
     return ""
 
 
-async def _check_secret(hub: Side, wanted: Wanted) -> None:
-    """Raises ConfigError if the Secret's name is taken by a Secret of another owner."""
-    name = membership.secret_name(wanted.name)
+async def _check_secret(hub: Side, wanted: Wanted, account: str) -> None:
+    """Raises ConfigError if the name of the account's Secret is taken by a Secret of another owner."""
+    name = membership.secret_name(wanted.name, account)
     found = await hub.find(resource_path("v1", "secrets", wanted.namespace, name), f"Secret {name}")
     if found is not None and not is_of(found, wanted.name):
         raise ConfigError(
@@ -294,9 +299,9 @@ async def _check_secret(hub: Side, wanted: Wanted) -> None:
         )
 
 
-async def _token(member: Side, wanted: Wanted, say: Say, now: float) -> tokens.IssuedToken:
+async def _token(member: Side, wanted: Wanted, account: str, say: Say, now: float) -> tokens.IssuedToken:
     """Returns a token of the account. Raises ConfigError."""
-    path = resource_path("v1", "serviceaccounts", wanted.namespace, MEMBER, "token")
+    path = resource_path("v1", "serviceaccounts", wanted.namespace, account, "token")
     body = msgspec.json.encode(tokens.token_request(wanted.seconds))
     try:
         answer = await member.api.request(
@@ -307,21 +312,24 @@ async def _token(member: Side, wanted: Wanted, say: Say, now: float) -> tokens.I
             deadline=DEADLINE_SECONDS,
             limit=MAX_ANSWER,
         )
-        issued = tokens.issued_token(answer.body, f"{wanted.namespace}/{MEMBER}", now)
+        issued = tokens.issued_token(answer.body, f"{wanted.namespace}/{account}", now)
     except ApiError as error:
         raise member.error("cannot request a token", error) from error
     except InvalidObject as error:
         raise ConfigError(f"the member: cannot use its token: {error}") from error
-    if issued.expires < now + wanted.seconds * 0.9:
-        hours = (issued.expires - now) / 3600
-        say(f"the member has shortened the token's lifetime to {hours:.1f} hours")
+    if issued.expires < now + wanted.seconds * 0.9 and account == MEMBER:  # said once for both
+        say(f"the member has shortened the token's lifetime to {(issued.expires - now) / 3600:.1f} hours")
     return issued
 
 
 async def _token_works(
-    wanted: Wanted, config: ApiConfig, issued: tokens.IssuedToken, monotonic: Callable[[], float]
+    wanted: Wanted,
+    config: ApiConfig,
+    account: str,
+    issued: tokens.IssuedToken,
+    monotonic: Callable[[], float],
 ) -> None:
-    """Raises ConfigError unless the member is ready and lists pods for the token."""
+    """Raises ConfigError unless the member is ready, and gives the token what its account may read."""
     # Without the administrator's certificate, which would be accepted instead of the token.
     with_token = dataclasses.replace(
         config,
@@ -332,13 +340,13 @@ async def _token_works(
     async with ApiClient(with_token, deadline=DEADLINE_SECONDS) as api:
         while True:
             try:
-                await api.request("GET", "/readyz", limit=MAX_ANSWER)
-                await api.request("GET", "/api/v1/pods", params={"limit": "1"}, limit=8 * 1024 * 1024)
+                for path in ("/readyz", "/api/v1/pods" if account == MEMBER else IDENTITY_PATH):
+                    await api.request("GET", path, params={"limit": "1"}, limit=8 * 1024 * 1024)
             except ApiError as error:
                 refused = error.status in (UNAUTHORIZED, FORBIDDEN)
                 if not refused or monotonic() > ends:
                     raise ConfigError(
-                        f"the member does not accept the new token of {wanted.namespace}/{MEMBER}: "
+                        f"the member does not accept the new token of {wanted.namespace}/{account}: "
                         f"{one_line(str(error))}: the hub was left as it was"
                     ) from error
                 await asyncio.sleep(RETRY_SECONDS)
@@ -389,5 +397,4 @@ def path_of(manifest: Manifest) -> str:
 def name_of(manifest: Manifest) -> str:
     """Returns kind and name for messages."""
     metadata = manifest["metadata"]
-    place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
-    return f"{manifest['kind']} {place}{metadata['name']}"
+    return f"{manifest['kind']} {'/'.join((*filter(None, [metadata.get('namespace')]), metadata['name']))}"

@@ -134,10 +134,11 @@ async def _remove_from_hub(
                 f"Cluster {name} was not registered by fedhpa join, so it stays: "
                 f"kubectl delete cluster {name}"
             )
-    secret = membership.credentials(name, namespace, address)
-    found = await hub.find(path_of(secret), f"Secret {secret['metadata']['name']}")
-    if found is not None and is_of(found, name):
-        removed.append(await hub.delete(secret))
+    for account in membership.ACCOUNTS:
+        secret = membership.credentials(name, namespace, address, account=account)
+        found = await hub.find(path_of(secret), f"Secret {secret['metadata']['name']}")
+        if found is not None and is_of(found, name):
+            removed.append(await hub.delete(secret))
     for manifest in reversed(membership.secret_rights(name, namespace)):
         removed.append(await hub.delete(manifest))
     if any(removed):
@@ -160,7 +161,7 @@ async def _forget_secret(hub: Side, cluster: dict[str, Any], stored: dict[str, A
 
 
 async def _remove_from_member(member: Side, name: str, namespace: str, say: Say) -> None:
-    everything = [membership.lasting_token(namespace), *_without_namespace(namespace)]
+    everything = [*membership.lasting_tokens(namespace), *_without_namespace(namespace)]
     removed = [await member.delete(manifest) for manifest in reversed(everything)]
     if any(removed):
         say(f"{name} has forgotten the hub. Its namespace {namespace} stays.")
