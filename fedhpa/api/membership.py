@@ -35,8 +35,8 @@ RENEWED, RENEWED_VALUE = "fedhpa.io/renew-token", "true"
 # On a Cluster of another owner, such as Karmada's: NAMESPACE/NAME of the Secret that is used instead of its
 # secretRef.
 SECRET_ANNOTATION: Final = "fedhpa.io/secret"  # noqa: S105  # the name of an annotation
-# On a Cluster: NAMESPACE/NAME of the Secret with which the metrics adapter reads the member. By default it has
-# the other Secret's name with this ending.
+# On a Cluster: NAMESPACE/NAME of the Secret with which the metrics adapter reads the member. By default it
+# has the other Secret's name with this ending.
 METRICS_ANNOTATION: Final = "fedhpa.io/metrics-secret"
 METRICS_ENDING: Final = "-metrics"
 # The accounts in a member, each with the ending of its Secret on the hub.

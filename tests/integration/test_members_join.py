@@ -117,7 +117,7 @@ async def status_of(api: PlaneApi, path: str) -> int:
 
 
 async def test_a_member_joins(world: World) -> None:
-    """The controller's token may write scales, the adapter's only read metrics. The controller renews both."""
+    """The controller's token may write scales, and the adapter's only reads metrics. One renews both."""
     ran = await world.run("join")
     async with world.hub.api() as hub:
         cluster, secret = await hub.get(CLUSTER), await hub.get(SECRET)

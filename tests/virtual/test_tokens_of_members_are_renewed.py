@@ -117,9 +117,10 @@ async def test_the_adapters_token_is_renewed_with_the_controllers(tmp_path: Path
             IssuedToken(token, expires.timestamp()), f"{SPACE}/{MEMBER_METRICS}", SHORT, f.clock.wall()
         )
         secret = store.get(SECRETS, SPACE, "m1")
-        metadata = {"namespace": SPACE, "name": "m1-metrics", "labels": {RENEWED: RENEWED_VALUE}}
+        marked = {"labels": {RENEWED: RENEWED_VALUE}, "annotations": notes}
         data = {**secret["data"], "token": b64encode(token.encode()).decode()}
-        store.create(SECRETS, {**secret, "metadata": {**metadata, "annotations": notes}, "data": data})
+        own = {"namespace": SPACE, "name": "m1-metrics", **marked}
+        store.create(SECRETS, {**secret, "metadata": own, "data": data})
         async with f.controller(calm=True) as controller:
             await sleep(SHORT)
 
