@@ -13,8 +13,8 @@ import msgspec
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.assignment import DUPLICATED, size_of_each
-from fedhpa.decision.membership import Membership, is_new_host, memberships
-from fedhpa.decision.memory import NEW_MEMBER, ClusterMemory, Standing
+from fedhpa.decision.membership import Membership, memberships
+from fedhpa.decision.memory import LOST, NEW_MEMBER, ClusterMemory, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     ClusterScale,
@@ -30,8 +30,6 @@ from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
 
 DIVIDED: Final = "Divided"
-# The standing of a cluster that nothing asks about.
-PLAIN: Final = (None, NEW_MEMBER)
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
@@ -113,10 +111,7 @@ class FleetView:
         self.missing: dict[str, str] = {}
         self.selector_errors: list[tuple[str, str]] = []
         self.direct = snapshot.target is None
-        asking = [cluster for cluster in snapshot.clusters if _may_be_no_member(cluster, snapshot)]
-        self.memberships: dict[str, Membership] = {}
-        if asking:
-            self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
+        self.memberships = memberships(snapshot, now, self.is_overdue, settings.new_hosts)
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
         self.returns = self.moves and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
@@ -170,8 +165,13 @@ class FleetView:
         return None if pods is None else lacking_since(pods, before, self.now // 1)
 
     def is_out(self, cluster: ClusterSnapshot) -> bool:
-        """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer."""
+        """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer.
+
+        A lost cluster whose replicas the others have now may still run them.
+        """
+        known = self.snapshot.memory.clusters.get(cluster.name)
         gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
+        gone = gone and (known is None or known.state != LOST)
         return self._leaves(cluster) and (gone or self.is_empty(cluster))
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
@@ -363,15 +363,6 @@ class FleetView:
         """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
         known = sum(share for share in shares if share is not None)
         return max(known, self.current) if None in shares and not self.direct else known
-
-
-def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
-    known = snapshot.memory.standing(cluster.name)
-    listed = cluster.cluster
-    tainted = listed is not None and (listed.taints or listed.deleted)
-    if not cluster.selected or tainted or known not in PLAIN:
-        return True
-    return known is None and is_new_host(cluster, snapshot)
 
 
 def _moved(known: ClusterMemory) -> bool:
