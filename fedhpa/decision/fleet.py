@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.api.taints import LEAVING, MEMBER, STUCK
+from fedhpa.api.taints import LEAVING, MEMBER, STUCK, is_avoided
 from fedhpa.assignment import DUPLICATED, size_of_each
-from fedhpa.decision.membership import Membership, memberships
-from fedhpa.decision.memory import LOST, NEW_MEMBER, ClusterMemory, Standing
+from fedhpa.decision.membership import GIVEN, Membership, memberships
+from fedhpa.decision.memory import LOST, NEW_MEMBER, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     ClusterScale,
@@ -47,7 +47,7 @@ class ClusterView:
             self.pods = tuple([pod.moved(-snapshot.clock_ahead) for pod in self.pods])
             self.usage = tuple([one.moved(-snapshot.clock_ahead) for one in self.usage])
         self._namespace = namespace
-        self._ready_pods: int | None = None
+        self._ready_pods = snapshot.ready_replicas
 
     @property
     def ready_pods(self) -> int:
@@ -64,7 +64,8 @@ class ClusterView:
     @property
     def is_short(self) -> bool:
         """True if fewer pods are listed than the workload's status has."""
-        return len(self.pods) < self.scale.status_replicas
+        given = self.snapshot.ready_replicas is not None
+        return not given and len(self.pods) < self.scale.status_replicas
 
     @property
     def is_rolling(self) -> bool:
@@ -112,6 +113,8 @@ class FleetView:
         self.selector_errors: list[tuple[str, str]] = []
         self.direct = snapshot.target is None
         self.memberships = memberships(snapshot, now, self.is_overdue, settings.new_hosts)
+        for name, why in snapshot.evictions.items():
+            self.memberships[name] = Membership(LEAVING, why, self.standing(name))
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
         self.returns = self.moves and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
@@ -120,7 +123,8 @@ class FleetView:
         self._answered_names = {cluster.name for cluster in self.answered}
         lacking = self.moves and [one for one in self.answered if one.ready_pods < one.replicas]
         self._lacking = [one for one in lacking or () if not one.is_short]
-        self.stuck = self._stuck(snapshot) if self._lacking else {}
+        given = self.moves and any(one.state == STUCK for one in self.memberships.values())
+        self.stuck = self._stuck(snapshot) if self._lacking or given else {}
         self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
         self.preferences = self._preferences(snapshot) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
@@ -146,6 +150,11 @@ class FleetView:
             return {}
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
         found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
+        for view in self.answered:
+            if view.snapshot.membership is not None:
+                found.pop(view.name, None)
+            if view.snapshot.membership == STUCK:
+                found[view.name] = Stuck(self.standing(view.name).stuck_since or self.now, GIVEN)
         bridged = {view.name for view in self.answered if view.age}
         for name, one in found.items():
             if name in bridged and self.standing(name).stuck_since is None:
@@ -195,6 +204,12 @@ class FleetView:
         """True if the cluster began to host the workload, and its pods did not serve at the last decision."""
         standing = self.standing(cluster)
         return standing.new and standing.serves_since is None
+
+    def is_avoided(self, cluster: ClusterSnapshot) -> bool:
+        """True if the Cluster has a taint PreferNoSchedule without a toleration."""
+        listed = cluster.cluster
+        tolerations = self.snapshot.hpa.spec.tolerations
+        return listed is not None and bool(listed.taints) and is_avoided(listed.taints, tolerations)
 
     def membership(self, cluster: str) -> str:
         """Returns the membership of a cluster."""
@@ -344,7 +359,7 @@ class FleetView:
         known = snapshot.memory.rebalance
         moves = known is not None and not known.ended
         # A move that has just ended may have left its surge.
-        moved = any(_moved(one) for one in snapshot.memory.clusters.values())
+        moved = any(one.has_moved for one in snapshot.memory.clusters.values())
         if not (self.leaving or self.stuck or moves or moved):
             return None
         # Without its memory, the status has the size. A memory without a size is that of another target.
@@ -363,16 +378,6 @@ class FleetView:
         """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
         known = sum(share for share in shares if share is not None)
         return max(known, self.current) if None in shares and not self.direct else known
-
-
-def _moved(known: ClusterMemory) -> bool:
-    """True if more replicas than the size may run because of the cluster."""
-    left, standing = bool(known.replicas), known.standing
-    return (
-        standing is not NEW_MEMBER
-        and left
-        and (standing.stuck_since is not None or standing.membership == LEAVING)
-    )
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:

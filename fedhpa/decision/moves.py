@@ -216,6 +216,8 @@ def reported_memberships(context: Context) -> dict[str, ClusterMembership]:
             if one.state == LEAVING:
                 undecided = LOST_TEXT if name in fleet.lost else "nothing is decided now: see the conditions"
             waits = elsewhere or context.waits.get(name, undecided)
+            if name in context.snapshot.evictions:
+                waits = ""  # Karmada itself waits for the replacement
             text = ": ".join(part for part in (one.why, waits) if part)
             found[name] = ClusterMembership(one.state, shortened(text, _MAX_WAITS))
     if context.cordoned_grow:

@@ -309,6 +309,7 @@ class PlacementPlan:
             low=low if high is None else min(low, high),
             high=high,
             unproven=unproven,
+            is_last=fleet.is_avoided(cluster),
         )
 
 

@@ -169,6 +169,7 @@ class BoundsView:
             weight=1 if preference.weight is None else preference.weight,
             priority=preference.priority or 0,
             overflow=cluster.overflow,
+            is_last=self._context.fleet.is_avoided(cluster),
         )
 
     def _wakes(self, view: ClusterView) -> bool:
