@@ -11,9 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api.known_cluster import KnownCluster
-from fedhpa.api.taints import LEAVING, MEMBER, STUCK, is_avoided
+from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.assignment import DUPLICATED, size_of_each
-from fedhpa.decision.membership import GIVEN, Membership, memberships
+from fedhpa.decision.membership import GIVEN, Membership, is_new_host, memberships
 from fedhpa.decision.memory import LOST, NEW_MEMBER, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
@@ -30,6 +30,8 @@ from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
 
 DIVIDED: Final = "Divided"
+# The standing of a cluster that nothing asks about.
+PLAIN: Final = (None, NEW_MEMBER)
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
@@ -91,13 +93,12 @@ class FleetView:
     `selector_errors` holds the event reason and the message of each unusable pod selector.
     `preferences` are the assignment's preferences by cluster (direct propagation only).
     `memberships` are those of clusters that may be no Members. `leaving` clusters still have replicas.
-    `stuck` are the clusters whose pods do not become ready.
-    `moves` is True if replicas can be moved between the clusters.
+    `stuck` are the clusters whose pods do not become ready. `moves` is True if replicas can be moved.
     `moving` is True while replicas move, so that more run than the `current` size.
     `size_was_decided` is False if Duplicated had to take the size from the clusters.
     With `returns` replicas may return to the division of the policy by themselves.
-    `metrics_lost` names the clusters that answer but whose metrics are no longer expected.
-    `implausible` names the clusters whose answer is implausible.
+    Of clusters that answer, `metrics_lost` names those whose metrics are no longer expected, and
+    `implausible` those with an implausible answer.
     """
 
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
@@ -112,7 +113,10 @@ class FleetView:
         self.missing: dict[str, str] = {}
         self.selector_errors: list[tuple[str, str]] = []
         self.direct = snapshot.target is None
-        self.memberships = memberships(snapshot, now, self.is_overdue, settings.new_hosts)
+        asking = [cluster for cluster in snapshot.clusters if _may_be_no_member(cluster, snapshot)]
+        self.memberships: dict[str, Membership] = {}
+        if asking:
+            self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
         for name, why in snapshot.evictions.items():
             self.memberships[name] = Membership(LEAVING, why, self.standing(name))
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
@@ -205,12 +209,6 @@ class FleetView:
         standing = self.standing(cluster)
         return standing.new and standing.serves_since is None
 
-    def is_avoided(self, cluster: ClusterSnapshot) -> bool:
-        """True if the Cluster has a taint PreferNoSchedule without a toleration."""
-        listed = cluster.cluster
-        tolerations = self.snapshot.hpa.spec.tolerations
-        return listed is not None and bool(listed.taints) and is_avoided(listed.taints, tolerations)
-
     def membership(self, cluster: str) -> str:
         """Returns the membership of a cluster."""
         known = self.memberships.get(cluster)
@@ -224,9 +222,8 @@ class FleetView:
     def calibration_of(self, clusters: Sequence[ClusterView]) -> float:
         """Returns how many times the workload's size these clusters stand for: they speak for the others.
 
-        It is copies x (their known shares) / (known shares of all candidates), or 1 if a sum is 0. While
-        every candidate answers, the shares cancel out, whatever the template says: a difference is
-        propagation that lags, and must not be extrapolated.
+        It is copies x (their known shares) / (known shares of all candidates), or 1 if a sum is 0. A template
+        that differs from the shares does not count: its propagation lags, and must not be extrapolated.
         """
         if self.scheduling == DUPLICATED:
             if not clusters or not self.current:
@@ -359,8 +356,8 @@ class FleetView:
         known = snapshot.memory.rebalance
         moves = known is not None and not known.ended
         # A move that has just ended may have left its surge.
-        moved = any(one.has_moved for one in snapshot.memory.clusters.values())
-        if not (self.leaving or self.stuck or moves or moved):
+        moves = moves or any(one.has_moved for one in snapshot.memory.clusters.values())
+        if not (self.leaving or self.stuck or moves):
             return None
         # Without its memory, the status has the size. A memory without a size is that of another target.
         shown = None if snapshot.memory.clusters else snapshot.hpa.status.desired_replicas
@@ -378,6 +375,14 @@ class FleetView:
         """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
         known = sum(share for share in shares if share is not None)
         return max(known, self.current) if None in shares and not self.direct else known
+
+
+def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
+    known, listed = snapshot.memory.standing(cluster.name), cluster.cluster
+    tainted = listed is not None and (listed.taints or listed.deleted)
+    if tainted or not cluster.selected or known not in PLAIN or cluster.membership is not None:
+        return True
+    return known is None and is_new_host(cluster, snapshot)
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:

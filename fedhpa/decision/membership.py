@@ -44,8 +44,6 @@ NEW_HOST: Final = "NewHost: it began to run the workload; select it by spec.clus
 GIVEN: Final = "the scenario says so"
 NOBODY_STAYS: Final = "no cluster stays that could take its replicas"
 _STRICTNESS: Final = (MEMBER, CORDONED, LEAVING)
-# The standing of a cluster that nothing asks about.
-_PLAIN: Final = (None, NEW_MEMBER)
 # People read status and events.
 _MAX_KEY: Final = 64
 
@@ -79,19 +77,17 @@ class _Request(NamedTuple):
 
 def memberships(
     snapshot: Snapshot,
+    clusters: Sequence[ClusterSnapshot],
     now: float,
     is_overdue: Callable[[ClusterSnapshot], bool],
     new_hosts: str,
 ) -> dict[str, Membership]:
-    """Returns the memberships of the clusters that may be no Members; all others are Members.
+    """Returns the memberships of some `clusters`, all others are Members.
 
     `new_hosts` is that of ControllerSettings. Where each cluster that could take replicas leaves, all count
     as Cordoned: none could take the others' replicas, and growth has no other place. One that `is_overdue`
     could not. A hold that stops moves makes them Cordoned, too.
     """
-    clusters = [cluster for cluster in snapshot.clusters if _may_be_no_member(cluster, snapshot)]
-    if not clusters:
-        return {}
     tolerations, memory = snapshot.hpa.spec.tolerations, snapshot.memory
     evicts = snapshot.propagation == _KARMADA or snapshot.target is not None
     found: dict[str, Membership] = {}
@@ -117,15 +113,6 @@ def memberships(
     elif leaving and all(one.name in leaving or not _is_able(one, is_overdue) for one in snapshot.clusters):
         waits = NOBODY_STAYS
     return found | {name: found[name]._replace(state=CORDONED, why=waits) for name in leaving if waits}
-
-
-def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
-    known = snapshot.memory.standing(cluster.name)
-    listed = cluster.cluster
-    tainted = listed is not None and (listed.taints or listed.deleted)
-    if not cluster.selected or tainted or known not in _PLAIN or cluster.membership is not None:
-        return True
-    return known is None and is_new_host(cluster, snapshot)
 
 
 def membership_of(cluster: KnownCluster, now: float) -> Membership:

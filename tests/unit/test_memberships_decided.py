@@ -1,4 +1,4 @@
-"""What the membership of a cluster changes in one decision: a taint, an eviction, or what a scenario says."""
+"""The membership of a cluster in one decision: by a taint, by an eviction, or given by a scenario."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def shares(given: dict[str, Any]) -> dict[str, int]:
     ],
 )
 def test_prefer_no_schedule_comes_last_where_there_is_an_order(spec: dict[str, Any], grown: str) -> None:
-    """m1 has the highest priority and the most room, and grows only for an object that tolerates its taint."""
+    """m1 has the highest priority and the most room, and grows only if its taint is tolerated."""
     clusters = (
         cluster("m1", BUSY, availableReplicas=30, taints=[AVOID]),
         cluster("m2", BUSY, availableReplicas=20),
@@ -90,7 +90,7 @@ def test_a_scenario_gives_memberships() -> None:
 
 
 def test_a_scenario_gives_a_membership_for_a_tainted_or_remembered_cluster() -> None:
-    """What a scenario says counts at once, whatever the record and the taints ask for."""
+    """It counts at once, whatever the record and the taints ask for."""
     given = direct(cluster("m1", BUSY, membership="Leaving"), cluster("m2", BUSY), spec={"maxReplicas": 10})
     given["record"] = answered(given)["record"]
     given["clusters"][0] |= {"membership": "Member", "taints": [{"key": "x", "effect": "NoSchedule"}]}
