@@ -1,4 +1,4 @@
-"""Series of the replicas by object and cluster, rendered at a scrape from the last statuses.
+"""Series of the replicas and memberships by object and cluster, rendered at a scrape from the last statuses.
 
 Scrapes run in a thread, so they read copies and change nothing.
 """
@@ -23,7 +23,7 @@ Sample = tuple[str, str, int]
 
 
 class ReplicaSeries(Collector):
-    """Collects the replicas of each object by cluster, at most `max_samples` of them.
+    """Collects replicas and memberships of each object by cluster, at most `max_samples` of them.
 
     `statuses` are those of the last decisions, and `failing` the objects that failed since; both are live
     views. Objects that are not Ready come first. An object is shown with all its clusters, or not at all.
@@ -41,7 +41,7 @@ class ReplicaSeries(Collector):
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the replicas, and the number of samples that are left out."""
+        """Yields the replicas and memberships, and the number of samples that are left out."""
         replicas = GaugeMetricFamily(
             "fedhpa_cluster_replicas",
             "Replicas of an object in a cluster at the last decision, by state: ready (pods; absent "
@@ -49,21 +49,31 @@ class ReplicaSeries(Collector):
             f"first, up to {MAX_SAMPLES} samples for each process.",
             labels=["namespace", "name", "cluster", "state"],
         )
+        memberships = GaugeMetricFamily(
+            "fedhpa_cluster_membership",
+            "1 for each cluster of an object that is no Member, with its membership: Cordoned, Leaving or "
+            "Stuck.",
+            labels=["namespace", "name", "cluster", "membership"],
+        )
         left_out = 0
         failing, statuses = set(self._failing), dict(self._statuses)
         by_need = sorted(statuses, key=lambda key: (key not in failing and _is_ready(statuses[key]), key))
         for key in by_need:
-            samples = list(_samples(statuses[key]))
-            if len(replicas.samples) + len(samples) > self._max_samples:
-                left_out += len(samples)
+            samples, others = list(_samples(statuses[key])), list(_memberships(statuses[key]))
+            count = len(samples) + len(others)
+            if len(replicas.samples) + len(memberships.samples) + count > self._max_samples:
+                left_out += count
                 continue
             for cluster, state, number in samples:
                 replicas.add_metric([*key, cluster, state], number)
+            for cluster, membership in others:
+                memberships.add_metric([*key, cluster, membership], 1)
         yield replicas
+        yield memberships
         yield GaugeMetricFamily(
             "fedhpa_cluster_replicas_left_out",
-            "Samples of fedhpa_cluster_replicas that are left out, because this process would show more than "
-            f"{MAX_SAMPLES}.",
+            "Samples of fedhpa_cluster_replicas and fedhpa_cluster_membership that are left out, because "
+            f"this process would show more than {MAX_SAMPLES}.",
             left_out,
         )
 
@@ -71,6 +81,13 @@ class ReplicaSeries(Collector):
 def _is_ready(status: Status) -> bool:
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     return any(one["type"] == READY and one["status"] == "True" for one in conditions)
+
+
+def _memberships(status: Status) -> Iterator[tuple[str, str]]:
+    """Yields the clusters that are no Members, each with its membership."""
+    for entry in status.get("clusters") or ():
+        if "membership" in entry:
+            yield entry["name"], entry["membership"]
 
 
 def _samples(status: Status) -> Iterator[Sample]:

@@ -1,6 +1,7 @@
 """The events of the demo: a refused object, rising load, a lost member while the load falls, its return.
 
-The rules (rules.py) play at the same time.
+The controller restarts while the member is away, and knows it from its record alone. The rules (rules.py)
+play at the same time.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from demo.rules import Rules
 # Seconds without a change after the hub shows low usage. The controller reconciles every second
 # (objects.yaml), and would scale down at each reconcile if it ignored the lost member.
 HOLD_SECONDS = 4.0
+# The member is away for about so long on a quiet machine.
+AWAY_SECONDS = 25.0
 # Percent of the request. With a target of 50 and a tolerance of a tenth, this usage calls for fewer pods.
 LOW = 35.0
 
@@ -29,9 +32,15 @@ class World(play.World, Protocol):
     async def bring_back(self, name: str) -> None:
         """Starts a member's API server again."""
 
+    async def stop_controller(self) -> None:
+        """Stops the controller, and returns once it has ended."""
+
+    async def start_controller(self) -> None:
+        """Starts the controller, and returns once it is ready."""
+
 
 class Story(play.Play):
-    """A member is lost, the load falls, and before that rules fire."""
+    """A member is lost, the controller restarts, and the load falls."""
 
     observations = OBSERVATIONS
 
@@ -68,8 +77,8 @@ class Story(play.Play):
         up = await self._until(lambda p: scaled_up(start, p), "more pods in at least two clusters")
         self._observe("scaled-up")
         lost = sorted(up.members)[-1]
-        # While a member is away, nobody knows the size that a rule left in all members.
-        await self._rules.ended.wait()
+        # While a member is away, a new controller does not know the size that a rule left in all members.
+        await self._rules.leave_alone(AWAY_SECONDS)
         # Only at full load: during the rise there may be too many pods for a moment.
         up = await self._until(lambda p: p.seconds > risen and p.total == p.most, "as many pods as allowed")
         await self._lose_and_find(lost, up)
@@ -78,8 +87,13 @@ class Story(play.Play):
         self._say(f"the load is served by {down.total} pods again")
 
     async def _lose_and_find(self, lost: str, up: Picture) -> None:
-        self._say(f"{lost} is lost (its API server is gone); for a minute its last answer counts")
+        self._say(
+            f"{lost} is lost (its API server is gone); the controller restarts, and has no last answer of it"
+        )
         await self._actions.lose(lost)
+        # One that runs on would use the member's last answer for a minute.
+        await self._actions.stop_controller()
+        await self._actions.start_controller()
         gone = await self._until(lambda p: lost in p.missing, f"{lost} is named as missing")
         self._say(gone.missing)
         self._observe("member-lost")
@@ -90,9 +104,8 @@ class Story(play.Play):
         self._say(
             f"usage of {', '.join(others)} is low, usage of {lost} is unknown: nothing may be scaled down"
         )
-        async with self._rules.restarting:  # without a controller, the observation would prove nothing
-            begin = max(low.seconds, self._seconds)
-            last = await self._until(lambda p: p.seconds > begin + HOLD_SECONDS, "time passes")
+        begin = low.seconds + HOLD_SECONDS
+        last = await self._until(lambda p: p.seconds > begin, "time passes")
         if all(last.replicas[name] == up.replicas[name] for name in others) and lost in last.missing:
             self._observe("nothing-scaled-on-missing-data")
         self._say(f"{lost} comes back")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.template import Bound, WithMetadata
 from controller.federatedhpa.clusters import Candidates, by_affinity
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
@@ -117,8 +118,6 @@ async def by_binding(
     for binding in listing.items:
         if binding.spec.resource == reference:
             targets, placement = binding.spec.clusters or (), binding.spec.placement
-            if not targets:
-                raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
             return Candidates(
                 tuple(sorted({target.name for target in targets})),
                 scheduling="" if placement is None else placement.scheduling,
@@ -148,24 +147,44 @@ def _bound(path: str, template: ObjectMeta, bindings: Resource, binding: _Bindin
     )
 
 
-def by_placement(
+def on_karmada(
+    found: Candidates,
+    spec: Mapping[str, Any],
+    members: Mapping[str, Member],
+    unable: Collection[str],
+    duplicates: Collection[str] = (),
+) -> Candidates:
+    """Returns the candidates of an object, from those that the ResourceBinding gives.
+
+    Clusters that are `unable` take no replicas. Raises NoBinding without any candidate, and InvalidObject for
+    an affinity that cannot be read.
+    """
+    if spec.get("mode") == DISTRIBUTED:
+        found = _by_placement(found, spec.get("clusterAffinity"), members, unable, duplicates)
+    if found.bound is not None and not (found.names or found.bound.begins):
+        raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
+    return found
+
+
+def _by_placement(
     found: Candidates,
     affinity: Mapping[str, Any] | None,
     members: Mapping[str, Member],
-    lost: Collection[str],
-    duplicates: Collection[str] = (),
+    unable: Collection[str],
+    duplicates: Collection[str],
 ) -> Candidates:
-    """Returns the candidates of mode Distributed, from those that the ResourceBinding gives.
+    """Returns the candidates of mode Distributed.
 
     They are the clusters that the placement and spec.clusterAffinity select. Those that the ResourceBinding
     does not hold yet begin. The next group of the placement's clusterAffinities takes part only if all
-    clusters of the one before are `lost`. Other names of a cluster, the `duplicates`, stay in the
-    ResourceBinding as they are. Raises InvalidObject for an affinity that cannot be read.
+    clusters of the one before are `unable` to run replicas, are evicted, or have a Cluster that is being
+    deleted. Other names of a cluster, the `duplicates`, stay in the ResourceBinding as they are.
     """
     placement, bound = found.placement, found.bound
     if placement is None or bound is None:
         return found
     allowed = set(by_affinity(affinity, members).names)
+    gone = {*unable, *found.evictions}
     tiers: dict[str, int] = {}
     replaced: frozenset[str] = frozenset()
     for group in placement.groups(found.group):
@@ -173,7 +192,7 @@ def by_placement(
             for name in by_affinity(part, members, where="the placement's clusterAffinity").names:
                 if name in allowed and name in members:
                     tiers.setdefault(name, tier)
-        if not tiers.keys() <= set(lost):
+        if not all(name in gone or members[name].known.deleted for name in tiers):
             break
         replaced = frozenset(tiers)
     # Karmada takes a cluster out of the ResourceBinding first, and removes the workload there after a while.
@@ -186,11 +205,11 @@ def by_placement(
     # Karmada waits with the deletion of a Cluster until no ResourceBinding names it.
     # For another name of a registered cluster, Karmada would remove the workload of that cluster.
     twice = bound.shares.keys() & set(duplicates)
-    gone = frozenset(bound.shares.keys() - members.keys() - twice)
+    removed = frozenset(bound.shares.keys() - members.keys() - twice)
     return replace(
         found,
         names=tuple(sorted(held & tiers.keys() | twice)),
-        bound=replace(bound, begins=begins, gone=gone),
+        bound=replace(bound, begins=begins, gone=removed),
         overflow={name: tier for name, tier in tiers.items() if tier},
         replaced=replaced,
         selection=CHOSEN if placement.spreadConstraints else "",

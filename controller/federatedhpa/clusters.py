@@ -40,7 +40,7 @@ class Candidates:
     `scheduling` is Duplicated or Divided by the ResourceBinding's placement, "" if unknown. `shares` are the
     replicas that the ResourceBinding gives to each cluster. `bound` is the ResourceBinding with its template,
     and `placement` that of the policy; of its clusterAffinities the `group` is in use. `overflow` clusters
-    come after the others, in the order of their numbers. `replaced` are lost clusters of groups for which the
+    come after the others, in the order of their numbers. `replaced` are the clusters of groups for which the
     next one takes part. `evictions` are those of Karmada, by cluster. `selection` says why not all clusters
     of the placement take part.
     """
@@ -272,7 +272,6 @@ async def cluster_snapshots(
             most_replicas=capped.get(name),
             held=name in held,
             overflow=candidates.overflow.get(name, 0),
-            eviction=candidates.evictions.get(name, ""),
             replaced=name in candidates.replaced,
             implausible_for=memory.implausible_for(name, now),
             missing_since=memory.missed_since.get(name),

@@ -15,7 +15,7 @@ from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.distributed.template import Bound
 from controller.failure_log import hub_problem
-from controller.federatedhpa.bindings import NoBinding, TargetUnreadable, by_binding, by_placement
+from controller.federatedhpa.bindings import NoBinding, TargetUnreadable, by_binding, on_karmada
 from controller.federatedhpa.cluster_reader import (
     HubSamples,
     MemberCaches,
@@ -47,7 +47,6 @@ from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment
 from fedhpa.api.wire import Scale
 from fedhpa.decision import (
-    LOST,
     Blocked,
     ClusterSnapshot,
     Failure,
@@ -146,10 +145,8 @@ class SnapshotBuilder:
         try:
             workload = await self._workload(spec, key[0])
             chosen = await self._candidates(spec, workload, memory.running(workload.path))
-            if spec.get("mode") == DISTRIBUTED and self._settings.propagation != DIRECT:
-                lost = [name for name, state in memory.state.states.items() if state == LOST]
-                affinity = spec.get("clusterAffinity")
-                chosen = by_placement(chosen, affinity, self._members, lost, self.duplicates)
+            if self._settings.propagation != DIRECT:
+                chosen = on_karmada(chosen, spec, self._members, memory.state.unable, self.duplicates)
             candidates, found = without_duplicates(chosen, self.duplicates)
             template = await self._template(workload)
         except NoBinding as error:
@@ -216,6 +213,7 @@ class SnapshotBuilder:
             holds=holds,
             propagation=self._settings.propagation,
             selection=candidates.selection,
+            evictions=candidates.evictions,
             memory=memory.state,
             answers=memory.answers,
             last_pass=memory.last_pass,

@@ -62,6 +62,14 @@ class Toleration(msgspec.Struct, frozen=True):
         return self.operator == EXISTS or (bool(self.key) and self.value == taint.value)
 
 
+def is_avoided(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Returns True if a taint PreferNoSchedule is not tolerated: other clusters are preferred."""
+    tolerations = tuple(tolerations)
+    return any(
+        taint.effect == PREFER_NO_SCHEDULE and tolerated_for(taint, tolerations) == 0.0 for taint in taints
+    )
+
+
 def tolerated_for(taint: Taint, tolerations: Iterable[Toleration]) -> float | None:
     """Returns for how many seconds a taint is tolerated: 0.0 if it is not, None for ever.
 

@@ -21,8 +21,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     `present` is its share, or the last known one if it is missing. Only `reachable` clusters change.
     `available` is how many more replicas it could run, None if unknown. `pending` is how many of its replicas
     do not serve, and run elsewhere as far as there is room. `weight` is for StaticWeighted and LoadWeighted,
-    `priority` for Prioritized. A scale-down takes from an `unproven` cluster first. The share is never above
-    `high`, and not below `low` while there are enough replicas for all.
+    `priority` for Prioritized. Where a policy has an order, a place that `is_last` comes after all others. A
+    scale-down takes from an `unproven` cluster first. The share is never above `high`, and not below `low`
+    while there are enough replicas for all.
     """
 
     present: int = 0
@@ -34,6 +35,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     low: int = 0
     high: int | None = None
     unproven: bool = False
+    is_last: bool = False
 
     @property
     def running(self) -> int:

@@ -205,6 +205,10 @@ class Candidate(Protocol):
         """True if its capacity was measured."""
 
     @property
+    def is_last(self) -> bool:
+        """True if it comes after all others under a policy that fills one cluster after the other."""
+
+    @property
     def weight(self) -> int:
         """The weight under StaticWeighted and LoadWeighted."""
 
@@ -223,7 +227,7 @@ def divider(candidates: Mapping[str, Candidate], policy: Policy, uid: str = "") 
             ranks = {cluster: candidate.priority for cluster, candidate in candidates.items()}
         else:
             ranks = {cluster: candidate.rank for cluster, candidate in candidates.items()}
-        order = in_order(ranks, uid)
+        order = sorted(in_order(ranks, uid), key=lambda cluster: candidates[cluster].is_last)
         return lambda total, low, high: by_rank(total, order, low, high)
     if policy == DYNAMIC_WEIGHTED and any(candidate.capacity_known for candidate in candidates.values()):
         weights = {cluster: candidate.rank for cluster, candidate in candidates.items()}

@@ -27,7 +27,8 @@ class MemberState:
     autoscalingMaxThreshold and the size that clusterHPAPreference allows. `weight` is for StaticWeighted,
     `priority` for Prioritized. `spare` is True if it got its HPA only because the others did not suffice;
     `helps` are then the replicas that it is to run for others. An `overflow` cluster gets an HPA in no other
-    case: those of the lowest number first, 0 is none of them.
+    case: those of the lowest number first, 0 is none of them. Where a policy has an order, a cluster that
+    `is_last` comes after all others.
     """
 
     cluster: str
@@ -46,6 +47,7 @@ class MemberState:
     spare: bool = False
     helps: int = 0
     overflow: int = 0
+    is_last: bool = False
 
     @property
     def present(self) -> int:

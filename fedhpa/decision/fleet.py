@@ -13,8 +13,8 @@ import msgspec
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.assignment import DUPLICATED, size_of_each
-from fedhpa.decision.membership import Membership, is_new_host, memberships
-from fedhpa.decision.memory import NEW_MEMBER, ClusterMemory, Standing
+from fedhpa.decision.membership import GIVEN, Membership, is_new_host, memberships
+from fedhpa.decision.memory import LOST, NEW_MEMBER, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     ClusterScale,
@@ -49,7 +49,7 @@ class ClusterView:
             self.pods = tuple([pod.moved(-snapshot.clock_ahead) for pod in self.pods])
             self.usage = tuple([one.moved(-snapshot.clock_ahead) for one in self.usage])
         self._namespace = namespace
-        self._ready_pods: int | None = None
+        self._ready_pods = snapshot.ready_replicas
 
     @property
     def ready_pods(self) -> int:
@@ -66,7 +66,8 @@ class ClusterView:
     @property
     def is_short(self) -> bool:
         """True if fewer pods are listed than the workload's status has."""
-        return len(self.pods) < self.scale.status_replicas
+        given = self.snapshot.ready_replicas is not None
+        return not given and len(self.pods) < self.scale.status_replicas
 
     @property
     def is_rolling(self) -> bool:
@@ -92,13 +93,12 @@ class FleetView:
     `selector_errors` holds the event reason and the message of each unusable pod selector.
     `preferences` are the assignment's preferences by cluster (direct propagation only).
     `memberships` are those of clusters that may be no Members. `leaving` clusters still have replicas.
-    `stuck` are the clusters whose pods do not become ready.
-    `moves` is True if replicas can be moved between the clusters.
+    `stuck` are the clusters whose pods do not become ready. `moves` is True if replicas can be moved.
     `moving` is True while replicas move, so that more run than the `current` size.
     `size_was_decided` is False if Duplicated had to take the size from the clusters.
     With `returns` replicas may return to the division of the policy by themselves.
-    `metrics_lost` names the clusters that answer but whose metrics are no longer expected.
-    `implausible` names the clusters whose answer is implausible.
+    Of clusters that answer, `metrics_lost` names those whose metrics are no longer expected, and
+    `implausible` those with an implausible answer.
     """
 
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
@@ -117,6 +117,8 @@ class FleetView:
         self.memberships: dict[str, Membership] = {}
         if asking:
             self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
+        for name, why in snapshot.evictions.items():
+            self.memberships[name] = Membership(LEAVING, why, self.standing(name))
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
         self.returns = self.moves and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
@@ -125,7 +127,8 @@ class FleetView:
         self._answered_names = {cluster.name for cluster in self.answered}
         lacking = self.moves and [one for one in self.answered if one.ready_pods < one.replicas]
         self._lacking = [one for one in lacking or () if not one.is_short]
-        self.stuck = self._stuck(snapshot) if self._lacking else {}
+        given = self.moves and any(one.state == STUCK for one in self.memberships.values())
+        self.stuck = self._stuck(snapshot) if self._lacking or given else {}
         self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
         self.preferences = self._preferences(snapshot) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
@@ -151,6 +154,11 @@ class FleetView:
             return {}
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
         found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
+        for view in self.answered:
+            if view.snapshot.membership is not None:
+                found.pop(view.name, None)
+            if view.snapshot.membership == STUCK:
+                found[view.name] = Stuck(self.standing(view.name).stuck_since or self.now, GIVEN)
         bridged = {view.name for view in self.answered if view.age}
         for name, one in found.items():
             if name in bridged and self.standing(name).stuck_since is None:
@@ -170,8 +178,13 @@ class FleetView:
         return None if pods is None else lacking_since(pods, before, self.now // 1)
 
     def is_out(self, cluster: ClusterSnapshot) -> bool:
-        """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer."""
+        """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer.
+
+        A lost cluster whose replicas the others have now may still run them.
+        """
+        known = self.snapshot.memory.clusters.get(cluster.name)
         gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
+        gone = gone and (known is None or known.state != LOST)
         return self._leaves(cluster) and (gone or self.is_empty(cluster))
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
@@ -209,9 +222,8 @@ class FleetView:
     def calibration_of(self, clusters: Sequence[ClusterView]) -> float:
         """Returns how many times the workload's size these clusters stand for: they speak for the others.
 
-        It is copies x (their known shares) / (known shares of all candidates), or 1 if a sum is 0. While
-        every candidate answers, the shares cancel out, whatever the template says: a difference is
-        propagation that lags, and must not be extrapolated.
+        It is copies x (their known shares) / (known shares of all candidates), or 1 if a sum is 0. A template
+        that differs from the shares does not count: its propagation lags, and must not be extrapolated.
         """
         if self.scheduling == DUPLICATED:
             if not clusters or not self.current:
@@ -344,8 +356,8 @@ class FleetView:
         known = snapshot.memory.rebalance
         moves = known is not None and not known.ended
         # A move that has just ended may have left its surge.
-        moved = any(_moved(one) for one in snapshot.memory.clusters.values())
-        if not (self.leaving or self.stuck or moves or moved):
+        moves = moves or any(one.has_moved for one in snapshot.memory.clusters.values())
+        if not (self.leaving or self.stuck or moves):
             return None
         # Without its memory, the status has the size. A memory without a size is that of another target.
         shown = None if snapshot.memory.clusters else snapshot.hpa.status.desired_replicas
@@ -366,22 +378,11 @@ class FleetView:
 
 
 def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
-    known = snapshot.memory.standing(cluster.name)
-    listed = cluster.cluster
+    known, listed = snapshot.memory.standing(cluster.name), cluster.cluster
     tainted = listed is not None and (listed.taints or listed.deleted)
-    if not cluster.selected or tainted or known not in PLAIN:
+    if tainted or not cluster.selected or known not in PLAIN or cluster.membership is not None:
         return True
     return known is None and is_new_host(cluster, snapshot)
-
-
-def _moved(known: ClusterMemory) -> bool:
-    """True if more replicas than the size may run because of the cluster."""
-    left, standing = bool(known.replicas), known.standing
-    return (
-        standing is not NEW_MEMBER
-        and left
-        and (standing.stuck_since is not None or standing.membership == LEAVING)
-    )
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:

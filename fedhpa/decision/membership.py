@@ -23,6 +23,7 @@ from fedhpa.api.taints import (
     NO_SCHEDULE,
     OWN_TAINTS,
     PROBE_TAINTS,
+    STUCK,
     Taint,
     Toleration,
     tolerated_for,
@@ -40,6 +41,7 @@ _KARMADA: Final = "karmada"
 DELETED: Final = "its Cluster is being deleted"
 NOT_SELECTED: Final = "spec.clusterAffinity does not select it"
 NEW_HOST: Final = "NewHost: it began to run the workload; select it by spec.clusterAffinity"
+GIVEN: Final = "the scenario says so"
 NOBODY_STAYS: Final = "no cluster stays that could take its replicas"
 _STRICTNESS: Final = (MEMBER, CORDONED, LEAVING)
 # People read status and events.
@@ -92,6 +94,9 @@ def memberships(
     for cluster in clusters:
         requests = list(_requests(cluster, tolerations, now, evicts=evicts))
         known = memory.standing(cluster.name)
+        if cluster.membership is not None:
+            found[cluster.name] = _given(cluster.membership, known or NEW_MEMBER, now)
+            continue
         is_new = is_new_host(cluster, snapshot)
         if is_new and new_hosts == CORDON:
             requests.append(_Request(CORDONED, NEW_HOST, 0.0))
@@ -178,6 +183,16 @@ def _membership(requests: Sequence[_Request], known: Standing | None, now: float
     shown = CORDONED if state == LEAVING and strictest.rank < _STRICTNESS.index(LEAVING) else state
     why = strictest.why if strictest.rank >= _STRICTNESS.index(shown) else best.why
     return Membership(shown, why, standing)
+
+
+def _given(state: str, known: Standing, now: float) -> Membership:
+    """Returns the membership that a scenario gives, which acts at once."""
+    if state == STUCK:
+        since = now // 1 if known.stuck_since is None else known.stuck_since
+        return Membership(STUCK, GIVEN, Standing(stuck_since=since))
+    if known.membership != state or known.stuck_since is not None:
+        known = NEW_MEMBER if state == MEMBER else Standing(membership=state, since=now // 1)
+    return Membership(state, GIVEN, known)
 
 
 def _strictest(requests: Sequence[_Request]) -> _Request:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from fedhpa.api.taints import MEMBER
+from fedhpa.api.taints import LEAVING, MEMBER
 from fedhpa.assignment import NO_STATE, ClusterState, Count, Seconds
 from fedhpa.decision.resets import Resets
 from fedhpa.scaling import Recommendation, ScaleEvent
@@ -233,6 +233,14 @@ class ClusterMemory(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
         """True if the cluster may have an HPA of ours."""
         return bool(self.assignment.maximum) or self.holds_hpa
 
+    @property
+    def has_moved(self) -> bool:
+        """True if more replicas than the size may run because of the cluster."""
+        standing = self.standing
+        if standing is NEW_MEMBER or not self.replicas:
+            return False
+        return standing.stuck_since is not None or standing.membership == LEAVING
+
 
 # A cluster that the object knew at some time, and of which nothing is remembered.
 KNOWN_BEFORE: Final = ClusterMemory(state=MISSING)
@@ -264,6 +272,15 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     def states(self) -> dict[str, str]:
         """The state of each cluster that the decision knew."""
         return {name: one.state for name, one in self.clusters.items()}
+
+    @property
+    def unable(self) -> list[str]:
+        """The clusters that were lost or leaving at the decision, so that they take no replicas."""
+        return [
+            name
+            for name, one in self.clusters.items()
+            if one.state == LOST or one.standing.membership == LEAVING
+        ]
 
     @property
     def remembers_full(self) -> bool:

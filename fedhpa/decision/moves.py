@@ -37,6 +37,7 @@ SHRINK_SECONDS: Final = 60.0
 SERVES_SECONDS: Final = 600.0
 # A leave that takes longer is reported with a Warning.
 LONG_SECONDS: Final = 3600.0
+LOST_TEXT: Final = "it is lost, and may run replicas until it answers"
 # People read status and events, so they name only so many clusters.
 _MAX_NAMED: Final = 8
 _MAX_WAITS: Final = 512
@@ -211,8 +212,12 @@ def reported_memberships(context: Context) -> dict[str, ClusterMembership]:
         if one.standing.new:
             _note_new_host(context, name, one)
         if one.state != MEMBER:
-            undecided = "nothing is decided now: see the conditions" if one.state == LEAVING else ""
+            undecided = ""
+            if one.state == LEAVING:
+                undecided = LOST_TEXT if name in fleet.lost else "nothing is decided now: see the conditions"
             waits = elsewhere or context.waits.get(name, undecided)
+            if name in context.snapshot.evictions:
+                waits = ""  # Karmada itself waits for the replacement
             text = ": ".join(part for part in (one.why, waits) if part)
             found[name] = ClusterMembership(one.state, shortened(text, _MAX_WAITS))
     if context.cordoned_grow:

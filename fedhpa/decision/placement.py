@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.quantity import parse_milli
-from fedhpa.api.taints import CORDONED
+from fedhpa.api.taints import CORDONED, is_avoided
 from fedhpa.api.texts import listed
 from fedhpa.assignment import (
     DUPLICATED,
@@ -290,6 +290,7 @@ class PlacementPlan:
         least = 0 if spec.exact or unproven or self._policy == DUPLICATED else 1
         weight = 1 if preference.weight is None else preference.weight
         available = cluster.available_replicas
+        taints = () if cluster.cluster is None else cluster.cluster.taints
         high = _lowest(preference.high, cluster.most_replicas)
         low = max(preference.low or 0, least)
         present = fleet.known_replicas(cluster)
@@ -309,6 +310,7 @@ class PlacementPlan:
             low=low if high is None else min(low, high),
             high=high,
             unproven=unproven,
+            is_last=bool(taints) and is_avoided(taints, self._context.spec.tolerations),
         )
 
 

@@ -73,8 +73,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that
     cluster affinities select by. `selected` is False once spec.clusterAffinity does not select the cluster
     any more. A `held` cluster answers, but its share cannot be changed now. `overflow` is the rank of an
-    overflow cluster of Karmada's placement, 0 for others. `eviction` says that Karmada evicts it. Where it is
-    lost and `replaced`, the placement has other clusters for that case.
+    overflow cluster of Karmada's placement, 0 for others. Where it is lost and `replaced`, the placement has
+    other clusters for that case.
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
     `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
@@ -84,6 +84,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     cluster, which the memory keeps; "" if it is not known now.
     `missing_since` is when an answer of the cluster was missed first, in POSIX seconds; None if none was, or
     only now. `bridge` says that the other fields are those of its last answer (`fedhpa.decision.bridge`).
+    Only a scenario gives `membership`, which is else derived, and `ready_replicas`, else counted from pods.
     """
 
     name: str
@@ -107,7 +108,6 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     selected: bool = True
     held: bool = False
     overflow: int = 0
-    eviction: str = ""
     replaced: bool = False
     implausible_for: float | None = None
     clock_ahead: float = 0.0
@@ -115,6 +115,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     missing_since: float | None = None
     bridge: Bridge | None = None
+    membership: str | None = None
+    ready_replicas: int | None = None
 
 
 # The last complete answer of a cluster, and when it came, in POSIX seconds.
@@ -160,7 +162,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pods, if there is more than one. `competitors` describes competing autoscalers of the same workload.
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
     `propagation` is the controller's flag, "" if it is to be inferred from `target`.
-    `selection` says why not all clusters of Karmada's placement take part; "" if they do.
+    `selection` says why not all clusters of Karmada's placement take part; "" if they do. `evictions` are
+    those of Karmada, by cluster: it need be no candidate any more.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
     `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
@@ -181,6 +184,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     competitors: tuple[str, ...] = ()
     blocked: Blocked | None = None
     selection: str = ""
+    evictions: Mapping[str, str] = {}
     hub_findings: tuple[Finding, ...] = ()
     decided_size: int | None = None
     propagation: str = ""

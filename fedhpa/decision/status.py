@@ -28,6 +28,7 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.model import (
     READY,
+    ClusterMembership,
     Decision,
     StatusCondition,
     Step,
@@ -131,11 +132,17 @@ def cluster_entries(
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if cluster.bridge is not None:
             message = f"represented by its answer of {cluster.bridge.age:.0f} s ago: {cluster.bridge.reason}"
-        message = "; ".join(part for part in (cluster.eviction, message) if part)
         if message:
             entry["message"] = shortened(message, _MAX_MESSAGE)
         entries.append(entry)
+    names = {cluster.name for cluster in snapshot.clusters}
+    entries += [_evicted(name, one) for name, one in decision.memberships.items() if name not in names]
     return entries
+
+
+def _evicted(name: str, member: ClusterMembership) -> Mapping[str, JSON]:
+    """Returns the entry of a cluster that is no candidate any more, and may still run the workload."""
+    return {"name": name, "membership": member.membership, "waitsFor": member.waits_for}
 
 
 def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[str, JSON]:

@@ -54,6 +54,24 @@ async def test_bound_clusters_count(label: str) -> None:
         assert w.members["m2"].request_count("GET", SCALE_PATH) == 0
 
 
+async def test_a_cluster_that_karmada_evicts_is_leaving() -> None:
+    """Karmada took it out of the clusters at once, and keeps its pods for up to ten minutes."""
+    task = {"fromCluster": "m2", "reason": "TaintUntolerated", "producer": "TaintManager"}
+    async with world(m1=4, m2=2) as w:
+        w.hub.served.add(BINDINGS[0])
+        w.hub.deploy(4, **{LABEL: "p1"})
+        bound = binding(LABEL, "m1")
+        bound["spec"]["gracefulEvictionTasks"] = [task]
+        w.hub.put(BINDINGS, bound)
+        w.scale()
+        async with w.controller(propagation=KARMADA):
+            await eventually(lambda: w.status().get("currentReplicas") == 4)
+
+        evicts = "Karmada evicts it (TaintManager: TaintUntolerated)"
+        assert w.status()["clusters"][1:] == [{"name": "m2", "membership": "Leaving", "waitsFor": evicts}]
+        assert w.status()["summary"]["clusters"] == "1/1"
+
+
 @pytest.mark.parametrize(
     ("placement", "expected"),
     [

@@ -61,6 +61,10 @@ LEASES = "check that a controller runs without --pause: kubectl get leases -A"
             put({**THREE, "member2": 0}, membership="Leaving", waitsFor="its last pods end"),
             "0 its last pods end",
         ),
+        (
+            put({**THREE, "member2": 0}, state="Lost"),
+            "None waits for the controller's next decision",
+        ),
         (put(THREE, membership="Leaving", state="Lost"), "4 the cluster does not answer (state Lost)"),
         (PAUSED, f"4 waiting for 2 new pods in member1 (the status is 60 min old: {LEASES})"),
         (NEW, f"None it has no decision yet: {LEASES}"),

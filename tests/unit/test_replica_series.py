@@ -40,7 +40,7 @@ def series(
 
 def shown(series: ReplicaSeries) -> tuple[dict[str, float], float]:
     """The samples, by name, cluster and state, and how many are left out."""
-    replicas, left_out = series.collect()
+    replicas, _, left_out = series.collect()
     labels = ("name", "cluster", "state")
     found = {" ".join(s.labels[label] for label in labels): s.value for s in replicas.samples}
     return found, left_out.samples[0].value
@@ -133,6 +133,21 @@ def test_an_object_is_shown_whole_or_not_at_all() -> None:
 
     assert {name.split()[0] for name in samples} == {"a", "c"}
     assert left_out == 4
+
+
+def test_a_cluster_that_is_no_member_has_a_sample() -> None:
+    """A Member has none. An object whose samples do not fit has none of either series."""
+    leaves = cluster("m2", membership="Leaving", waitsFor="its replicas move")
+    shown_series = series({"web": status(cluster("m1"), leaves), "api": status(leaves, leaves)}, most=6)
+
+    _, memberships, left_out = shown_series.collect()
+
+    assert [(one.labels["name"], one.labels["cluster"]) for one in memberships.samples] == [
+        ("api", "m2"),
+        ("api", "m2"),
+    ]
+    assert {(one.labels["membership"], one.value) for one in memberships.samples} == {("Leaving", 1)}
+    assert left_out.samples[0].value == 5
 
 
 async def test_a_scrape_does_not_hold_the_loop() -> None:

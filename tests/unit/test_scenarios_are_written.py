@@ -53,11 +53,14 @@ CASES: dict[str, dict[str, Any]] = {
     "placed": scenario(
         [
             cluster("m1", [90, 90], labels={"tier": "gold"}, region="eu", zones=["a", "b"], held=True),
-            cluster("m3", [90], overflow=2, eviction="Karmada evicts it", replaced=True),
+            cluster("m3", [90], overflow=2, replaced=True, readyReplicas=1),
+            cluster("m4", [90], membership="Stuck"),
+            cluster("m5", [90], membership="Member"),
             cluster("m2", [90], availableReplicas=3, mostReplicas=7, lastReplicas=2, provider="aws"),
         ],
         target=None,
         selection="spreadConstraints",
+        evictions={"m3": "Karmada evicts it"},
     ),
     "values": scenario(
         [

@@ -257,7 +257,8 @@ async def test_an_eviction_of_karmada_is_reported_and_left_to_it(tmp_path: Path)
         assert before is not None
         assert during["m2"] > 0
         assert set(shares) == {"m1"}
-        assert "Karmada evicts it (TaintManager: TaintUntolerated)" in entry["message"]
+        assert entry["membership"] == "Leaving"
+        assert entry["waitsFor"] == "Karmada evicts it (TaintManager: TaintUntolerated)"
 
 
 async def test_a_taint_no_execute_is_left_to_karmada(tmp_path: Path) -> None:
@@ -320,6 +321,36 @@ async def test_the_group_that_the_binding_names_takes_part(tmp_path: Path) -> No
             await asyncio.sleep(60)
 
             assert set(k.works) == {"m2", "m3"}
+
+
+@pytest.mark.parametrize(
+    ("taint", "evicted", "expected"),
+    [
+        pytest.param({"key": "fedhpa.io/drain", "effect": "NoSchedule"}, False, {"m1", "m2"}, id="drained"),
+        pytest.param({"key": "broken", "effect": "NoExecute"}, True, {"m1", "m2"}, id="evicted"),
+        pytest.param({"key": "full", "effect": "NoSchedule"}, False, {"m1"}, id="cordoned"),
+    ],
+)
+async def test_the_next_group_takes_part_where_the_first_takes_nothing(
+    tmp_path: Path, taint: dict[str, str], evicted: bool, expected: set[str]
+) -> None:
+    """A cluster that leaves takes no replicas. A cordoned one keeps its group."""
+    async with (
+        karmada(tmp_path, placement=groups(["m1"], ["m2"]), m1=4, m2=0) as k,
+        k.f.controller(calm=True, propagation="karmada"),
+    ):
+        begin(k)
+        await assigned(k)
+        await asyncio.sleep(60)
+        k.taint("m1", **taint)
+        if evicted:
+            k.keeps.add("m1")
+            task = {"fromCluster": "m1", "reason": "TaintUntolerated", "producer": "TaintManager"}
+            edit = {"gracefulEvictionTasks": [task], "clusters": []}
+            k.edit_hub(BINDINGS, BINDING, lambda one: one["spec"].update(edit))
+        await asyncio.sleep(240)
+
+        assert {name for name, bounds in k.bounds.items() if bounds is not None} == expected
 
 
 @pytest.mark.parametrize("leave", ["deletion", "mode"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.closed_loop.actions import changes, dies, tainted
+from benchmarks.closed_loop.actions import changes, dies, reachable, tainted, unreachable
 from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.worlds import DRAIN, steps
 from benchmarks.world.cluster import ClusterPlan
@@ -173,3 +173,18 @@ def test_uncordon_ends_a_drain_beside_a_tolerated_taint() -> None:
     assert entry is not None
     assert entry["waitsFor"].startswith("taint fedhpa.io/drain:NoSchedule: ")
     assert found.at(13.9)[1] == 3
+
+
+def test_a_lost_cluster_is_not_drained_before_it_answers() -> None:
+    """The others took its replicas, and it may run them still. So its entry stays, for `fedhpa drain`."""
+    events = ((300, unreachable("m2")), (900, tainted("m2", DRAIN)), (1140, reachable("m2")))
+    found = Watched(fleet(*events), 24)
+
+    before, lost = found.status(14.9, "m2"), found.status(18.9, "m2")
+    assert before is not None
+    assert (before["state"], before["currentReplicas"]) == ("Lost", 0)
+    assert lost is not None
+    assert (lost["state"], lost["membership"]) == ("Lost", "Leaving")
+    assert lost["waitsFor"].endswith(": it is lost, and may run replicas until it answers")
+    assert found.at(23.9)[1] == 0
+    assert found.status(23.9, "m2") is None

@@ -42,11 +42,15 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def replicas(self) -> int | None:
-        """The replicas in the cluster; None if nobody knows, because the cluster does not answer."""
-        known = [count for count in (self.currentReplicas, self.readyReplicas) if count is not None]
-        if known:
-            return max(known)
-        return None if self.state else 0
+        """The replicas in the cluster; None if nobody knows, because the cluster does not answer.
+
+        A lost cluster counts with 0 once the others have its replicas, and may run them still.
+        """
+        known = max(self.currentReplicas or 0, self.readyReplicas or 0)
+        unread = self.currentReplicas is None and self.readyReplicas is None
+        if not known and (self.state == "Lost" or (self.state and unread)):
+            return None
+        return known
 
 
 class Condition(msgspec.Struct, frozen=True):

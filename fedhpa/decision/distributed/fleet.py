@@ -8,6 +8,7 @@ from typing import Final
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
+from fedhpa.api.taints import is_avoided
 from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
@@ -169,6 +170,9 @@ class BoundsView:
             weight=1 if preference.weight is None else preference.weight,
             priority=preference.priority or 0,
             overflow=cluster.overflow,
+            is_last=is_avoided(
+                cluster.cluster.taints if cluster.cluster else (), self._context.spec.tolerations
+            ),
         )
 
     def _wakes(self, view: ClusterView) -> bool:

@@ -11,6 +11,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER, MemberHpa
 from fedhpa.api.selectors import parse_selector
+from fedhpa.api.taints import MEMBER
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.memory import Absence
@@ -96,12 +97,13 @@ def decode_cluster(
         selected=raw.selected,
         held=raw.held or (bridge is not None and error is not None),
         overflow=max(raw.overflow, 0),
-        eviction=raw.eviction,
         replaced=raw.replaced,
         missing_since=required_time(f"{path}.missingSince", raw.missing_since) if raw.missing_since else None,
         bridge=bridge,
         implausible_for=raw.implausible_seconds,
         clock_ahead=raw.clock_ahead,
+        membership=MEMBER if raw.membership == "Member" else raw.membership,
+        ready_replicas=None if raw.ready_replicas is None else max(raw.ready_replicas, 0),
         cluster=KnownCluster(
             raw.name,
             raw.labels or {},
@@ -144,13 +146,14 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "selected": None if cluster.selected else False,
         "held": cluster.held or None,
         "overflow": cluster.overflow or None,
-        "eviction": cluster.eviction or None,
         "replaced": cluster.replaced or None,
         "missingSince": None if cluster.missing_since is None else format_time(cluster.missing_since),
         "bridgedSeconds": None if cluster.bridge is None else cluster.bridge.age,
         "bridgedReason": None if cluster.bridge is None else cluster.bridge.reason or None,
         "implausibleSeconds": cluster.implausible_for or None,
         "clockAhead": cluster.clock_ahead or None,
+        "membership": "Member" if cluster.membership == MEMBER else cluster.membership,
+        "readyReplicas": cluster.ready_replicas,
         "pendingReplicas": cluster.pending_replicas,
         "hpa": _encode_hpa(cluster.hpa),
         "labels": dict(known.labels) or None if known else None,

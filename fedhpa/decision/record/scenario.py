@@ -115,6 +115,8 @@ def encode_scenario(
         scenario["contestedBy"] = list(snapshot.competitors)
     if snapshot.selection:
         scenario["selection"] = snapshot.selection
+    if snapshot.evictions:
+        scenario["evictions"] = dict(snapshot.evictions)
     if snapshot.blocked is not None:
         scenario["blocked"] = msgspec.structs.asdict(snapshot.blocked)
     if snapshot.holds:
@@ -188,6 +190,7 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
                 shares.get(cluster.name),
             )
             for index, cluster in enumerate(clusters)
+            if cluster.membership != "Out"
         ),
         target=None if raw.target is None else _target(raw.target),
         hub_custom_metrics=read_each("hubMetrics.customMetrics", custom_sample, hub.custom_metrics),
@@ -198,6 +201,7 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
         memory=memory,
         blocked=_blocked(raw, hpa.spec.judgement),
         selection=raw.selection,
+        evictions=raw.evictions,
         holds=tuple(HoldRequest(one.hold, one.until, one.namespace) for one in raw.holds or ()),
     )
 

@@ -90,13 +90,14 @@ class RawScenarioCluster(_Checked, rename="camel"):
     selected: bool = True
     held: bool = False
     overflow: int = 0
-    eviction: str = ""
     replaced: bool = False
     missing_since: str = ""
     bridged_seconds: float | None = None
     bridged_reason: str = ""
     implausible_seconds: float | None = None
     clock_ahead: float = 0.0
+    membership: Literal["Member", "Cordoned", "Leaving", "Stuck", "Out"] | None = None
+    ready_replicas: int | None = None
 
 
 class RawHubMetrics(_Checked, rename="camel"):
@@ -147,4 +148,5 @@ class RawScenario(_Checked, rename=_KEYS):
     competitors: list[str] | None = None
     blocked: RawBlocked | None = None
     selection: str = ""
+    evictions: dict[str, str] = {}
     holds: list[RawHold] | None = None
