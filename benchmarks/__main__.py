@@ -26,6 +26,7 @@ MODULES: Final[Mapping[str, str]] = {
     "adapter": "benchmarks.adapter.lists",
     "adapter-large": "benchmarks.adapter.large",
     "adapter-callers": "benchmarks.adapter.callers",
+    "adapter-crowd": "benchmarks.adapter.crowd",
     "webhook": "benchmarks.webhook",
     "controller": "benchmarks.controller.rounds",
     "controller-members": "benchmarks.controller.many_members",
@@ -37,7 +38,7 @@ MODULES: Final[Mapping[str, str]] = {
     "cron-real": "benchmarks.cron_real",
 }
 # These take minutes, so they run only when named.
-ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers", "cron-real")
+ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers", "adapter-crowd", "cron-real")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -23,6 +23,14 @@ class ProcessStats:
     @property
     def resident(self) -> float:
         """Resident megabytes."""
+        return self._megabytes("VmRSS")
+
+    @property
+    def most_resident(self) -> float:
+        """The most resident megabytes so far."""
+        return self._megabytes("VmHWM")
+
+    def _megabytes(self, field: str) -> float:
         lines = (self._folder / "status").read_text().splitlines()
-        kilobytes = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
+        kilobytes = next(line.split()[1] for line in lines if line.startswith(f"{field}:"))
         return int(kilobytes) / 1000

@@ -133,6 +133,7 @@ class Adapter:
         if self._store is not None:
             source = self._store.source
         self._discovery_cache = MetricDiscoveryCache(source, clock=clock.monotonic)
+        source.is_listed = self._discovery_cache.is_listed
         application = build_application(
             source,
             guard,

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ from testbed.stage import free_port, write_kubeconfig
 
 START_SECONDS: Final = 60.0
 ANSWER_SECONDS: Final = 60.0
+# The end of an answer without a Content-Length.
+LAST_CHUNK: Final = b"0\r\n\r\n"
+UNKNOWN: Final = -1
 USER: Final = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
 
@@ -39,10 +43,14 @@ class Surroundings:
     context: ssl.SSLContext
     backends: Backends
 
-    async def connect(self) -> AdapterClient:
-        """A new connection to the adapter."""
+    async def connect(self, *identity: str) -> AdapterClient:
+        """A new connection to the adapter; `identity` are the arguments of AdapterClient."""
         _, made = await asyncio.get_running_loop().create_connection(
-            AdapterClient, "127.0.0.1", self.port, ssl=self.context, ssl_handshake_timeout=START_SECONDS
+            partial(AdapterClient, *identity),
+            "127.0.0.1",
+            self.port,
+            ssl=self.context,
+            ssl_handshake_timeout=START_SECONDS,
         )
         return made
 
@@ -71,9 +79,9 @@ class AdapterProcess:
         self._plain = ssl.create_default_context()
         self._plain.check_hostname, self._plain.verify_mode = False, ssl.CERT_NONE
 
-    async def connect(self) -> AdapterClient:
-        """A new connection to the adapter."""
-        return await self._around.connect()
+    async def connect(self, *identity: str) -> AdapterClient:
+        """A new connection to the adapter; `identity` are the arguments of AdapterClient."""
+        return await self._around.connect(*identity)
 
     async def hang(self, member: int) -> None:
         """Make a member accept requests without ever answering."""
@@ -85,14 +93,20 @@ class AdapterProcess:
 
 
 class AdapterClient(asyncio.Protocol):
-    """One connection. It keeps an answer's status and size, and whether it had warnings."""
+    """One connection. It keeps an answer's status and size, and whether it had warnings.
 
-    def __init__(self) -> None:
+    `user` and `accept` are sent with each request.
+    """
+
+    def __init__(self, user: str = USER, accept: str = "application/json") -> None:
+        self._user = user
+        self._accept = accept
         self._transport: Any = None
         self._waiter: asyncio.Future[tuple[int, int]] | None = None
         self._head = b""
         self.warned = False
         self._status = self._size = self._length = 0
+        self._tail = b""
 
     async def get(self, path: str) -> tuple[int, int]:
         """GET `path`: (status, size of the body). Raises TimeoutError, or ConnectionError if it is closed."""
@@ -101,8 +115,8 @@ class AdapterClient(asyncio.Protocol):
         self._head, self._status, self._size = b"", 0, 0
         self._waiter = asyncio.get_running_loop().create_future()
         self._transport.write(
-            f"GET {path} HTTP/1.1\r\nHost: adapter\r\nAccept: application/json\r\n"
-            f"X-Remote-User: {USER}\r\nX-Remote-Group: system:serviceaccounts\r\n\r\n".encode()
+            f"GET {path} HTTP/1.1\r\nHost: adapter\r\nAccept: {self._accept}\r\n"
+            f"X-Remote-User: {self._user}\r\nX-Remote-Group: system:serviceaccounts\r\n\r\n".encode()
         )
         async with asyncio.timeout(ANSWER_SECONDS):
             return await self._waiter
@@ -130,9 +144,11 @@ class AdapterClient(asyncio.Protocol):
             self.warned = b"\r\nwarning:" in head.lower()
             self._status = int(head.split(b" ", 2)[1])
             _, _, length = head.lower().partition(b"content-length: ")
-            self._length = int(length.split(b"\r\n", 1)[0])
+            self._length = int(length.split(b"\r\n", 1)[0]) if length else UNKNOWN
         self._size += len(data)
-        if self._size >= self._length and self._waiter is not None and not self._waiter.done():
+        self._tail = (self._tail + data[-len(LAST_CHUNK) :])[-len(LAST_CHUNK) :]
+        complete = self._tail == LAST_CHUNK if self._length == UNKNOWN else self._size >= self._length
+        if complete and self._waiter is not None and not self._waiter.done():
             self._waiter.set_result((self._status, self._size))
 
 

@@ -106,23 +106,32 @@ class ApiClient:
         idle: bool = False,
         limit: int | None = None,
         is_list: bool = False,
+        repeated: bool = False,
     ) -> Response:
         """Send one request. `path` is percent-encoded (`fedhpa.kube.mapping`). Raises for statuses from 300.
 
         With `idle` the deadline counts from the last byte received, within five minutes in total. A list may
-        be larger than an object, and its body comes in parts.
+        be larger than an object, and its body comes in parts. `repeated` is for a request that was not
+        answered before, and that no caller waits for.
         """
         seconds = self._deadline if deadline is None else deadline
         if limit is None:
             limit = MAX_LIST_BODY if is_list else MAX_BODY
-        async with self.guarded(path, seconds):
+        async with self.guarded(path, seconds, params, repeated=repeated):
             response = await self._send(
                 method, path, params, body, _headers(headers, body, content_type), seconds, idle, limit
             )
         return response if is_list else response.joined()
 
     @asynccontextmanager
-    async def guarded(self, path: str, seconds: float) -> AsyncIterator[None]:  # noqa: ARG002
+    async def guarded(
+        self,
+        path: str,  # noqa: ARG002
+        seconds: float,  # noqa: ARG002
+        params: Params = None,  # noqa: ARG002
+        *,
+        repeated: bool = False,  # noqa: ARG002
+    ) -> AsyncIterator[None]:
         """Wraps each request and each opening of a watch. Subclasses refuse calls or record outcomes."""
         yield
 
@@ -155,7 +164,7 @@ class ApiClient:
         """
         seconds = self._deadline if deadline is None else deadline
         async with AsyncExitStack() as stack:
-            async with self.guarded(path, seconds):
+            async with self.guarded(path, seconds, params):
                 stage = _Stage()
                 try:
                     async with asyncio.timeout(seconds):

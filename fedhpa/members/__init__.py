@@ -4,7 +4,8 @@ Each member has a connection pool, a deadline for each call, and circuit breaker
 its deadline once and does not delay the others.
 """
 
-from fedhpa.members.client import CircuitBreaker, MemberClient
+from fedhpa.members.breakers import CircuitBreaker
+from fedhpa.members.client import MemberClient
 from fedhpa.members.cluster import (
     CLUSTERS_PATH,
     NO_LIMITS,

@@ -33,6 +33,8 @@ WANTED_SECONDS = 30.0
 # QUEUE_SECONDS. A member that needs 3 s for an answer can then serve three hundred lists a period.
 MAX_CONCURRENT = 64
 QUEUE_SECONDS = 30.0
+# Concurrent repetitions in the background of one member. All that hangs must not take the slots of the rest.
+MAX_CONCURRENT_RETRIES = 16
 # Concurrent large answers, of all members. A list of 10,000 pods takes about 30 ms to decode. Of a hundred at
 # once the last would miss its deadline, and all bodies would be in memory.
 LARGE_BYTES = 256 * 1024
@@ -110,6 +112,7 @@ class SharedLists:
         self._group: asyncio.TaskGroup | None = None
         self._fetches = 0
         self._slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
+        self._retry_slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
         self._large_slots = asyncio.Semaphore(MAX_CONCURRENT_LARGE)
         self._decoding = asyncio.Lock()
 
@@ -255,13 +258,15 @@ class SharedLists:
         self, group: asyncio.TaskGroup, key: _Key, deadline: float | None, retry: _Retry
     ) -> None:
         """Repeat the request until the member answers, or until no caller has wanted it for a while."""
+        slots = self._retry_slots.setdefault(key[0], asyncio.Semaphore(MAX_CONCURRENT_RETRIES))
         try:
             while self._clock() - retry.wanted_at <= WANTED_SECONDS:
                 await asyncio.sleep(FAILURE_SECONDS)
                 try:
-                    # Small: a member that hung must not take the slots of large answers from others.
-                    request = partial(self._request, key, deadline, small=True)
-                    await self._cache.refresh(key, request, group=group)
+                    async with slots:
+                        # Small: a member that hung must not take the slots of large answers from others.
+                        request = partial(self._request, key, deadline, small=True, repeated=True)
+                        await self._cache.refresh(key, request, group=group)
                 except MemberUnavailable as error:
                     retry.error = error
                 except MetricsUnavailable:
@@ -275,14 +280,16 @@ class SharedLists:
             del self._retries[key]
             self._retry_bytes -= _key_bytes(key)
 
-    async def _request(self, key: _Key, deadline: float | None, *, small: bool) -> Fetched[Any]:
+    async def _request(
+        self, key: _Key, deadline: float | None, *, small: bool, repeated: bool = False
+    ) -> Fetched[Any]:
         member, _, path, params, decode = key
         try:
             async with self._slot(member), self._large_slot(key, small):
                 began = self._clock()
                 self._fetches += 1
                 response = await member.client.request(
-                    "GET", path, params=dict(params), deadline=deadline, is_list=True
+                    "GET", path, params=dict(params), deadline=deadline, is_list=True, repeated=repeated
                 )
                 value = await self._decoded(response, decode)
         except MemberUnavailable:

@@ -32,6 +32,9 @@ USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
 
 # Kubernetes' RequestInfo: /apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 PREFIX_PARTS = 3
+# Kubernetes' servers review and then obey these headers. The hub does it for requests that come through it.
+IMPERSONATION = "impersonate-"
+IMPERSONATION_REFUSED = "impersonation is not supported here: send the request to the hub's API server"
 # Verdicts on longer paths are not cached, because callers could fill the memory with them.
 MAX_CACHED_PATH = 1024
 MAX_CACHED_VERDICTS = 4096
@@ -204,6 +207,8 @@ class Guard:
             return status_response(401, "Unauthorized")
         self._series.authentication(CallerSeries.AUTHENTICATED)
         request[USER_KEY] = user
+        if any(name.lower().startswith(IMPERSONATION) for name in request.headers):
+            return status_response(403, IMPERSONATION_REFUSED)
         # The limits apply before the review, because a review on the hub is expensive.
         counted = self._fairness.enter(user)
         try:

@@ -1,4 +1,4 @@
-"""Limits per user: concurrent requests, and the rate of requests that are forwarded to member clusters.
+"""Limits per user: concurrent requests, bytes of large answers, and requests that are forwarded to members.
 
 As in Kubernetes' API servers, a request over a limit is answered 429 with Retry-After, and Kubernetes clients
 retry by themselves. The hub, its controllers and administrators have no limits, because clusters depend on
@@ -25,20 +25,23 @@ COUNTED_USERS = 4096
 MAX_NAME = 253
 
 # The limits, as the label of fedhpa_adapter_requests_refused_total names them.
-USER, TOTAL, RATE = "user", "total", "questions"
+USER, TOTAL, RATE, BYTES = "user", "total", "questions", "bytes"
+# Answers below this size are not counted by bytes.
+LARGE_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True)
 class Limits:
     """Concurrent requests of all users and of one user, and forwarded requests per second of one user.
 
-    0 means no limit.
+    `answer_bytes` is for the different large answers that are sent to one user. 0 means no limit.
     """
 
     total: int = 0
     per_user: int = 0
     qps: float = 0.0
     burst: int = 0
+    answer_bytes: int = 0
 
 
 class Fairness:
@@ -56,6 +59,8 @@ class Fairness:
         self._clock = clock
         self._total = 0
         self._by_user: dict[str, int] = {}
+        # Per user: the large answers that are being sent, with their sizes and how many times.
+        self._answers: dict[str, dict[object, tuple[int, int]]] = {}
         # Per user: the remaining burst, and the time it was computed at.
         self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
@@ -85,6 +90,30 @@ class Fairness:
             self._by_user[user.name] = own
         else:
             del self._by_user[user.name]
+
+    def hold(self, user: User, answer: object, size: int) -> Callable[[], None] | None:
+        """Counts an answer until the returned function is called. Raises HTTPTooManyRequests.
+
+        An answer that is sent to the same user several times at once counts once. One is always allowed.
+        """
+        limit = self._limits.answer_bytes
+        if not limit or size < LARGE_BYTES or is_unlimited(user):
+            return None
+        name = _key(user)
+        own = self._answers.get(name, {})
+        _, times = own.get(answer, (size, 0))
+        if own and not times and size + sum(known for known, _ in own.values()) > limit:
+            self._refuse(BYTES)
+        self._answers.setdefault(name, own)[answer] = size, times + 1
+        return lambda: self._sent(name, answer)
+
+    def _sent(self, name: str, answer: object) -> None:
+        own = self._answers[name]
+        size, times = own.pop(answer)
+        if times > 1:
+            own[answer] = size, times - 1
+        if not own:
+            del self._answers[name]
 
     def charge(self, user: User) -> None:
         """Counts one request that is forwarded to member clusters. Raises HTTPTooManyRequests."""

@@ -58,6 +58,7 @@ class MetricDiscoveryCache:
         # Time from which each member may be listed again.
         self._next: dict[Member, float] = {}
         self._merged: MetricsByGroup = {CUSTOM: (), EXTERNAL: ()}
+        self._names: Mapping[str, frozenset[str]] = {}
         self._read = False
 
     def metrics(self, group: str) -> Sequence[DiscoveredMetric]:
@@ -68,6 +69,11 @@ class MetricDiscoveryCache:
         ]
         # A rule for a metric takes precedence over what members list.
         return _union([configured, self._merged[group]]) if configured else self._merged[group]
+
+    def is_listed(self, group: str, metric: str) -> bool:
+        """True if a member lists the metric, or if no metric of the group is known."""
+        names = self._names.get(group)
+        return not names or metric in names
 
     async def run(self) -> None:
         """Refreshes the cache while it is read, until cancelled."""
@@ -90,6 +96,9 @@ class MetricDiscoveryCache:
             await asyncio.gather(*(self._refresh_member(member, slots) for member in due))
         if due or gone:
             self._merged = {group: _merge(self._by_member, group) for group in (CUSTOM, EXTERNAL)}
+            self._names = {
+                group: frozenset(entry.name for entry in entries) for group, entries in self._merged.items()
+            }
 
     def _is_due(self, member: Member) -> bool:
         due_at = self._next.get(member)

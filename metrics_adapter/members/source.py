@@ -132,6 +132,8 @@ class MembersSource:
         self.max_age = max_age
         self.clock = clock
         self.observer = observer or MemberObserver()
+        # Whether any member lists a metric of a group. A caller can make a member fail with any other name.
+        self.is_listed: Callable[[str, str], bool] = lambda group, metric: True  # noqa: ARG005
         # Time of the last failure of each failing member, by API and cluster.
         self._failed_at: dict[tuple[str, str], float] = {}
         self._recently_served = RecentlyServed(clock=clock)
@@ -213,7 +215,7 @@ class MembersSource:
             values = values_of(member)
             return await self._recently_served.check(member.name, str(query), params, values) or ()
 
-        return await self.gather(CUSTOM, request, only(cluster))
+        return await self.gather(CUSTOM, request, only(cluster), f"{query.resource}/{query.metric}")
 
     async def external(
         self, namespace: str, metric: str, selector: Selector, selects: ClusterFilter
@@ -238,7 +240,7 @@ class MembersSource:
                 member.name, await self._recently_served.check(member.name, path, params, values)
             )
 
-        return await self.gather(EXTERNAL, request, selects)
+        return await self.gather(EXTERNAL, request, selects, metric)
 
     async def _fetch_list(self, member: Member, path: str, params: Mapping[str, str] | None) -> MemberItems:
         return await self.fetch(member, path, params, _decoder(decode_list, member.name))
@@ -252,9 +254,12 @@ class MembersSource:
         return answer.value
 
     async def gather(
-        self, api: str, request: Callable[[Member], Awaitable[T]], selects: ClusterFilter
+        self, api: str, request: Callable[[Member], Awaitable[T]], selects: ClusterFilter, metric: str = ""
     ) -> Gathered[T]:
-        """Sends a request to all selected members at once. Reasons and log lines name the API `api`."""
+        """Sends a request to all selected members at once. Reasons and log lines name the API `api`.
+
+        `metric` is the requested one, as discovery spells it.
+        """
         unlisted = self.unlisted()
         if unlisted is not None:
             return Gathered([], {HUB: unlisted})
@@ -263,6 +268,7 @@ class MembersSource:
         missing: dict[str, str] = {}
 
         group = _group(api)
+        unknown = bool(metric) and not self.is_listed(group, metric)
 
         async def attempt(member: Member) -> None:
             try:
@@ -272,7 +278,7 @@ class MembersSource:
                 return
             except FedHPAError as error:
                 missing[member.name] = _reason(error, api)
-                self._report(api, member.name, missing[member.name], provoked=_is_provoked(error))
+                self._report(api, member.name, missing[member.name], provoked=unknown or _is_provoked(error))
                 return
             except web.HTTPException:
                 raise  # The caller is over its limit, which says nothing about the member.

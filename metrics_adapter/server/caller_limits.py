@@ -1,8 +1,9 @@
-"""Limits on the requests of one user and of all users, and on the member requests that they cause."""
+"""Limits on the requests of one user and of all users, on their answers, and on requests to members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -12,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter
 from fedhpa.members import CALLER_QUOTA
 from fedhpa.serving.authentication import User
 from fedhpa.serving.authorization import USER_KEY
-from fedhpa.serving.fairness import RATE, TOTAL, USER, Fairness, Limits
+from fedhpa.serving.fairness import BYTES, RATE, TOTAL, USER, Fairness, Limits
 from fedhpa.serving.flags import Flag, Values, integer, number
 
 MAX_REQUESTS = integer(
@@ -36,6 +37,11 @@ USER_QPS = number(
 USER_BURST = integer(
     "user-burst", 1000, "Requests of one user that may exceed --user-qps in a burst.", minimum=1
 )
+# Different large answers that are sent to one user at a time: seven lists of 20,000 pods. A slow client would
+# otherwise keep the answers of many periods in memory. A larger answer is sent alone.
+MAX_ANSWER_BYTES = 64 * 2**20
+Hold = Callable[[object, int], Callable[[], None] | None]
+HOLD_KEY: web.RequestKey[Hold] = web.RequestKey("hold", object)  # type: ignore[arg-type]  # it is no class
 FLAGS: tuple[Flag[Any], ...] = (MAX_REQUESTS, MAX_USER_REQUESTS, USER_QPS, USER_BURST)
 
 
@@ -51,7 +57,7 @@ class CallerLimits:
             ["limit"],
             registry=registry,
         )
-        for limit in (USER, TOTAL, RATE):
+        for limit in (USER, TOTAL, RATE, BYTES):
             # The series exists from the first scrape on, so that increase() sees the first refusal.
             self._refused.labels(limit)
         self.fairness = Fairness(limits, lambda limit: self._refused.labels(limit).inc(), clock=clock)
@@ -59,15 +65,26 @@ class CallerLimits:
     @classmethod
     def of(cls, values: Values, registry: CollectorRegistry, clock: Callable[[], float]) -> CallerLimits:
         """Returns the limits that the flags set."""
-        limits = Limits(values[MAX_REQUESTS], values[MAX_USER_REQUESTS], values[USER_QPS], values[USER_BURST])
+        limits = Limits(
+            values[MAX_REQUESTS],
+            values[MAX_USER_REQUESTS],
+            values[USER_QPS],
+            values[USER_BURST],
+            MAX_ANSWER_BYTES,
+        )
         return cls(limits, registry, clock=clock)
 
     @web.middleware
     async def charge(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Charges the user once for a request that queries members, however many members it queries."""
+        """Charges the user once for a request that queries members, however many members it queries.
+
+        `request[HOLD_KEY]` counts the user's large answers.
+        """
         user = request.get(USER_KEY)
         if user is None:
             return await handler(request)
+        hold: Hold = partial(self.fairness.hold, user)
+        request[HOLD_KEY] = hold
         token = CALLER_QUOTA.set(_ChargeOnce(self.fairness, user))
         try:
             return await handler(request)

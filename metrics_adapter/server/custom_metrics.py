@@ -41,7 +41,7 @@ class CustomMetricsApi:
     async def _get(self, request: web.Request) -> web.StreamResponse:
         query = custom_query(request.rel_url.raw_path)
         if query is None:
-            return status_response(400, "invalid request path")
+            return responses.no_resource()
         form = choose_form(request.headers.get("Accept", ""))
         if form is None:
             return responses.not_acceptable()

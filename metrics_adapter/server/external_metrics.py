@@ -33,7 +33,7 @@ class ExternalMetricsApi:
     async def _get(self, request: web.Request) -> web.StreamResponse:
         query = external_query(request.rel_url.raw_path)
         if query is None:
-            return status_response(400, "invalid request path")
+            return responses.no_resource()
         form = choose_form(request.headers.get("Accept", ""))
         if form is None:
             return responses.not_acceptable()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -11,13 +13,10 @@ from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_sele
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
 from metrics_adapter.members.resource_metrics import MemberItems, merge
 from metrics_adapter.members.source import MembersSource
-from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server import responses
-from metrics_adapter.server.list_body import ListBody, ListBodyCache
+from metrics_adapter.server.bodies import Body, BodyCache, BodyPayload, ListBody, TableBody
+from metrics_adapter.server.caller_limits import HOLD_KEY
 from metrics_adapter.server.negotiation import TRUE_WORDS, Form, choose_form
-
-# Rows. A row costs 25 us. A longer table is rendered in a thread, so that it does not block other requests.
-SHORT_TABLE = 500
 
 
 class ResourceMetricsApi:
@@ -25,7 +24,8 @@ class ResourceMetricsApi:
 
     def __init__(self, source: MembersSource) -> None:
         self._source = source
-        self._bodies = ListBodyCache()
+        self._bodies = BodyCache()
+        self._turn = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes of the API."""
@@ -69,22 +69,18 @@ class ResourceMetricsApi:
         gathered = await self._source.list(kind, namespace, selector, cluster)
         if gathered.none_answered:
             return responses.unavailable(gathered)
-        body: bytes | ListBody
+        make: Callable[[Sequence[MemberItems]], Body] = partial(ListBody, kind)
+        key = f"{kind.plural} {namespace} {cluster or ''}"
         if form is Form.TABLE:
-            body = await self._table(kind, await _selected(gathered.answers, fields), request)
-        elif selector.requirements or field_text:
-            body = ListBody(kind, await _selected(gathered.answers, fields))
+            include = query.get("includeObject", "")
+            make, key = partial(TableBody, kind, include=include), f"{key} {include}"
+        if selector.requirements or field_text:
+            body = make(await _selected(gathered.answers, fields))
         else:
-            body = self._bodies.get(kind, f"{namespace} {cluster or ''}", gathered.answers)
-        return await responses.metrics_response(body, form, gathered)
-
-    async def _table(self, kind: MetricsKind, answers: Sequence[MemberItems], request: web.Request) -> bytes:
-        rows = sum(len(answer.items) for answer in answers)
-        return await in_thread_above(
-            SHORT_TABLE,
-            rows,
-            lambda: responses.table_body(kind, merge(answers), request.query, single=False),
-        )
+            body = self._bodies.get(key, gathered.answers, make)
+        hold = request.get(HOLD_KEY)
+        done = hold(body, body.weight) if hold is not None and request.method != "HEAD" else None
+        return await responses.list_response(BodyPayload(body, self._turn, done), body, form, gathered)
 
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
         form = choose_form(request.headers.get("Accept", ""))
@@ -104,7 +100,7 @@ class ResourceMetricsApi:
         if len(items) > 1:
             return responses.ambiguous(kind, name, items)
         if form is Form.TABLE:
-            body = responses.table_body(kind, items, request.query, single=True)
+            body = responses.item_table(kind, items[0], request.query)
         else:
             body = responses.encode_item(kind, items[0])
         return await responses.metrics_response(body, form, gathered)

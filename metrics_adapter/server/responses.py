@@ -10,15 +10,16 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.serving.status import status_response
+from fedhpa.serving.status import MESSAGES, status_response
 from metrics_adapter.apis import API_VERSION, GROUP, MetricsKind
 from metrics_adapter.members.resource_metrics import Item
 from metrics_adapter.members.source import Gathered, MembersSource
 from metrics_adapter.pace import in_thread_above
-from metrics_adapter.server.list_body import ListBody
+from metrics_adapter.server.bodies import Body, BodyPayload
 from metrics_adapter.server.negotiation import JSON, YAML, Form, warning_values
 from metrics_adapter.server.tables import table
 
+YAML_TYPE = f"{YAML}; charset=utf-8"
 # Bytes of JSON, about two hundred items.
 MAX_YAML_BYTES = 64 * 1024
 # Bytes of JSON that are converted at once, in a few milliseconds.
@@ -36,29 +37,37 @@ def warning_headers(gathered: Gathered[Any]) -> CIMultiDict[str]:
     return CIMultiDict[str](("Warning", value) for value in warning_values(gathered.warnings()))
 
 
-async def metrics_response(body: bytes | ListBody, form: Form, gathered: Gathered[Any]) -> web.Response:
+async def metrics_response(body: bytes, form: Form, gathered: Gathered[Any]) -> web.Response:
     """Returns 200 with a JSON, YAML or Table body, and Warning headers for missing members."""
     headers = warning_headers(gathered)
     if form is Form.YAML:
         return await yaml_response(body, headers)
-    if isinstance(body, ListBody):
-        headers["Content-Length"] = str(body.length)
     return web.Response(body=body, content_type=JSON, headers=headers)
 
 
-async def yaml_response(body: bytes | ListBody, headers: CIMultiDict[str] | None = None) -> web.Response:
+async def list_response(
+    payload: BodyPayload, body: Body, form: Form, gathered: Gathered[Any]
+) -> web.Response:
+    """Returns 200 with a list that is sent in pieces. A long one stays JSON if the client requests YAML."""
+    headers = warning_headers(gathered)
+    if form is Form.YAML and body.weight <= MAX_YAML_BYTES:
+        return await yaml_response(body.whole(), headers)
+    if body.length is not None:
+        headers["Content-Length"] = str(body.length)
+    headers["Content-Type"] = YAML_TYPE if form is Form.YAML else f"{JSON}; charset=utf-8"
+    return web.Response(body=payload, headers=headers)
+
+
+async def yaml_response(body: bytes, headers: CIMultiDict[str] | None = None) -> web.Response:
     """Returns 200 with a JSON document as YAML. A large document stays JSON in one line, which is valid YAML.
 
     Converting to YAML costs a millisecond an item, so a thread does it.
     """
     headers = CIMultiDict[str]() if headers is None else headers
     text: bytes | None = None
-    if (body.length if isinstance(body, ListBody) else len(body)) <= MAX_YAML_BYTES:
-        whole = body.whole() if isinstance(body, ListBody) else body
-        text = await in_thread_above(SHORT_YAML_BYTES, len(whole), lambda: _yaml(whole))
-    elif isinstance(body, ListBody):
-        headers["Content-Length"] = str(body.length)
-    headers["Content-Type"] = f"{YAML}; charset=utf-8"
+    if len(body) <= MAX_YAML_BYTES:
+        text = await in_thread_above(SHORT_YAML_BYTES, len(body), lambda: _yaml(body))
+    headers["Content-Type"] = YAML_TYPE
     return web.Response(body=body if text is None else text, headers=headers)
 
 
@@ -70,9 +79,9 @@ def _yaml(body: bytes) -> bytes | None:
         return None
 
 
-def table_body(kind: MetricsKind, items: Sequence[Item], query: Mapping[str, str], *, single: bool) -> bytes:
-    """Returns the Table of items. `includeObject` in `query` decides what it shows of each object."""
-    return table(items, kind.kind, API_VERSION, query.get("includeObject", ""), single=single)
+def item_table(kind: MetricsKind, item: Item, query: Mapping[str, str]) -> bytes:
+    """Returns the Table of one item. `includeObject` in `query` decides what it shows of the object."""
+    return table([item], kind.kind, API_VERSION, query.get("includeObject", ""), single=True)
 
 
 def unavailable(gathered: Gathered[Any]) -> web.Response:
@@ -92,6 +101,11 @@ def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[A
     return status_response(404, f'{resource}.{GROUP} "{full}" not found', details=details, headers=headers)
 
 
+def no_resource() -> web.Response:
+    """Returns 404: the path has another depth than those of the API."""
+    return status_response(404, MESSAGES[404])
+
+
 def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Response:
     """Returns 409: several clusters have an object of that name."""
     clusters = ", ".join(item.cluster for item in items)
@@ -104,7 +118,7 @@ def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Respon
 
 def cluster_of(request: web.Request, source: MembersSource) -> tuple[str | None, web.Response | None]:
     """Returns the cluster that `?cluster=` selects (None: all), or a 404 if it is not registered."""
-    cluster = request.query.get("cluster")
+    cluster = request.query.get("cluster") or None
     if cluster is None or source.is_registered(cluster):
         return cluster, None
     message = f'clusters.cluster.karmada.io "{cluster}" not found'

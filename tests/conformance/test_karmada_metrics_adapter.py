@@ -62,6 +62,9 @@ STATUS_INSTEAD = {
     # Karmada's is a stub. This adapter queries the members, and none in this world knows the metric.
     "external metric": (404, NO_EXTERNAL),
     "external metric with selector": (404, NO_EXTERNAL),
+    # As every path that is not served.
+    "namespace metric root path by name": (404, "the server could not find the requested resource"),
+    "short path": (404, "the server could not find the requested resource"),
     "bad metric label selector": (400, "unable to parse requirement: found '=', expected: identifier"),
 }
 # Values of pods stay per cluster, and other labels make another series.

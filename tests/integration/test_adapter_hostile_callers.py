@@ -87,9 +87,9 @@ def series(adapter: Adapter, name: str) -> dict[str, float]:
         pytest.param(f"{API}/namespaces/shop%2Fpods%2Fa/pods", 400, id="slash in a namespace"),
         pytest.param(f"{CUSTOM}/namespaces/shop/pods/a%2fb/m", 400, id="slash in an object"),
         pytest.param(f"{EXTERNAL}/namespaces/shop/a%2Fb", 400, id="slash in a metric"),
-        pytest.param(f"{CUSTOM}/namespaces/shop/Namespaces/other/m", 400, id="another spelling"),
-        pytest.param(f"{CUSTOM}/namespaces/shop/namespaces./other/m", 400, id="an empty group"),
-        pytest.param(f"{CUSTOM}/Namespaces/other/m", 400, id="cluster-scoped"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/Namespaces/other/m", 404, id="another spelling"),
+        pytest.param(f"{CUSTOM}/namespaces/shop/namespaces./other/m", 404, id="an empty group"),
+        pytest.param(f"{CUSTOM}/Namespaces/other/m", 404, id="cluster-scoped"),
         pytest.param(f"{CUSTOM}/namespaces/shop/namespace/other/m", 404, id="the singular"),
     ],
 )

@@ -71,7 +71,7 @@ async def test_one_tenant_keeps_no_other_out(fleet: Fleet) -> None:
             for headers in (HPA, MASTER):
                 assert (await caller.call("GET", PODS_PATH, headers)).status == 200
             assert (await caller.get("/readyz")).status == 200
-            assert await refusals(caller) == {"user": 1, "total": 1, "questions": 0}
+            assert await refusals(caller) == {"user": 1, "total": 1, "questions": 0, "bytes": 0}
             for task in hanging:
                 task.cancel()
 
@@ -111,7 +111,7 @@ async def test_a_tenant_cannot_have_members_asked_without_end(fleet: Fleet) -> N
                     "GET", f"{PODS_PATH}?labelSelector=of%3D{headers['X-Remote-User'][0]}", headers
                 )
             ).status == 200
-        assert await refusals(caller) == {"user": 0, "total": 0, "questions": 6}
+        assert await refusals(caller) == {"user": 0, "total": 0, "questions": 6, "bytes": 0}
 
 
 async def test_a_bound_of_zero_is_none(fleet: Fleet) -> None:

@@ -90,12 +90,25 @@ async def test_a_proxy_names_its_user_in_one_spelling(fleet: Fleet, headers: dic
         assert fleet.world.hub.reviews == []
 
 
+@pytest.mark.parametrize(
+    "header", ["Impersonate-User", "impersonate-group", "Impersonate-Uid", "Impersonate-Extra-Team"]
+)
+async def test_impersonation_is_refused(fleet: Fleet, header: str) -> None:
+    """A caller that asks to act as another user must not be answered as itself."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        answer = await caller.call("GET", PODS_PATH, {**JANE, header: "joe"})
+
+        assert (answer.status, answer.json["reason"]) == (403, "Forbidden")
+        assert "impersonation is not supported" in answer.json["message"]
+        assert fleet.world.hub.reviews == []
+
+
 async def test_of_repeated_headers_the_first_user_counts(fleet: Fleet) -> None:
     """As in Go, the first user counts and groups add up, so the hub and the adapter see the same user."""
     async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
         url = caller._base + PODS_PATH
         headers = [("X-Remote-User", "jane"), ("X-Remote-User", "admin"), ("X-Remote-Group", "a")]
-        more = [("X-Remote-Group", "b"), ("X-Remote-Extra-Team%2Fx", "1"), ("Impersonate-Group", "c")]
+        more = [("X-Remote-Group", "b"), ("X-Remote-Extra-Team%2Fx", "1")]
         async with caller._session.get(url, headers=[*headers, *more]) as response:
             assert response.status == 200
 

@@ -5,8 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from tests.support.adapter.application import CUSTOM, NOON, adapter, get, items, serving, shown, value
+from fedhpa.kube import SYSTEM
+from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
+from metrics_adapter.members.source import MemberObserver
+from tests.support.adapter.application import (
+    CUSTOM,
+    NOON,
+    adapter,
+    client_of,
+    get,
+    items,
+    members_source,
+    serving,
+    shown,
+    value,
+)
 
 PODS = f"{CUSTOM}/v1beta2/namespaces/shop/pods/*/hits"
 SERVICE = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
@@ -43,6 +58,51 @@ async def test_pods_of_one_name_stay_one_a_cluster() -> None:
     assert ["web-0 1", "web-0 2"] == shown(selected[1]) == shown(named[1])
     assert shown(chosen[1]) == ["web-0 2"]
     assert (unknown[0], unknown[1]["message"]) == (404, 'clusters.cluster.karmada.io "m3" not found')
+
+
+async def test_an_empty_cluster_is_none() -> None:
+    """A client that fills in a variable with nothing gets all clusters."""
+    worlds = {name: of_pods(value("web-0", "1")) for name in ("m1", "m2")}
+    async with adapter(worlds) as (client, _):
+        status, body, _ = await get(client, f"{PODS}?cluster=")
+
+    assert (status, shown(body)) == (200, ["web-0 1", "web-0 1"])
+
+
+class Outcomes(MemberObserver):
+    """Notes what counts for or against a member."""
+
+    def __init__(self) -> None:
+        self.counted: list[bool] = []
+
+    def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
+        if not provoked:
+            self.counted.append(answered)
+
+
+@pytest.mark.parametrize(("path", "counted"), [("shop/pods/web", []), ("nodes/n1/load", [False])])
+async def test_a_metric_that_nobody_lists_says_nothing_about_a_member(path: str, counted: list[bool]) -> None:
+    """Members' adapters answer 500 to a resource that does not exist. One that is listed counts as before."""
+    listed = {
+        "kind": "APIResourceList",
+        "groupVersion": "custom.metrics.k8s.io/v1beta2",
+        "resources": [{"name": "nodes/load"}],
+    }
+    world = serving("v1beta2", **{path: 500}) | {f"{CUSTOM}/v1beta2": listed}
+    async with members_source({"m1": world}) as (source, _):
+        catalogue = MetricDiscoveryCache(source, clock=SYSTEM.monotonic)
+        await catalogue.refresh()
+        source.is_listed = catalogue.is_listed
+        async with client_of(source, catalogue) as client:
+            source.observer = outcomes = Outcomes()
+            with capture_logs() as logs:
+                status, _, _ = await get(client, f"{CUSTOM}/v1beta2/{path}")
+
+    assert status == 503
+    assert outcomes.counted == counted
+    assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
+        "metrics missing" for _ in counted
+    ]
 
 
 async def test_below_a_namespace_no_member_is_asked_of_another() -> None:
@@ -231,11 +291,6 @@ async def test_nothing_found_is_not_nobody_answered(worlds: dict[str, Any], stat
         ("v1beta2/namespaces/shop/pods/*/hits?aggregation=sum", "aggregation 'sum' is not one of Sum"),
         ("v1beta2/namespaces/shop/pods/*/hits?fieldSelector=a=b", '"a" is not a known field selector'),
         ("v1beta2/namespaces/shop/pods/web/hits?fieldSelector=metadata.name!=web", "doesn't match requested"),
-        ("v1beta2/namespaces/shop/hits", "invalid request path"),
-        ("v1beta2/namespaces/shop/pods/hits", "invalid request path"),
-        ("v1beta2/namespaces/shop/pods/web/hits/more", "invalid request path"),
-        ("v1beta2/namespaces/shop/pods//hits", "invalid request path"),
-        ("v1beta1/nodes/n1", "invalid request path"),
     ],
 )
 async def test_what_cannot_be_asked_is_refused(path: str, expected: str) -> None:
@@ -245,6 +300,27 @@ async def test_what_cannot_be_asked_is_refused(path: str, expected: str) -> None
 
     assert status == 400
     assert expected in body["message"]
+    assert members["m1"].seen == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "v1beta2/pods",
+        "v1beta2/namespaces/shop/hits",
+        "v1beta2/namespaces/shop/pods/hits",
+        "v1beta2/namespaces/shop/pods/web/hits/more",
+        "v1beta2/namespaces/shop/pods//hits",
+        "v1beta1/nodes/n1",
+    ],
+)
+async def test_a_path_of_another_depth_is_not_found(path: str) -> None:
+    """The response is 404, as for every unknown path, and no member receives a request."""
+    async with adapter({"m1": of_pods(value("a", "1"))}) as (client, members):
+        status, body, _ = await get(client, f"{CUSTOM}/{path}")
+
+    assert (status, body["reason"]) == (404, "NotFound")
+    assert body["message"] == "the server could not find the requested resource"
     assert members["m1"].seen == []
 
 

@@ -138,9 +138,9 @@ async def test_a_member_without_the_api_is_not_expected_to_answer() -> None:
 @pytest.mark.parametrize(
     ("path", "status"),
     [
-        ("/namespaces/shop/depth/more", 400),
-        ("/namespaces/shop", 400),
-        ("/namespaces//depth", 400),
+        ("/namespaces/shop/depth/more", 404),
+        ("/namespaces/shop", 404),
+        ("/namespaces//depth", 404),
         ("/namespaces/shop/depth?labelSelector=a%3D%3D%3Db", 400),
         ("/namespaces/shop/depth?fieldSelector=metadata.name%3Dorders", 400),
         ("/namespaces/shop/depth?watch=true", 405),

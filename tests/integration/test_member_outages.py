@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
-from fedhpa.members.client import GROUP_COOLDOWN_SECONDS
+from fedhpa.members.breakers import COOLDOWN_SECONDS
 from fedhpa.members.member import PROBE_FAILED, PROBE_SUCCEEDED
 from tests.support.fakeapi import CLUSTERS, eventually
 from tests.support.members import DEADLINE, federation
@@ -137,7 +137,7 @@ async def test_a_hanging_metrics_api_opens_only_its_breaker() -> None:
         assert loop_time() - began < 0.1
         assert await member.client.get_json(VERSION)
         assert member.state.ready
-        assert GROUP_COOLDOWN_SECONDS > DEADLINE
+        assert COOLDOWN_SECONDS > DEADLINE
 
 
 async def test_malformed_answers_keep_the_member() -> None:

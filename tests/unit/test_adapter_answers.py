@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.apis import API_VERSION, KINDS, PODS
 from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one, merge
-from metrics_adapter.server.list_body import ListBodyCache
+from metrics_adapter.server.bodies import BodyCache, ListBody
 from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
 from metrics_adapter.server.openapi import documents as openapi
 from metrics_adapter.server.responses import encode_item
@@ -111,15 +112,16 @@ async def test_labels_select() -> None:
 def test_a_body_is_made_once_for_the_same_answers() -> None:
     """A new body is generated after one member answered again."""
     bodies, first, second = (
-        ListBodyCache(),
+        BodyCache(),
         decode_list(listing(pod("a")), "m1"),
         decode_list(listing(pod("a")), "m1"),
     )
 
-    made = bodies.get(PODS, "a", [first])
+    of_pods = partial(ListBody, PODS)
+    made = bodies.get("a", [first], of_pods)
 
-    assert bodies.get(PODS, "a", [first]) is made
-    assert bodies.get(PODS, "a", [second]) is not made
+    assert bodies.get("a", [first], of_pods) is made
+    assert bodies.get("a", [second], of_pods) is not made
     assert made.whole() == encode_list(PODS, first.items)
 
 

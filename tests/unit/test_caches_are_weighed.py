@@ -12,6 +12,7 @@ from fedhpa.kube import SYSTEM, mapping
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import MAX_KINDS, ResourceMapper
 from fedhpa.members import lists
+from fedhpa.members.breakers import MAX_SLOW, Call, GroupBreaker
 from fedhpa.members.client import MAX_GROUPS, MemberClient
 from fedhpa.members.lists import SharedLists
 from fedhpa.serving.authentication import MAX_CACHED_BYTES, TokenReviewer, User
@@ -108,9 +109,19 @@ def test_breakers_of_api_groups_are_bounded() -> None:
     """A tenant can name a new group, too."""
     client = MemberClient(ApiConfig(server="https://m1"), clock=SYSTEM.monotonic)
     for number in range(MAX_GROUPS + 100):
-        client._group(f"/apis/group-{number}.example.com/v1")
+        client._group(f"group-{number}.example.com")
 
     assert len(client._groups) == MAX_GROUPS
+
+
+def test_breakers_of_slow_requests_are_bounded() -> None:
+    """A tenant can name any number of metrics and namespaces that time out."""
+    breaker = GroupBreaker(SYSTEM.monotonic)
+    for number in range(MAX_SLOW + 100):
+        call = Call.of(f"/apis/custom.metrics.k8s.io/v1beta2/namespaces/n{number}/pods/*/m", None)
+        breaker.timed_out(call, "no answer", SYSTEM.monotonic(), repeated=False)
+
+    assert len(breaker) == 2 * MAX_SLOW
 
 
 class Silent:

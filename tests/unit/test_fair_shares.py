@@ -1,8 +1,9 @@
-"""Limits per user: concurrent requests and forwarded requests per second. The hub has no limits."""
+"""Limits per user: concurrent requests, bytes and forwarded requests per second. The hub has no limits."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from aiohttp import web
@@ -14,7 +15,7 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.responses import Response
 from fedhpa.serving.authentication import MAX_TOKEN_REVIEWS, TokenReviewer, User
 from fedhpa.serving.authorization import MAX_CACHED_PATH, Attributes, Authorizer
-from fedhpa.serving.fairness import COUNTED_USERS, Fairness, Limits
+from fedhpa.serving.fairness import COUNTED_USERS, LARGE_BYTES, Fairness, Limits
 
 JANE, JOE = User("jane", ("dev",)), User("joe")
 HUB = [
@@ -106,6 +107,33 @@ def test_the_rate_of_forwarded_requests_is_limited() -> None:
     assert counts == [5, 0, 1, 2, 5]
     assert refused == ["questions"] * 5
     fairness.charge(JOE)
+
+
+def test_large_answers_of_a_user_are_counted_by_bytes() -> None:
+    """The same answer counts once, one is always allowed, and an answer that was sent is free."""
+    refused: list[str] = []
+    fairness = Fairness(Limits(answer_bytes=10 * LARGE_BYTES), refused.append, clock=SYSTEM.monotonic)
+
+    def hold(user: User, answer: str, parts: float) -> Callable[[], None]:
+        done = fairness.hold(user, answer, int(parts * LARGE_BYTES))
+        assert done is not None, "it is large"
+        return done
+
+    lists = [hold(JOE, "list", 8) for _ in range(100)]
+    table = hold(JOE, "table", 2)
+    small = fairness.hold(JOE, "small", LARGE_BYTES - 1)
+    for _ in range(2):
+        with pytest.raises(web.HTTPTooManyRequests):
+            hold(JOE, "other", 1)
+    hold(JANE, "huge", 1000)
+    table()
+    other = hold(JOE, "other", 2)
+    for done in (*lists, other):
+        done()
+    hold(JOE, "huge", 1000)
+
+    assert small is None
+    assert refused == ["bytes"] * 2
 
 
 def test_the_number_of_counted_users_is_bounded() -> None:

@@ -10,7 +10,7 @@ from metrics_adapter.members.source import Gathered
 from metrics_adapter.prometheus.grouping import Sample
 from metrics_adapter.prometheus.resource_metrics import member_items
 from metrics_adapter.prometheus.rules.model import UsageRule
-from metrics_adapter.server.list_body import ListBody
+from metrics_adapter.server.bodies import ListBody
 
 QUERY = "a{<<.LabelMatchers>>}"
 RULE = UsageRule(cpu=QUERY, memory=QUERY)
