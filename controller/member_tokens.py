@@ -67,6 +67,12 @@ class TokenMetrics:
             ("cluster",),
             registry=registry,
         )
+        self._due = Gauge(
+            "fedhpa_controller_member_token_renewal_due_timestamp_seconds",
+            "When a member's token is due to be renewed, as POSIX seconds. Later than that, renewals fail.",
+            ("cluster",),
+            registry=registry,
+        )
         self._renewals = Counter(
             "fedhpa_controller_member_token_renewals",
             "Attempts to renew the token of a member: renewed or failed.",
@@ -80,17 +86,20 @@ class TokenMetrics:
         """Counts one attempt, with one of RESULTS."""
         self._renewals.labels(result).inc()
 
-    def show(self, cluster: str, expires: float) -> None:
-        """Shows when a token expires."""
-        self._expires.labels(cluster).set(expires)
+    def show(self, cluster: str, life: tokens.Life) -> None:
+        """Shows when a token expires, and when it is due to be renewed."""
+        self._expires.labels(cluster).set(life.expires)
+        self._due.labels(cluster).set(life.renew_at)
 
     def forget(self, cluster: str) -> None:
         """Drops the series of a cluster."""
-        self._expires.remove_by_labels({"cluster": cluster})
+        for gauge in (self._expires, self._due):
+            gauge.remove_by_labels({"cluster": cluster})
 
     def clear(self) -> None:
         """Drops the series of all clusters."""
-        self._expires.clear()
+        for gauge in (self._expires, self._due):
+            gauge.clear()
 
 
 class TokenRenewer:
@@ -180,7 +189,7 @@ class TokenRenewer:
         now, token = self._clock.wall(), _token(secret)
         life = tokens.life_of(token, annotations)
         if life is not None:
-            self._metrics.show(member.name, life.expires)
+            self._metrics.show(member.name, life)
             if now < life.renew_at:
                 self._well(member.name)
                 return min(life.renew_at - now, IDLE_SECONDS)
@@ -201,7 +210,7 @@ class TokenRenewer:
             self._failed(member.name, _reason(error))
             return min(max(left / RETRY_SHARE, RETRY_SECONDS[0]), RETRY_SECONDS[1])
         self._metrics.count("renewed")
-        self._metrics.show(member.name, expires)
+        self._metrics.show(member.name, tokens.Life(now, expires))
         self._well(member.name)
         log.info("token renewed", cluster=member.name, until=format_time(int(expires)))
         return PERIOD_SECONDS

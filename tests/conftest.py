@@ -35,6 +35,7 @@ SHARED_FIXTURES = (
         for name in (
             "tutorial",
             "alerts",
+            "dashboard_has_data",
             "crd_alone",
             "install_page",
             "prometheus_store",
