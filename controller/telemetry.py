@@ -78,7 +78,6 @@ TASKS = (
     "write-member-hpa",
     "write-scale",
 )
-PREFIX = "fedhpa_controller_"
 
 
 class ControllerMetrics:
@@ -90,32 +89,32 @@ class ControllerMetrics:
         self._succeeded_at: dict[tuple[str, str], float] = {}
         labels = ("action", "error")
         self._decisions = Counter(
-            f"{PREFIX}decisions",
+            "fedhpa_controller_decisions",
             "Decisions by what was written (scale_up, scale_down, none) and why: the reason of Ready unless "
             "that is Reconciled, then of ScalingLimited if it is True, else of AbleToScale.",
             ("action", "reason"),
             registry=registry,
         )
         self._seconds = Histogram(
-            f"{PREFIX}reconciliation_duration_seconds",
+            "fedhpa_controller_reconciliation_duration_seconds",
             "Duration of reconciliations in seconds.",
             labels,
             buckets=BUCKETS,
             registry=registry,
         )
         self._metrics = Counter(
-            f"{PREFIX}metric_computation",
+            "fedhpa_controller_metric_computation",
             "Computations of single metrics.",
             (*labels, "metric_type"),
             registry=registry,
         )
         self._objects = Gauge(
-            f"{PREFIX}objects",
+            "fedhpa_controller_objects",
             "FederatedHPAs in this process' shards.",
             registry=registry,
         )
         self._desired = Gauge(
-            f"{PREFIX}desired_replicas",
+            "fedhpa_controller_desired_replicas",
             "Desired replicas of the last decision.",
             NAMES,
             registry=registry,
