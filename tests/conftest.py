@@ -34,6 +34,7 @@ SHARED_FIXTURES = (
         f"tests/real/test_{name}.py"
         for name in (
             "tutorial",
+            "admission_policy",
             "alerts",
             "dashboard_has_data",
             "crd_alone",
