@@ -75,6 +75,12 @@ class TokenMetrics:
             ("cluster", "secret"),
             registry=registry,
         )
+        self._due = Gauge(
+            "fedhpa_controller_member_token_renewal_due_timestamp_seconds",
+            "When a member's token is due to be renewed, as POSIX seconds. Later than that, renewals fail.",
+            ("cluster", "secret"),
+            registry=registry,
+        )
         self._renewals = Counter(
             "fedhpa_controller_member_token_renewals",
             "Attempts to renew the token of a member: renewed or failed.",
@@ -88,17 +94,20 @@ class TokenMetrics:
         """Counts one attempt, with one of RESULTS."""
         self._renewals.labels(result).inc()
 
-    def show(self, token: Token, expires: float) -> None:
-        """Shows when a token expires."""
-        self._expires.labels(token.cluster, token.name).set(expires)
+    def show(self, token: Token, life: tokens.Life) -> None:
+        """Shows when a token expires, and when it is due to be renewed."""
+        self._expires.labels(token.cluster, token.name).set(life.expires)
+        self._due.labels(token.cluster, token.name).set(life.renew_at)
 
     def forget(self, token: Token) -> None:
         """Drops the series of a token."""
-        self._expires.remove_by_labels({"cluster": token.cluster, "secret": token.name})
+        for gauge in (self._expires, self._due):
+            gauge.remove_by_labels({"cluster": token.cluster, "secret": token.name})
 
     def clear(self) -> None:
         """Drops the series of all clusters."""
-        self._expires.clear()
+        for gauge in (self._expires, self._due):
+            gauge.clear()
 
 
 class TokenRenewer:
@@ -189,7 +198,7 @@ class TokenRenewer:
         now, token = self._clock.wall(), _token(secret)
         life = tokens.life_of(token, annotations)
         if life is not None:
-            self._metrics.show(key, life.expires)
+            self._metrics.show(key, life)
             if now < life.renew_at:
                 self._well(key)
                 return min(life.renew_at - now, IDLE_SECONDS)
@@ -210,7 +219,7 @@ class TokenRenewer:
             self._failed(key, _reason(error))
             return min(max(left / RETRY_SHARE, RETRY_SECONDS[0]), RETRY_SECONDS[1])
         self._metrics.count("renewed")
-        self._metrics.show(key, expires)
+        self._metrics.show(key, tokens.Life(now, expires))
         self._well(key)
         log.info("token renewed", cluster=member.name, secret=key.name, until=format_time(int(expires)))
         return PERIOD_SECONDS

@@ -1,17 +1,18 @@
-"""Series of the replicas and memberships by object and cluster, rendered at a scrape from the last statuses.
+"""Series of objects and their clusters, rendered at a scrape from the last statuses.
 
 Scrapes run in a thread, so they read copies and change nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fedhpa.decision import ANSWERED_STATES, READY
+from fedhpa.decision import ANSWERED, ANSWERED_STATES, READY
 from fedhpa.kube import Key
 
 # 10,000 clusters of objects with two samples each. A scrape of them has 1.5 MB.
@@ -23,14 +24,15 @@ Sample = tuple[str, str, int]
 
 
 class ReplicaSeries(Collector):
-    """Collects replicas and memberships of each object by cluster, at most `max_samples` of them.
+    """Collects replicas and memberships of clusters, objects that are not Ready, and clusters that they miss.
 
-    `statuses` are those of the last decisions, and `failing` the objects that failed since; both are live
-    views. Objects that are not Ready come first. An object is shown with all its clusters, or not at all.
+    `statuses` are those of the last decisions, and `failing` has the reasons of objects that failed since;
+    both are live views. At most `max_samples` are replicas. Objects that are not Ready come first. An object
+    is shown with all its clusters, or not at all.
     """
 
     def __init__(
-        self, statuses: Mapping[Key, Status], failing: Set[Key], max_samples: int = MAX_SAMPLES
+        self, statuses: Mapping[Key, Status], failing: Mapping[Key, str], max_samples: int = MAX_SAMPLES
     ) -> None:
         self._statuses = statuses
         self._failing = failing
@@ -41,7 +43,7 @@ class ReplicaSeries(Collector):
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """Yields the replicas and memberships, and the number of samples that are left out."""
+        """Yields replicas, memberships, how many are left out, objects not Ready, and clusters they miss."""
         replicas = GaugeMetricFamily(
             "fedhpa_cluster_replicas",
             "Replicas of an object in a cluster at the last decision, by state: ready (pods; absent "
@@ -56,8 +58,10 @@ class ReplicaSeries(Collector):
             labels=["namespace", "name", "cluster", "membership"],
         )
         left_out = 0
-        failing, statuses = set(self._failing), dict(self._statuses)
-        by_need = sorted(statuses, key=lambda key: (key not in failing and _is_ready(statuses[key]), key))
+        statuses = dict(self._statuses)
+        reasons = {key: reason for key, one in statuses.items() if (reason := _not_ready(one))}
+        reasons |= dict(self._failing)
+        by_need = sorted(statuses, key=lambda key: (key not in reasons, key))
         for key in by_need:
             samples, others = list(_samples(statuses[key])), list(_memberships(statuses[key]))
             count = len(samples) + len(others)
@@ -76,11 +80,40 @@ class ReplicaSeries(Collector):
             f"this process would show more than {MAX_SAMPLES}.",
             left_out,
         )
+        not_ready = GaugeMetricFamily(
+            "fedhpa_object_not_ready",
+            "1 for a FederatedHPA whose condition Ready is not True, with its reason; absent if it is.",
+            labels=["namespace", "name", "reason"],
+        )
+        for key, reason in sorted(reasons.items()):
+            not_ready.add_metric([*key, reason], 1)
+        yield not_ready
+        missing = GaugeMetricFamily(
+            "fedhpa_cluster_missing_objects",
+            "FederatedHPAs whose last decision lacks data of a cluster, by its state: MetricsMissing, "
+            "Missing, and after lostAfterSeconds MetricsLost, Lost.",
+            labels=["cluster", "state"],
+        )
+        for (cluster, state), count in sorted(_missing(statuses).items()):
+            missing.add_metric([cluster, state], count)
+        yield missing
 
 
-def _is_ready(status: Status) -> bool:
+def _not_ready(status: Status) -> str:
+    """Returns the reason of a condition Ready that is not True, else an empty text."""
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
-    return any(one["type"] == READY and one["status"] == "True" for one in conditions)
+    ready = next((one for one in conditions if one["type"] == READY), {"reason": "NoDecision"})
+    return "" if ready.get("status") == "True" else str(ready["reason"])
+
+
+def _missing(statuses: Mapping[Key, Status]) -> Counter[tuple[str, str]]:
+    """Counts objects by cluster and state. A status leaves the state out if the cluster answered."""
+    return Counter(
+        (entry["name"], state)
+        for status in statuses.values()
+        for entry in status.get("clusters") or ()
+        if (state := entry.get("state")) and state != ANSWERED
+    )
 
 
 def _memberships(status: Status) -> Iterator[tuple[str, str]]:

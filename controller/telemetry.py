@@ -1,7 +1,7 @@
 """Prometheus series of the controller.
 
-`horizontal_pod_autoscaler_controller_*` are Kubernetes' (HPA 1.36, section 11); Karmada defines them and
-never registers them. `fedhpa_controller_*` add what only a federation has.
+Some are those of kube-controller-manager (HPA 1.36, section 11). Their names differ, because one Prometheus
+often scrapes both.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
 from controller.replica_series import ReplicaSeries
-from fedhpa.decision import Decision, MetricResult, Resets, held_since
+from fedhpa.decision import ABLE_TO_SCALE, READY, SCALING_LIMITED, Decision, MetricResult, Resets, held_since
 from fedhpa.kube import KUBE_TASKS, Key
 from fedhpa.members import MEMBER_TASKS, Member
 
@@ -78,7 +78,6 @@ TASKS = (
     "write-member-hpa",
     "write-scale",
 )
-PREFIX = "horizontal_pod_autoscaler_controller_"
 
 
 class ControllerMetrics:
@@ -89,47 +88,39 @@ class ControllerMetrics:
         self.certificates = CertificateMetrics(registry)
         self._succeeded_at: dict[tuple[str, str], float] = {}
         labels = ("action", "error")
-        self._reconciliations = Counter(
-            f"{PREFIX}reconciliations", "Reconciliations of FederatedHPAs.", labels, registry=registry
+        self._decisions = Counter(
+            "fedhpa_controller_decisions",
+            "Decisions by what was written (scale_up, scale_down, none) and why: the reason of Ready unless "
+            "that is Reconciled, then of ScalingLimited if it is True, else of AbleToScale.",
+            ("action", "reason"),
+            registry=registry,
         )
         self._seconds = Histogram(
-            f"{PREFIX}reconciliation_duration_seconds",
+            "fedhpa_controller_reconciliation_duration_seconds",
             "Duration of reconciliations in seconds.",
             labels,
             buckets=BUCKETS,
             registry=registry,
         )
         self._metrics = Counter(
-            f"{PREFIX}metric_computation",
+            "fedhpa_controller_metric_computation",
             "Computations of single metrics.",
             (*labels, "metric_type"),
             registry=registry,
         )
         self._objects = Gauge(
-            f"{PREFIX}num_horizontal_pod_autoscalers",
+            "fedhpa_controller_objects",
             "FederatedHPAs in this process' shards.",
             registry=registry,
         )
         self._desired = Gauge(
-            f"{PREFIX}desired_replicas",
+            "fedhpa_controller_desired_replicas",
             "Desired replicas of the last decision.",
-            ("namespace", "hpa_name"),
-            registry=registry,
-        )
-        self._missing = Gauge(
-            "fedhpa_controller_missing_clusters",
-            "Expected clusters without usable data in the last decision.",
-            ("namespace", "hpa_name"),
+            NAMES,
             registry=registry,
         )
         self._current = Gauge(
             "fedhpa_controller_current_replicas", "Replicas at the last decision.", NAMES, registry=registry
-        )
-        self._lost = Gauge(
-            "fedhpa_controller_lost_clusters",
-            "Clusters that count as lost in the last decision.",
-            NAMES,
-            registry=registry,
         )
         self._competitors = Gauge(
             "fedhpa_controller_contested",
@@ -190,7 +181,7 @@ class ControllerMetrics:
         self._member_series = MemberSeries()
         registry.register(self._member_series)
         self._statuses: dict[Key, Mapping[str, Any]] = {}
-        self._failing: set[Key] = set()
+        self._failing: dict[Key, str] = {}
         registry.register(ReplicaSeries(self._statuses, self._failing))
         of_metric = (*NAMES, "metric")
         self._ratio = Gauge(
@@ -263,8 +254,7 @@ class ControllerMetrics:
     def count_failure(self, namespace: str, name: str, reason: str) -> None:
         """Count a reconcile without a decision."""
         self._failures.labels(reason).inc()
-        if (namespace, name) in self._statuses:
-            self._failing.add((namespace, name))
+        self._failing[namespace, name] = reason
 
     def count_status_failure(self) -> None:
         """Count a status that the hub did not store."""
@@ -315,18 +305,16 @@ class ControllerMetrics:
         action = _direction(decision.current_replicas, decision.desired_replicas) if written else "none"
         failed = decision.error is not None or any(metric.error is not None for metric in decision.metrics)
         error = "internal" if failed else "none"
-        self._reconciliations.labels(action, error).inc()
+        self._decisions.labels(action, _reason(decision)).inc()
         self._seconds.labels(action, error).observe(seconds)
         for metric in decision.metrics:
             self._metrics.labels(*_outcome(metric, decision.current_replicas), metric.type).inc()
         self.decisions.add(namespace, name, decision, written=written)
         self._statuses[namespace, name] = decision.status
-        self._failing.discard((namespace, name))
+        self._failing.pop((namespace, name), None)
         if decision.error is None:
             self._desired.labels(namespace, name).set(decision.desired_replicas)
             self._current.labels(namespace, name).set(decision.current_replicas)
-        self._missing.labels(namespace, name).set(len(decision.coverage.missing))
-        self._lost.labels(namespace, name).set(len(decision.coverage.lost))
         self._show_metrics(namespace, name, decision)
         since = held_since(decision)
         if since is not None:
@@ -362,7 +350,6 @@ class ControllerMetrics:
 
     def record_failure(self, seconds: float) -> None:
         """Count a reconciliation that ended before a decision."""
-        self._reconciliations.labels("none", "internal").inc()
         self._seconds.labels("none", "internal").observe(seconds)
 
     def forget(self, namespace: str, name: str) -> None:
@@ -370,12 +357,10 @@ class ControllerMetrics:
         self._drop_metrics(namespace, name, self._metrics_of.pop((namespace, name), ()))
         self._succeeded_at.pop((namespace, name), None)
         self._statuses.pop((namespace, name), None)
-        self._failing.discard((namespace, name))
+        self._failing.pop((namespace, name), None)
         for gauge in (
             self._desired,
-            self._missing,
             self._current,
-            self._lost,
             self._competitors,
             self._dry_run,
             self._held_since,
@@ -390,6 +375,17 @@ def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:
     if metric.error is not None or metric.proposal is None:
         return "none", "internal"
     return _direction(current, metric.proposal), "none"
+
+
+def _reason(decision: Decision) -> str:
+    """Returns the reason that says most about a size. There are a few dozen, and none has a name in it."""
+    conditions: Any = decision.status.get("conditions") or ()
+    found = {one["type"]: one for one in conditions}
+    if (ready := found.get(READY)) and ready["reason"] != "Reconciled":
+        return str(ready["reason"])
+    limited = found.get(SCALING_LIMITED)
+    said = limited if limited and limited["status"] == "True" else found.get(ABLE_TO_SCALE)
+    return str(said["reason"]) if said else ""
 
 
 def _direction(before: int, after: int) -> str:

@@ -34,7 +34,9 @@ SHARED_FIXTURES = (
         f"tests/real/test_{name}.py"
         for name in (
             "tutorial",
+            "admission_policy",
             "alerts",
+            "dashboard_has_data",
             "crd_alone",
             "install_page",
             "prometheus_store",

@@ -41,6 +41,9 @@ API_SERVICES: Final = (
     "v1beta2.custom.metrics.k8s.io",
 )
 
+# The metrics APIs that the adapter may serve on the hub, by the names of the chart's values.
+METRICS_APIS: Final = frozenset(("metrics", "custom", "external"))
+
 Propagation = Literal["karmada", "direct"]
 MetricsVia = Literal["members", "hub"]
 # The API server of a role. `host` has the pods and their Secrets; it is the hub itself, or Karmada's host.
@@ -67,7 +70,10 @@ APPS: Final = ScaleTarget("apps", ("deployments", "replicasets", "statefulsets")
 
 @dataclass(frozen=True)
 class Switches:
-    """The settings that decide which rules are rendered. `external_hub`: the pods run in another cluster."""
+    """The settings that decide which rules are rendered.
+
+    `external_hub`: the pods run in another cluster. `apis` are those of METRICS_APIS that the hub has.
+    """
 
     propagation: Propagation = "karmada"
     metrics_via: MetricsVia = "members"
@@ -76,6 +82,7 @@ class Switches:
     cross_object_warnings: bool = True
     aggregate_to_default_roles: bool = False
     distributed: bool = False
+    apis: frozenset[str] = METRICS_APIS
     scale_targets: tuple[ScaleTarget, ...] = (APPS,)
 
     def allow(self, when: Mapping[str, str | bool]) -> bool:
@@ -88,6 +95,9 @@ class Switches:
             "crossObjectWarnings": self.cross_object_warnings,
             "aggregateToDefaultRoles": self.aggregate_to_default_roles,
             "distributed": self.distributed,
+            "apiMetrics": "metrics" in self.apis,
+            "apiCustom": "custom" in self.apis,
+            "apiExternal": "external" in self.apis,
         }
         return all(named[name] == value for name, value in when.items())
 

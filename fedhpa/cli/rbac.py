@@ -45,6 +45,14 @@ class ChartPart(StrEnum):
     HUB = "hub"
 
 
+class MetricsApi(StrEnum):
+    """The metrics APIs that the adapter serves, as the chart's `apis` has them."""
+
+    METRICS = "metrics"
+    CUSTOM = "custom"
+    EXTERNAL = "external"
+
+
 ScaleTargets = Annotated[
     list[str] | None,
     typer.Option(
@@ -113,6 +121,13 @@ def rbac(
     manage_certificates: Annotated[
         bool, typer.Option("--manage-certificates", help="The controller's --manage-certificates.")
     ] = False,
+    api: Annotated[
+        list[MetricsApi] | None,
+        typer.Option(
+            help="With --manage-certificates: metrics API that the adapter serves on the hub; repeatable. If "
+            "not set, all."
+        ),
+    ] = None,
     chart_part: Annotated[
         ChartPart,
         typer.Option(
@@ -152,6 +167,7 @@ def rbac(
         external_hub=chart_part is not ChartPart.ALL,
         aggregate_to_default_roles=aggregate_to_default_roles,
         distributed=distributed,
+        apis=frozenset(one.value for one in api) if api else rights.METRICS_APIS,
         scale_targets=scale_targets(scale_target or []),
     )
     if part is Part.MEMBER:

@@ -8,6 +8,7 @@ from fedhpa.decision.decide import decide
 from fedhpa.decision.explanation import to_text
 from fedhpa.decision.membership import membership_of
 from fedhpa.decision.memory import (
+    ANSWERED,
     ANSWERED_STATES,
     KNOWN_BEFORE,
     LOST,
@@ -20,7 +21,7 @@ from fedhpa.decision.memory import (
     MemoryState,
     Rebalance,
 )
-from fedhpa.decision.messages import NO_RECORD
+from fedhpa.decision.messages import ABLE_TO_SCALE, NO_RECORD, SCALING_LIMITED
 from fedhpa.decision.model import (
     READY,
     Assignment,
@@ -62,6 +63,8 @@ from fedhpa.decision.whereabouts import (
 from fedhpa.scaling import Recommendation, ScaleEvent
 
 __all__ = [
+    "ABLE_TO_SCALE",
+    "ANSWERED",
     "ANSWERED_STATES",
     "KNOWN_BEFORE",
     "LOST",
@@ -70,6 +73,7 @@ __all__ = [
     "NO_MEMORY",
     "NO_RECORD",
     "READY",
+    "SCALING_LIMITED",
     "Absence",
     "Answer",
     "Assignment",

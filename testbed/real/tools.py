@@ -135,6 +135,16 @@ TOOLS: tuple[Tool, ...] = (
         # Omits service discovery for two dozen clouds.
         tags=("remove_all_sd",),
     ),
+    # It evaluates the alerts in virtual time, and shares most packages with Prometheus.
+    Tool(
+        "promtool",
+        "prometheus",
+        "github.com/prometheus/prometheus/cmd/promtool",
+        "github.com/prometheus/prometheus",
+        ("--version",),
+        120,
+        tags=("remove_all_sd",),
+    ),
 )
 
 # No plane has it, and `make real-plane` does not build it. One nightly test does. cert-manager publishes its

@@ -73,6 +73,8 @@ def _row(value: Value) -> tuple[str, str, str, str]:
 def _expected(found: Schema) -> str:
     if "enum" in found:
         return ", ".join(code(str(one).lower() if isinstance(one, bool) else one) for one in found["enum"])
+    if isinstance(found["type"], list):
+        return "a number or a percentage"
     if found["type"] == "integer":
         low, high = found.get("minimum"), found.get("maximum")
         return f"{low} to {high}" if high is not None else f"a whole number from {low}"

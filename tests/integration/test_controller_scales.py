@@ -168,7 +168,7 @@ async def test_pause_writes_nothing_anywhere() -> None:
         w.scale()
         async with w.controller(paused=True) as controller:
             await w.reconciles(controller)
-            desired = controller.value("horizontal_pod_autoscaler_controller_desired_replicas")
+            desired = controller.value("fedhpa_controller_desired_replicas")
 
         assert desired == 8.0
         assert [api.writes for api in (w.hub, *w.members.values())] == [[], [], []]
@@ -181,7 +181,7 @@ async def test_deleted_object_is_left_alone() -> None:
         async with w.controller() as controller:
             await w.reconciles(controller)
             w.hub.remove(("autoscaling.karmada.io/v1alpha1", "federatedhpas"), "web", "shop")
-            series = "horizontal_pod_autoscaler_controller_desired_replicas"
+            series = "fedhpa_controller_desired_replicas"
             before = controller.total("fedhpa_cluster_replicas")
             await eventually(lambda: controller.value(series) is None)
             after = controller.total("fedhpa_cluster_replicas")

@@ -153,12 +153,12 @@ async def test_the_series_of_kubernetes_are_there() -> None:
             await w.reconciles(controller)
             names = {metric.name for metric in controller.series.collect()}
             computed = controller.series.get_sample_value(
-                "horizontal_pod_autoscaler_controller_metric_computation_total",
+                "fedhpa_controller_metric_computation_total",
                 {"action": "none", "error": "none", "metric_type": "Resource"},
             )
 
-    prefix = "horizontal_pod_autoscaler_controller_"
-    assert {f"{prefix}reconciliations", f"{prefix}reconciliation_duration_seconds"} <= names
+    prefix = "fedhpa_controller_"
+    assert {f"{prefix}decisions", f"{prefix}reconciliation_duration_seconds"} <= names
     assert computed
 
 

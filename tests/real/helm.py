@@ -16,7 +16,7 @@ import aiohttp
 
 from testbed.real.controlplane import Answer, ControlPlane
 from testbed.stage import Run, eventually, write_kubeconfig
-from tests.support.chart import CHART, NAMESPACE
+from tests.support.chart import CHART, IMAGE, NAMESPACE, merged
 
 COMPONENTS = ("controller", "metrics-adapter", "webhook")
 READY_SECONDS = 180.0
@@ -48,7 +48,7 @@ class Helm:
         )
         try:
             async with asyncio.timeout(seconds):
-                out, err = await process.communicate(json.dumps(values or {}).encode())
+                out, err = await process.communicate(json.dumps(merged(IMAGE, values or {})).encode())
         except BaseException:
             process.kill()
             await process.wait()

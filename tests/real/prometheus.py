@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -73,9 +73,9 @@ class Prometheus:
 
 @asynccontextmanager
 async def prometheus(
-    program: Path, texts: Mapping[str, str], *, interval: int = 1, rules: Path | None = None
+    program: Path, texts: Mapping[str, str], *, processes: Collection[int] = ()
 ) -> AsyncIterator[Prometheus]:
-    """Yields a Prometheus over exporters with these texts, by cluster. It scrapes each `interval` seconds."""
+    """Yields a Prometheus over exporters with these texts, by cluster, and over the ports of processes."""
     run = Run.begin()
     exporters = {cluster: Exporter(text) for cluster, text in texts.items()}
     try:
@@ -84,7 +84,7 @@ async def prometheus(
         port = free_port()
         folder = run.folder
         targets = {name: one.port for name, one in exporters.items()}
-        command = _command(program, folder, port, targets, interval, rules)
+        command = _command(program, folder, port, targets, processes)
         run.spawn(PROMETHEUS, command, folder / "log")
         url = f"https://127.0.0.1:{port}"
         yield Prometheus(url, folder / "ca.crt", folder / "password", exporters)
@@ -97,7 +97,7 @@ async def prometheus(
 
 
 def _command(
-    program: Path, folder: Path, port: int, targets: Mapping[str, int], interval: int, rules: Path | None
+    program: Path, folder: Path, port: int, targets: Mapping[str, int], processes: Collection[int]
 ) -> list[str]:
     authority = CertificateAuthority.create("store-ca")
     authority.issue_server("store", dns=["localhost"], ips=["127.0.0.1"]).save(folder)
@@ -107,11 +107,13 @@ def _command(
         {"targets": [f"127.0.0.1:{target}"], "labels": {"cluster": cluster}}
         for cluster, target in targets.items()
     ]
-    times = {"scrape_interval": f"{interval}s", "scrape_timeout": f"{interval}s", "evaluation_interval": "1s"}
+    ports = {"targets": [f"127.0.0.1:{number}" for number in processes]}
     config = {
-        "global": times,
-        "scrape_configs": [{"job_name": "clusters", "static_configs": static}],
-        "rule_files": [] if rules is None else [str(rules)],
+        "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+        "scrape_configs": [
+            {"job_name": "clusters", "static_configs": static},
+            {"job_name": "processes", "honor_labels": True, "static_configs": [ports]},
+        ],
     }
     web_config = {
         "tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"},

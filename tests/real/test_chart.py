@@ -80,7 +80,7 @@ async def test_an_api_of_another_server_is_not_taken(plane: Plane, assets: Path,
         "set apis.metrics=false, or delete the APIService first"
     ) in refused.err
 
-    await helm.run(*arguments, "--create-namespace")
+    await helm.run(*arguments, "--create-namespace", values={})
 
 
 async def running(api: PlaneApi) -> dict[str, int]:

@@ -49,8 +49,10 @@ EVERYTHING: dict[str, Any] = {
     "apis": {"metrics": True},
     "rbac": {"secretsNamespaces": ["credentials"]},
 }
-FILES = {"tls": {"source": "files"}}
+FILES = {"tls": {"source": "files", "caBundle": "a PEM text"}}
 CERT_MANAGER = {"tls": {"source": "certManager"}}
+# Part hub must be told the CA.
+CERT_MANAGER_ANYWHERE = {"tls": {"source": "certManager", "caBundle": "a PEM text"}}
 HOST, HUB = {"part": "host"}, {"part": "hub"}
 
 ROLLOUTS = {"group": "argoproj.io", "resources": ["rollouts"]}
@@ -73,12 +75,14 @@ EXAMPLES: dict[str, Example] = {
     "hub.users": (["hub-user"], HUB),
     **{f"{name}.hubKubeconfigSecret": (f"{name.lower()}-kubeconfig", HOST) for name in COMPONENTS},
     **{f"{name}.hubUsers": ([f"{name.lower()}-user"], HUB) for name in COMPONENTS},
+    "global.imageRegistry": ("mirror.example:5000", {}),
     "rbac.create": (False, {}),
     "rbac.aggregateToDefaultRoles": (False, {}),
+    "rbac.admissionPolicy": (False, {}),
     "rbac.distributed": (True, {"propagation": "karmada"}),
     "rbac.scaleTargets": ([{"group": "example.com", "resources": ["machines"]}], {"propagation": "karmada"}),
     "rbac.secretsNamespaces": (["credentials"], {}),
-    "image.registry": ("registry.example", {}),
+    "image.registry": ("other-registry.example", {}),
     "image.repository": ("other/repository", {}),
     "image.tag": ("1.2.3", {}),
     "image.digest": ("sha256:" + "0" * 64, {}),
@@ -89,7 +93,7 @@ EXAMPLES: dict[str, Example] = {
     "logging.format": ("text", {}),
     "logging.verbosity": (4, {}),
     "tls.source": ("certManager", {}),
-    "tls.caBundle": ("a PEM text", FILES),
+    "tls.caBundle": ("another PEM text", FILES),
     "tls.hosts": (["hub.example", "192.0.2.1"], {}),
     "tls.certManager.issuerRef": ({"name": "ours", "kind": "ClusterIssuer"}, CERT_MANAGER),
     "crds.install": (False, {}),
@@ -106,15 +110,31 @@ EXAMPLES: dict[str, Example] = {
     "webhook.crossObjectWarnings": (False, {}),
     "releaseClusters": (False, {"propagation": "direct"}),
     "podDisruptionBudget.enabled": (False, {}),
-    "podDisruptionBudget.maxUnavailable": (2, {}),
+    "podDisruptionBudget.maxUnavailable": ("50%", {}),
+    "podDisruptionBudget.minAvailable": (1, {}),
+    "podSecurityContext": ({"fsGroup": 2000}, {}),
+    "securityContext": ({"runAsUser": 2000}, {}),
+    "livenessProbe": ({"failureThreshold": 9}, {}),
+    "readinessProbe": ({"periodSeconds": 7}, {}),
     "networkPolicy.enabled": (True, {}),
     "networkPolicy.apiPorts": ([16443], {"networkPolicy": {"enabled": True}}),
+    "networkPolicy.storePorts": ([9090], {"networkPolicy": {"enabled": True}}),
     "serviceMonitor.enabled": (True, {}),
     "serviceMonitor.interval": ("17s", {"serviceMonitor": {"enabled": True}}),
     "serviceMonitor.labels": ({"release": "prometheus"}, {"serviceMonitor": {"enabled": True}}),
+    "serviceMonitor.relabelings": (
+        [{"sourceLabels": ["__meta_kubernetes_pod_node_name"], "targetLabel": "node"}],
+        {"serviceMonitor": {"enabled": True}},
+    ),
+    "serviceMonitor.metricRelabelings": (
+        [{"action": "drop", "sourceLabels": ["__name__"], "regex": "python_.*"}],
+        {"serviceMonitor": {"enabled": True}},
+    ),
     "prometheusRule.enabled": (True, {}),
+    "prometheusRule.docsUrl": ("https://docs.example/fedhpa/", {"prometheusRule": {"enabled": True}}),
     "prometheusRule.labels": ({"release": "prometheus"}, {"prometheusRule": {"enabled": True}}),
     "grafanaDashboard.enabled": (True, {}),
+    "grafanaDashboard.annotations": ({"grafana_folder": "Scaling"}, {"grafanaDashboard": {"enabled": True}}),
     "grafanaDashboard.labels": ({"dashboard": "yes"}, {"grafanaDashboard": {"enabled": True}}),
     "extraObjects": ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "further"}}], {}),
     **of_each_component("replicas", lambda _: 3),
@@ -141,8 +161,6 @@ EXAMPLES: dict[str, Example] = {
         for name, number in (("https", 9443), ("metrics", 18080), ("health", 18000))
     },
 }
-# Values that Helm itself sets, or that no template reads.
-WITHOUT_EFFECT = {"global"}
 
 
 @pytest.fixture(scope="module", params=["helm", "helm3"])
@@ -196,7 +214,7 @@ def test_both_versions_of_helm_render_the_same(assets: Path, part: str) -> None:
 
 def test_every_value_has_an_example() -> None:
     """EXAMPLES has each leaf of the schema, and none besides."""
-    assert set(EXAMPLES) == {value.path for value in reference.values()} - WITHOUT_EFFECT
+    assert set(EXAMPLES) == {value.path for value in reference.values()}
 
 
 def test_every_value_changes_what_is_rendered(helm: Path) -> None:
@@ -246,7 +264,7 @@ def test_nothing_is_null(helm: Path, part: str) -> None:
             return [found for index, value in enumerate(node) for found in nulls(value, f"{path}[{index}]")]
         return []
 
-    for beside in ({}, EVERYTHING, merged(EVERYTHING, CERT_MANAGER)):
+    for beside in ({}, EVERYTHING, merged(EVERYTHING, CERT_MANAGER_ANYWHERE)):
         for (kind, name), manifest in render(helm, merged({"part": part}, beside)).items():
             assert nulls(manifest, f"{kind} {name}") == []
 
@@ -265,6 +283,20 @@ def test_nothing_is_null(helm: Path, part: str) -> None:
         {"webhook": {"timeoutSeconds": 31}},
         {"image": {"digest": "latest"}},
         {"controller": {"podLabels": {"a": 1}}},
+        {"hub": {"webhookHost": "https://webhook.example"}},
+        {"hub": {"webhookHost": "2001:db8::1"}},
+        {"hub": {"webhookHost": "webhook.example:0"}},
+        {"hub": {"metricsAdapterHost": "192.0.2.1"}},
+        {"hub": {"metricsAdapterHost": "[2001:db8::1]:443"}},
+        {"hub": {"metricsAdapterHost": "adapter.example/path"}},
+        {"tls": {"hosts": ["https://hub.example"]}},
+        {"tls": {"hosts": ["hub.example:443"]}},
+        {"image": {"registry": "https://registry.example"}},
+        {"image": {"repository": "team/fedhpa@sha256"}},
+        {"global": {"imageRegistry": "https://registry.example"}},
+        {"podDisruptionBudget": {"maxUnavailable": 0}},
+        {"podDisruptionBudget": {"minAvailable": "half"}},
+        {"prometheusRule": {"docsUrl": "https://docs.example/without-a-slash"}},
     ],
     ids=json.dumps,
 )
@@ -275,7 +307,7 @@ def test_unknown_and_wrong_values_are_refused(either_helm: Path, wrong: dict[str
 
 
 def test_every_mapping_of_the_schema_refuses_unknown_names() -> None:
-    """additionalProperties is false wherever the schema lists names."""
+    """additionalProperties is false wherever the schema lists names, except in `global`: others share it."""
 
     def open_ones(node: Any, path: str) -> list[str]:
         if not isinstance(node, dict):
@@ -283,7 +315,7 @@ def test_every_mapping_of_the_schema_refuses_unknown_names() -> None:
         mine = [path] if "properties" in node and node.get("additionalProperties") is not False else []
         return mine + [found for key, value in node.items() for found in open_ones(value, f"{path}/{key}")]
 
-    assert open_ones(reference.schema(), "") == []
+    assert open_ones(reference.schema(), "") == ["/properties/global"]
 
 
 @pytest.mark.parametrize("part", ["all", "host"])
@@ -291,7 +323,8 @@ def test_every_mapping_of_the_schema_refuses_unknown_names() -> None:
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_the_processes_understand_their_arguments(helm: Path, part: str, source: str, name: str) -> None:
     """The flag parser of each process accepts the rendered arguments, and ports agree with probes."""
-    values = {"part": part, "tls": {"source": source, "hosts": ["hub.example"]}, "watchNamespaces": ["shop"]}
+    tls = {"source": source, "hosts": ["hub.example", "2001:db8::1"], "caBundle": "a PEM text"}
+    values = {"part": part, "tls": tls, "watchNamespaces": ["shop"]}
     manifests = render(helm, values)
     flags = parsed(manifests, name)
     (container,) = pod(manifests, name)["containers"]
@@ -439,6 +472,78 @@ def test_certificates_have_the_host_that_the_hub_calls(helm: Path, values: dict[
         assert "--certificates-hosts=192.0.2.1,webhook.example" in container["args"]
 
 
+@pytest.mark.parametrize(
+    ("host", "url", "name"),
+    [
+        ("", f"https://fedhpa-webhook.{NAMESPACE}.svc:443", ""),
+        ("webhook.example", "https://webhook.example:443", "webhook.example"),
+        ("192.0.2.1:8443", "https://192.0.2.1:8443", "192.0.2.1"),
+        ("[2001:db8::1]", "https://[2001:db8::1]:443", "2001:db8::1"),
+        ("[2001:db8::1]:8443", "https://[2001:db8::1]:8443", "2001:db8::1"),
+    ],
+)
+def test_hosts_may_be_names_and_addresses(either_helm: Path, host: str, url: str, name: str) -> None:
+    """The hub calls the whole address, and the certificate names it without port and brackets."""
+    hub, pods = (
+        render(either_helm, {"part": part, "hub": {"webhookHost": host}}) for part in ("hub", "host")
+    )
+    (webhook,) = hub["MutatingWebhookConfiguration", "fedhpa-webhook"]["webhooks"]
+
+    assert webhook["clientConfig"]["url"] == f"{url}/mutate-federatedhpa"
+    assert parsed(pods, "fedhpa-controller").get("certificates-hosts", ()) == ((name,) if name else ())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"tls": {"source": "files"}}, {**HUB, "tls": {"source": "files"}}, merged(HUB, CERT_MANAGER)],
+)
+def test_a_ca_that_nobody_publishes_is_asked_for(either_helm: Path, values: dict[str, Any]) -> None:
+    """Otherwise the hub could verify neither webhook nor adapter, and would refuse all FederatedHPAs."""
+    with pytest.raises(Refused, match=r"tls\.caBundle is not set"):
+        render(either_helm, values)
+
+
+def test_an_image_is_asked_for(either_helm: Path) -> None:
+    """Whoever registered a default name could supply our pods. Part hub needs no image."""
+    with pytest.raises(Refused, match=r"image\.repository is not set"):
+        render(either_helm, {"image": {"repository": ""}})
+
+    assert render(either_helm, merged(HUB, {"image": {"repository": ""}}))
+
+
+def test_a_mirror_replaces_the_registry(helm: Path) -> None:
+    """global.imageRegistry wins, and what else stands in `global` is ignored."""
+    manifests = render(helm, {"global": {"imageRegistry": "mirror.example:5000", "storageClass": "fast"}})
+
+    assert pod(manifests, "fedhpa-webhook")["containers"][0]["image"] == "mirror.example:5000/fedhpa:0.1.0"
+
+
+def test_a_budget_has_one_bound(helm: Path) -> None:
+    """The API refuses a budget with both."""
+    specs = [
+        render(helm, {"podDisruptionBudget": values})["PodDisruptionBudget", "fedhpa-webhook"]["spec"]
+        for values in ({}, {"minAvailable": "50%"})
+    ]
+
+    assert [without(spec, "selector") for spec in specs] == [{"maxUnavailable": 1}, {"minAvailable": "50%"}]
+
+
+def test_only_the_adapter_reaches_the_store(helm: Path) -> None:
+    """The ports of the metrics store are open for the process that queries it."""
+    manifests = render(helm, {"networkPolicy": {"enabled": True, "storePorts": [9090]}})
+    open_to = [name for name in DEPLOYMENTS if "9090" in json.dumps(manifests["NetworkPolicy", name]["spec"])]
+
+    assert open_to == ["fedhpa-metrics-adapter"]
+
+
+def test_series_keep_the_namespace_of_their_object(helm: Path) -> None:
+    """Without honorLabels all objects would be in the namespace of the pods, and two of one name alike."""
+    manifests = render(helm, EVERYTHING)
+    endpoints = [manifests["ServiceMonitor", name]["spec"]["endpoints"] for name in DEPLOYMENTS]
+
+    assert [one["honorLabels"] for (one,) in endpoints] == [True] * len(DEPLOYMENTS)
+
+
 def test_crds_stay_and_are_those_of_the_models(helm: Path) -> None:
     """The CRDs are the generated ones, and Helm never deletes them."""
     manifests = render(helm)
@@ -468,13 +573,15 @@ def test_crds_of_others_are_left_alone(helm: Path, values: dict[str, Any], expec
 
 
 def test_alerts_and_dashboard_are_the_tested_files(helm: Path) -> None:
-    """The PrometheusRule and the ConfigMap have the files that other tests check."""
-    manifests = render(helm, EVERYTHING)
+    """The PrometheusRule and the ConfigMap have the files that other tests check. Runbooks get an address."""
+    docs = "https://docs.example/"
+    manifests = render(helm, merged(EVERYTHING, {"prometheusRule": {"docsUrl": docs}}))
     files = CHART / "files"
+    alerts = yaml.safe_load((files / "alerts.yaml").read_text())
+    for rule in (rule for group in alerts["groups"] for rule in group["rules"]):
+        rule["annotations"]["runbook_url"] = docs + rule["annotations"]["runbook_url"]
 
-    assert manifests["PrometheusRule", "fedhpa"]["spec"] == yaml.safe_load(
-        (files / "alerts.yaml").read_text()
-    )
+    assert manifests["PrometheusRule", "fedhpa"]["spec"] == alerts
     dashboard = manifests["ConfigMap", "fedhpa-dashboard"]["data"]["fedhpa.json"]
     assert json.loads(dashboard) == json.loads((files / "dashboard.json").read_text())
 
@@ -482,7 +589,7 @@ def test_alerts_and_dashboard_are_the_tested_files(helm: Path) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_every_object_carries_the_labels(helm: Path, part: str) -> None:
     """Objects can be found by app.kubernetes.io/part-of, and commonLabels reach all of them and the pods."""
-    values = merged({"part": part, "commonLabels": {"team": "scaling"}}, EVERYTHING, CERT_MANAGER)
+    values = merged({"part": part, "commonLabels": {"team": "scaling"}}, EVERYTHING, CERT_MANAGER_ANYWHERE)
     for (kind, name), manifest in render(helm, values).items():
         labels = manifest["metadata"]["labels"]
         assert labels["app.kubernetes.io/part-of"] == "fedhpa", (kind, name)
@@ -528,18 +635,33 @@ def test_extra_objects_may_be_templates(helm: Path) -> None:
     assert ("ConfigMap", "fedhpa-further") in manifests
 
 
+# Only part hub serves metrics.k8s.io by default.
+NO_METRICS = ("--api=custom", "--api=external")
 RIGHTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
-    "default": ({}, ("--propagation=direct", "--manage-certificates", "--aggregate-to-default-roles")),
+    "default": (
+        {},
+        ("--propagation=direct", "--manage-certificates", *NO_METRICS, "--aggregate-to-default-roles"),
+    ),
     "hub": (
         {"part": "hub"},
         ("--part=hub", "--propagation=direct", "--manage-certificates", "--aggregate-to-default-roles"),
+    ),
+    "without custom metrics": (
+        {"apis": {"metrics": True, "custom": False}},
+        (
+            "--propagation=direct",
+            "--manage-certificates",
+            "--api=metrics",
+            "--api=external",
+            "--aggregate-to-default-roles",
+        ),
     ),
     "host": (
         {"part": "host", "rbac": {"aggregateToDefaultRoles": False}},
         ("--part=host", "--propagation=direct", "--manage-certificates"),
     ),
     "karmada": (
-        {"propagation": "karmada", "tls": {"source": "files"}, "rbac": {"aggregateToDefaultRoles": False}},
+        {"propagation": "karmada", **FILES, "rbac": {"aggregateToDefaultRoles": False}},
         ("--propagation=karmada", "--secrets-namespace=karmada-cluster"),
     ),
     "metrics of the hub": (
@@ -549,6 +671,7 @@ RIGHTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
             "--metrics-via=hub",
             "--secrets-namespace=credentials",
             "--manage-certificates",
+            *NO_METRICS,
             "--aggregate-to-default-roles",
         ),
     ),
@@ -563,6 +686,7 @@ RIGHTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
             "--scale-target=apps/deployments",
             "--scale-target=argoproj.io/rollouts",
             "--manage-certificates",
+            *NO_METRICS,
             "--aggregate-to-default-roles",
         ),
     ),
@@ -609,7 +733,7 @@ def test_users_of_the_hub_have_the_rights_of_the_processes(helm: Path) -> None:
     """Each user of hub.users is beside the ServiceAccount in every binding of part hub."""
     manifests = render(helm, {"part": "hub", "hub": {"users": ["hub-user"]}})
     for (kind, name), manifest in manifests.items():
-        if kind.endswith("Binding"):
+        if kind.endswith("RoleBinding"):
             assert [one["name"] for one in manifest["subjects"]][1:] == ["hub-user"], name
 
 
@@ -626,7 +750,7 @@ def test_each_process_may_have_its_own_user_of_the_hub(helm: Path) -> None:
         pod = host["Deployment", f"fedhpa-{name}"]["spec"]["template"]["spec"]
         mounted = [each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "hub"]
         assert mounted == [f"{name}-hub"]
-    bindings = [manifest for (kind, _), manifest in hub.items() if kind.endswith("Binding")]
+    bindings = [manifest for (kind, _), manifest in hub.items() if kind.endswith("RoleBinding")]
     assert len(bindings) > len(kinds)
     for binding in bindings:
         account, user = binding["subjects"]

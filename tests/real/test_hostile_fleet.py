@@ -299,7 +299,7 @@ def assert_shown(state: State, found: Findings, seconds: float) -> None:
     controller, adapter = state.series[CONTROLLER], state.series[ADAPTER]
     for api in ("metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"):
         assert adapter["fedhpa_adapter_member_missing_total", api, HOSTILE] > 0
-    assert ("fedhpa_controller_missing_clusters", NAME, SHARED) in controller
+    assert ("fedhpa_controller_current_replicas", NAME, SHARED) in controller
     unforeseen = ("fedhpa_task_failures_total", "fedhpa_controller_reconcile_failures_total")
     counted = {
         key: value for each in (controller, adapter) for key, value in each.items() if key[0] in unforeseen

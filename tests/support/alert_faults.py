@@ -5,15 +5,17 @@ The series come from the processes' own telemetry, so a renamed series or label 
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
 from controller.cronfederatedhpa import CronMetrics
 from controller.telemetry import ControllerMetrics
+from fedhpa.api.tokens import Life
 from fedhpa.decision import Coverage, Decision, History
 from fedhpa.kube import SYSTEM
 from fedhpa.members.member import Member
@@ -30,6 +32,10 @@ from webhook.telemetry import Telemetry as WebhookTelemetry
 
 USAGE, CUSTOM = "metrics.k8s.io", "custom.metrics.k8s.io"
 OBJECT = ("shop", "web")
+# A fault of a cluster or of the controller concerns all of them, and raises one alert.
+OBJECTS = (OBJECT, ("shop", "api"), ("other", "web"))
+# The time at which each history begins, in POSIX seconds.
+BEGIN = 1_700_000_000.0
 FINDINGS = ("FieldsPruned", "ForeignWebhook", "AnotherController")
 MINUTE = 60.0
 # Seven minutes before the end of a history of 45 minutes.
@@ -59,8 +65,8 @@ class Stage:
         self.now = 0.0
         self.succeeds = True
         self.hub_current = True
-        self.missing: dict[str, str] = {}
-        self.lost: dict[str, str] = {}
+        self.absent = ""
+        self.desired, self.maximum = 3, 10
         self.gone: set[str] = set()
         self.member = StubMember()
         names = ("controller-0", "controller-1")
@@ -75,12 +81,16 @@ class Stage:
         self.registries |= {"adapter": self.adapter.registry, "webhook": self.webhook.registry}
         self.loop = ProcessSeries(self.registries["adapter"])
         self.callers = CallerSeries(self.adapter.registry)
-        self.certificate_ends = time.time() + YEAR
+        self.certificate_ends = BEGIN + YEAR
         register_certificate(self.webhook.registry, lambda: self.certificate_ends)
         self.peers = Peers()
         self.registries["webhook"].register(self.peers)
         self.store.rules(1, 1)
-        self.leader.watch_members(lambda: cast(Mapping[str, Member], {"m1": self.member}))
+        self.duplicates: dict[str, Any] = {}
+        self.leader.watch_members(
+            lambda: cast(Mapping[str, Member], {"m1": self.member}), lambda: self.duplicates
+        )
+        self.token_issued(days_ago=1)
         self.member_answers()
 
     def clock(self) -> float:
@@ -95,12 +105,13 @@ class Stage:
             controller.set_leader("0", controller is self.leader)
             for finding in FINDINGS:
                 controller.set_hub_finding(finding, False)
-        self.leader.set_bounds(*OBJECT, 1, 10, late=0.05)
-        self.leader.set_conflicts(*OBJECT, dry_run=False, competitors=0)
-        self.leader.record_decision(*OBJECT, self.decision(), written=False, seconds=0.1)
-        self.leader.watch_success(*OBJECT)
-        if self.succeeds:
-            self.leader.record_success(*OBJECT)
+        for one in OBJECTS:
+            self.leader.set_bounds(*one, 1, self.maximum, late=0.05)
+            self.leader.set_conflicts(*one, dry_run=False, competitors=0)
+            self.leader.record_decision(*one, self.decision(), written=False, seconds=0.1)
+            self.leader.watch_success(*one)
+            if self.succeeds:
+                self.leader.record_success(*one)
         self.rules.count("applied")
         self.rules.observe_lateness(0.2)
         self.adapter_answers(USAGE, "200")
@@ -110,24 +121,28 @@ class Stage:
             self.loop.lag.observe(0.001)
 
     def decision(self) -> Decision:
-        """Returns a decision that keeps the size, with the present missing and lost clusters."""
-        coverage = Coverage(("m1",), ("m1",), self.missing, "Hold", bool(self.missing), self.lost)
+        """Returns a decision that keeps the size. A cluster that is absent has that state."""
+        clusters = [{"name": "m1"}, *([{"name": "m2", "state": self.absent}] if self.absent else ())]
         return Decision(
             now=self.now,
-            current_replicas=3,
-            desired_replicas=3,
+            current_replicas=self.desired,
+            desired_replicas=self.desired,
             rescale=False,
             reason="",
             error=None,
-            coverage=coverage,
+            coverage=Coverage(("m1",), ("m1",), {}, "Hold", bool(self.absent), {}),
             metrics=(),
             steps=(),
             conditions=(),
             events=(),
-            status={},
+            status={"clusters": clusters},
             history=History(),
             assignment=(),
         )
+
+    def token_issued(self, *, days_ago: float) -> None:
+        """The token of the member, which lasts 30 days, was renewed that long ago."""
+        self.leader.tokens.show("m1", Life(BEGIN - days_ago * DAY, BEGIN + (30 - days_ago) * DAY))
 
     def member_answers(self, *, api: str = USAGE, answered: bool = True, seconds: float = 0.1) -> None:
         """The member answers a request and a probe, or fails to."""
@@ -145,8 +160,8 @@ class Stage:
         for _ in range(count):
             self.webhook.paths[VALIDATE_FEDERATEDHPA].count(review)
 
-    def samples(self, names: Collection[str]) -> Iterator[str]:
-        """Yields the samples of these names of all processes in the text format, without a time."""
+    def samples(self, names: Collection[str]) -> Iterator[tuple[str, float]]:
+        """Yields the series of these names of all processes, as PromQL has them, with their values."""
         for name, registry in self.registries.items():
             if name in self.gone:
                 continue
@@ -155,15 +170,15 @@ class Stage:
                     if sample.name in names:
                         labels = {"process": name, **sample.labels}
                         text = ",".join(f'{label}="{value}"' for label, value in labels.items())
-                        yield f"{sample.name}{{{text}}} {sample.value}"
+                        yield f"{sample.name}{{{text}}}", sample.value
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, repeated each minute, and the alerts that must fire for it; no other may."""
+    """A fault, repeated each minute, and how often each alert must fire for it; no other may."""
 
     provoke: Callable[[Stage], Any]
-    alerts: frozenset[str]
+    alerts: Mapping[str, int]
 
 
 def _both(stage: Stage, leads: bool) -> None:
@@ -186,7 +201,8 @@ def _held_up(stage: Stage) -> None:
 
 def _not_ours(stage: Stage) -> None:
     stage.succeeds = False
-    stage.leader.unwatch_success(*OBJECT)
+    for one in OBJECTS:
+        stage.leader.unwatch_success(*one)
 
 
 def _once(provoke: Callable[[Stage], Any]) -> Callable[[Stage], Any]:
@@ -210,7 +226,13 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         _once(lambda s: s.leader.count_failure(*OBJECT, "ReconcileFailed")),
         "ReconcileFailures",
     ),
-    "one scale is not written": (_once(lambda s: s.leader.count_scale_failure("m1")), "ScaleWriteFailures"),
+    "one reconcile times out": (_once(lambda s: s.leader.count_failure(*OBJECT, "ReconcileTimedOut")), ""),
+    "one scale is not written": (_once(lambda s: s.leader.count_scale_failure("m1")), ""),
+    "one status is not written": (_once(lambda s: s.leader.count_status_failure()), ""),
+    "one event is dropped": (_once(lambda s: s.leader.count_dropped_event()), ""),
+    "one caller is limited": (_once(lambda s: s.limits._refused.labels("user").inc()), ""),
+    "one token is not reviewed": (_once(lambda s: s.callers.authentication(s.callers.ERROR)), ""),
+    "one query is refused": (_once(lambda s: s.store.answered("refused", 0.1)), ""),
     "one task raises": (_once(lambda s: s.leader.task_failed("reflector")), "TaskFailures"),
     "a reconcile raises": (lambda s: s.leader.count_failure(*OBJECT, "ReconcileFailed"), "ReconcileFailures"),
     "a reconcile times out": (
@@ -225,19 +247,28 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "scales are not written": (lambda s: s.leader.count_scale_failure("m1"), "ScaleWriteFailures"),
     "statuses are not written": (lambda s: s.leader.count_status_failure(), "StatusWriteFailures"),
     "events are dropped": (lambda s: s.leader.count_dropped_event(), "EventsDropped"),
-    "a cluster is missing": (_set(missing={"m2": "it did not answer"}), "ClustersMissing"),
-    "a cluster is lost": (_set(lost={"m2": "it did not answer"}), "ClustersLost"),
+    "a cluster is missing": (_set(absent="Missing"), "ClusterMissing"),
+    "a cluster has no metrics": (_set(absent="MetricsMissing"), "ClusterMissing"),
+    "a cluster is lost": (_set(absent="Lost"), "ClusterLost"),
+    "a cluster is registered twice": (
+        lambda s: s.duplicates.update(m3=SimpleNamespace(same_as="m1")),
+        "ClusterDuplicate",
+    ),
+    "a token is not renewed": (lambda s: s.token_issued(days_ago=23), "TokenExpires"),
+    "a token is renewed now": (lambda s: s.token_issued(days_ago=20.5), ""),
+    "no more replicas are allowed": (_set(desired=10), "AtMaximum AtMaximum"),
+    "the size is fixed": (_set(desired=1, maximum=1), ""),
     "another autoscaler acts": (
         lambda s: s.leader.set_conflicts(*OBJECT, dry_run=False, competitors=1),
         "CompetingAutoscalers",
     ),
     "the controller is paused": (lambda s: s.leader.set_paused(True), "Paused"),
     "a hold is forgotten": (
-        lambda s: s.leader._held_since.labels(*OBJECT).set(time.time() - 10 * DAY),
+        lambda s: s.leader._held_since.labels(*OBJECT).set(BEGIN - 10 * DAY),
         "HeldLong",
     ),
-    "a hold began today": (lambda s: s.leader._held_since.labels(*OBJECT).set(time.time() - DAY / 2), ""),
-    "a rule waits for days": (lambda s: s.rules.set_held(OBJECT, time.time() - 10 * DAY), "CronHeldLong"),
+    "a hold began today": (lambda s: s.leader._held_since.labels(*OBJECT).set(BEGIN - DAY / 2), ""),
+    "a rule waits for days": (lambda s: s.rules.set_held(OBJECT, BEGIN - 10 * DAY), "CronHeldLong"),
     "a rule fails": (lambda s: s.rules.count("failed"), "CronRulesFail"),
     "a rule failed once, long ago": (lambda s: s.rules.count("failed") if s.now == 600 else None, ""),
     "an execution is missed": (_once(lambda s: s.rules.count("missed")), "CronFiresLate"),
@@ -275,11 +306,11 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "a task of the adapter raises": (lambda s: s.adapter.task_failed("member m1"), "TaskFailures"),
     "the process has no more files": (lambda s: s.peers.no_files(), "ConnectionLimits"),
     "a certificate expires": (
-        lambda s: vars(s).update(certificate_ends=time.time() + 6 * DAY),
+        lambda s: vars(s).update(certificate_ends=BEGIN + 6 * DAY),
         "CertificateExpires",
     ),
     "a CA expires": (
-        lambda s: s.leader.certificates._expires.labels("ca").set(time.time() + 89 * DAY),
+        lambda s: s.leader.certificates._expires.labels("ca").set(BEGIN + 89 * DAY),
         "CaExpires",
     ),
     "certificates cannot be kept": (lambda s: s.leader.certificates._failing.set(1), "CertificatesNotKept"),
@@ -287,6 +318,6 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
     "the event loop is held up once": (lambda s: _held_up(s) if s.now == 600 else None, ""),
 }
 FAULTS = {
-    name: Fault(provoke, frozenset(f"Fedhpa{alert}" for alert in alerts.split()))
+    name: Fault(provoke, Counter(f"Fedhpa{alert}" for alert in alerts.split()))
     for name, (provoke, alerts) in _FAULTS.items()
 }

@@ -12,6 +12,8 @@ import yaml
 
 CHART = Path(__file__).parents[2] / "charts" / "fedhpa"
 NAMESPACE = "fedhpa-system"
+# The chart has no default for it.
+IMAGE = {"image": {"registry": "registry.example", "repository": "fedhpa"}}
 SECONDS = 60
 
 Manifest = dict[str, Any]
@@ -22,8 +24,8 @@ class Refused(Exception):
 
 
 def render_text(helm: Path, values: dict[str, Any] | None = None, *, namespace: str = NAMESPACE) -> str:
-    """Returns what `helm template` prints for these values. Raises Refused."""
-    return _rendered(helm, json.dumps(values or {}, sort_keys=True), namespace)
+    """Returns what `helm template` prints for these values with an image. Raises Refused."""
+    return _rendered(helm, json.dumps(merged(IMAGE, values or {}), sort_keys=True), namespace)
 
 
 def render(
@@ -38,7 +40,7 @@ def render(
 
 def render_anew(helm: Path, values: dict[str, Any]) -> str:
     """As `render_text`, but runs helm also if the same was rendered before."""
-    return _rendered.__wrapped__(helm, json.dumps(values, sort_keys=True), NAMESPACE)
+    return _rendered.__wrapped__(helm, json.dumps(merged(IMAGE, values), sort_keys=True), NAMESPACE)
 
 
 @cache

@@ -1,6 +1,6 @@
 """The rule file and its page agree with each other and with the series of the processes.
 
-tests/real/test_alerts.py evaluates the rules with a real Prometheus.
+tests/real/test_alerts.py evaluates the rules with promtool.
 """
 
 from __future__ import annotations
@@ -44,21 +44,28 @@ def test_every_series_of_a_rule_exists(rule: dict[str, Any]) -> None:
 def test_labels_in_texts_are_labels_of_the_result(rule: dict[str, Any]) -> None:
     """A text with a label that the expression drops would have a gap."""
     used = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
-    kept = re.search(r"\b(?:sum|min|max) (?:by \(([\w, ]+)\))?", rule["expr"])
+    kept = re.search(r"\b(?:sum|min|max|count) (?:by \(([\w, ]+)\))?", rule["expr"])
     listed = " ".join(re.findall(r"^\| `(?:fedhpa_\w+)` \| \w+ \| (.*?) \|", SERIES, flags=re.MULTILINE))
 
     assert used <= set(re.findall(r"\w+", kept[1] if kept and kept[1] else listed))
 
 
 def test_rules_have_the_same_form() -> None:
-    """Each has a severity that the page explains, a duration, and two sentences for the reader."""
+    """Each has a severity that the page explains, a duration, two sentences, and the chapter of the page."""
+    chapters = {
+        f"#{title.lower().replace(' ', '-')}": title
+        for title in re.findall(r"^## (.+)$", PAGE, flags=re.MULTILINE)
+    }
     for rule in RULES:
         assert rule.keys() == {"alert", "expr", "for", "labels", "annotations"}
         assert re.fullmatch(r"Fedhpa[A-Z]\w+", rule["alert"])
         assert re.fullmatch(r"\d+m", rule["for"])
         assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"}, {"severity": "info"})
-        assert rule["annotations"].keys() == {"summary", "description"}
-        assert all(text.endswith(".") for text in rule["annotations"].values())
+        assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+        page, chapter = rule["annotations"]["runbook_url"].split("alerts.md")
+        assert page == "docs/how-to/"
+        assert f"`{rule['alert']}`" in PAGE.split(f"\n## {chapters[chapter]}\n")[1].split("\n## ")[0]
+        assert all(rule["annotations"][text].endswith(".") for text in ("summary", "description"))
     assert len(set(names(RULES))) == len(RULES)
 
 

@@ -200,6 +200,7 @@ def test_certificates_are_written_by_name() -> None:
         for rule in one.get("rules", ())
         if {"update"} < set(rule["verbs"]) and "resourceNames" in rule
     }
+    apis = updated_apis("--manage-certificates")
 
     assert {right for right in more if right[2] == "secrets"} == {
         ("fedhpa-system", "", "secrets", verb) for verb in ("create", "get", "update")
@@ -214,7 +215,27 @@ def test_certificates_are_written_by_name() -> None:
         for verb in ("get", "update")
     }
     secrets = tuple(sorted((CA_SECRET, *SERVING_SECRETS.values())))
-    assert named == {secrets, (rights.WEBHOOK_CONFIGURATION,), rights.API_SERVICES}
+    assert named == {secrets, (rights.WEBHOOK_CONFIGURATION,)}
+    assert sorted(apis) == list(rights.API_SERVICES)
+
+
+def updated_apis(*options: str) -> list[str]:
+    """The APIServices that the controller may update."""
+    rules = (rule for one in printed("controller", *options) for rule in one.get("rules", ()))
+    return [
+        name
+        for rule in rules
+        if "apiservices" in rule["resources"] and "update" in rule["verbs"]
+        for name in rule["resourceNames"]
+    ]
+
+
+def test_only_apis_of_the_adapter_are_written() -> None:
+    """An API that the adapter does not serve may be another server's, such as the metrics-server's."""
+    options = ("--manage-certificates", "--api=custom", "--api=external")
+
+    assert "v1beta1.metrics.k8s.io" not in updated_apis(*options)
+    assert len(updated_apis(*options)) == 3
 
 
 def test_the_parts_of_an_external_hub_are_the_whole() -> None:

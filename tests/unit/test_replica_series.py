@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,16 +31,23 @@ def cluster(name: str = "m1", **fields: Any) -> dict[str, Any]:
     return {"name": name, "currentReplicas": 3, **fields}
 
 
+def decision(status: dict[str, Any]) -> Any:
+    """A decision that keeps the size, as far as the series read it."""
+    return SimpleNamespace(
+        current_replicas=3, desired_replicas=3, error=None, metrics=(), conditions=(), status=status
+    )
+
+
 def series(
-    statuses: Mapping[str, dict[str, Any]], failing: Set[Key] = frozenset(), most: int = 100
+    statuses: Mapping[str, dict[str, Any]], failing: Mapping[Key, str] | None = None, most: int = 100
 ) -> ReplicaSeries:
     """The series of objects with these statuses."""
-    return ReplicaSeries({("shop", name): one for name, one in statuses.items()}, failing, most)
+    return ReplicaSeries({("shop", name): one for name, one in statuses.items()}, failing or {}, most)
 
 
 def shown(series: ReplicaSeries) -> tuple[dict[str, float], float]:
     """The samples, by name, cluster and state, and how many are left out."""
-    replicas, _, left_out = series.collect()
+    replicas, _, left_out, *_ = series.collect()
     labels = ("name", "cluster", "state")
     found = {" ".join(s.labels[label] for label in labels): s.value for s in replicas.samples}
     return found, left_out.samples[0].value
@@ -80,17 +87,8 @@ def test_the_last_status_counts_until_the_object_is_gone() -> None:
     metrics = ControllerMetrics(registry := CollectorRegistry(), clock=lambda: 0.0)
 
     def decided(*clusters: dict[str, Any]) -> dict[str, float]:
-        decision: Any = SimpleNamespace(
-            current_replicas=3,
-            desired_replicas=3,
-            error=None,
-            metrics=(),
-            conditions=(),
-            coverage=SimpleNamespace(missing={}, lost={}),
-            status=status(*clusters),
-        )
         metrics.decisions.add = lambda *_, **__: None  # type: ignore[method-assign]
-        metrics.record_decision("shop", "web", decision, written=False, seconds=0.1)
+        metrics.record_decision("shop", "web", decision(status(*clusters)), written=False, seconds=0.1)
         return scraped(registry)
 
     assert decided(cluster("m1"), cluster("m2")).keys() == {"m1", "m2"}
@@ -120,7 +118,7 @@ def test_objects_that_are_not_ready_come_first() -> None:
 
     # An object that failed after its last status is not Ready.
     objects["b"] = status(cluster())
-    samples, left_out = shown(series(objects, {("shop", "c")}, most=4))
+    samples, left_out = shown(series(objects, {("shop", "c"): "ReconcileFailed"}, most=4))
 
     assert {name.split()[0] for name in samples} == {"c", "d"}
 
@@ -140,7 +138,7 @@ def test_a_cluster_that_is_no_member_has_a_sample() -> None:
     leaves = cluster("m2", membership="Leaving", waitsFor="its replicas move")
     shown_series = series({"web": status(cluster("m1"), leaves), "api": status(leaves, leaves)}, most=6)
 
-    _, memberships, left_out = shown_series.collect()
+    _, memberships, left_out, *_ = shown_series.collect()
 
     assert [(one.labels["name"], one.labels["cluster"]) for one in memberships.samples] == [
         ("api", "m2"),
@@ -150,12 +148,65 @@ def test_a_cluster_that_is_no_member_has_a_sample() -> None:
     assert left_out.samples[0].value == 5
 
 
+def test_objects_that_are_not_ready_are_listed_with_their_reasons() -> None:
+    """A failure after the last status counts, also of an object that has none. Ready objects are absent."""
+    objects = {"a": status(), "b": status(ready="False"), "c": status(), "d": {}}
+    failing = {("shop", "c"): "ReconcileFailed", ("shop", "e"): "InvalidObject"}
+    *_, not_ready, _ = series(objects, failing).collect()
+
+    assert {one.labels["name"]: one.labels["reason"] for one in not_ready.samples} == {
+        "b": "Reconciled",
+        "c": "ReconcileFailed",
+        "d": "NoDecision",
+        "e": "InvalidObject",
+    }
+
+
+def test_objects_that_miss_a_cluster_are_counted_by_the_cluster() -> None:
+    """One lost cluster is one series, however many objects miss it."""
+    lost, missing = cluster("m2", state="Lost"), cluster("m2", state="Missing")
+    objects = {
+        "a": status(cluster("m1"), lost),
+        "b": status(lost),
+        "c": status(missing, cluster("m3", state="")),
+    }
+    *_, found = series(objects).collect()
+
+    assert [(*one.labels.values(), one.value) for one in found.samples] == [
+        ("m2", "Lost", 2),
+        ("m2", "Missing", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ready", "limited", "expected"),
+    [
+        ("Reconciled", "False", "ReadyForNewScale"),
+        ("Reconciled", "True", "TooManyReplicas"),
+        ("Held", "True", "Held"),
+    ],
+)
+def test_decisions_are_counted_by_their_reason(ready: str, limited: str, expected: str) -> None:
+    """The reason of Ready comes before that of a limit, and a limit before the usual one."""
+    metrics = ControllerMetrics(registry := CollectorRegistry(), clock=lambda: 0.0)
+    conditions = [
+        {"type": "Ready", "status": "True", "reason": ready},
+        {"type": "AbleToScale", "status": "True", "reason": "ReadyForNewScale"},
+        {"type": "ScalingLimited", "status": limited, "reason": "TooManyReplicas"},
+    ]
+    metrics.decisions.add = lambda *_, **__: None  # type: ignore[method-assign]
+    metrics.record_decision("shop", "web", decision({"conditions": conditions}), written=False, seconds=0.1)
+
+    labels = {"action": "none", "reason": expected}
+    assert registry.get_sample_value("fedhpa_controller_decisions_total", labels) == 1
+
+
 async def test_a_scrape_does_not_hold_the_loop() -> None:
     """20,000 samples, and as many that are left out, are rendered without a hold of 50 ms."""
     registry = CollectorRegistry()
     objects = range(2 * MAX_SAMPLES // 20)
     clusters = [cluster(f"m{n}") for n in range(10)]
-    registry.register(ReplicaSeries({("shop", f"web-{one}"): status(*clusters) for one in objects}, set()))
+    registry.register(ReplicaSeries({("shop", f"web-{one}"): status(*clusters) for one in objects}, {}))
     handler = metrics_route(registry).handler
     bodies = []
 

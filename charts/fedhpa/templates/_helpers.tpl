@@ -8,6 +8,11 @@
 {{- if ne .Values.part "host" }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" if metrics.k8s.io is registered: apis.metrics, which is by default only true on a hub without pods. */}}
+{{- define "fedhpa.servesMetrics" -}}
+{{- eq (toString .Values.apis.metrics) "auto" | ternary (eq .Values.part "hub") .Values.apis.metrics -}}
+{{- end -}}
+
 {{/* The labels that select the pods of a component. Argument: the component. */}}
 {{- define "fedhpa.selector" -}}
 app.kubernetes.io/name: fedhpa
@@ -55,7 +60,10 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 
 {{- define "fedhpa.image" -}}
 {{- $image := .Values.image -}}
-{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository -}}
+{{- if not $image.repository -}}
+{{- fail "image.repository is not set: no image is published yet, docs/how-to/install.md builds one" -}}
+{{- end -}}
+{{- with .Values.global.imageRegistry | default $image.registry }}{{ . }}/{{ end }}{{ $image.repository -}}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
@@ -72,16 +80,16 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* The host of the webhook or the adapter: that of the values, or the name of the Service. */}}
+{{/* The host of the webhook or the adapter: that of the values, or the name of the Service. An IPv6 address keeps its brackets. */}}
 {{- define "fedhpa.host" -}}
 {{- $root := index . 0 -}}
 {{- $given := index . 1 -}}
-{{- (split ":" $given)._0 | default (printf "%s.%s.svc" (index . 2) $root.Release.Namespace) -}}
+{{- regexFind "^(\\[.*\\]|[^:]*)" $given | default (printf "%s.%s.svc" (index . 2) $root.Release.Namespace) -}}
 {{- end -}}
 
 {{/* Its port. Argument: HOST, HOST:PORT or nothing. */}}
 {{- define "fedhpa.port" -}}
-{{- (split ":" .)._1 | default "443" -}}
+{{- regexFind "[0-9]+$" (regexFind ":[0-9]+$" (regexReplaceAll "^\\[.*\\]" . "")) | default "443" -}}
 {{- end -}}
 
 {{/*
@@ -92,6 +100,10 @@ bundle owns it, and an upgrade does not touch it.
 {{- if ne .Values.tls.source "self" -}}
 {{- with .Values.tls.caBundle -}}
 caBundle: {{ b64enc . }}
+{{- else -}}
+{{- if or (eq .Values.tls.source "files") (eq .Values.part "hub") -}}
+{{- fail (printf "tls.caBundle is not set: with tls.source=%s nothing else tells the hub which CA to trust" .Values.tls.source) -}}
+{{- end -}}
 {{- end }}
 {{- end -}}
 {{- end -}}
@@ -109,7 +121,7 @@ annotations:
 {{- define "fedhpa.certificateHosts" -}}
 {{- $hosts := .Values.tls.hosts -}}
 {{- if and (eq .Values.part "host") .Values.hub.webhookHost -}}
-{{- $hosts = append $hosts (split ":" .Values.hub.webhookHost)._0 -}}
+{{- $hosts = append $hosts (include "fedhpa.host" (list . .Values.hub.webhookHost "") | trimAll "[]") -}}
 {{- end -}}
 {{- join "," ($hosts | uniq) -}}
 {{- end -}}

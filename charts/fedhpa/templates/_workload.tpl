@@ -51,11 +51,10 @@ spec:
       hostNetwork: true
       dnsPolicy: ClusterFirstWithHostNet
       {{- end }}
-      # The number of the user is the image's, so that a cluster may assign another one.
+      {{- with $root.Values.podSecurityContext }}
       securityContext:
-        runAsNonRoot: true
-        seccompProfile:
-          type: RuntimeDefault
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       # Running requests get a minute (--shutdown-grace-period), after the pause of preStop.
       terminationGracePeriodSeconds: 75
       containers:
@@ -86,27 +85,21 @@ spec:
           httpGet:
             path: /livez
             port: health
-          initialDelaySeconds: 10
-          periodSeconds: 10
-          timeoutSeconds: 5
-          failureThreshold: 6
+          {{- toYaml $root.Values.livenessProbe | nindent 10 }}
         readinessProbe:
           httpGet:
             path: /readyz
             port: health
-          periodSeconds: 5
-          timeoutSeconds: 5
+          {{- toYaml $root.Values.readinessProbe | nindent 10 }}
         lifecycle:
           preStop:
             # The API server must stop sending requests before the process stops accepting them.
             exec:
               command: ["sleep", "5"]
+        {{- with $root.Values.securityContext }}
         securityContext:
-          allowPrivilegeEscalation: false
-          readOnlyRootFilesystem: true
-          capabilities:
-            drop:
-            - ALL
+          {{- toYaml . | nindent 10 }}
+        {{- end }}
         {{- with $values.resources }}
         resources:
           {{- toYaml . | nindent 10 }}
@@ -200,7 +193,11 @@ metadata:
   labels:
     {{- $labels | nindent 4 }}
 spec:
+  {{- with $root.Values.podDisruptionBudget.minAvailable }}
+  minAvailable: {{ . }}
+  {{- else }}
   maxUnavailable: {{ $root.Values.podDisruptionBudget.maxUnavailable }}
+  {{- end }}
   selector:
     matchLabels:
       {{- $selector | nindent 6 }}
@@ -230,7 +227,8 @@ spec:
     {{- end }}
   egress:
   - ports:
-    {{- range $root.Values.networkPolicy.apiPorts }}
+    {{- $stores := eq .component "metrics-adapter" | ternary $root.Values.networkPolicy.storePorts list }}
+    {{- range concat $root.Values.networkPolicy.apiPorts $stores | uniq }}
     - protocol: TCP
       port: {{ . }}
     {{- end }}
@@ -256,5 +254,15 @@ spec:
   endpoints:
   - port: metrics
     interval: {{ $root.Values.serviceMonitor.interval }}
+    # Many series have a label namespace, that of the object. Prometheus would rename it.
+    honorLabels: true
+    {{- with $root.Values.serviceMonitor.relabelings }}
+    relabelings:
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+    {{- with $root.Values.serviceMonitor.metricRelabelings }}
+    metricRelabelings:
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end }}
 {{- end -}}

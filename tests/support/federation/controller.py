@@ -183,7 +183,7 @@ class CountedMetrics(ControllerMetrics):
 
 def completed_reconciles(series: CollectorRegistry) -> int:
     """The number of reconciles in a controller's series, without computing its other series."""
-    name = "horizontal_pod_autoscaler_controller_reconciliations_total"
+    name = "fedhpa_controller_reconciliation_duration_seconds_count"
     metrics = series.restricted_registry([name]).collect()
     return int(sum(sample.value for metric in metrics for sample in metric.samples if sample.name == name))
 
