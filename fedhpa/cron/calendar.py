@@ -264,7 +264,8 @@ def _periods_of_year(zone: tzinfo, year: int) -> tuple[OffsetPeriod, ...]:
     start, end = _year(year)
     found = []
     offset = _offset_at(zone, start)
-    shown_until = start + offset
+    # The year may begin with a clock change.
+    shown_until = start + _offset_at(zone, start - 1)
     for change in _offset_changes(zone, start - _REPEATED_WITHIN, end - 1):
         if change.instant <= start:
             shown_until = max(shown_until, change.instant + change.before)

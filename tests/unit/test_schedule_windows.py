@@ -149,6 +149,16 @@ def test_an_invalid_rule_has_no_timetable(fields: dict[str, Any]) -> None:
         timetable(CronFederatedHPARule.model_validate(raw))
 
 
+def test_a_gap_at_the_turn_of_a_year_is_found_backwards() -> None:
+    """In Casey the clock went from 00:00 to 08:00 at 00:00 UTC of 1 January 1969, so 03:00 fired at 08:00."""
+    table = rule("0 3 * * *", "Antarctica/Casey")
+    midnight = at("1969-01-01T00:00:00Z")
+
+    assert table.next(at("1968-12-31T12:00:00Z")) == midnight
+    assert table.previous(midnight) == midnight
+    assert table.count(at("1968-12-31T12:00:00Z"), midnight) == 1
+
+
 def test_all_forms_of_utc_are_one_zone() -> None:
     """They are the same object, so rules without a time zone compare as having the same one."""
     zones = {
