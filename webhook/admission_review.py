@@ -1,7 +1,7 @@
 """The AdmissionReview: reads a request from bytes, and writes a verdict to bytes.
 
-Only `uid`, `object` and `oldObject` of a request are used. The error texts are those of Karmada v1.19 (controller-runtime
-0.24).
+Only `uid`, `object` and `oldObject` of a request are used. The error texts are those of Karmada v1.19
+(controller-runtime 0.24).
 """
 
 from __future__ import annotations
