@@ -1,7 +1,7 @@
 """The AdmissionReview: reads a request from bytes, and writes a verdict to bytes.
 
-Only `uid` and `object` of a request are used. The error texts are those of Karmada v1.19 (controller-runtime
-0.24).
+Only `uid`, `object` and `oldObject` of a request are used. The error texts are those of Karmada v1.19
+(controller-runtime 0.24).
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ NO_CONTENT: Final = "there is no content to decode"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """The used part of an admission request. `object` is any JSON value, or None if it is absent."""
+    """The used part of an admission request. The objects are any JSON values, or None if they are absent."""
 
     uid: str
     object: Any
+    old: Any
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -89,7 +90,7 @@ def request_of(envelope: Mapping[str, Any]) -> Request:
     if not isinstance(request, dict):
         raise Refused(_wrong_type(request, "AdmissionReview.request", "v1.AdmissionRequest"))
     uid = text_of(request, "uid", "AdmissionRequest.request.uid", "types.UID")
-    return Request(uid, request.get("object"))
+    return Request(uid, request.get("object"), request.get("oldObject"))
 
 
 def encode_answer(uid: str, version: str, verdict: Verdict) -> bytes:

@@ -2,11 +2,14 @@
 
 Every request gets a verdict in the `response` of the answer, never as an HTTP error. A malformed review or
 object is refused with code 400 and the error of the decoder. An invalid object is refused with code 403,
-reason Forbidden and all its field errors. A verdict depends only on the object. Source: Karmada v1.19.
+reason Forbidden and all its field errors. A verdict depends only on the object, but an update that leaves the
+spec alone is always admitted: today's rules may refuse what is stored, and a label or a finalizer must still
+be possible. Source: Karmada v1.19.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -16,6 +19,7 @@ from msgspec.structs import replace
 from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cronfederatedhpa
 from fedhpa.admission.defaults import default_patch
 from fedhpa.admission.federatedhpa import federatedhpa_remedies, validate_federatedhpa, warn_federatedhpa
+from fedhpa.admission.metadata import warn_hold
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
@@ -92,6 +96,8 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
         raw = _object(request.object, kind)
         if _is_being_deleted(raw):
             verdict = Verdict(True)
+        elif _keeps_spec(raw, request.old):
+            verdict = Verdict(True, warnings=tuple(warn_hold(_metadata(raw).get("annotations"))))
         else:
             check_nesting(raw)
             verdict, subject = handle(raw)
@@ -129,8 +135,24 @@ def _object(raw: Any, kind: str) -> dict[str, Any]:
 
 def _is_being_deleted(raw: dict[str, Any]) -> bool:
     """True if the object is being deleted. Even an invalid object must be able to lose its finalizer."""
+    return bool(_metadata(raw).get("deletionTimestamp"))
+
+
+def _keeps_spec(raw: dict[str, Any], old: Any) -> bool:
+    """True if the stored object has the same spec."""
+    if not isinstance(old, dict) or "spec" not in old or "spec" not in raw:
+        return False
+    specs = old["spec"], raw["spec"]
+    try:
+        # Python's 1, 1.0 and True are equal. Their JSON is not.
+        return bool(specs[0] == specs[1]) and len({json.dumps(spec, sort_keys=True) for spec in specs}) == 1
+    except RecursionError:
+        return False
+
+
+def _metadata(raw: dict[str, Any]) -> dict[str, Any]:
     metadata = raw.get("metadata")
-    return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
+    return metadata if isinstance(metadata, dict) else {}
 
 
 Handler = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]

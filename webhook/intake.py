@@ -225,7 +225,7 @@ async def _body(request: web.Request, held: Held | None = None) -> bytes:
                 return await _read(request, held.grow)
             finally:
                 held.reading = None
-    except web.RequestPayloadError as error:
+    except (web.RequestPayloadError, ConnectionError) as error:
         # The chunks are invalid, or the client disconnected.
         raise _unreadable() from error
     except TimeoutError as error:
@@ -252,7 +252,7 @@ async def _read(request: web.Request, grow: Callable[[int], None]) -> bytes:
 
 
 def _is_compressed(request: web.Request) -> bool:
-    return "Content-Encoding" in request.headers
+    return request.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity")
 
 
 def _content_type(request: web.Request) -> str:

@@ -27,7 +27,8 @@ from fedhpa.cron import (
     UnknownZone,
     load_zone,
     parse,
-    parse_excluded_date,
+    parse_date,
+    parse_excluded,
     parse_window,
     shortest_interval,
     warn_missing_time_zones,
@@ -67,7 +68,13 @@ def _spec(cron: CronFederatedHPA) -> Iterator[FieldError]:
             yield from _replicas(rule, target.kind, path)
     yield from check_bounds(spec, "spec")
     for index, rule in enumerate(rules):
-        yield from _own_fields(rule, f"spec.rules[{index}]")
+        path = f"spec.rules[{index}]"
+        yield from _own_fields(rule, path)
+        if scales_fhpa and rule.at_least:
+            detail = (
+                f"is only for a target with a scale; for a {KIND}, targetMinReplicas alone lowers nothing"
+            )
+            yield invalid(f"{path}.atLeast", rule.at_least, detail)
 
 
 def _schedule(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
@@ -120,12 +127,25 @@ def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
             parse_window(rule.duration)
         except InvalidObject as error:
             yield invalid(f"{path}.duration", rule.duration, str(error))
+    yield from _dates(rule, path)
+
+
+def _dates(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
+    """Checks the dates. One error shows the format; hundreds of them would hide the other messages."""
+    for field, text in (("startDate", rule.start_date), ("endDate", rule.end_date)):
+        if text is not None:
+            try:
+                parse_date(text)
+            except InvalidObject as error:
+                yield invalid(f"{path}.{field}", text, str(error))
+                return
+    if rule.start_date is not None and rule.end_date is not None and rule.end_date < rule.start_date:
+        yield invalid(f"{path}.endDate", rule.end_date, f"is before startDate {rule.start_date}")
     for index, text in enumerate(rule.exclude_dates):
         try:
-            parse_excluded_date(text)
+            parse_excluded(text)
         except InvalidObject as error:
             yield invalid(f"{path}.excludeDates[{index}]", text, str(error))
-            # One error shows the format. Hundreds of them would hide the other messages.
             return
 
 
@@ -146,7 +166,7 @@ def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> 
     """Yields the warnings that do not depend on the time. Unless `admitted`, the remedies come first."""
     if not admitted:
         yield from _remedies(cron)
-    yield from warn_hold(cron.metadata)
+    yield from warn_hold(cron.metadata.annotations)
     yield from _target_version(cron.spec)
     yield from _unused_sizes(cron.spec)
     yield from warn_missing_time_zones(cron.spec)

@@ -1,7 +1,7 @@
 """CronFederatedHPA, `autoscaling.karmada.io/v1alpha1`: resizes a target on a schedule.
 
-A superset of Karmada v1.19's kind: `maxDelaySeconds`, `duration`, `excludeDates` and `missedExecutions` are
-extensions (docs/reference/cronfederatedhpa.md).
+A superset of Karmada v1.19's kind: `maxDelaySeconds`, `duration`, `startDate`, `endDate`, `excludeDates`,
+`atLeast` and `missedExecutions` are extensions (docs/reference/cronfederatedhpa.md).
 """
 
 from __future__ import annotations
@@ -107,10 +107,26 @@ class CronFederatedHPARule(ApiModel):
         description="Time for which the size holds before the previous values return, as a Go duration or in "
         "seconds; from 1 minute to 366 days. Default: until another rule fires. Example: 8h.",
     )
+    start_date: Day | None = Field(
+        None,
+        description="First date (YYYY-MM-DD, in the rule's time zone) on which the rule fires. With the same "
+        "endDate it fires on one day only. Default: no first date. Example: 2026-11-27.",
+    )
+    end_date: Day | None = Field(
+        None,
+        description="Last date (YYYY-MM-DD, in the rule's time zone) on which the rule fires; a window may "
+        "end later. Default: no last date. Example: 2026-11-30.",
+    )
     exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = Field(
         (),
-        description="Dates (YYYY-MM-DD, in the rule's time zone) on which the rule does not fire; at most "
-        "366. Default: none. Example: [2026-12-25].",
+        description="Dates in the rule's time zone on which the rule does not fire, at most 366: YYYY-MM-DD, "
+        "a range of them as FROM/TO, or --MM-DD for each year. Default: none. "
+        "Example: [--12-25, 2026-07-20/2026-08-31].",
+    )
+    at_least: Bool | None = Field(
+        None,
+        description="If true, an execution and its window never lower what runs. Only for a target with a "
+        "scale, not for a FederatedHPA. Default: false. Example: true.",
     )
 
 

@@ -10,6 +10,7 @@ Everything here is pure: the time is an argument. Other packages import from her
 docs/reference/schedules.md.
 """
 
+from fedhpa.cron.dates import Dates, allowed_dates, parse_date, parse_excluded
 from fedhpa.cron.forecast.bounds import TargetBounds
 from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
@@ -18,7 +19,6 @@ from fedhpa.cron.timetables import (
     Timetable,
     count_times,
     next_times,
-    parse_excluded_date,
     parse_window,
     previous_time,
     times,
@@ -28,17 +28,20 @@ from fedhpa.cron.zones import UnknownZone, load_zone
 
 __all__ = [
     "SHORTEST_INTERVAL",
+    "Dates",
     "InvalidSchedule",
     "Schedule",
     "TargetBounds",
     "Timetable",
     "UnknownZone",
+    "allowed_dates",
     "count_times",
     "forecast_warnings",
     "load_zone",
     "next_times",
     "parse",
-    "parse_excluded_date",
+    "parse_date",
+    "parse_excluded",
     "parse_window",
     "previous_time",
     "shortest_interval",

@@ -12,15 +12,14 @@ compare and subtract at a tenth of the cost of aware datetimes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from fedhpa.cron.dates import MINUTES_PER_DAY
 from fedhpa.cron.grammar import Schedule
 
-MINUTES_PER_DAY: Final = 1440
-NO_DAYS: Final[frozenset[int]] = frozenset()
 LAST_WALL_TIME: Final = date.max.toordinal() * MINUTES_PER_DAY - 1
 # The days of each month, January first, in a year without 29 February.
 MONTH_LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -29,13 +28,16 @@ MONTH_LENGTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _EVERY_SEVENTH: Final = 0b100000010000001000000100000010
 
 
-def wall_times(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> Iterator[int]:
-    """Yields the matching wall times in [low, high) in order, without those on excluded days."""
+def wall_times(schedule: Schedule, low: int, high: int, yearly: Sequence[int] = ()) -> Iterator[int]:
+    """Yields the matching wall times in [low, high) in order.
+
+    `yearly` are the days of each month, as bits, that do not match (`fedhpa.cron.dates.Dates`).
+    """
     day, time = divmod(low, MINUTES_PER_DAY)
     start = date.fromordinal(day + 1)
     year, month = start.year, start.month
     eve, _, _ = _month(year, month)
-    days = _matching_days(schedule, year, month) >> start.day << start.day
+    days = _matching_days(schedule, year, month, yearly) >> start.day << start.day
     while eve * MINUTES_PER_DAY < high:
         while days:
             bit = days & -days
@@ -44,16 +46,15 @@ def wall_times(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_
             midnight = (day - 1) * MINUTES_PER_DAY
             if midnight >= high:
                 return
-            if day not in excluded:
-                # Only the first day can begin after its midnight.
-                for minute in _matching_minutes(schedule, time if midnight < low else 0):
-                    if midnight + minute >= high:
-                        return
-                    yield midnight + minute
+            # Only the first day can begin after its midnight.
+            for minute in _matching_minutes(schedule, time if midnight < low else 0):
+                if midnight + minute >= high:
+                    return
+                yield midnight + minute
         year, month = (year, month + 1) if month < 12 else (year + 1, 1)
         if year > MAXYEAR:
             return
-        days = _matching_days(schedule, year, month)
+        days = _matching_days(schedule, year, month, yearly)
         eve, _, _ = _month(year, month)
 
 
@@ -74,12 +75,10 @@ def _matching_minutes(schedule: Schedule, time: int) -> Iterator[int]:
             yield hour * 60 + bit.bit_length() - 1
 
 
-def last_wall_time(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> int | None:
-    """Returns the latest matching wall time in [low, high) that is on no excluded day, or None."""
+def last_wall_time(schedule: Schedule, low: int, high: int, yearly: Sequence[int] = ()) -> int | None:
+    """Returns the latest matching wall time in [low, high), or None."""
     last_day, last_time = divmod(high - 1, MINUTES_PER_DAY)
-    for day in _days_backwards(schedule, low // MINUTES_PER_DAY + 1, last_day + 1):
-        if day in excluded:
-            continue
+    for day in _days_backwards(schedule, low // MINUTES_PER_DAY + 1, last_day + 1, yearly):
         time = _last_minute(schedule, last_time if day == last_day + 1 else MINUTES_PER_DAY - 1)
         if time is not None:
             wall_time = (day - 1) * MINUTES_PER_DAY + time
@@ -87,8 +86,8 @@ def last_wall_time(schedule: Schedule, low: int, high: int, excluded: Set[int] =
     return None
 
 
-def count_wall_times(schedule: Schedule, low: int, high: int, excluded: Set[int] = NO_DAYS) -> int:
-    """Returns how many matching wall times are in [low, high), without those on excluded days.
+def count_wall_times(schedule: Schedule, low: int, high: int, yearly: Sequence[int] = ()) -> int:
+    """Returns how many matching wall times are in [low, high).
 
     It counts whole days at once, so a schedule of every minute costs no more than a daily one.
     """
@@ -98,8 +97,8 @@ def count_wall_times(schedule: Schedule, low: int, high: int, excluded: Set[int]
     last_day, last_time = divmod(high, MINUTES_PER_DAY)
     every = schedule.hours.bit_count() * schedule.minutes.bit_count()
     total = 0
-    for day in _days_backwards(schedule, first_day + 1, last_day + 1):
-        if day <= first_day or day in excluded:
+    for day in _days_backwards(schedule, first_day + 1, last_day + 1, yearly):
+        if day <= first_day:
             continue
         total += _count_before(schedule, last_time) if day == last_day + 1 else every
         if day == first_day + 1:
@@ -129,11 +128,11 @@ def _last_minute(schedule: Schedule, time: int) -> int | None:
     return None
 
 
-def _days_backwards(schedule: Schedule, first: int, last: int) -> Iterator[int]:
+def _days_backwards(schedule: Schedule, first: int, last: int, yearly: Sequence[int]) -> Iterator[int]:
     """Yields the matching days from `last` back to `first`, and possibly earlier days of that month."""
     end = date.fromordinal(last)
     year, month = end.year, end.month
-    days = _matching_days(schedule, year, month) & ((2 << end.day) - 1)
+    days = _matching_days(schedule, year, month, yearly) & ((2 << end.day) - 1)
     eve = last - end.day
     while True:
         while days:
@@ -146,15 +145,17 @@ def _days_backwards(schedule: Schedule, first: int, last: int) -> Iterator[int]:
         year, month = (year, month - 1) if month > 1 else (year - 1, 12)
         if year < MINYEAR:
             return
-        days = _matching_days(schedule, year, month)
+        days = _matching_days(schedule, year, month, yearly)
         eve = _month(year, month)[0]
 
 
-def _matching_days(schedule: Schedule, year: int, month: int) -> int:
+def _matching_days(schedule: Schedule, year: int, month: int, yearly: Sequence[int]) -> int:
     """Returns the matching days of a month, as bits 1 to 31."""
     if not schedule.months >> month & 1:
         return 0
     _, first_weekday, all_days = _month(year, month)
+    if yearly:
+        all_days &= ~yearly[month]
     if schedule.any_weekday:
         return schedule.days & all_days
     days = _days_of_weekdays(schedule.weekdays, first_weekday)
@@ -264,7 +265,8 @@ def _periods_of_year(zone: tzinfo, year: int) -> tuple[OffsetPeriod, ...]:
     start, end = _year(year)
     found = []
     offset = _offset_at(zone, start)
-    shown_until = start + offset
+    # The year may begin with a clock change.
+    shown_until = start + _offset_at(zone, start - 1)
     for change in _offset_changes(zone, start - _REPEATED_WITHIN, end - 1):
         if change.instant <= start:
             shown_until = max(shown_until, change.instant + change.before)

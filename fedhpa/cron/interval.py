@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from fedhpa.cron.calendar import MINUTES_PER_DAY, MONTH_LENGTHS
+from fedhpa.cron.calendar import MONTH_LENGTHS
+from fedhpa.cron.dates import MINUTES_PER_DAY
 from fedhpa.cron.grammar import Schedule
 
 # Days: longer than the eight years between two 29 Februaries around a century without one.

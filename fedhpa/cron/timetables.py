@@ -5,18 +5,17 @@ The calendar gives wall times, and the offset periods of the zone turn them into
 time fires once, the first time. A schedule whose hour field begins with `*` follows real time instead: it
 fires at every wall time that a clock shows, and at no other.
 
-A schedule never fires on an excluded day. The days are those of the zone. For a skipped wall time, both its
-own day and the day of the instant at which it would fire count.
+A schedule never fires on a date that its rule does not allow (`fedhpa.cron.dates`). The dates are those of
+the zone. For a skipped wall time, both its own date and that of the instant at which it would fire count.
 
 Functions take and return aware datetimes. Returned ones are in the zone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
-from datetime import UTC, date, datetime, timedelta, tzinfo
-from functools import lru_cache
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import chain, islice, takewhile
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -27,8 +26,6 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration
 from fedhpa.cron.calendar import (
     LAST_WALL_TIME,
-    MINUTES_PER_DAY,
-    NO_DAYS,
     OffsetPeriod,
     count_wall_times,
     instant_of,
@@ -37,6 +34,7 @@ from fedhpa.cron.calendar import (
     periods_until,
     wall_times,
 )
+from fedhpa.cron.dates import EVERY_DAY, MINUTES_PER_DAY, Dates, Span, allowed_dates
 from fedhpa.cron.grammar import Schedule, parse
 from fedhpa.cron.zones import load_zone
 
@@ -45,33 +43,53 @@ LONGEST_INTERVAL: Final = timedelta(days=9 * 366)
 _LONGEST_SECONDS: Final = LONGEST_INTERVAL.days * 86400
 
 
-def next_times(
-    schedule: Schedule, zone: tzinfo, after: datetime, count: int, excluded: Set[int] = NO_DAYS
-) -> list[datetime]:
+def next_times(schedule: Schedule, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
     """Returns the next `count` times strictly after `after`. There are fewer only near the year 9999."""
-    return list(islice(times(schedule, zone, after, excluded), count))
+    return list(islice(times(schedule, zone, after), count))
 
 
 def times(
     schedule: Schedule,
     zone: tzinfo,
     after: datetime,
-    excluded: Set[int] = NO_DAYS,
+    dates: Dates = EVERY_DAY,
     until: datetime | None = None,
 ) -> Iterator[datetime]:
     """Yields all times in (after, until], in order. `until` also bounds the search, and so the work."""
-    follow = _by_real_time if schedule.real_time else _by_wall_clock
+    instant = instant_of(after)
     if until is None:
-        return follow(schedule, zone, instant_of(after), LAST_WALL_TIME, excluded)
+        return _coming(schedule, zone, instant, LAST_WALL_TIME, dates)
     end = instant_of(until)
     # A local clock is less than a day ahead of UTC.
     last = min(LAST_WALL_TIME, end // 60 + MINUTES_PER_DAY)
-    found = follow(schedule, zone, instant_of(after), last, excluded)
-    return takewhile(lambda time: instant_of(time) <= end, found)
+    return takewhile(lambda time: instant_of(time) <= end, _coming(schedule, zone, instant, last, dates))
+
+
+def _coming(schedule: Schedule, zone: tzinfo, instant: int, last: int, dates: Dates) -> Iterator[datetime]:
+    """Yields the times after an instant whose wall time is at most `last`."""
+    follow = _by_real_time if schedule.real_time else _by_wall_clock
+    spans = dates.between(instant // 60 - MINUTES_PER_DAY, last)
+    if len(spans) == 1:
+        return _in_span(follow, schedule, zone, instant, last, dates, spans[0])
+    return chain.from_iterable(_in_span(follow, schedule, zone, instant, last, dates, span) for span in spans)
+
+
+def _in_span(
+    follow: Callable[..., Iterator[datetime]],
+    schedule: Schedule,
+    zone: tzinfo,
+    instant: int,
+    last: int,
+    dates: Dates,
+    span: Span,
+) -> Iterator[datetime]:
+    # No clock is a day or more apart from UTC.
+    instant = max(instant, (span.low - MINUTES_PER_DAY) * 60)
+    return follow(schedule, zone, instant, Span(span.low, min(span.high, last + 1)), dates)
 
 
 def _by_wall_clock(
-    schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
+    schedule: Schedule, zone: tzinfo, instant: int, span: Span, dates: Dates
 ) -> Iterator[datetime]:
     """Yields one instant for each wall time: in the first period that ends after it, or at its start."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
@@ -79,10 +97,10 @@ def _by_wall_clock(
     period = next(coming, None)
     if period is None:
         return
-    low = begin = max((instant + period.offset) // 60 + 1, _minute(period.shown_until))
+    begin = max((instant + period.offset) // 60 + 1, _minute(period.shown_until))
     end = _minute(period.end + period.offset)
     fired = 0
-    for wall_time in wall_times(schedule, low, last + 1, excluded):
+    for wall_time in wall_times(schedule, max(begin, span.low), span.high, dates.yearly):
         while wall_time >= end:
             period = next(coming, None)
             if period is None:
@@ -95,22 +113,23 @@ def _by_wall_clock(
             continue
         first = period.start + period.offset
         # All wall times that one clock change skips make one instant, even if it matches too.
-        if first != fired and _day(first) not in excluded:
+        if first != fired and dates.allow(_day(first)):
             fired = first
             yield calendar + timedelta(0, first)
 
 
 def _by_real_time(
-    schedule: Schedule, zone: tzinfo, instant: int, last: int, excluded: Set[int]
+    schedule: Schedule, zone: tzinfo, instant: int, span: Span, dates: Dates
 ) -> Iterator[datetime]:
     """Yields one instant for each matching minute of each period, also if its wall time is a repeated one."""
     calendar = datetime(1, 1, 1, tzinfo=zone)
     for start, end, offset, shown_until in periods_from(zone, instant):
         low = _minute(start + offset) if instant < start else (instant + offset) // 60 + 1
-        if low > last:
+        if low >= span.high:
             return
         repeated = _minute(shown_until)
-        for wall_time in wall_times(schedule, low, min(_minute(end + offset), last + 1), excluded):
+        low, high = max(low, span.low), min(_minute(end + offset), span.high)
+        for wall_time in wall_times(schedule, low, high, dates.yearly):
             local = calendar + timedelta(0, 0, 0, 0, wall_time)
             yield local if wall_time >= repeated else local.replace(fold=1)
 
@@ -119,7 +138,7 @@ def previous_time(
     schedule: Schedule,
     zone: tzinfo,
     at: datetime,
-    excluded: Set[int] = NO_DAYS,
+    dates: Dates = EVERY_DAY,
     since: datetime | None = None,
 ) -> datetime | None:
     """Returns the latest time in (since, at], or None.
@@ -130,54 +149,65 @@ def previous_time(
     floor = instant - _LONGEST_SECONDS if since is None else instant_of(since)
     calendar = datetime(1, 1, 1, tzinfo=zone)
     wall_clock = not schedule.real_time
-    for period in periods_until(zone, instant):
-        if period.end <= floor:
-            return None
-        low, high = _wall_times_of(period, floor, instant, wall_clock=wall_clock)
-        wall_time = last_wall_time(schedule, low, high, excluded) if low < high else None
+    for span, period in _past_periods(zone, floor, instant, dates):
+        low, high = _wall_times_of(period, floor, instant, span, wall_clock=wall_clock)
+        wall_time = last_wall_time(schedule, low, high, dates.yearly) if low < high else None
         if wall_time is not None:
             local = calendar + timedelta(0, 0, 0, 0, wall_time)
             return local if wall_time >= _minute(period.shown_until) else local.replace(fold=1)
-        if wall_clock and period.start > floor and _fires_after_gap(schedule, period, excluded):
+        if wall_clock and floor < period.start and _fires_after_gap(schedule, period, span, dates):
             return calendar + timedelta(0, period.start + period.offset)
     return None
 
 
 def count_times(
-    schedule: Schedule, zone: tzinfo, after: datetime, until: datetime, excluded: Set[int] = NO_DAYS
+    schedule: Schedule, zone: tzinfo, after: datetime, until: datetime, dates: Dates = EVERY_DAY
 ) -> int:
     """Returns the number of times in (after, until], without a visit to each of them."""
     floor, instant = instant_of(after), instant_of(until)
     wall_clock = not schedule.real_time
     total = 0
-    for period in periods_until(zone, instant):
-        if period.end <= floor:
-            break
-        low, high = _wall_times_of(period, floor, instant, wall_clock=wall_clock)
-        total += count_wall_times(schedule, low, high, excluded)
-        if wall_clock and period.start > floor and _fires_after_gap(schedule, period, excluded):
+    for span, period in _past_periods(zone, floor, instant, dates):
+        low, high = _wall_times_of(period, floor, instant, span, wall_clock=wall_clock)
+        total += count_wall_times(schedule, low, high, dates.yearly)
+        if wall_clock and floor < period.start and _fires_after_gap(schedule, period, span, dates):
             # The skipped wall times and a matching first instant make one instant together.
             first = _minute(period.start + period.offset)
             matches = first * 60 == period.start + period.offset and first < high
-            total += 0 if matches and count_wall_times(schedule, first, first + 1, excluded) else 1
+            total += 0 if matches and count_wall_times(schedule, first, first + 1, dates.yearly) else 1
     return total
 
 
-def _wall_times_of(period: OffsetPeriod, floor: int, instant: int, *, wall_clock: bool) -> tuple[int, int]:
+def _past_periods(
+    zone: tzinfo, floor: int, instant: int, dates: Dates
+) -> Iterator[tuple[Span, OffsetPeriod]]:
+    """Yields the periods that overlap (floor, instant], latest first, for each span of dates."""
+    for span in reversed(dates.between(floor // 60 - MINUTES_PER_DAY, instant // 60 + MINUTES_PER_DAY)):
+        begin = max(floor, (span.low - MINUTES_PER_DAY) * 60)
+        for period in periods_until(zone, min(instant, (span.high + MINUTES_PER_DAY) * 60)):
+            if period.end <= begin:
+                break
+            yield span, period
+
+
+def _wall_times_of(
+    period: OffsetPeriod, floor: int, instant: int, span: Span, *, wall_clock: bool
+) -> tuple[int, int]:
     """Returns the wall times [low, high) of a period at which a schedule can fire in (floor, instant]."""
     low = _minute(period.start + period.offset)
     if wall_clock:
         low = max(low, _minute(period.shown_until))
-    low = max(low, (floor + period.offset) // 60 + 1)
-    return low, _minute(min(period.end, instant + 1) + period.offset)
+    low = max(low, (floor + period.offset) // 60 + 1, span.low)
+    return low, min(_minute(min(period.end, instant + 1) + period.offset), span.high)
 
 
-def _fires_after_gap(schedule: Schedule, period: OffsetPeriod, excluded: Set[int]) -> bool:
+def _fires_after_gap(schedule: Schedule, period: OffsetPeriod, span: Span, dates: Dates) -> bool:
     """True if the clock change before a period skipped a matching wall time, which fires at its start."""
     first = period.start + period.offset
-    if period.shown_until >= first or _day(first) in excluded:
+    low, high = max(_minute(period.shown_until), span.low), min(_minute(first), span.high)
+    if low >= high or period.shown_until >= first or not dates.allow(_day(first)):
         return False
-    return last_wall_time(schedule, _minute(period.shown_until), _minute(first), excluded) is not None
+    return last_wall_time(schedule, low, high, dates.yearly) is not None
 
 
 def _day(local: int) -> int:
@@ -197,9 +227,7 @@ _MAX_DURATION_LENGTH: Final = 64
 
 
 class Timetable(msgspec.Struct, frozen=True):
-    """The times of a rule, and the `duration` of its windows.
-
-    `excluded` are the ordinals of the dates on which it does not fire.
+    """The times of a rule on its allowed `dates`, and the `duration` of its windows.
 
     Returned times are in the zone. Compare them in UTC only: Python compares two times of one zone by their
     wall times, and a repeated wall time is never equal to a time of another zone.
@@ -207,12 +235,12 @@ class Timetable(msgspec.Struct, frozen=True):
 
     schedule: Schedule
     zone: ZoneInfo
-    excluded: frozenset[int] = frozenset()
+    dates: Dates = EVERY_DAY
     duration: timedelta | None = None
 
     def times(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
         """Yields all times in (after, until], in order. Both limits are aware datetimes."""
-        return times(self.schedule, self.zone, after, self.excluded, until)
+        return times(self.schedule, self.zone, after, self.dates, until)
 
     def next(self, after: datetime, until: datetime | None = None) -> datetime | None:
         """Returns the first time strictly after an aware datetime, or None if it is later than `until`."""
@@ -224,11 +252,11 @@ class Timetable(msgspec.Struct, frozen=True):
 
     def previous(self, at: datetime, since: datetime | None = None) -> datetime | None:
         """Returns the latest time in (since, at], or None. Without `since` it looks back nine years."""
-        return previous_time(self.schedule, self.zone, at, self.excluded, since)
+        return previous_time(self.schedule, self.zone, at, self.dates, since)
 
     def count(self, after: datetime, until: datetime) -> int:
         """Returns the number of times in (after, until]."""
-        return count_times(self.schedule, self.zone, after, until, self.excluded)
+        return count_times(self.schedule, self.zone, after, until, self.dates)
 
 
 def elapsed(start: datetime, end: datetime) -> timedelta:
@@ -238,9 +266,9 @@ def elapsed(start: datetime, end: datetime) -> timedelta:
 
 def timetable(rule: CronFederatedHPARule) -> Timetable:
     """Returns the timetable of a rule, suspended or not. Raises InvalidObject if the rule is invalid."""
-    days = frozenset(map(parse_excluded_date, rule.exclude_dates))
+    dates = allowed_dates(rule.start_date, rule.end_date, rule.exclude_dates)
     duration = None if rule.duration is None else parse_window(rule.duration)
-    return Timetable(parse(rule.schedule), load_zone(rule.time_zone), days, duration)
+    return Timetable(parse(rule.schedule), load_zone(rule.time_zone), dates, duration)
 
 
 def parse_window(value: str | int) -> timedelta:
@@ -256,16 +284,3 @@ def parse_window(value: str | int) -> timedelta:
     if seconds > _MAX_WINDOW:
         raise InvalidObject("is longer than a year; without it the size holds until another rule fires")
     return timedelta(seconds=seconds)
-
-
-# Rules mostly exclude the same holidays.
-@lru_cache(maxsize=4096)
-def parse_excluded_date(text: str) -> int:
-    """Returns the ordinal of a YYYY-MM-DD. Raises InvalidObject, with a message that follows the value."""
-    # fromisoformat also reads other forms, such as 20261225 and 2026-W52-5.
-    if len(text) == 10 and text[4] == text[7] == "-" and text.isascii():
-        try:
-            return date.fromisoformat(text).toordinal()
-        except ValueError:
-            pass
-    raise InvalidObject("is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25")

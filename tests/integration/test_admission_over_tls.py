@@ -6,8 +6,10 @@ import asyncio
 import gzip
 import io
 import json
+import logging
 import ssl
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,7 @@ async def test_any_method_gets_a_review(client: Client, method: str) -> None:
             b"no gzip at all, but words",
             "cannot be read",
         ),
+        ({"Content-Type": "application/json", "Content-Encoding": "Identity "}, b"{}", "no content"),
         ({"Content-Type": "application/json", "Expect": "the-unexpected"}, b"{}", "no content"),
         ({"Content-Type": "application/json"}, b" " * (7 * 1024 * 1024 + 1), "request entity is too large"),
         ({"Content-Type": "application/json"}, b"[" * 300_000, "nested too deeply"),
@@ -72,6 +75,7 @@ async def test_any_method_gets_a_review(client: Client, method: str) -> None:
         "other type",
         "broken JSON",
         "no gzip",
+        "not encoded",
         "other expectation",
         "too large",
         "deep",
@@ -281,6 +285,65 @@ async def test_the_process_answers_with_the_bytes_of_the_function(client: Client
     for data in (body, pieces()):
         async with client.session.post(client.url + path, data=data, headers=headers) as answer:
             assert await answer.read() == judge(path, body, "application/json").encoded()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"Content-Length: 50\r\n\r\n{",
+        b"Content-Length: 100000\r\n\r\n{",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"Transfer-Encoding: chunked\r\n\r\nno chunk at all",
+        b"Content-Length: 50\r\nContent-Encoding: gzip\r\n\r\n{",
+        b"Content-Length: 8000000\r\n\r\n{",
+    ],
+    ids=["small", "large", "chunked", "no chunk", "gzip", "too large"],
+)
+@pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
+async def test_a_client_that_disconnects_in_a_body_leaves_nothing_to_multiply(
+    client: Client, start: bytes, reset: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no internal error. Ten clients leave at most as many log lines as two, and no traceback."""
+    lines = []
+    for count in (2, 10):
+        with capture_logs() as found:
+            for _ in range(count):
+                await _disconnect(client, start, reset=reset)
+            lines.append([line for line in found if line["log_level"] != "debug"])
+
+    assert len(lines[0]) <= 1
+    assert lines[1] == []
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+    assert client.sample("controller_runtime_webhook_panics_total") == 0
+    assert (await client.post("/validate-federatedhpa", json=REVIEW))["status"]["code"] == 403
+
+
+async def _disconnect(client: Client, start: bytes, *, reset: bool) -> None:
+    """Sends the start of a request and disconnects. Returns once the webhook has ended the request."""
+    labels = {"webhook": "/validate-federatedhpa"}
+    latency = "controller_runtime_webhook_latency_seconds_count"
+    before = client.sample(latency, **labels) or 0
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    async with asyncio.timeout(PATIENCE):
+        _, writer = await asyncio.open_connection("127.0.0.1", client.webhook.server.port, ssl=context)
+        head = b"POST /validate-federatedhpa HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        headers, _, body = start.partition(b"\r\n\r\n")
+        writer.write(head + headers + b"\r\n\r\n")
+        await writer.drain()
+        in_flight = "controller_runtime_webhook_requests_in_flight"
+        await eventually(
+            lambda: bool(client.sample(in_flight, **labels)) or client.sample(latency, **labels) != before
+        )
+        writer.write(body)
+        await writer.drain()
+        if reset:
+            writer.transport.abort()
+        else:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+    await eventually(lambda: client.sample(latency, **labels) == before + 1)
 
 
 async def test_a_new_certificate_is_served_without_dropping_a_connection(tmp_path: Path) -> None:

@@ -92,15 +92,30 @@ def nested(path: list[str | int]) -> Any:
 @given(data=st.data())
 @settings(max_examples=examples(100, 20_000), deadline=None)
 def test_a_verdict_depends_only_on_the_object(data: st.DataObject) -> None:
-    """The user, the operation and the old object make no difference."""
+    """The user, the operation and an old object of another spec make no difference."""
     path = data.draw(st.sampled_from(PATHS))
     obj = data.draw(bodies.spoiled_objects(path))
-    others = {"operation": "UPDATE", "oldObject": bodies.FHPA, "userInfo": {"username": "x"}, "dryRun": True}
+    old = {**bodies.FHPA, "spec": {"maxReplicas": 1}}
+    others = {"operation": "UPDATE", "oldObject": old, "userInfo": {"username": "x"}, "dryRun": True}
 
     plain = judge(path, json.dumps({"request": {"uid": "1", "object": obj}}).encode(), JSON)
     full = judge(path, json.dumps(bodies.review_of(obj, **others)).encode(), JSON)
 
     assert plain.verdict == full.verdict
+
+
+@given(path=st.sampled_from(PATHS), chance=st.randoms(use_true_random=False))
+@settings(max_examples=examples(200, 20_000), deadline=None)
+def test_an_update_that_leaves_the_spec_alone_is_admitted(path: str, chance: random.Random) -> None:
+    """Whatever is stored and whatever happens to its metadata: a label and a finalizer stay possible."""
+    old = bodies.object_of(path)
+    for _ in range(chance.randrange(4)):
+        old = {**old, "spec": bodies.mutated(old["spec"], chance)}
+    changed = {**old, "metadata": bodies.mutated(old["metadata"], chance)}
+
+    verdict = judge(path, json.dumps(bodies.review_of(changed, oldObject=old)).encode(), JSON).verdict
+
+    assert (verdict.allowed, verdict.patch) == (True, [])
 
 
 def read(reader: Any, body: bytes) -> tuple[str, str]:

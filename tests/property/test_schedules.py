@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fedhpa.cron import (
     InvalidSchedule,
     Timetable,
+    allowed_dates,
     count_times,
     load_zone,
     next_times,
@@ -22,7 +23,8 @@ from fedhpa.cron import (
     shortest_interval,
     times,
 )
-from fedhpa.cron.calendar import MINUTES_PER_DAY, last_wall_time, wall_times
+from fedhpa.cron.calendar import last_wall_time, wall_times
+from fedhpa.cron.dates import MINUTES_PER_DAY
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import plan
 from tests.property.schedules import Written, instants, schedules, written, zones
@@ -134,14 +136,15 @@ def test_excluded_dates_remove_their_executions_and_no_others(
 ) -> None:
     """The executions are those without exclusions, except on the excluded dates."""
     today = after.astimezone(zone).date().toordinal()
-    excluded = frozenset(today + offset for offset in offsets)
+    excluded = {date.fromordinal(today + offset) for offset in offsets}
+    dates = allowed_dates(None, None, tuple(map(str, excluded)))
     found = next_times(schedule.parsed, zone, after, 30)
-    expected = [time for time in found if time.date().toordinal() not in excluded]
+    expected = [time for time in found if time.date() not in excluded]
 
-    assert expected == next_times(schedule.parsed, zone, after, len(expected), excluded)
+    assert expected == list(itertools.islice(times(schedule.parsed, zone, after, dates), len(expected)))
     for earlier, later in itertools.pairwise(expected):
         just_before = later.astimezone(UTC) - timedelta(microseconds=1)
-        assert earlier == previous_time(schedule.parsed, zone, just_before, excluded)
+        assert earlier == previous_time(schedule.parsed, zone, just_before, dates)
 
 
 @given(
@@ -157,23 +160,25 @@ def test_a_span_is_counted_and_searched_backwards_as_it_is_listed(
 ) -> None:
     """`until` is the last instant of the listed times, and `since` the last one before the search ends."""
     today = after.astimezone(zone).date().toordinal()
-    excluded = frozenset(today + offset for offset in offsets)
+    excluded = tuple(str(date.fromordinal(today + offset)) for offset in offsets)
+    dates = allowed_dates(None, None, excluded)
     until = after + length
-    listed = [time.astimezone(UTC) for time in times(schedule.parsed, zone, after, excluded, until)]
+    listed = [time.astimezone(UTC) for time in times(schedule.parsed, zone, after, dates, until)]
 
     assert all(after < time <= until for time in listed)
-    assert count_times(schedule.parsed, zone, after, until, excluded) == len(listed)
-    last = previous_time(schedule.parsed, zone, until, excluded, after)
+    assert count_times(schedule.parsed, zone, after, until, dates) == len(listed)
+    last = previous_time(schedule.parsed, zone, until, dates, after)
     assert (None if last is None else last.astimezone(UTC)) == (listed[-1] if listed else None)
 
 
 def test_a_search_backwards_ends_when_all_dates_are_excluded() -> None:
     """The search visits nine years, and not the two thousand before them."""
-    days = frozenset(range(datetime(2010, 1, 1, tzinfo=UTC).toordinal(), 740_000))
+    days = tuple(str(date.fromordinal(day)) for day in range(date(2010, 1, 1).toordinal(), 740_000))
+    dates = allowed_dates(None, None, days)
 
     assert (
         least_cpu_seconds(
-            lambda: previous_time(parse("0 0 * * *"), UTC, datetime(2026, 3, 16, tzinfo=UTC), days), 0.02
+            lambda: previous_time(parse("0 0 * * *"), UTC, datetime(2026, 3, 16, tzinfo=UTC), dates), 0.02
         )
         < 0.02
     )

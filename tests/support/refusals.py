@@ -134,6 +134,16 @@ _RULES: Final[tuple[tuple[str, dict[str, Any], str, str], ...]] = (
         "excludeDates[1]",
         "write YYYY-MM-DD",
     ),
+    ("range that ends first", {"excludeDates": ["2026-12-26/2026-12-24"]}, "excludeDates[0]", "earlier date"),
+    ("range without a year", {"excludeDates": ["--12-24/--12-26"]}, "excludeDates[0]", "--MM-DD for each"),
+    ("start without a year", {"startDate": "--12-24"}, "startDate", "write YYYY-MM-DD"),
+    ("end that is a range", {"endDate": "2026-12-24/2026-12-26"}, "endDate", "write YYYY-MM-DD"),
+    (
+        "end before the start",
+        {"startDate": "2026-12-02", "endDate": "2026-12-01"},
+        "endDate",
+        "is before startDate 2026-12-02",
+    ),
     ("too many dates", {"excludeDates": ["2026-12-25"] * 367}, "excludeDates", "must have at most 366 items"),
 )
 

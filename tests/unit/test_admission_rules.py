@@ -266,8 +266,20 @@ def test_a_tidy_object_has_no_warnings() -> None:
             {"excludeDates": ["2026-12-25", "2026-02-29"]},
             (
                 'spec.rules[0].excludeDates[1]: Invalid value: "2026-02-29": '
+                "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25, a range of them as FROM/TO, "
+                "or --MM-DD for each year"
+            ),
+        ),
+        (
+            {"startDate": "2026-02-29", "endDate": "2026-01-01"},
+            (
+                'spec.rules[0].startDate: Invalid value: "2026-02-29": '
                 "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25"
             ),
+        ),
+        (
+            {"startDate": "2026-12-02", "endDate": "2026-12-01"},
+            'spec.rules[0].endDate: Invalid value: "2026-12-01": is before startDate 2026-12-02',
         ),
     ],
 )
@@ -280,6 +292,25 @@ def test_cron_fields_of_ours_within_their_rules_are_admitted() -> None:
     """A delay below the interval, durations in both forms, and existing dates are valid."""
     assert cron_errors(maxDelaySeconds=86399, duration="8h", excludeDates=["2028-02-29"]) == []
     assert cron_errors(duration=28800) == []
+    dates = ["2026-12-24/2027-01-06", "--02-29", "2026-05-01/2026-05-01"]
+    assert cron_errors(startDate="2026-11-27", endDate="2026-11-27", excludeDates=dates, atLeast=True) == []
+
+
+def test_at_least_is_refused_for_a_federatedhpa() -> None:
+    """Its bounds are no size. A minimum alone lowers nothing."""
+    target = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
+    rule = {"name": "r", "schedule": "0 8 * * *", "targetMinReplicas": 2}
+
+    def errors(at_least: bool) -> list[str]:
+        rules = [{**rule, "atLeast": at_least}]
+        raw = {"metadata": METADATA, "spec": {"scaleTargetRef": target, "rules": rules}}
+        return [str(error) for error in validate_cronfederatedhpa(decode(CronFederatedHPA, raw))]
+
+    assert errors(True) == [
+        "spec.rules[0].atLeast: Invalid value: true: is only for a target with a scale; "
+        "for a FederatedHPA, targetMinReplicas alone lowers nothing"
+    ]
+    assert errors(False) == []
 
 
 def test_too_many_rules_are_refused_for_their_number_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.cron import Timetable, timetable
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import plan
+from tests.support.costs import least_cpu_seconds
 
 
 def rule(schedule: str, zone: str = "Europe/Berlin", **fields: Any) -> Timetable:
@@ -114,6 +116,59 @@ def test_an_execution_moved_to_another_date_is_excluded_by_either_date() -> None
     assert fires_next("2026-03-29") == "2026-03-30T23:30:00-01:00"
 
 
+def test_a_rule_fires_from_its_start_date_to_its_end_date() -> None:
+    """Both are dates of the zone and belong to the time. The window of the last execution ends after it."""
+    sale = rule("0 22 * * *", startDate="2026-11-27", endDate="2026-11-28", duration="4h")
+    found = list(sale.times(at("2026-01-01T00:00:00Z")))
+
+    assert [time.isoformat() for time in found] == ["2026-11-27T22:00:00+01:00", "2026-11-28T22:00:00+01:00"]
+    assert sale.previous(at("2028-01-01T00:00:00Z")) == found[1]
+    assert sale.previous(at("2026-11-27T20:59:59Z")) is None
+    assert window(sale, "2026-11-29T01:59:59+01:00") == (found[1].isoformat(), "2026-11-29T02:00:00+01:00")
+
+
+def test_a_rule_whose_dates_are_one_day_fires_once() -> None:
+    """The yearly schedule of the day does not repeat."""
+    once = rule("0 8 27 11 *", startDate="2026-11-27", endDate="2026-11-27")
+
+    assert [time.year for time in once.times(at("2020-01-01T00:00:00Z"))] == [2026]
+
+
+def test_dates_are_excluded_as_ranges_and_in_each_year() -> None:
+    """A range has its first and its last date. 29 February is excluded where it comes."""
+
+    def days(schedule: str, *excluded: str) -> list[str]:
+        found = rule(schedule, excludeDates=list(excluded)).times(at("2027-12-23T12:00:00Z"))
+        return [time.date().isoformat() for time in islice(found, 3)]
+
+    assert days("0 8 * * *", "2027-12-25/2028-01-01") == ["2027-12-24", "2028-01-02", "2028-01-03"]
+    assert days("0 8 24-26 12 *", "--12-25") == ["2027-12-24", "2027-12-26", "2028-12-24"]
+    assert days("0 8 28,29 2 *", "--02-29") == ["2028-02-28", "2029-02-28", "2030-02-28"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"excludeDates": ["2026-01-01/9998-12-31"]},
+        {"startDate": "9998-12-31"},
+        {"endDate": "0001-12-31"},
+        {"excludeDates": [f"{year}-01-01/{year}-12-31" for year in range(2026, 2392)]},
+    ],
+)
+@pytest.mark.parametrize("schedule", ["* * * * *", "0 8 * * *"])
+def test_a_pause_of_centuries_costs_no_search(fields: dict[str, Any], schedule: str) -> None:
+    """The search jumps over it. Visiting its days would take seconds."""
+    table, now = rule(schedule, **fields), at("2026-03-16T00:00:00Z")
+
+    def search() -> None:
+        table.next(now)
+        table.previous(now)
+        table.count(now, at("2035-01-01T00:00:00Z"))
+
+    search()
+    assert least_cpu_seconds(search, 0.01) < 0.01
+
+
 def test_a_rule_whose_dates_are_all_excluded_does_not_search_forever() -> None:
     """There is no execution before the given time. Without it, the next one is centuries away."""
     days = [f"{year}-02-29" for year in range(2028, 2400, 4) if year % 100]
@@ -139,6 +194,13 @@ def test_a_rule_whose_dates_are_all_excluded_does_not_search_forever() -> None:
         {"excludeDates": ["2026-W52-5"]},
         {"excludeDates": ["20261225"]},
         {"excludeDates": ["2026-13-01"]},
+        {"excludeDates": ["2026-12-27/2026-12-26"]},
+        {"excludeDates": ["--12-24/--12-26"]},
+        {"excludeDates": ["--02-30"]},
+        {"excludeDates": ["2026-12-24/"]},
+        {"startDate": "--12-24"},
+        {"endDate": "2026-12-24/2026-12-25"},
+        {"startDate": "2026-12-02", "endDate": "2026-12-01"},
     ],
 )
 def test_an_invalid_rule_has_no_timetable(fields: dict[str, Any]) -> None:
@@ -147,6 +209,16 @@ def test_an_invalid_rule_has_no_timetable(fields: dict[str, Any]) -> None:
 
     with pytest.raises(InvalidObject):
         timetable(CronFederatedHPARule.model_validate(raw))
+
+
+def test_a_gap_at_the_turn_of_a_year_is_found_backwards() -> None:
+    """In Casey the clock went from 00:00 to 08:00 at 00:00 UTC of 1 January 1969, so 03:00 fired at 08:00."""
+    table = rule("0 3 * * *", "Antarctica/Casey")
+    midnight = at("1969-01-01T00:00:00Z")
+
+    assert table.next(at("1968-12-31T12:00:00Z")) == midnight
+    assert table.previous(midnight) == midnight
+    assert table.count(at("1968-12-31T12:00:00Z"), midnight) == 1
 
 
 def test_all_forms_of_utc_are_one_zone() -> None:

@@ -200,6 +200,52 @@ def test_the_operation_does_not_matter(operation: Any) -> None:
     assert message(response) == "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"
 
 
+RULE = {"name": "r", "targetReplicas": 1, "timeZone": "UTC"}
+STORED_SPECS: dict[str, tuple[str, dict[str, Any]]] = {
+    "70 metrics": (VALIDATE_FEDERATEDHPA, {"metrics": [{"type": "Resource"}] * 70}),
+    "no defaults": (MUTATE_FEDERATEDHPA, {}),
+} | {
+    text: (VALIDATE_CRONFEDERATEDHPA, {"rules": [{**RULE, "schedule": "0 8 * * *", **rule}]})
+    for text, rule in {
+        "@every": {"schedule": "@every 1h"},
+        "CRON_TZ": {"schedule": "CRON_TZ=Asia/Tokyo 0 8 * * *"},
+        "an empty item": {"schedule": "5, * * * *"},
+        "31 February": {"schedule": "0 0 31 2 *"},
+        "a dropped zone": {"timeZone": "US/Pacific-New"},
+    }.items()
+}
+
+
+@pytest.mark.parametrize(("path", "spec"), STORED_SPECS.values(), ids=STORED_SPECS)
+def test_an_update_that_leaves_the_spec_alone_is_admitted(path: str, spec: dict[str, Any]) -> None:
+    """A stored object gets its finalizer and its labels although today's rules refuse its spec."""
+    old = fhpa(**spec) | {"kind": "CronFederatedHPA" if "cron" in path else "FederatedHPA"}
+    changed = {**old, "metadata": {**old["metadata"], "finalizers": ["autoscaling.karmada.io/x"]}}
+
+    response = asked(path, changed, oldObject=old)
+
+    assert response == {"uid": "7", "allowed": True, "status": {"metadata": {}, "code": 200}}
+    if path != MUTATE_FEDERATEDHPA:
+        assert asked(path, changed)["allowed"] is False
+
+
+def test_another_type_of_an_equal_number_is_a_change_of_the_spec() -> None:
+    """In Python, 10 equals 10.0 and 1 equals True. The rules judge such an edit."""
+    for was, now in ((True, 1), (False, 0)):
+        response = asked(VALIDATE_FEDERATEDHPA, fhpa(dryRun=now), oldObject=fhpa(dryRun=was))
+        assert "cannot unmarshal number" in message(response)
+
+
+def test_a_hold_that_somebody_mistypes_is_still_named() -> None:
+    """`kubectl annotate` leaves the spec alone, and is how a hold begins."""
+    changed = fhpa()
+    changed["metadata"]["annotations"] = {"autoscaling.karmada.io/hold": "downwards"}
+
+    [warning] = asked(VALIDATE_FEDERATEDHPA, changed, oldObject=fhpa())["warnings"]
+
+    assert "is none of down, up, all" in warning
+
+
 def test_an_object_of_another_kind_is_refused_by_name() -> None:
     """The kind of the object decides, not the kind of the request."""
     pod = {"apiVersion": "v1", "kind": "Pod"}

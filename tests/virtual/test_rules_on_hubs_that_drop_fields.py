@@ -135,7 +135,15 @@ async def test_a_quiet_object_is_written_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("duration", "8h"), ("maxDelaySeconds", 60), ("excludeDates", ["2026-12-25"])]
+    ("field", "value"),
+    [
+        ("duration", "8h"),
+        ("maxDelaySeconds", 60),
+        ("excludeDates", ["2026-12-25"]),
+        ("startDate", "2026-01-01"),
+        ("endDate", "2099-01-01"),
+        ("atLeast", True),
+    ],
 )
 async def test_rules_whose_fields_were_dropped_do_not_run(field: str, value: object) -> None:
     """A rule lost a field of its manifest. It does not fire, and an event names rule and field."""

@@ -81,13 +81,16 @@ def schedule_hash(rule: CronFederatedHPARule, target: CrossVersionObjectReferenc
     target never gets executions from before the edit. Versions of one API group have the same target.
     """
     group = target.api_version.rpartition("/")[0]
-    fields = [
+    fields: list[Any] = [
         rule.schedule,
         rule.time_zone or "",
         sorted(rule.exclude_dates),
         bool(rule.suspend),
         [group, target.kind, target.name],
     ]
+    # Only where they are set, because hashes of earlier releases are stored.
+    if rule.start_date is not None or rule.end_date is not None:
+        fields.append([rule.start_date, rule.end_date])
     return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:16]
 
 
@@ -133,7 +136,7 @@ def _limit(value: int | None, least: int) -> int:
 
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-RULE_FIELDS: Final = ("duration", "maxDelaySeconds", "excludeDates")
+RULE_FIELDS: Final = ("duration", "maxDelaySeconds", "excludeDates", "startDate", "endDate", "atLeast")
 # The hash of a rule that does not run because of this. The rule starts anew once its fields are stored.
 DROPPED: Final = "fields-dropped"
 # The API server's limit of all annotations together.

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from fedhpa.cron.calendar import MINUTES_PER_DAY, instant_of, periods_between, wall_times
+from fedhpa.cron.calendar import instant_of, periods_between, wall_times
+from fedhpa.cron.dates import MINUTES_PER_DAY
 from fedhpa.cron.forecast.rules import ActiveRule
 
 _START: Final = datetime(1, 1, 1, tzinfo=UTC)
@@ -98,9 +99,10 @@ def _first_affected(rule: ActiveRule, change: ClockChange, now: int) -> int | No
     if change.wall_after < change.wall_before:
         # A repeated wall time whose first occurrence is over has fired already.
         low = max(low, (now + change.before) // 60 + 1)
-    elif (change.instant + change.after) // 60 // MINUTES_PER_DAY + 1 in timetable.excluded:
+    elif not timetable.dates.allow((change.instant + change.after) // 60 // MINUTES_PER_DAY + 1):
         return None
-    return next(wall_times(timetable.schedule, low, high, timetable.excluded), None)
+    found = wall_times(timetable.schedule, low, high, timetable.dates.yearly)
+    return next((each for each in found if timetable.dates.allow(each // MINUTES_PER_DAY + 1)), None)
 
 
 def _date_and_time(wall_time: int) -> tuple[str, str]:

@@ -13,7 +13,8 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from fedhpa.cron.calendar import MINUTES_PER_DAY, instant_of, periods_between
+from fedhpa.cron.calendar import instant_of, periods_between
+from fedhpa.cron.dates import MINUTES_PER_DAY
 from fedhpa.cron.forecast.rules import ActiveRule
 from fedhpa.cron.grammar import Schedule
 from fedhpa.cron.timetables import Timetable, elapsed

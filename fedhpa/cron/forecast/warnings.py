@@ -16,6 +16,7 @@ from typing import Final
 from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.times import format_duration
+from fedhpa.cron.dates import EVERY_DAY
 from fedhpa.cron.execution.objects import targets_federatedhpa
 from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
 from fedhpa.cron.forecast.clock_changes import affected_times
@@ -115,7 +116,7 @@ def _warn_duplicate_dates(spec: CronFederatedHPASpec) -> Iterator[str]:
 def _warn_never_fires(rules: Iterable[ActiveRule], now: datetime) -> Iterator[str]:
     """Yields the rules that exclude all their dates. A schedule that never fires is refused."""
     for rule in rules:
-        if rule.timetable.excluded and rule.timetable.next(now, now + _NEVER_HORIZON) is None:
+        if rule.timetable.dates != EVERY_DAY and rule.timetable.next(now, now + _NEVER_HORIZON) is None:
             yield f"{rule}: does not fire within nine years, because excludeDates lists its dates"
 
 

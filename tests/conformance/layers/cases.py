@@ -404,7 +404,16 @@ _CRON: Mapping[str, Mapping[str, Json]] = {
         "of Mars": cron(rule(timeZone="Mars/Phobos")),
     },
     "windows": {
-        "everything": cron(rule(maxDelaySeconds=600, duration="8h", excludeDates=["2026-12-25"])),
+        "everything": cron(
+            rule(
+                maxDelaySeconds=600,
+                duration="8h",
+                startDate="2026-11-27",
+                endDate="2027-11-30",
+                excludeDates=["2026-12-25", "2027-07-20/2027-08-31", "--01-01"],
+                atLeast=True,
+            )
+        ),
         "maxDelaySeconds 0": cron(rule(maxDelaySeconds=0)),
         "maxDelaySeconds as long as the interval": cron(rule(maxDelaySeconds=86400)),
         "duration 30 seconds": cron(rule(duration=30)),
@@ -414,6 +423,10 @@ _CRON: Mapping[str, Mapping[str, Json]] = {
         "a date with a time": cron(rule(excludeDates=["2026-12-25T00:00:00Z"])),
         "a date that is none": cron(rule(excludeDates=["25.12.2026"])),
         "a day that does not exist": cron(rule(excludeDates=["2026-02-29"])),
+        "a range that ends before it begins": cron(rule(excludeDates=["2026-12-26/2026-12-24"])),
+        "a start without a year": cron(rule(startDate="--12-24")),
+        "an end before the start": cron(rule(startDate="2026-12-02", endDate="2026-12-01")),
+        "a word for atLeast": cron(rule(atLeast="yes")),
     },
 }
 
