@@ -14,6 +14,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry
 
 from controller.cronfederatedhpa import CronMetrics
+from controller.member_tokens import Token
 from controller.telemetry import ControllerMetrics
 from fedhpa.api.tokens import Life
 from fedhpa.decision import Coverage, Decision, History
@@ -142,7 +143,7 @@ class Stage:
 
     def token_issued(self, *, days_ago: float) -> None:
         """The token of the member, which lasts 30 days, was renewed that long ago."""
-        self.leader.tokens.show("m1", Life(BEGIN - days_ago * DAY, BEGIN + (30 - days_ago) * DAY))
+        self.leader.tokens.show(Token("m1", "fedhpa-system", "fedhpa-member-m1"), Life(BEGIN - days_ago * DAY, BEGIN + (30 - days_ago) * DAY))
 
     def member_answers(self, *, api: str = USAGE, answered: bool = True, seconds: float = 0.1) -> None:
         """The member answers a request and a probe, or fails to."""
