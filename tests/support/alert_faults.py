@@ -143,7 +143,8 @@ class Stage:
 
     def token_issued(self, *, days_ago: float) -> None:
         """The token of the member, which lasts 30 days, was renewed that long ago."""
-        self.leader.tokens.show(Token("m1", "fedhpa-system", "fedhpa-member-m1"), Life(BEGIN - days_ago * DAY, BEGIN + (30 - days_ago) * DAY))
+        life = Life(BEGIN - days_ago * DAY, BEGIN + (30 - days_ago) * DAY)
+        self.leader.tokens.show(Token("m1", "fedhpa-system", "fedhpa-member-m1"), life)
 
     def member_answers(self, *, api: str = USAGE, answered: bool = True, seconds: float = 0.1) -> None:
         """The member answers a request and a probe, or fails to."""
