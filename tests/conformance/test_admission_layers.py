@@ -40,7 +40,7 @@ def test_the_recording_is_of_the_present_schema() -> None:
 
 
 def test_the_page_says_what_the_code_does() -> None:
-    """docs/reference/admission-layers.md is up to date with the recording."""
+    """docs/contributing/admission-layers.md is up to date with the recording."""
     assert page.rendered() == page.PATH.read_text(encoding="utf-8"), f"run {recorded.COMMAND}"
 
 

@@ -44,7 +44,7 @@ async def api(bare: ControlPlane) -> AsyncIterator[PlaneApi]:
 
 @pytest.mark.skipif(bool(kubernetes_asked_for()), reason="tests/real/test_older_kubernetes.py compares them")
 async def test_the_recorded_answers_are_still_given(api: PlaneApi) -> None:
-    """The server gives the answers of docs/reference/admission-layers.md, on which tests without an API
+    """The server gives the answers of docs/contributing/admission-layers.md, on which tests without an API
     server rely.
     """
     known = recorded.read()["answers"]

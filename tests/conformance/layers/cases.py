@@ -1,4 +1,4 @@
-"""The objects that both layers judge, grouped as in docs/reference/admission-layers.md."""
+"""The objects that both layers judge, grouped as in docs/contributing/admission-layers.md."""
 
 from __future__ import annotations
 

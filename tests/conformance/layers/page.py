@@ -1,4 +1,4 @@
-"""Renders docs/reference/admission-layers.md from the cases, the webhook and the recorded answers."""
+"""Renders docs/contributing/admission-layers.md from the cases, the webhook and the recorded answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.conformance.layers import admission, recorded
 from tests.conformance.layers.cases import cases
 
-PATH = Path(__file__).parents[3] / "docs" / "reference" / "admission-layers.md"
+PATH = Path(__file__).parents[3] / "docs" / "contributing" / "admission-layers.md"
 SHOWN = 200
 
 _HEAD = """# Which layer refuses what
