@@ -23,6 +23,13 @@ _BOUNDS: Final = {
 }
 _PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+# Fields whose inner fields are those of Kubernetes, each with the ones that Kubernetes lacks.
+_OF_KUBERNETES: Final[Mapping[str, tuple[str, ...]]] = {
+    "spec.metrics[]": ("spec.metrics[].object.aggregation", "spec.metrics[].external.aggregation"),
+    "spec.behavior": (),
+    "status.currentMetrics[]": (),
+    "status.conditions[]": (),
+}
 # The pattern of quantities would fill the column and says less than the word.
 _QUANTITY_START: Final = "^(\\+|-)?(([0-9]+"
 
@@ -57,11 +64,17 @@ def _rows(schema: Schema, path: str, shown: dict[str, str]) -> Iterator[tuple[st
         default = json.dumps(field["default"]) if "default" in field else ""
         sentences = ["Required."] if name in required else []
         sentences.append(field.get("description", ""))
-        first = below if inner is None else shown.setdefault(_fields_text(inner), below)
+        own = _OF_KUBERNETES.get(below)
+        if own is not None:
+            explain = code(f"kubectl explain fhpa.{below.replace('[]', '')}")
+            sentences.append(f"Its fields are those of Kubernetes; {explain} lists them.")
+        first = below if inner is None or own is not None else shown.setdefault(_fields_text(inner), below)
         if first != below:
             sentences.append(f"Its fields are those of {code(first)}.")
         yield code(below), _type(field), code(default), _bounds(field), " ".join(filter(None, sentences))
-        if inner is not None and first == below:
+        if inner is not None and own is not None:
+            yield from (row for row in _rows(inner, below, {}) if row[0].strip("`") in own)
+        elif inner is not None and first == below:
             yield from _rows(inner, below, shown)
 
 
