@@ -105,13 +105,12 @@ def cluster_entries(
     decision: Decision, snapshot: Snapshot, fleet: FleetView, memory: MemoryState
 ) -> list[Mapping[str, JSON]]:
     """Returns status.clusters, without the bounds of mode Distributed."""
-    views = {view.name: view for view in fleet.answered}
     shares = {share.cluster: share for share in decision.assignment}
     entries: list[Mapping[str, JSON]] = []
     for cluster in snapshot.clusters:
         if fleet.is_out(cluster) and not shares.get(cluster.name):
             continue
-        view, known = views.get(cluster.name), memory.clusters[cluster.name]
+        view, known = fleet.views.get(cluster.name), memory.clusters[cluster.name]
         entry: dict[str, JSON] = {"name": cluster.name, "state": known.state}
         member = decision.memberships.get(cluster.name)
         if member is not None:
