@@ -206,6 +206,8 @@ class Standing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 NEW_MEMBER: Final = Standing()
 
 
+# With gc=False the garbage collection does not search the records of each object and cluster: that took half
+# of the time of an object with 100 clusters. None of them can be part of a cycle.
 class ClusterMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", kw_only=True):
     """One cluster after a decision; times are POSIX seconds.
 

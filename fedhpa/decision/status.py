@@ -130,7 +130,8 @@ def cluster_entries(
         message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
         if cluster.bridge is not None:
             message = f"represented by its answer of {cluster.bridge.age:.0f} s ago: {cluster.bridge.reason}"
-        message = "; ".join(part for part in (cluster.eviction, message) if part)
+        if cluster.eviction:
+            message = f"{cluster.eviction}; {message}" if message else cluster.eviction
         if message:
             entry["message"] = shortened(message, _MAX_MESSAGE)
         entries.append(entry)
@@ -143,14 +144,17 @@ def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[
     People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
-    current = entry.get("currentReplicas")
-    said = {
-        "state": ANSWERED,
-        "desiredReplicas": current,
-        "readyReplicas": current,
-        "lastScaleTime": scaled,
-    }
-    return {name: value for name, value in entry.items() if name not in said or said[name] != value}
+    current, left = entry.get("currentReplicas"), dict(entry)
+    said = (
+        ("state", ANSWERED),
+        ("desiredReplicas", current),
+        ("readyReplicas", current),
+        ("lastScaleTime", scaled),
+    )
+    for name, value in said:
+        if name in left and left[name] == value:
+            del left[name]
+    return left
 
 
 def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
