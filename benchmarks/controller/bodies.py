@@ -13,9 +13,11 @@ STARTED: Final = b"2020-01-01T00:00:00Z"
 # The target: half of the request. Every metric is computed and nothing is scaled.
 USAGE_MILLI: Final = 125
 _PODS_HEAD: Final = b'{"kind":"PodList","apiVersion":"v1",'
+NO_HPAS: Final = b'{"kind":"HorizontalPodAutoscalerList","apiVersion":"autoscaling/v2","items":[]}'
 _USAGE_HEAD: Final = b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1",'
 _POD: Final[dict[str, Any]] = msgspec.json.decode(pod_bytes(1))["items"][0]
-_TEMPLATE: Final = msgspec.json.encode(_POD)
+# An event of a watch names kind and version, an item of a list does not.
+_TEMPLATE: Final = msgspec.json.encode({"kind": "Pod", "apiVersion": "v1", **_POD})
 # First lists are not measured, so their pods leave out the fields that nobody decodes.
 _SLIM: Final = msgspec.json.encode(
     {

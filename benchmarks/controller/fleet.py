@@ -19,7 +19,7 @@ import msgspec
 from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
-from benchmarks.controller.bodies import FleetSize, Key, MemberBodies
+from benchmarks.controller.bodies import NO_HPAS, FleetSize, Key, MemberBodies
 from controller.federatedhpa import FederatedHPAReconciler, MemberCaches, SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.telemetry import ControllerMetrics
@@ -93,7 +93,7 @@ class MemberApi(MemberClient):
             return self._bodies.scale(parts[5], parts[7])
         if path.startswith("/apis/apps/v1/namespaces/"):
             return self._bodies.deployments(parts[5])
-        return b"{}"
+        return NO_HPAS if path.endswith("/horizontalpodautoscalers") else b"{}"
 
 
 class Hub(ApiClient):

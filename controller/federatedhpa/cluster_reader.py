@@ -20,7 +20,7 @@ from controller.federatedhpa.metric_reader import (
     metric_queries,
     read_metrics,
 )
-from controller.federatedhpa.pod_index import PodIndex, PodIndexes
+from controller.federatedhpa.pod_index import PodIndex, PodIndexes, PodSelection
 from fedhpa.api.answers import list_items
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
@@ -242,29 +242,57 @@ def _read_cached(
         return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
     if needs.queries or not workload.is_builtin:
         return None
-    try:
-        scale = caches.scales.cached(member, workload.resource.plural, workload.namespace, workload.name)
-    except ApiError as error:
-        return _without_scale(name, workload, error)
-    pods = caches.pods.up_to_date(member, workload.namespace)
+    watched = _watched(caches, member, name, workload)
+    if watched is None or isinstance(watched, ClusterSnapshot):
+        return watched
     usage: UsageList | None = _NO_USAGE
     if needs.usage:
         decode = caches.usage_decoder(name)
         path = workload.usage_path
         usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age, again=needs.again)
-    if scale is None or pods is None or usage is None:
+    return None if usage is None else _reading(name, workload.path, *watched, usage)
+
+
+# A scale, the index of the pods of its namespace, and the pods that the scale selects.
+_Watched = tuple[Scale, PodIndex, PodSelection]
+
+
+def _watched(
+    caches: MemberCaches, member: Member, name: str, workload: Workload
+) -> _Watched | ClusterSnapshot | None:
+    """What the watches say of a built-in workload; None if it needs a request, the reading if that is all."""
+    try:
+        scale = caches.scales.cached(member, workload.resource.plural, workload.namespace, workload.name)
+    except ApiError as error:
+        return _without_scale(name, workload, error)
+    pods = caches.pods.up_to_date(member, workload.namespace)
+    if scale is None or pods is None:
         return None
-    selector = _selector(name, workload.path, scale)
-    if isinstance(selector, ClusterSnapshot):
-        return selector
     index = caches.pod_indexes.of(pods, workload.namespace)
-    return _reading(name, workload.path, scale, selector, index, usage)
+    selected = index.known(scale.status.selector)
+    if selected is None:
+        selector = _selector(name, workload.path, scale)
+        if isinstance(selector, ClusterSnapshot):
+            return selector
+        selected = index.selected(scale.status.selector, selector)
+    return scale, index, selected
 
 
 async def _read(
     caches: MemberCaches, member: Member, workload: Workload, needs: MetricNeeds
 ) -> ClusterSnapshot:
     name = member.name
+    about = workload.about(name)
+    read_usage = functools.partial(_usage, caches, member, workload.namespace, needs)
+    if workload.is_builtin and not needs.queries:
+        # The watches have all but the usage, as in most periods.
+        watched = _watched(caches, member, name, workload)
+        if isinstance(watched, ClusterSnapshot):
+            return watched
+        if watched is not None:
+            return _reading(
+                name, workload.path, *watched, await contain("read-usage", read_usage, Failure, **about)
+            )
     try:
         path, scale = await _scale(caches, member, workload)
     except InvalidObject as error:  # without the kind, the cluster has no such workload
@@ -275,14 +303,7 @@ async def _read(
     if isinstance(selector, ClusterSnapshot):
         return selector
     async with asyncio.TaskGroup() as group:  # the tasks never raise
-        reading_usage = group.create_task(
-            contain(
-                "read-usage",
-                functools.partial(_usage, caches, member, workload.namespace, needs),
-                Failure,
-                **workload.about(name),
-            )
-        )
+        reading_usage = group.create_task(contain("read-usage", read_usage, Failure, **about))
         index = await _pods(caches, member, workload.namespace)
         if isinstance(index, Failure):
             reading_usage.cancel()
@@ -292,13 +313,20 @@ async def _read(
                 error=index.error,
                 workload=WorkloadReading(path=path, scale=scale),
             )
-        pods = index.selected(scale.status.selector, selector).names
+        selected = index.selected(scale.status.selector, selector)
         mapper = caches.mapper(member)
         source = MetricSource(
-            caches.lists, member, mapper, workload.namespace, selector, pods, needs.max_age, needs.again
+            caches.lists,
+            member,
+            mapper,
+            workload.namespace,
+            selector,
+            selected.names,
+            needs.max_age,
+            needs.again,
         )
         custom, external = await read_metrics(source, needs.queries)
-    return _reading(name, path, scale, selector, index, reading_usage.result(), custom, external)
+    return _reading(name, path, scale, index, selected, reading_usage.result(), custom, external)
 
 
 async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tuple[str, Scale]:
@@ -347,23 +375,23 @@ def _reading(
     name: str,
     path: str,
     scale: Scale,
-    selector: Selector,
     index: PodIndex,
+    selected: PodSelection,
     usage: UsageList | Failure,
     custom: CustomAnswers | None = None,
     external: ExternalAnswers | None = None,
 ) -> ClusterSnapshot:
-    selected = index.selected(scale.status.selector, selector)
     index.compare(selected, scale.status.replicas)
+    numbers, found = selected.scaled_by(path, scale)
     return ClusterSnapshot(
         name=name,
-        scale=_numbers(scale),
+        scale=numbers,
         pods=selected.pods,
         # The list is of the whole namespace. Without this filter every decision would pay for all its pods.
         usage=usage if isinstance(usage, Failure) else index.usage(usage, selected),
         custom_metrics=custom or {},
         external_metrics=external or {},
-        workload=WorkloadReading(path=path, scale=scale, selector=selector, label_sets=selected.label_sets),
+        workload=found,
     )
 
 

@@ -261,25 +261,34 @@ async def cluster_snapshots(
     deleted = {name for name in named if memory.was_seen(name)}
     gone = Absence(max(now - lost_after, 0.0))
     at = asyncio.get_running_loop().time()
-    return tuple(
-        msgspec.structs.replace(
-            reading,
-            selected=name not in candidates.deselected,
-            absence=gone if name in deleted else memory.state.absences.get(name),
-            last_replicas=_last_known(memory, candidates.shares, name, reading, direct=direct),
-            cluster=members[name].known if name in members else None,
-            available_replicas=available.get(name),
-            most_replicas=capped.get(name),
-            held=name in held,
-            overflow=candidates.overflow.get(name, 0),
-            replaced=name in candidates.replaced,
-            implausible_for=memory.implausible_for(name, now),
-            missing_since=memory.missed_since.get(name),
-            clock_ahead=members[name].client.server_clock.ahead(now, at) if name in members else 0.0,
-            uid=memory.uids.get(name, ""),
-        )
-        for name, reading in sorted(readings.items())
+    absences = {**memory.state.absences, **dict.fromkeys(deleted, gone)}
+    # Fields by cluster that few clusters have.
+    rare: tuple[tuple[str, Mapping[str, Any]], ...] = (
+        ("selected", dict.fromkeys(candidates.deselected, False)),
+        ("absence", absences),
+        ("available_replicas", available),
+        ("most_replicas", capped),
+        ("held", dict.fromkeys(held, True)),
+        ("overflow", candidates.overflow),
+        ("replaced", dict.fromkeys(candidates.replaced, True)),
+        ("missing_since", memory.missed_since),
     )
+    known = [(field, of) for field, of in rare if of]
+    found = []
+    for name, reading in sorted(readings.items()):
+        member = members.get(name)
+        found.append(
+            msgspec.structs.replace(
+                reading,
+                last_replicas=_last_known(memory, candidates.shares, name, reading, direct=direct),
+                cluster=None if member is None else member.known,
+                implausible_for=memory.implausible_for(name, now) if memory.implausible_since else 0.0,
+                clock_ahead=0.0 if member is None else member.client.server_clock.ahead(now, at),
+                uid=memory.uids.get(name, ""),
+                **{field: of[name] for field, of in known if name in of},
+            )
+        )
+    return tuple(found)
 
 
 def with_member_hpas(

@@ -160,7 +160,9 @@ class CompetingAutoscalers:
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._known: dict[_List, tuple[float, _Listed]] = {}
+        self._known: dict[tuple[str, str, str], tuple[float, _Listed]] = {}
+        # The clusters in which our member HPA of a namespace and name was seen.
+        self._ours: dict[Key, set[str]] = {}
         self._refreshing: Background[_List] = Background(
             "list-autoscalers",
             MAX_CONCURRENT,
@@ -186,28 +188,27 @@ class CompetingAutoscalers:
         target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
         if target is None:
             return ()
-        places = [(_List(name, namespace, HPA_KIND), clients[name]) for name in sorted(clients)]
         found: list[str] = []
-        for place, client in (*places, (_List(ON_HUB, namespace, CRON_KIND), hub)):
-            until, listed = self._cached(place)
-            if until <= now and not self._refreshing.is_busy(place):
-                self._refreshing.put(place, functools.partial(self._refresh, place, client, hub_id))
-            found += [
-                f"{CRON_KIND} {namespace}/{one.name}"
-                if place.kind == CRON_KIND
-                else f"{HPA_KIND} {namespace}/{one.name} in {place.cluster}"
-                for one in listed.autoscalers
-                if one.target == target and (one.active or place.kind != CRON_KIND)
-            ]
+        places = [(name, HPA_KIND, clients[name]) for name in sorted(clients)]
+        for cluster, kind, client in (*places, (ON_HUB, CRON_KIND, hub)):
+            until, listed = self._known.get((cluster, namespace, kind), _UNKNOWN)
+            if until <= now:
+                place = _List(cluster, namespace, kind)
+                if not self._refreshing.is_busy(place):
+                    self._refreshing.put(place, functools.partial(self._refresh, place, client, hub_id))
+            if listed.autoscalers:
+                where = "" if kind == CRON_KIND else f" in {cluster}"
+                found += [
+                    f"{kind} {namespace}/{one.name}{where}"
+                    for one in listed.autoscalers
+                    if one.target == target and (one.active or kind != CRON_KIND)
+                ]
         return tuple(found)
 
     def has_ours(self, key: Key, clusters: Iterable[str]) -> bool:
         """True if `find` saw our member HPA of this namespace and name in one of the clusters."""
-        return any(key[1] in self._cached(_List(name, key[0], HPA_KIND))[1].ours for name in clusters)
-
-    def _cached(self, wanted: _List) -> tuple[float, _Listed]:
-        """When the cached list expires, and the list."""
-        return self._known.get(wanted, _UNKNOWN)
+        seen = self._ours.get(key)
+        return seen is not None and not seen.isdisjoint(clusters)
 
     async def settle(self) -> None:
         """Wait until the lists that `find` missed were read."""
@@ -218,7 +219,7 @@ class CompetingAutoscalers:
         await self._refreshing.end()
 
     async def _refresh(self, wanted: _List, client: ApiClient, hub_id: str) -> None:
-        known = self._cached(wanted)[1]
+        known = self._known.get(wanted, _UNKNOWN)[1]
         where = {"cluster": wanted.cluster, "namespace": wanted.namespace}
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
@@ -229,14 +230,24 @@ class CompetingAutoscalers:
         except Exception as error:  # tried again after the same time, not at every reconcile
             report_failure("list-autoscalers", error, cluster=wanted.cluster, namespace=wanted.namespace)
         # The lists stand in the order of their refreshes, so that the old ones are first.
-        self._known.pop(wanted, None)
+        self._forget(wanted)
         self._known[wanted] = (self._clock() + KEEP_SECONDS, known)
+        for name in known.ours:
+            self._ours.setdefault((wanted.namespace, name), set()).add(wanted.cluster)
         self._drop_old()
 
     def _drop_old(self) -> None:
         old = self._clock() - 10 * KEEP_SECONDS
         while self._known[first := next(iter(self._known))][0] < old:
-            del self._known[first]
+            self._forget(first)
+
+    def _forget(self, place: tuple[str, str, str]) -> None:
+        cluster, namespace, _ = place
+        for name in self._known.pop(place, _UNKNOWN)[1].ours:
+            clusters = self._ours[namespace, name]
+            clusters.remove(cluster)
+            if not clusters:
+                del self._ours[namespace, name]
 
 
 async def _listed(client: ApiClient, wanted: _List, hub_id: str) -> _Listed:

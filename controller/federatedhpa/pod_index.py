@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from fedhpa.api.selectors import Selector
+from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
+from fedhpa.decision import ClusterScale, WorkloadReading
 from fedhpa.kube import Change, Key, Reflector
 from fedhpa.scaling import IGNORED, PodRecord, UsageRecord
 
@@ -60,6 +62,7 @@ class PodSelection:
         self.doubt = Doubt()
         self._pods: tuple[PodRecord, ...] | None = None
         self._active: int | None = None
+        self._workload: tuple[ClusterScale, WorkloadReading] | None = None
 
     @property
     def pods(self) -> tuple[PodRecord, ...]:
@@ -82,14 +85,18 @@ class PodSelection:
             return self.sets[0].pods.keys()
         return {name for one in self.sets for name in one.pods}
 
-    @property
-    def label_sets(self) -> tuple[Labels, ...]:
-        """The label sets of the pods."""
-        return tuple([one.labels for one in self.sets])
+    def scaled_by(self, path: str, scale: Scale) -> tuple[ClusterScale, WorkloadReading]:
+        """The numbers of the scale, and the workload at `path` with its pods; the same until one changes."""
+        if self._workload is None or self._workload[1].scale is not scale:
+            numbers = ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
+            sets = tuple([one.labels for one in self.sets])
+            reading = WorkloadReading(path=path, scale=scale, selector=self.selector, label_sets=sets)
+            self._workload = numbers, reading
+        return self._workload
 
     def invalidate(self) -> None:
         """Drop what was computed, because a pod changed."""
-        self._pods = self._active = None
+        self._pods = self._active = self._workload = None
 
 
 class PodIndex:
@@ -119,6 +126,13 @@ class PodIndex:
         for pod in pods.values():
             if self._in_namespace(pod):
                 self._insert(pod)
+
+    def known(self, text: str) -> PodSelection | None:
+        """The pods of a selector in its serialized form; None if `selected` was never called for it."""
+        found = self._selections.get(text)
+        if found is not None:
+            found.used_at = self._clock()
+        return found
 
     def selected(self, text: str, selector: Selector) -> PodSelection:
         """The pods of the selector; `text` is its serialized form."""

@@ -170,7 +170,7 @@ class Recording:
         # `fedhpa explain` must not show a failure that is over.
         if self.failed is not (decision.error is not None):
             return True
-        if _essence(self.stored) != _essence(decision.memory):
+        if not _are_alike(self.stored, decision.memory):
             return True
         if waited >= QUIET_SECONDS and self.explained != _explanation(decision):
             return True
@@ -243,29 +243,37 @@ def expecting_hpas(state: MemoryState, clusters: set[str]) -> MemoryState:
     return msgspec.structs.replace(state, clusters={**state.clusters, **about})
 
 
-def _essence(state: MemoryState) -> Mapping[str, Any]:
-    """The parts of a state that are stored at once. The history has its own rules."""
-    distributed = bool(state.assigned_for)
-    return {
-        "absences": state.absences,
-        "rebalance": state.rebalance,
-        "target": state.target,
-        "conflict": state.resets is not None and state.resets.is_conflict,
-        "assigned_for": state.assigned_for,
+def _are_alike(stored: MemoryState, state: MemoryState) -> bool:
+    """True if the parts of two states are equal that are stored at once. The history has its own rules."""
+    if _essence(stored) != _essence(state) or len(stored.clusters) != len(state.clusters):
+        return False
+    distributed, known = bool(state.assigned_for), stored.clusters
+    return all(
+        one is (other := known.get(name))
+        or (
+            other is not None
+            and _essence_of_cluster(one, distributed=distributed)
+            == _essence_of_cluster(other, distributed=distributed)
+        )
+        for name, one in state.clusters.items()
+    )
+
+
+def _essence(state: MemoryState) -> tuple[Any, ...]:
+    return (
+        state.absences,
+        state.rebalance,
+        state.target,
+        state.resets is not None and state.resets.is_conflict,
+        state.assigned_for,
         # In mode Distributed the members change their sizes all the time.
-        "size": None if distributed else state.size,
-        "clusters": {
-            name: (
-                one.state,
-                one.standing,
-                one.assignment,
-                one.holds_hpa,
-                one.uid,
-                None if distributed else one.replicas,
-            )
-            for name, one in state.clusters.items()
-        },
-    }
+        None if state.assigned_for else state.size,
+    )
+
+
+def _essence_of_cluster(one: ClusterMemory, *, distributed: bool) -> tuple[Any, ...]:
+    size = None if distributed else one.replicas
+    return one.state, one.standing, one.assignment, one.holds_hpa, one.uid, size
 
 
 def _explanation(decision: Decision) -> tuple[str, ...]:

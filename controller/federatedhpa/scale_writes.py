@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller.distributed.hpa_reader import HpaReading
 from controller.distributed.template import Bound
@@ -70,8 +70,7 @@ def _ignore(_: Scale) -> None:
     """A callback that does nothing."""
 
 
-@dataclass(frozen=True)
-class MemberScale:
+class MemberScale(NamedTuple):
     """The scale of one member's workload as it was read, with its client and path.
 
     `on_read` is called with each newer state that a write returns.

@@ -302,18 +302,14 @@ class SnapshotBuilder:
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
     def _member_scales(self, readings: Mapping[str, ClusterSnapshot]) -> dict[str, MemberScale]:
-        members, note = self._members, self._caches.scales.note
-        return {
-            name: MemberScale(
-                members[name].client,
-                found.path,
-                found.scale,
-                functools.partial(note, members[name], found.path),
-            )
-            for name, found in ((name, reading.workload) for name, reading in readings.items())
+        note, scales = self._caches.scales.note, dict[str, MemberScale]()
+        for name, reading in readings.items():
+            found, member = reading.workload, self._members.get(name)
             # A cluster without a selector counts as not answering, so its replicas stay.
-            if found.scale is not None and found.selector is not None and name in members
-        }
+            if found.scale is not None and found.selector is not None and member is not None:
+                on_read = functools.partial(note, member, found.path)
+                scales[name] = MemberScale(member.client, found.path, found.scale, on_read)
+        return scales
 
     async def _workload(self, spec: Mapping[str, Any], namespace: str) -> Workload:
         reference = spec.get("scaleTargetRef") or {}

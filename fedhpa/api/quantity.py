@@ -125,7 +125,16 @@ def parse_milli(value: RawQuantity) -> int:
 
 
 def format_milli(milli: int, *, binary: bool = False) -> str:
-    """Returns milli-units as a canonical quantity; `binary` for memory (Ki, Mi, ...)."""
+    """Returns milli-units as a canonical quantity; `binary` for memory (Ki, Mi, ...).
+
+    Numbers without a suffix above "m" take a fast path: a decision formats one for each cluster.
+    """
+    units, fraction = divmod(milli, 1000)
+    if 0 < milli <= MAX_INT64:
+        if fraction:
+            return f"{milli}m"
+        if units % 1000 and (units < 1024 or not binary):
+            return str(units)
     return str(Quantity.from_milli(milli, Format.BINARY_SI if binary else Format.DECIMAL_SI))
 
 

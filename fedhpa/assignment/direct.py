@@ -15,7 +15,7 @@ from fedhpa.assignment.division import Shares, divider, fill
 from fedhpa.assignment.policies import BY_RANK, DUPLICATED, Policy
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Place(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One cluster as a place for replicas.
 
     `present` is its share, or the last known one if it is missing. Only `reachable` clusters change.

@@ -115,7 +115,8 @@ class Context:
         if known is None:
             self.recommend((Recommendation(self.now, current),))
         elif self.fleet.direct and any(
-            self.memory.states.get(view.name) == LOST and view.replicas for view in self.fleet.answered
+            one.state == LOST and name in self.fleet.views and self.fleet.views[name].replicas
+            for name, one in self.memory.clusters.items()
         ):
             self.recommend((*known, Recommendation(self.now, min(current, self.spec.max_replicas))))
 

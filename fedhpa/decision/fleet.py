@@ -87,7 +87,7 @@ class ClusterView:
 class FleetView:
     """All clusters of one autoscaler.
 
-    `expected` are the clusters that must answer, `answered` the views of those that did. `missing` maps the
+    `expected` are the clusters that must answer, `answered` the `views` of those that did. `missing` maps the
     others to the reason. `lost` maps clusters that are no longer expected to the reason. `candidates` are the
     clusters that share the size: with a template lost ones too, because Karmada divides it over them as well.
     `selector_errors` holds the event reason and the message of each unusable pod selector.
@@ -124,12 +124,12 @@ class FleetView:
         for cluster in snapshot.clusters:
             if not self.is_out(cluster):
                 self._add(cluster)
-        self._answered_names = {cluster.name for cluster in self.answered}
-        lacking = self.moves and [one for one in self.answered if one.ready_pods < one.replicas]
-        self._lacking = [one for one in lacking or () if not one.is_short]
+        self.views = {view.name: view for view in self.answered}
+        lacking = self.moves and [one for one in self.answered if one.ready_pods < one.scale.spec_replicas]
+        self._lacking = {one.name: one for one in lacking or () if not one.is_short}
         given = self.moves and any(one.state == STUCK for one in self.memberships.values())
         self.stuck = self._stuck(snapshot) if self._lacking or given else {}
-        self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
+        self.leaving = [one for one in self.expected if self._leaves(one)] if self.memberships else []
         self.preferences = self._preferences(snapshot) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided = True
@@ -172,9 +172,11 @@ class FleetView:
 
     def lacking_since(self, cluster: str) -> float | None:
         """Returns since when a cluster has fewer pods than replicas; None if it has as many."""
+        if not self._lacking:
+            return None
         known = self.snapshot.memory.clusters.get(cluster)
         before = None if known is None else known.lacking_since
-        pods = next((one for one in self._lacking if one.name == cluster), None)
+        pods = self._lacking.get(cluster)
         return None if pods is None else lacking_since(pods, before, self.now // 1)
 
     def is_out(self, cluster: ClusterSnapshot) -> bool:
@@ -182,10 +184,11 @@ class FleetView:
 
         A lost cluster whose replicas the others have now may still run them.
         """
+        if not self._leaves(cluster):
+            return False
         known = self.snapshot.memory.clusters.get(cluster.name)
         gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
-        gone = gone and (known is None or known.state != LOST)
-        return self._leaves(cluster) and (gone or self.is_empty(cluster))
+        return (gone and (known is None or known.state != LOST)) or self.is_empty(cluster)
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster answers that it runs nothing of the workload, and no pod terminates there."""
@@ -197,7 +200,7 @@ class FleetView:
         return not (scale.spec_replicas or scale.status_replicas or running)
 
     def _leaves(self, cluster: ClusterSnapshot) -> bool:
-        return self.moves and self.membership(cluster.name) == LEAVING
+        return bool(self.memberships) and self.moves and self.membership(cluster.name) == LEAVING
 
     def standing(self, cluster: str) -> Standing:
         """Returns the membership of a cluster as it is remembered."""
@@ -241,12 +244,13 @@ class FleetView:
 
     def answers(self, cluster: str) -> bool:
         """True if the cluster answered."""
-        return cluster in self._answered_names
+        return cluster in self.views
 
     def known_share(self, cluster: ClusterSnapshot) -> int | None:
         """Returns the cluster's spec.replicas, the last known if it is missing, None if unknown."""
-        if cluster.name in self._answered_names and isinstance(cluster.scale, ClusterScale):
-            return cluster.scale.spec_replicas
+        view = self.views.get(cluster.name)
+        if view is not None:
+            return view.scale.spec_replicas
         # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
         return None if cluster.last_replicas is None else max(cluster.last_replicas, 0)
 

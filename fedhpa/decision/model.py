@@ -40,7 +40,7 @@ class Event(msgspec.Struct, frozen=True):
     message: str
 
 
-class Step(msgspec.Struct, frozen=True):
+class Step(msgspec.Struct, frozen=True, gc=False):
     """One step from the present size to the decided one. Steps that change nothing are kept, too."""
 
     step: str
@@ -92,7 +92,7 @@ class MetricResult(msgspec.Struct, frozen=True):
     missing: Mapping[str, str] = {}
 
 
-class Assignment(msgspec.Struct, frozen=True):
+class Assignment(msgspec.Struct, frozen=True, gc=False):
     """One cluster's share. The bounds are those of a member HPA, None without one."""
 
     cluster: str
@@ -106,14 +106,14 @@ def as_assignment(shares: Mapping[str, int]) -> tuple[Assignment, ...]:
     return tuple(Assignment(cluster, replicas) for cluster, replicas in shares.items())
 
 
-class ClusterMembership(msgspec.Struct, frozen=True, rename={"waits_for": "waitsFor"}):
+class ClusterMembership(msgspec.Struct, frozen=True, gc=False, rename={"waits_for": "waitsFor"}):
     """The membership of a cluster that is no Member, and what it waits for."""
 
     membership: str
     waits_for: str = ""
 
 
-class MemberBounds(msgspec.Struct, frozen=True):
+class MemberBounds(msgspec.Struct, frozen=True, gc=False):
     """The HPA of one cluster after a pass of mode Distributed. Without an HPA both bounds are 0.
 
     `assist` and `held` are what help adds to minReplicas and what a hold raises it to. `capped_at` is the

@@ -294,12 +294,19 @@ def memory_of(
 ) -> MemoryState:
     """Returns what the next decision needs of this one."""
     before = snapshot.memory
-    size = decision.desired_replicas if decision.writes else decision.current_replicas
+    writes = decision.writes
+    size = decision.desired_replicas if writes else decision.current_replicas
     shares = {share.cluster: share.replicas for share in decision.assignment}
     keeps = _keeps_assignment(snapshot)
     clusters = {
         cluster.name: _remembered(
-            decision, cluster, before.clusters.get(cluster.name), shares.get(cluster.name), fleet, keeps=keeps
+            decision,
+            cluster,
+            before.clusters.get(cluster.name),
+            shares.get(cluster.name),
+            fleet,
+            keeps=keeps,
+            writes=writes,
         )
         for cluster in snapshot.clusters
         if cluster.selected or not fleet.is_empty(cluster)
@@ -327,14 +334,15 @@ def _remembered(
     fleet: FleetView,
     *,
     keeps: bool,
+    writes: bool,
 ) -> ClusterMemory:
-    state = _state(decision, cluster, answers=fleet.answers(cluster.name))
-    before = before or ClusterMemory(state=MISSING)
-    known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
-    scaled = decision.writes and share is not None and share != fleet.known_replicas(cluster)
     answers = fleet.answers(cluster.name)
-    return ClusterMemory(
-        replicas=share if share is not None and decision.writes else known,
+    state = _state(decision, cluster, answers=answers)
+    before = before or KNOWN_BEFORE
+    known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
+    scaled = writes and share is not None and share != fleet.known_replicas(cluster)
+    found = ClusterMemory(
+        replicas=share if share is not None and writes else known,
         state=state,
         seen=None if answers else _last_seen(decision.now, cluster, before),
         scaled=decision.now // 1 if scaled else before.scaled,
@@ -345,6 +353,7 @@ def _remembered(
         answered_since=_answered_since(before, state, decision.now) if fleet.returns else None,
         uid=cluster.uid or before.uid,
     )
+    return before if found == before else found  # the same record is quickly compared
 
 
 def _keeps_assignment(snapshot: Snapshot) -> bool:

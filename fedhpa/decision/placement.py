@@ -7,7 +7,6 @@ Source: docs/reference/processes.md and docs/explanation/placement.md; the arith
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -34,8 +33,7 @@ from fedhpa.metric_types.table import metric_type
 from fedhpa.scaling import IGNORED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterHeadroom:
+class ClusterHeadroom(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One cluster: its `replicas`, the part of them that is `running`, and its room for more.
 
     `sure` is the room that is known. `most` is the room if unknown nodes take everything that its limits
@@ -50,8 +48,7 @@ class ClusterHeadroom:
     known: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorstLoss:
+class WorstLoss(msgspec.Struct, frozen=True, kw_only=True):
     """The loss of the one cluster that leaves most replicas without room.
 
     Without `cluster`, at least `lacking` of all `total` replicas have no room, and at most `at_most`: the two
@@ -137,7 +134,7 @@ class PlacementPlan:
         fleet = context.fleet
         most = release_step(context.spec.max_replicas) if fleet.stuck else 0
         self._evidence = sorted(fleet.stuck)[:most]
-        self._answered = {view.name: view for view in fleet.answered}
+        self._answered = fleet.views
         used = loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
         usual = sum(used.values()) // len(used) if used else 1
         self.places = {
@@ -284,18 +281,21 @@ class PlacementPlan:
 
     def _place(self, cluster: ClusterSnapshot, load: int) -> Place:
         fleet, spec = self._context.fleet, self._context.spec.assignment
-        view = self._answered.get(cluster.name)
-        preference = fleet.preferences.get(cluster.name, _NO_PREFERENCE)
-        unproven = fleet.is_unproven(cluster.name)
+        name = cluster.name
+        view = self._answered.get(name)
+        preference = fleet.preferences.get(name, _NO_PREFERENCE)
+        unproven = fleet.is_unproven(name)
         least = 0 if spec.exact or unproven or self._policy == DUPLICATED else 1
         weight = 1 if preference.weight is None else preference.weight
         available = cluster.available_replicas
         taints = () if cluster.cluster is None else cluster.cluster.taints
-        high = _lowest(preference.high, cluster.most_replicas)
-        low = max(preference.low or 0, least)
+        high = preference.high
+        if cluster.most_replicas is not None:
+            high = _lowest(high, cluster.most_replicas)
+        low = max(preference.low, least) if preference.low else least
         present = fleet.known_replicas(cluster)
-        stuck = view is not None and cluster.name in fleet.stuck
-        inside = cluster.name not in self._evidence
+        stuck = view is not None and name in fleet.stuck
+        inside = name not in self._evidence
         # A step of a move is for present pods.
         waits = cluster.bridge is not None and (fleet.moving or bool(fleet.leaving))
         if stuck:
@@ -322,7 +322,7 @@ def keeps(bridged: Sequence[str]) -> str:
 
 def headroom_of_binding(context: Context) -> list[ClusterHeadroom]:
     """Returns the headroom of each cluster that Karmada's scheduler chose."""
-    views = {view.name: view for view in context.fleet.answered}
+    views = context.fleet.views
     delay = context.spec.assignment.delay or 0.0
     return [
         cluster_headroom(

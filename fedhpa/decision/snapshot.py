@@ -20,7 +20,7 @@ from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, USAGE_API, Scal
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, gc=False):
     """Data that could not be read, with the reason as one line."""
 
     error: str
@@ -32,7 +32,7 @@ CustomMetrics = tuple[CustomSample, ...] | Mapping[str, tuple[CustomSample, ...]
 ExternalMetrics = tuple[ExternalSample, ...] | Mapping[str, tuple[ExternalSample, ...] | Failure] | Failure
 
 
-class ClusterScale(msgspec.Struct, frozen=True):
+class ClusterScale(msgspec.Struct, frozen=True, gc=False):
     """The scale sub-resource of the workload in one cluster."""
 
     spec_replicas: int = 0
@@ -40,7 +40,7 @@ class ClusterScale(msgspec.Struct, frozen=True):
     selector: str = ""
 
 
-class WorkloadReading(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadReading(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The workload as one cluster has it, for whoever writes to it or compares selectors.
 
     `path` is its URL path in that cluster, and `scale` what a write must be based on. `selector` is None if
@@ -55,14 +55,14 @@ class WorkloadReading(msgspec.Struct, frozen=True, kw_only=True):
     label_sets: tuple[Mapping[str, str], ...] = ()
 
 
-class Bridge(msgspec.Struct, frozen=True):
+class Bridge(msgspec.Struct, frozen=True, gc=False):
     """A missed answer, with the reason. The last one, which stands for it, is `age` seconds old."""
 
     age: float
     reason: str = ""
 
 
-class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One candidate cluster.
 
     `error` says why it does not answer although it is ready. `selector_error` says why the scale's selector

@@ -45,7 +45,7 @@ WHEN_QUIET: Final = "WhenQuiet"
 PREFERENCES: Final = "spec.federatedHPAAssignment.clusterAutoscalingPreference"
 
 
-class PlacementPreference(msgspec.Struct, frozen=True):
+class PlacementPreference(msgspec.Struct, frozen=True, gc=False):
     """The preference for the clusters that `selection` selects; None selects all."""
 
     selection: Selection | None = None

@@ -106,13 +106,12 @@ def cluster_entries(
     decision: Decision, snapshot: Snapshot, fleet: FleetView, memory: MemoryState
 ) -> list[Mapping[str, JSON]]:
     """Returns status.clusters, without the bounds of mode Distributed."""
-    views = {view.name: view for view in fleet.answered}
     shares = {share.cluster: share for share in decision.assignment}
     entries: list[Mapping[str, JSON]] = []
     for cluster in snapshot.clusters:
         if fleet.is_out(cluster) and not shares.get(cluster.name):
             continue
-        view, known = views.get(cluster.name), memory.clusters[cluster.name]
+        view, known = fleet.views.get(cluster.name), memory.clusters[cluster.name]
         entry: dict[str, JSON] = {"name": cluster.name, "state": known.state}
         member = decision.memberships.get(cluster.name)
         if member is not None:
@@ -151,14 +150,17 @@ def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[
     People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
-    current = entry.get("currentReplicas")
-    said = {
-        "state": ANSWERED,
-        "desiredReplicas": current,
-        "readyReplicas": current,
-        "lastScaleTime": scaled,
-    }
-    return {name: value for name, value in entry.items() if name not in said or said[name] != value}
+    current, left = entry.get("currentReplicas"), dict(entry)
+    said = (
+        ("state", ANSWERED),
+        ("desiredReplicas", current),
+        ("readyReplicas", current),
+        ("lastScaleTime", scaled),
+    )
+    for name, value in said:
+        if name in left and left[name] == value:
+            del left[name]
+    return left
 
 
 def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:

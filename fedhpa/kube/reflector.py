@@ -140,16 +140,15 @@ class Reflector(Generic[T]):
         """The seconds for which the store may have been out of date; 0 while list and watch work."""
         return self._clock() - self._problem_since if self._problem else 0.0
 
-    @property
-    def unwatched_seconds(self) -> float:
-        """The seconds for which changes may have been missed without a failure; 0 while watched.
+    def is_up_to_date(self, unwatched: float) -> bool:
+        """True if the store is current and without problem, and was watched within so many seconds.
 
         A watch counts once it has delivered an event or stayed open for a second, because a server may
         accept watches and end each at once. After a failed watch, the next one must deliver an event.
         """
-        if self._is_watched():
-            return 0.0
-        return self._clock() - self._unwatched_since
+        if self._problem is not None or not self.current:
+            return False
+        return self._is_watched() or self._clock() - self._unwatched_since <= unwatched
 
     @property
     def listing_seconds(self) -> float:

@@ -91,9 +91,7 @@ class WatchCache(Generic[T]):
     def up_to_date(self, member: Member, namespace: str) -> Reflector[T] | None:
         """Returns the namespace's reflector if it is up to date; if None, `reflector` raises the reason."""
         watched = self._watched.get((member, namespace))
-        if watched is None or watched.reflector.problem is not None or not watched.reflector.current:
-            return None
-        if watched.reflector.unwatched_seconds > UNWATCHED_SECONDS:
+        if watched is None or not watched.reflector.is_up_to_date(UNWATCHED_SECONDS):
             return None
         watched.needed_at = self._clock()
         return None if member.unavailable() is not None else watched.reflector

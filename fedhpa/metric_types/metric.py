@@ -14,12 +14,10 @@ from fedhpa.api.fielderror import FieldError
 from fedhpa.api.quantity import format_milli
 from fedhpa.scaling import (
     CurrentSize,
-    CustomSample,
     Groups,
     PodRecord,
     Proposal,
     Readiness,
-    Sampled,
     UsageRecord,
 )
 
@@ -54,7 +52,7 @@ class PodCounts(msgspec.Struct, frozen=True):
     ignored: int = 0
 
 
-class ClusterShare(msgspec.Struct, frozen=True):
+class ClusterShare(msgspec.Struct, frozen=True, gc=False):
     """One cluster's part of a metric: its counted pods, and the sum of their values as a quantity."""
 
     pods: int
@@ -264,18 +262,6 @@ def calibrated(fleet: MeasuredFleet, spec: ScalingMetric, scale: CurrentSize) ->
     if len(fleet.observed(spec)) == len(fleet.answered):
         return scale
     return msgspec.structs.replace(scale, calibration=fleet.calibration_for(spec))
-
-
-def finder(records: Sequence[UsageRecord] | Sequence[CustomSample]) -> Callable[[str], Sampled]:
-    """Returns a function that finds a pod's record by name. Its index is built on the first call."""
-    by_name: dict[str, Sampled] = {}
-
-    def find(name: str) -> Sampled:
-        if not by_name:
-            by_name.update((record.name, record) for record in records)
-        return by_name[name]
-
-    return find
 
 
 def of_pods(

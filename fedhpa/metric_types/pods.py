@@ -23,7 +23,6 @@ from fedhpa.metric_types.metric import (
     MetricType,
     ScalingMetric,
     calibrated,
-    finder,
     no_metrics,
     of_pods,
 )
@@ -90,7 +89,7 @@ def _parts(fleet: MeasuredFleet, spec: ScalingMetric) -> tuple[list[ClusterSampl
     for cluster, samples in served:
         own = [sample for sample in samples if not cluster.is_foreign(sample.name)]
         values = {sample.name: sample.milli for sample in own}
-        parts.append(ClusterSamples(cluster.name, cluster.pods, values, finder(own), cluster.age))
+        parts.append(ClusterSamples(cluster.name, cluster.pods, values, own, cluster.age))
     return parts, False
 
 
@@ -107,10 +106,10 @@ def _hub_parts(fleet: MeasuredFleet, spec: ScalingMetric) -> list[ClusterSamples
         own = {pod.name for pod in cluster.pods}
         values = {name: milli for name, milli in left.items() if name in own}
         listed |= own | {name for name in left if cluster.is_foreign(name)}
-        parts.append(ClusterSamples(cluster.name, cluster.pods, values, finder(found), cluster.age))
+        parts.append(ClusterSamples(cluster.name, cluster.pods, values, found, cluster.age))
     unlisted = {name: milli for name, milli in left.items() if name not in listed}
     if unlisted:
-        parts.append(ClusterSamples(HUB, (), unlisted, finder(found)))
+        parts.append(ClusterSamples(HUB, (), unlisted, found))
     return parts
 
 

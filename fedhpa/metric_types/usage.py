@@ -20,7 +20,6 @@ from fedhpa.metric_types.metric import (
     MetricProposal,
     ScalingMetric,
     calibrated,
-    finder,
     no_metrics,
     of_pods,
 )
@@ -93,9 +92,7 @@ def _parts(fleet: MeasuredFleet, spec: ScalingMetric, values: Values) -> list[Cl
         cause = no_metrics(fleet.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
     return [
-        ClusterSamples(
-            cluster.name, cluster.pods, values(cluster.usage, spec), finder(cluster.usage), cluster.age
-        )
+        ClusterSamples(cluster.name, cluster.pods, values(cluster.usage, spec), cluster.usage, cluster.age)
         for cluster in clusters
     ]
 
@@ -112,7 +109,7 @@ def has_usage(values: Values, _: MeasuredFleet, cluster: MeasuredCluster, spec: 
     """True if the usage of some selected pod has a value."""
     usage = cluster.usage
     # Most lists name the pods in the same order.
-    if usage and usage[0].name == cluster.pods[0].name and values(usage[:1], spec):
+    if usage and usage[0].name == cluster.pods[0].name and values((usage[0],), spec):
         return True
     names = {pod.name for pod in cluster.pods}
     return any(record.name in names and values((record,), spec) for record in usage)

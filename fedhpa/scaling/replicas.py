@@ -10,7 +10,7 @@ overflow, the result here is the largest int32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -36,6 +36,10 @@ class Sampled(Protocol):
     """The fields of a sample that the readiness rules read: POSIX seconds and seconds."""
 
     @property
+    def name(self) -> str:
+        """The name of the pod."""
+
+    @property
     def timestamp(self) -> float:
         """The time of the measurement."""
 
@@ -44,17 +48,18 @@ class Sampled(Protocol):
         """The length of the measurement."""
 
 
-class ClusterSamples(msgspec.Struct, frozen=True):
+class ClusterSamples(msgspec.Struct, frozen=True, gc=False):
     """One cluster's part of a metric: its selected pods and the values by pod name, in milli-units.
 
-    `values` may name pods that are not listed in `pods`. `sample` finds the record behind a value; it is
-    called only for young pods. The answer is `age` seconds old, and its pods are classified as of then.
+    `values` may name pods that are not listed in `pods`. `samples` are the records behind the values, which
+    only the rules for young pods read. The answer is `age` seconds old, and its pods are classified as of
+    then.
     """
 
     cluster: str
     pods: Sequence[PodRecord]
     values: dict[str, int]
-    sample: Callable[[str], Sampled]
+    samples: Sequence[Sampled] = ()
     age: float = 0.0
 
 
@@ -66,7 +71,7 @@ class Readiness(msgspec.Struct, frozen=True):
     initial_readiness_delay: float
 
 
-class Share(msgspec.Struct, frozen=True):
+class Share(msgspec.Struct, frozen=True, gc=False):
     """One cluster's counted pods and the sum of their values in milli-units."""
 
     pods: int
@@ -177,6 +182,7 @@ def _group_cluster(
     last_requests, requested = None, 0
     ready = unready = ignored = ready_sum = ready_requested = unready_requested = 0
     missing = total.missing_requests
+    samples: dict[str, Sampled] = {}
     before = len(missing)
     for pod in part.pods:
         if request is not None and pod.requests is not last_requests:
@@ -194,7 +200,7 @@ def _group_cluster(
             unready_requested += requested
         elif value is None:
             missing.append(requested)
-        elif cpu and _is_unready(pod, part.sample(pod.name), readiness):
+        elif cpu and _is_unready(pod, samples or _by_name(part.samples, samples), readiness):
             unready += 1
             unready_requested += requested
         else:
@@ -213,10 +219,17 @@ def _group_cluster(
     return ready + len(unlisted), ready_sum + sum(unlisted)
 
 
-def _is_unready(pod: PodRecord, sample: Sampled, readiness: Readiness) -> bool:
+def _by_name(records: Sequence[Sampled], found: dict[str, Sampled]) -> dict[str, Sampled]:
+    """Returns `found` with the records by the names of their pods."""
+    found.update((record.name, record) for record in records)
+    return found
+
+
+def _is_unready(pod: PodRecord, samples: Mapping[str, Sampled], readiness: Readiness) -> bool:
     if not pod.ready or pod.start is None:
         return True
     if pod.start + readiness.cpu_initialization_period > readiness.now:
+        sample = samples[pod.name]
         return pod.ready == "False" or sample.timestamp < pod.ready_since + sample.window
     # A pod whose last transition was soon after its start never became ready. Unknown is not False.
     return pod.ready == "False" and pod.start + readiness.initial_readiness_delay > pod.ready_since

@@ -71,7 +71,6 @@ from fedhpa.scaling.replicas import (
     ClusterSamples,
     CurrentSize,
     Readiness,
-    Sampled,
     group_pods,
     propose_value,
     running_and_ready,
@@ -268,12 +267,11 @@ def test_groups_pods(case: dict[str, Any]) -> None:
     """Each pod falls into Karmada's group."""
     given, expect = case["input"], case["expect"]
     records = usage_of(given["metricsMilli"], given["resource"])
-    by_name = {record.name: record for record in records}
     part = ClusterSamples(
         "member1",
         [record_of(pod) for pod in given["pods"]],
         {name: metric["value"] for name, metric in given["metricsMilli"].items()},
-        by_name.__getitem__,
+        records,
     )
     readiness = Readiness(
         NOW,
@@ -304,10 +302,6 @@ def test_adds_requests(case: dict[str, Any]) -> None:
     assert found == case["expect"]["result"]
 
 
-def _no_sample(name: str) -> Sampled:
-    raise KeyError(name)
-
-
 def test_metrics_of_pods_that_do_not_count_are_removed() -> None:
     """Of three values the two of terminating pods are dropped."""
     case = next(c for c in TABLE["upstreamCalculatorTests"] if c["fn"] == "removeMetrics")["input"]
@@ -316,9 +310,7 @@ def test_metrics_of_pods_that_do_not_count_are_removed() -> None:
         for name in case["metricsMilli"]
     ]
 
-    groups = group_pods(
-        [ClusterSamples("member1", pods, dict(case["metricsMilli"]), _no_sample)], READINESS, cpu=False
-    )
+    groups = group_pods([ClusterSamples("member1", pods, dict(case["metricsMilli"]))], READINESS, cpu=False)
 
     assert (groups.counted, groups.counted_sum) == (1, 200)
 

@@ -174,7 +174,8 @@ def test_proposes_what_the_calculator_proposes(case: dict[str, Any]) -> None:
 
 
 class _Sample:
-    def __init__(self, timestamp: float, window: float) -> None:
+    def __init__(self, name: str, timestamp: float, window: float) -> None:
+        self.name = name
         self.timestamp = timestamp
         self.window = window
 
@@ -182,15 +183,15 @@ class _Sample:
 @pytest.mark.parametrize("case", params(TABLE["group_pods"]))
 def test_groups_pods_as_the_calculator(case: dict[str, Any]) -> None:
     """Each pod falls into the calculator's group."""
-    samples = {
-        name: _Sample(at(metric["timestamp"]) or 0.0, metric["window_s"])
+    samples = [
+        _Sample(name, at(metric["timestamp"]) or 0.0, metric["window_s"])
         for name, metric in case["metrics"].items()
-    }
+    ]
     part = ClusterSamples(
         "member1",
         [record_of(pod) for pod in case["pods"]],
         {name: metric["value_milli"] for name, metric in case["metrics"].items()},
-        samples.__getitem__,
+        samples,
     )
     readiness = Readiness(NOW, case["cpu_initialization_period_s"], case["initial_readiness_delay_s"])
 

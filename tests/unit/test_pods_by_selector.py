@@ -7,13 +7,15 @@ from collections.abc import Mapping
 
 from controller.federatedhpa.pod_index import KEEP_SECONDS, PodIndex
 from fedhpa.api.selectors import parse_selector
-from fedhpa.api.wire import PodSpec
+from fedhpa.api.wire import PodSpec, Scale
 from fedhpa.cache import Fetched
 from fedhpa.kube.reflector import Change, Key
 from fedhpa.scaling.records import PodRecord, UsageRecord
 from fedhpa.scaling.requests import shared_requests
 
 NO_REQUESTS = shared_requests(PodSpec())
+# The same at each call: what depends on the pods must follow them all the same.
+SCALE = Scale()
 WEB, API, NEITHER = {"app": "web"}, {"app": "api"}, {"tier": "back"}
 
 
@@ -108,7 +110,7 @@ def test_any_history_gives_what_a_search_gives() -> None:
         selected = watch.here.selected(text, parse_selector(text))
 
         assert {one.name: one for one in selected.pods} == wanted
-        assert {id(labels) for labels in selected.label_sets} == {id(one.labels) for one in wanted.values()}
+        assert {id(labels) for labels in selected.scaled_by("", SCALE)[1].label_sets} == {id(one.labels) for one in wanted.values()}
 
 
 def test_unused_selectors_are_dropped() -> None:
