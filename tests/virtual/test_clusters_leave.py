@@ -18,6 +18,7 @@ from benchmarks.closed_loop.actions import (
     changes,
     controller_killed,
     labelled,
+    raced,
     reachable,
     releases,
     tainted,
@@ -391,6 +392,22 @@ def test_a_lost_record_does_not_matter() -> None:
     assert all(shown.get("desiredReplicas") == 12 for shown in found.shown[60:])
 
 
+def test_writes_that_meet_other_clients_are_decided_again() -> None:
+    """Each of many writes to hub and members finds a changed object: they are refused, and the drain ends."""
+    left: list[int] = []
+    races = [(second, raced(name, 5)) for name in ("m1", "m2", "m3", "hub") for second in (300.0, 420.0)]
+
+    def look(run: Running) -> None:
+        assert run.hub is not None
+        left.extend(store.races for store in (run.hub.store, *(c.store for c in run.fleet.clusters.values())))
+
+    found = Watched(fleet(*races, (300, tainted("m2", DRAIN)), (1000, look)), 25)
+
+    found.assert_kind()
+    assert sum(left) < 10
+    assert found.at(24) == (6, 0, 6)
+
+
 def random_world(number: int) -> World:
     """A leave in a random fleet, with what may come in between."""
     chance = random.Random(number)
@@ -403,8 +420,9 @@ def random_world(number: int) -> World:
         (tainted("m1", DRAIN), tainted("m1", NO_EXECUTE), changes(clusterAffinity={"exclude": ["m1"]}))
     )
     events: list[tuple[float, Action]] = [(300.0, leave)]
-    between = (controller_killed, lambda: forget_record, lambda: releases("m2"))
-    for _ in range(chance.randint(0, 4)):
+    conflicts = raced(chance.choice(("m1", "m2", "hub")), chance.randint(1, 8))
+    between = (controller_killed, lambda: forget_record, lambda: releases("m2"), lambda: conflicts)
+    for _ in range(chance.randint(0, 5)):
         events.append((chance.uniform(310, 900), chance.choice(between)()))
     if chance.random() < 0.4:
         # Shorter than the time after which its replicas are run elsewhere.
@@ -422,25 +440,27 @@ def random_world(number: int) -> World:
 def check_random(number: int) -> None:
     """Checks the invariants in a random world, and that it ends."""
     world = random_world(number)
-    found = Watched(world, 50)
     most, step = world.maximum, max(world.maximum // 10, 1)
+    # A step takes as long as a pod needs to start, and rollouts and losses in between delay the move.
+    moved = world.clusters[0].replicas / step * (world.clusters[0].start_seconds + 30) / 60
+    found = Watched(world, 22 + moved)
     # A rollout may take a quarter of the pods of one cluster.
     rollout = max(plan.replicas for plan in world.clusters)
 
     assert max(sum(sizes.values()) for sizes in found.sizes) <= most + step
     assert min(found.ready[300:]) >= found.ready[300] - step - rollout // 2
-    assert found.at(49)[0] == 0
+    assert found.sizes[-1]["m1"] == 0
     assert found.sizes[-1] == found.sizes[-300]
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(5))
 def test_a_random_leave(number: int) -> None:
     """The cluster is emptied and the fleet comes to rest, with any changes in between."""
     check_random(number)
 
 
 @only_at_night
-@pytest.mark.parametrize("number", range(3, 60))
+@pytest.mark.parametrize("number", range(5, 60))
 def test_many_random_leaves(number: int) -> None:
     """The same in more worlds."""
     check_random(number)
