@@ -57,6 +57,16 @@ def quota(name: str, pods: int | None) -> Action:
     return lambda run: run.on(name, act)
 
 
+def raced(name: str, writes: int) -> Action:
+    """Before so many of the next writes to a cluster, or to the hub, another client changes the object."""
+
+    def act(run: Running) -> None:
+        place = run.hub if name == "hub" and run.hub is not None else run.fleet.clusters[name]
+        place.store.races = writes
+
+    return act
+
+
 def hub_away(away: bool) -> Action:
     """The hub's API server stops or starts."""
     return lambda run: run.hub_away(away)

@@ -141,6 +141,8 @@ class Api:
         if found is None:
             group = version.rpartition("/")[0]
             raise Refused(404, "NotFound", f'{plural}{group and "."}{group} "{name}" not found')
+        if request.method == "PUT":
+            found = self.store.race(version, plural, found)
         if part == "scale" and kind.scale:
             return self._scale(request, collection, found)
         if part not in ("", "status"):

@@ -68,6 +68,8 @@ class Store:
     def __init__(self, kinds: Mapping[tuple[str, str], Kind], stamp: Callable[[], str]) -> None:
         self.number = 1
         self.stamp = stamp
+        # Before so many of the next PUTs, another client changes the object.
+        self.races = 0
         # The structural schemas of the kinds whose spec may have no other fields, by version and plural.
         self.schemas: dict[tuple[str, str], Schema] = {}
         self._collections = {place: Collection(kind) for place, kind in kinds.items()}
@@ -133,6 +135,16 @@ class Store:
         if "deletionTimestamp" in new["metadata"] and not new["metadata"].get("finalizers"):
             return self._remove(collection, key, new)
         return self._put(collection, key, new, "MODIFIED")
+
+    def race(self, version: str, plural: str, found: Object) -> Object:
+        """Changes an object as another client does just before a PUT, if one is due; returns its state."""
+        if not self.races:
+            return found
+        self.races -= 1
+        annotations = {**(found["metadata"].get("annotations") or {}), "other-client": str(self.number)}
+        return self.set(
+            version, plural, {**found, "metadata": {**found["metadata"], "annotations": annotations}}
+        )
 
     def set(self, version: str, plural: str, given: Object) -> Object:
         """Stores an object as it is, with its status, as the emulated controllers do."""

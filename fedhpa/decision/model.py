@@ -172,7 +172,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
     be above and below a target without a change. `propagation` ("" if unknown) and `settings`
     are the controller's flags. `rebalance` is the last one that an annotation asked for. `memberships` are
-    those of the clusters that are no Members.
+    those of the clusters that are no Members. `unready` says that pods become ready in no cluster; "" if some
+    do.
 
     Mode Distributed: `bounds` are those of all members. `plan` is the pass, None between two passes, and
     `hpa_writes` are all its writes in order if each succeeds. `repairs` maps clusters to fields of their HPA
@@ -205,6 +206,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     settings: ControllerSettings = ControllerSettings()
     rebalance: Rebalance | None = None
     memberships: Mapping[str, ClusterMembership] = {}
+    unready: str = ""
     memory: MemoryState = NO_MEMORY
     distributed: bool = False
     bounds: tuple[MemberBounds, ...] = ()

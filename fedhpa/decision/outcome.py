@@ -46,6 +46,7 @@ from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
 from fedhpa.decision.status import bounds_entry, cluster_entries, kept_entry, reason_of_change, status_of
+from fedhpa.decision.stuck import ready_nowhere
 from fedhpa.scaling import ScaleEvent, store_event
 
 JSON = object
@@ -200,8 +201,10 @@ def without_status(
     split: str = "",
 ) -> Decision:
     """Returns a decision that lacks only its status. Sets the conditions that all decisions have."""
-    states = context.memory.states
+    fleet, states = context.fleet, context.memory.states
     allowed = tolerances(context)
+    serves = any(view.ready_pods >= view.replicas > 0 for view in fleet.answered)
+    lacks = fleet.moves and not (fleet.stuck or serves)
     others = context.snapshot.competitors or context.memory.resets
     if others or context.builder.found(SOLE_OWNER):
         report_owners(context)
@@ -244,6 +247,7 @@ def without_status(
         settings=context.settings,
         rebalance=context.rebalance,
         memberships=members,
+        unready=ready_nowhere(fleet.answered, context.memory, context.spec, context.now) if lacks else "",
     )
 
 

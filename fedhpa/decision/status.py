@@ -203,7 +203,8 @@ _MAX_COLUMN: Final = 512
 def sentence(decision: Decision) -> str:
     """Returns the decision and its reason as one sentence without a period."""
     reason, held = why(decision), held_text(decision)
-    parts = [_verdict(decision), f"reason: {reason}" if reason else "", held if held != reason else ""]
+    reasons = [f"reason: {reason}" if reason else "", held if held != reason else ""]
+    parts = [_verdict(decision), *reasons, decision.unready]
     return "; ".join(part for part in parts if part)
 
 

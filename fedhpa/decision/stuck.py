@@ -80,6 +80,26 @@ def stuck_clusters(
     return found
 
 
+def ready_nowhere(
+    clusters: Sequence[AnsweringCluster], memory: MemoryState, spec: ScalingSpec, now: float
+) -> str:
+    """Returns how many replicas lack if some did for the delay in each of several clusters; else ""."""
+    hosts = [cluster for cluster in clusters if cluster.replicas]
+    for cluster in hosts:
+        pods = [pod for pod in cluster.pods if pod.state != IGNORED]
+        known = memory.clusters.get(cluster.name)
+        uncreated = None if known is None else known.lacking_since
+        times = (_waiting_since(pods), _lacking_since(cluster, pods, uncreated))
+        since = min((time for time in times if time is not None), default=now)
+        if now - since < _delay(clusters, spec):
+            return ""
+    if len(hosts) < 2:
+        return ""
+    replicas = sum(cluster.replicas for cluster in hosts)
+    lacking = replicas - sum(cluster.ready_pods for cluster in hosts)
+    return f"pods become ready in no cluster, {lacking} of {replicas} replicas are not, and nothing moves"
+
+
 def _why(lacking: int, nodeless: int, replicas: int) -> str:
     if nodeless >= lacking:
         return f"{lacking} of {replicas} replicas {'waits' if lacking == 1 else 'wait'} for a node there"

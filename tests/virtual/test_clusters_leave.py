@@ -18,6 +18,7 @@ from benchmarks.closed_loop.actions import (
     changes,
     controller_killed,
     labelled,
+    raced,
     reachable,
     releases,
     tainted,
@@ -26,7 +27,7 @@ from benchmarks.closed_loop.actions import (
 from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import CENTRALIZED, simulate
 from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World, limited, several, steps
-from benchmarks.world.cluster import ClusterPlan
+from benchmarks.world.cluster import Cluster, ClusterPlan
 from tests.support.nightly import only_at_night
 
 # A load of 5.8 at a target of 50 % is served by 12 pods, within the tolerance.
@@ -55,6 +56,9 @@ class Watched:
         self.world = world
         self.sizes: list[Sizes] = []
         self.ready: list[int] = []
+        # The pods that a rollout may take at a time, and the last one that each cluster has ended.
+        self.spared: list[int] = []
+        self._rolled: Sizes = {}
         self.shown: list[dict[str, Any]] = []
         self.events: list[dict[str, Any]] = []
         self.member_writes = 0
@@ -68,9 +72,22 @@ class Watched:
         clusters = run.fleet.clusters
         self.sizes.append({name: one.replicas for name, one in clusters.items()})
         self.ready.append(sum(one.ready for one in clusters.values()))
+        self.spared.append(sum(self._spared(one) for one in clusters.values()))
         self.shown.append(run.hub.status)
         self.events = run.hub.store.all("v1", "events")
         self.member_writes = sum(sum(one.writes.values()) for one in clusters.values())
+
+    def _spared(self, cluster: Cluster) -> int:
+        """The pods that a rollout may take at a time, by its strategy; 0 once it has ended."""
+        workload, name = cluster.workload, cluster.plan.name
+        if (
+            all(pod.revision == workload.newest for pod in workload.active)
+            and cluster.ready >= cluster.replicas
+        ):
+            self._rolled[name] = workload.newest
+        if self._rolled.get(name) == workload.newest:
+            return 0
+        return 1 if cluster.plan.ordered else cluster.replicas // 4
 
     def at(self, minute: float) -> tuple[int, ...]:
         """The replicas of all clusters at a minute."""
@@ -86,11 +103,15 @@ class Watched:
         return [event["reason"] for event in self.events]
 
     def assert_kind(self, since: float = 5.0) -> None:
-        """No second has a step more than the maximum, or a step less ready pods than at minute `since`."""
+        """No second has a step more than the maximum, or a step less ready pods than at minute `since`.
+
+        What the strategy of a rollout may take is no lack of the move.
+        """
         most, step = self.world.maximum, max(self.world.maximum // 10, 1)
         begin = int(since * 60)
         assert max(sum(sizes.values()) for sizes in self.sizes) <= most + step
-        assert min(self.ready[begin:]) >= self.ready[begin] - step
+        ready = [ready + spared for ready, spared in zip(self.ready, self.spared, strict=True)]
+        assert min(ready[begin:]) >= self.ready[begin] - step
 
 
 @pytest.mark.parametrize(
@@ -248,7 +269,19 @@ def test_a_rollout_ends_first(ordered: bool) -> None:
 
     assert all(sizes == found.sizes[300] for sizes in found.sizes[310:360])
     assert found.at(34) == (6, 0, 6)
-    assert max(sum(sizes.values()) for sizes in found.sizes) <= 13
+    found.assert_kind()
+
+
+@pytest.mark.parametrize("ordered", [False, True], ids=["Deployment", "StatefulSet"])
+@pytest.mark.parametrize("name", ["", "m1"])
+def test_a_rollout_may_begin_in_mid_drain(ordered: bool, name: str) -> None:
+    """In all clusters or in one that takes replicas: the leave waits for it, and no ready pod is missed."""
+    clusters = slow(ordered=ordered)
+    found = Watched(fleet((300, tainted("m2", DRAIN)), (430, releases(name)), clusters=clusters), 35)
+
+    found.assert_kind()
+    assert 0 < found.sizes[430]["m2"] < 4
+    assert found.at(34) == (6, 0, 6)
 
 
 @pytest.mark.parametrize("ordered", [False, True], ids=["Deployment", "StatefulSet"])
@@ -272,8 +305,19 @@ def test_load_that_rises_is_served_at_once() -> None:
     """A leave holds no growth: the others grow for the load, and the cluster is emptied all the same."""
     found = Watched(fleet((300, tainted("m2", DRAIN)), load=steps((0, 5.8), (6, 9.8)), maximum=24), 25)
 
+    found.assert_kind()
     assert sum(found.at(7)) >= 20
     assert found.at(24)[1] == 0
+
+
+def test_load_that_rises_to_the_maximum_is_served_in_mid_drain() -> None:
+    """The load rises step by step while pods start and end, up to what maxReplicas allows."""
+    load = steps((0, 5.8), (6, 6.8), (7.5, 7.9), (9, 9.0), (10.5, 11.6))
+    found = Watched(fleet((300, tainted("m2", DRAIN)), load=load, maximum=24), 25)
+
+    found.assert_kind()
+    assert found.at(24)[1] == 0
+    assert sum(found.at(24)) >= 23
 
 
 def test_a_cluster_that_was_emptied_may_go_away() -> None:
@@ -348,6 +392,22 @@ def test_a_lost_record_does_not_matter() -> None:
     assert all(shown.get("desiredReplicas") == 12 for shown in found.shown[60:])
 
 
+def test_writes_that_meet_other_clients_are_decided_again() -> None:
+    """Each of many writes to hub and members finds a changed object: they are refused, and the drain ends."""
+    left: list[int] = []
+    races = [(second, raced(name, 5)) for name in ("m1", "m2", "m3", "hub") for second in (300.0, 420.0)]
+
+    def look(run: Running) -> None:
+        assert run.hub is not None
+        left.extend(store.races for store in (run.hub.store, *(c.store for c in run.fleet.clusters.values())))
+
+    found = Watched(fleet(*races, (300, tainted("m2", DRAIN)), (1000, look)), 25)
+
+    found.assert_kind()
+    assert sum(left) < 10
+    assert found.at(24) == (6, 0, 6)
+
+
 def random_world(number: int) -> World:
     """A leave in a random fleet, with what may come in between."""
     chance = random.Random(number)
@@ -360,8 +420,9 @@ def random_world(number: int) -> World:
         (tainted("m1", DRAIN), tainted("m1", NO_EXECUTE), changes(clusterAffinity={"exclude": ["m1"]}))
     )
     events: list[tuple[float, Action]] = [(300.0, leave)]
-    between = (controller_killed, lambda: forget_record, lambda: releases("m2"))
-    for _ in range(chance.randint(0, 4)):
+    conflicts = raced(chance.choice(("m1", "m2", "hub")), chance.randint(1, 8))
+    between = (controller_killed, lambda: forget_record, lambda: releases("m2"), lambda: conflicts)
+    for _ in range(chance.randint(0, 5)):
         events.append((chance.uniform(310, 900), chance.choice(between)()))
     if chance.random() < 0.4:
         # Shorter than the time after which its replicas are run elsewhere.
@@ -379,25 +440,27 @@ def random_world(number: int) -> World:
 def check_random(number: int) -> None:
     """Checks the invariants in a random world, and that it ends."""
     world = random_world(number)
-    found = Watched(world, 50)
     most, step = world.maximum, max(world.maximum // 10, 1)
+    # A step takes as long as a pod needs to start, and rollouts and losses in between delay the move.
+    moved = world.clusters[0].replicas / step * (world.clusters[0].start_seconds + 30) / 60
+    found = Watched(world, 22 + moved)
     # A rollout may take a quarter of the pods of one cluster.
     rollout = max(plan.replicas for plan in world.clusters)
 
     assert max(sum(sizes.values()) for sizes in found.sizes) <= most + step
     assert min(found.ready[300:]) >= found.ready[300] - step - rollout // 2
-    assert found.at(49)[0] == 0
+    assert found.sizes[-1]["m1"] == 0
     assert found.sizes[-1] == found.sizes[-300]
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(5))
 def test_a_random_leave(number: int) -> None:
     """The cluster is emptied and the fleet comes to rest, with any changes in between."""
     check_random(number)
 
 
 @only_at_night
-@pytest.mark.parametrize("number", range(3, 60))
+@pytest.mark.parametrize("number", range(5, 60))
 def test_many_random_leaves(number: int) -> None:
     """The same in more worlds."""
     check_random(number)
@@ -421,7 +484,9 @@ def test_an_excluded_cluster_that_was_lost_is_emptied_when_it_comes_back(
     found = Watched(fleet(*sorted(events, key=lambda event: event[0])), 35)
 
     assert found.at(21)[1] == 4
-    assert found.status(21, "m2") is None
+    lost_entry = found.status(21, "m2")
+    assert lost_entry is not None
+    assert (lost_entry["state"], lost_entry["membership"]) == ("Lost", "Leaving")
     entry = found.status(22.5, "m2")
     assert entry is not None
     assert entry["membership"] == "Leaving"

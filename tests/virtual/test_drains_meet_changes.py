@@ -12,7 +12,7 @@ from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.worlds import DRAIN, steps
 from benchmarks.world.cluster import ClusterPlan
 from fedhpa.decision.membership import NOBODY_STAYS
-from tests.support.controller import ControllerWorld, cluster_object, world
+from tests.support.controller import DEPLOYMENTS, NAMESPACE, ControllerWorld, cluster_object, world
 from tests.support.fakeapi import CLUSTERS, eventually
 from tests.virtual.test_clusters_leave import NO_EXECUTE, NO_SCHEDULE, Watched, fleet
 
@@ -188,3 +188,24 @@ def test_a_lost_cluster_is_not_drained_before_it_answers() -> None:
     assert lost["waitsFor"].endswith(": it is lost, and may run replicas until it answers")
     assert found.at(23.9)[1] == 0
     assert found.status(23.9, "m2") is None
+
+
+async def test_a_workload_that_is_gone_for_less_than_a_minute_changes_nothing() -> None:
+    """Somebody deletes and applies the Deployment anew; after a minute it is no cluster of the object."""
+    async with world(m1=4, m2=4, m3=4) as w:
+        w.load(600)
+        w.scale(maxReplicas=20, behavior={"scaleUp": {"stabilizationWindowSeconds": 0}})
+        sizes = []
+        async with w.controller(sync_period=5):
+            await eventually(lambda: w.status().get("desiredReplicas") == 12)
+            member = w.members["m2"]
+            for away in (40, 90):
+                member.resized = lambda: None
+                member.remove(DEPLOYMENTS, "web", NAMESPACE)
+                await asyncio.sleep(away)
+                entries = [one["name"] for one in w.status()["clusters"]]
+                sizes.append((w.members["m1"].replicas(), w.members["m3"].replicas(), "m2" in entries))
+                member.deploy(4)
+                await asyncio.sleep(30)
+
+        assert sizes == [(4, 4, True), (4, 4, False)]

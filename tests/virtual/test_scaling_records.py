@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from controller.shards import CRON
+from testbed.embedded.storage.store import Change
 from tests.support.controller import NAMESPACE, Plane, world
-from tests.support.federation import until
+from tests.support.federation import federation, until
 from tests.support.federation.distributed import distributed
 from tests.support.federation.planes import NAMESPACE as SHOP
-from tests.support.federation.planes import Seen
+from tests.support.federation.planes import Object, Seen
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -108,6 +110,53 @@ async def test_the_clusters_of_member_hpas_are_recorded_first(tmp_path: Path) ->
 
         assert found[0] == {"m1": True, "m2": True}
         assert [one.get("holdsHpa") for one in clusters.values()] == [None, None]
+
+
+# -- beside Karmada ----------------------------------------------------------------------------------------
+def specification(record: Object) -> Object:
+    """A record without what Karmada's detector ignores (pkg/util/eventfilter, SpecificationChanged)."""
+    ignored = {"managedFields", "resourceVersion"}
+    metadata = {key: value for key, value in record["metadata"].items() if key not in ignored}
+    return {**{key: value for key, value in record.items() if key != "status"}, "metadata": metadata}
+
+
+async def test_karmadas_detector_sees_only_new_records(tmp_path: Path) -> None:
+    """It ignores changes of a status, and scales, rules and windows change nothing else."""
+    created: list[str] = []
+    written: list[str] = []
+    changed: list[tuple[Object, Object]] = []
+
+    def look(change: Change) -> None:
+        if change.collection == ON_HUB and change.type == "ADDED":
+            created.append(change.name)
+        elif change.collection == ON_HUB and change.type == "MODIFIED" and change.old is not None:
+            written.append(change.name)
+            before, after = specification(change.old), specification(change.object)
+            if before != after:
+                changed.append((before, after))
+
+    window = {"name": "day", "schedule": "*/10 * * * *", "targetMinReplicas": 6, "duration": "4m"}
+    target = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
+    rules = {
+        "apiVersion": target["apiVersion"],
+        "kind": "CronFederatedHPA",
+        "metadata": {"namespace": SHOP, "name": "office"},
+        "spec": {"scaleTargetRef": target, "rules": [window]},
+    }
+    async with federation(tmp_path, m1=2, m2=2) as f:
+        store = f.hub.server.store
+        store.subscribe(look)
+        f.scale(behavior=BEHAVIOR)
+        store.create(("autoscaling.karmada.io", "cronfederatedhpas"), rules)
+        async with f.controller(calm=True), f.controller(calm=True, kind=CRON):
+            for demand in (200, 500, 200):
+                f.demand(demand)
+                await asyncio.sleep(720)
+
+    kinds = {name.partition(".")[0] for name in created}
+    assert kinds == {"federatedhpa", "cronfederatedhpa", "cron-target"}
+    assert {name: written.count(name) >= 2 for name in created} == dict.fromkeys(created, True)
+    assert changed == []
 
 
 # -- two processes -----------------------------------------------------------------------------------------

@@ -139,12 +139,18 @@ def test_a_quota_is_found_by_pods_that_are_not_created() -> None:
 
 
 def test_a_release_that_gets_ready_nowhere_moves_nothing() -> None:
-    """No other cluster shows that the pods could get ready, so no cluster is at fault."""
+    """No other cluster shows that the pods could get ready, so no cluster is at fault, and Ready says so."""
     broken = [(300.0, starts_nothing(f"m{number}")) for number in (1, 2, 3)]
     found = Watched(fleet(*broken, load=steps((0, 5.8), (6, 9.6)), maximum=24), 25)
 
     assert "ClusterStuck" not in found.reasons()
     assert sum(found.at(24)) >= 19
+    messages = [
+        next(one["message"] for one in found.shown[minute * 60]["conditions"] if one["type"] == "Ready")
+        for minute in (8, 24)
+    ]
+    assert "no cluster" not in messages[0]
+    assert "pods become ready in no cluster, " in messages[1]
 
 
 def test_slow_pods_are_not_stuck() -> None:
