@@ -107,6 +107,11 @@ class CronFederatedHPARule(ApiModel):
         description="Time for which the size holds before the previous values return, as a Go duration or in "
         "seconds; from 1 minute to 366 days. Default: until another rule fires. Example: 8h.",
     )
+    at_least: Bool | None = Field(
+        None,
+        description="If true, the rule only raises replicas: neither its execution nor its window lowers "
+        "what runs. Only where the target is not a FederatedHPA. Default: false. Example: true.",
+    )
     exclude_dates: Annotated[tuple[Day, ...], Checked({"maxItems": MAX_EXCLUDED_DATES}), Crd(ATOMIC)] = Field(
         (),
         description="Dates (YYYY-MM-DD, in the rule's time zone) on which the rule does not fire; at most "
