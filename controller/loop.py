@@ -64,13 +64,24 @@ def until_slot(key: Key, period: float, now: float) -> float:
 class WorkQueue(Generic[K]):
     """Keys, each with the time on `clock` (seconds) at which it is due.
 
-    A key is taken once at a time. It has one pending time, and the earlier of two requested times wins. The
-    clock is read again after `longest_wait` seconds, because a wall clock may be stepped.
+    A key is taken once at a time. It has one pending time, and the earlier of two requested times wins.
+    The clock is read again after `longest_wait` seconds, because a wall clock may be stepped. Where `steady`,
+    a monotonic clock, shows that it was, all keys are due at once, and `on_step` receives the seconds.
     """
 
-    def __init__(self, clock: Callable[[], float], longest_wait: float | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        longest_wait: float | None = None,
+        *,
+        steady: Callable[[], float] | None = None,
+        on_step: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self._clock = clock
+        self._steady = steady or clock
+        self._offset = clock() - self._steady()
         self._longest_wait = longest_wait
+        self._on_step = on_step
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._count = 0
@@ -86,6 +97,7 @@ class WorkQueue(Generic[K]):
         """Wait for the earliest due key, and take it. One task at a time may wait."""
         while True:
             self._changed.clear()
+            self._notice_step()
             key, wait = self._earliest()
             if key is not None:
                 self._taken[key] = self._due.pop(key)
@@ -114,6 +126,17 @@ class WorkQueue(Generic[K]):
             heapq.heappush(self._heap, (due, self._count, key))
             self._changed.set()
 
+    def _notice_step(self) -> None:
+        offset = self._clock() - self._steady()
+        step, self._offset = offset - self._offset, offset
+        if abs(step) <= STEP_SECONDS:
+            return
+        for key in (*self._due, *self._taken):
+            # Times of the clock before the step mean nothing now.
+            (self._again if key in self._taken else self._due).pop(key, None)
+            self.add(key)
+        self._on_step(step)
+
     def _earliest(self) -> tuple[K | None, float | None]:
         """A due key, or the seconds until the earliest one; (None, None) for an empty queue."""
         while self._heap:
@@ -138,6 +161,8 @@ class WorkQueue(Generic[K]):
             return
 
 
+# A wall clock that differs by more from a monotonic one since the last look was stepped.
+STEP_SECONDS: Final = 60.0
 # Delay before a superseded decision is made again; members may need a moment to serve the other write.
 RETRY_SECONDS: Final = 0.1
 # Work that hangs beyond all deadlines inside it is cancelled, which frees its slot.
@@ -220,7 +245,7 @@ class Loop(Generic[K]):
     """Runs a worker over the objects of a watched collection that `owns` selects.
 
     At most `slots` keys are worked on at once. `on_count` receives the number of objects after each change.
-    With a wall clock as `due_clock`, keys are due on it (see `WorkQueue`).
+    With a wall clock as `due_clock`, keys are due on it, and `on_step` hears of its steps (see `WorkQueue`).
     """
 
     def __init__(
@@ -235,6 +260,7 @@ class Loop(Generic[K]):
         clock: Callable[[], float],
         due_clock: Callable[[], float] | None = None,
         longest_wait: float | None = None,
+        on_step: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._owns = owns
         self.objects: Reflector[Object] = Reflector(
@@ -249,7 +275,7 @@ class Loop(Generic[K]):
         self._on_count = on_count
         self._worker = worker
         self._slots = asyncio.Semaphore(slots)
-        self._queue: WorkQueue[K] = WorkQueue(due_clock or clock, longest_wait)
+        self._queue: WorkQueue[K] = WorkQueue(due_clock or clock, longest_wait, steady=clock, on_step=on_step)
         self._clock = clock
         self._changes: asyncio.Queue[Change[Object]] = asyncio.Queue()
         self._listed = asyncio.Event()

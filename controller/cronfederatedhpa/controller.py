@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+import structlog
+
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, NotLeading
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reconciler import CronReconciler
@@ -24,6 +26,7 @@ LONGEST_SLEEP_SECONDS: Final = 5.0
 RETRY_SECONDS: Final = 5.0
 
 Object = dict[str, Any]
+log = structlog.get_logger(__name__)
 
 
 class Barrier:
@@ -109,6 +112,13 @@ class CronWorker:
             )
             self._events.event(about, "Warning", "InvalidObject", message)
 
+    def stepped(self, seconds: float) -> None:
+        """Report that the wall clock was stepped, so that all targets are planned anew."""
+        log.warning("wall clock stepped; all rules are planned anew", seconds=round(seconds, 1))
+        text = f"the controller's clock was stepped by {seconds:+.0f} s, so the rules are planned anew"
+        for owner in self.objects:
+            self._reconciler.report(owner, "ClockStepped", text)
+
     def taken(self, key: TargetKey) -> None:  # noqa: ARG002  # all targets count
         """Let the results of others wait for the effect of this target, and events for its result."""
         self._effects.begin()
@@ -190,4 +200,5 @@ def rules_loop(
         clock=clock,
         due_clock=wall,
         longest_wait=LONGEST_SLEEP_SECONDS,
+        on_step=worker.stepped,
     )

@@ -5,7 +5,7 @@ A write that the hub refuses is planned again without the events at fault, so th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from controller.cronfederatedhpa.memory import Ahead, Unit
@@ -16,7 +16,7 @@ from controller.cronfederatedhpa.targets import CronTargets
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.model import CronPlan, ScheduledObject, WindowRecord, WriteCause
+from fedhpa.cron.execution.model import CronPlan, ScheduledObject, WriteCause
 from fedhpa.cron.execution.outcome import Attempts
 
 # A reading is used for an execution if it is no older. The resourceVersion shows if it is outdated, so an
@@ -30,12 +30,14 @@ NO_REFUSALS: Final = frozenset({401, 404, 408, 409, 429})
 class Effect(NamedTuple):
     """A plan whose write was made, or failed with `error`.
 
-    `refusals` says why the hub refused the events that the plan leaves out.
+    `refusals` says why the events cannot act that the plan leaves out. `shares` are the replicas of each
+    cluster after the write, for a workload in the members.
     """
 
     plan: CronPlan
     error: str
     refusals: Mapping[WriteCause, str]
+    shares: Mapping[str, int] = {}
 
 
 class Effects:
@@ -79,16 +81,17 @@ class Effects:
                 if attempt == PLAN_TRIES:
                     error = str(changed)
                     break
-                reading = await self._read(unit)
+                # The record comes first: a write of another process between the two requests is then known.
                 if not unit.windows.known:
-                    record = await self._read_record(unit)
+                    await unit.windows.read()
+                    record = unit.windows.state
+                reading = await self._read(unit)
                 continue
             break
-        return Effect(attempts.plan, error, attempts.refusals)
-
-    async def _read_record(self, unit: Unit) -> WindowRecord | None:
-        await unit.windows.read()
-        return unit.windows.state
+        if attempts.plan.applied or attempts.plan.closed:
+            error = error or reading.awaited
+        shares = dict(unit.shares.replicas) if reading.target.shares else {}
+        return Effect(attempts.plan, error, attempts.refusals, shares)
 
     async def _try_all(
         self, unit: Unit, objects: Sequence[CronObject], attempts: Attempts, reading: Reading
@@ -99,6 +102,9 @@ class Effects:
                 await self._write(unit, objects, attempts.plan, reading)
             except (NotLeading, TargetChanged):
                 raise
+            except _Excluded as excluded:
+                if not attempts.exclude(excluded.causes, str(excluded)):
+                    return str(excluded)
             except _Refused as refused:
                 if not attempts.refused(str(refused)):
                     return str(refused)
@@ -127,10 +133,18 @@ class Effects:
             raise
 
     async def _prepare(self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan) -> None:
-        """Sets the finalizers of objects whose windows open, and stores the write that is about to begin."""
+        """Sets the finalizers of objects whose windows open, and stores the write that is about to begin.
+
+        Raises _Excluded if that is refused: then these windows do not open, and all others act.
+        """
         for owner in objects:
             if owner.key[1] in planned.holders and FINALIZER not in owner.cron.metadata.finalizers:
-                await self._writer.set_finalizer(owner, wanted=True)
+                try:
+                    await self._writer.set_finalizer(owner, wanted=True)
+                except ApiError as error:
+                    # Of a window that is open already the finalizer was removed by somebody.
+                    if causes := planned.openings(owner.key[1]):
+                        raise _Excluded(str(error), causes) from error
         if planned.pending is None:
             return
         try:
@@ -139,6 +153,8 @@ class Effects:
             raise TargetChanged(f"{unit.windows.file} was written by another process") from error
         except NotRecorded as error:
             # Windows do not begin where a restart would not know them. Other executions of the plan do.
+            if causes := planned.openings():
+                raise _Excluded(str(error), causes) from error
             raise _Refused(str(error)) from error
 
     async def _reading(self, unit: Unit, objects: Sequence[CronObject]) -> Reading:
@@ -158,3 +174,11 @@ class Effects:
 
 class _Refused(FedHPAError):
     """The hub refused the values of a write, or the record that it needs."""
+
+
+class _Excluded(FedHPAError):
+    """The hub refused what some events of a plan need."""
+
+    def __init__(self, message: str, causes: Collection[WriteCause]) -> None:
+        super().__init__(message)
+        self.causes = causes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -12,12 +12,12 @@ from controller.cronfederatedhpa.scales import KnownShares, Reading
 from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
 from fedhpa.api.scaling_record import KeptRecord
-from fedhpa.cron.execution.model import RuleState, WindowRecord
+from fedhpa.cron.execution.due import newest_success
+from fedhpa.cron.execution.model import ObjectRecord, WindowRecord
 from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import Backoff
 
 T = TypeVar("T")
-States = dict[str, RuleState]
 
 
 class Recorded(Generic[T]):
@@ -88,17 +88,29 @@ class Recorded(Generic[T]):
                 raise
         self._stored, self.state = content, state
 
+    async def store(self, state: T | None) -> bool:
+        """Store a state. Returns False if the hub refuses it: then this process alone knows it.
+
+        Raises Conflict and ApiError as `write` does.
+        """
+        try:
+            await self.write(state)
+        except NotRecorded:
+            self.state = state
+            return False
+        return True
+
 
 @dataclass
 class RulesMemory:
     """All that this process knows of one object beside its stored form; dropped with the object.
 
     `reported` are the lines about dropped fields that its events have, `reverts` the changes that clients
-    made in its open windows. `held` is what its last event about a hold says.
+    made of values that rules had set. `held` is what its last event about a hold says.
     """
 
     uid: str
-    rules: Recorded[States]
+    rules: Recorded[ObjectRecord]
     reported: list[str] = field(default_factory=list)
     reverts: list[str] = field(default_factory=list)
     held: str = ""
@@ -129,6 +141,16 @@ class Unit:
     asked: bool = False
     # The holders that `Units.targets_of` knows.
     noted: frozenset[str] = frozenset()
+
+    def recall_shares(self, records: Iterable[ObjectRecord | None]) -> None:
+        """Take the replicas of each cluster from the records of the objects: a cluster may be silent now."""
+        if self.shares.complete or self.shares.replicas:
+            return
+        found = [each for each in records if each is not None and each.target == str(self.target)]
+        shares = dict(max(found, key=newest_success).shares) if found else {}
+        if self.windows.state is not None:
+            shares |= self.windows.state.shares
+        self.shares.replicas, self.shares.complete = shares, bool(shares)
 
     @property
     def holders(self) -> frozenset[str]:

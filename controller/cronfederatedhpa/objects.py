@@ -6,7 +6,7 @@ of that one (controller.cronfederatedhpa.units).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -15,8 +15,14 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.hold import hold_request
-from fedhpa.cron.execution.model import RuleState, ScheduledObject
-from fedhpa.cron.execution.objects import dropped_fields, read_cron, read_object, without_dropped
+from fedhpa.cron.execution.model import ObjectRecord, ScheduledObject
+from fedhpa.cron.execution.objects import (
+    dropped_fields,
+    read_cron,
+    read_object,
+    with_record,
+    without_dropped,
+)
 from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import Key
 
@@ -79,15 +85,15 @@ class CronObject:
         return any(rule.duration is not None for rule in self.cron.spec.rules)
 
     def scheduled(
-        self, target: TargetKey, states: Mapping[str, RuleState] | None = None, *, drops: bool = False
+        self, target: TargetKey, record: ObjectRecord | None = None, *, drops: bool = False
     ) -> ScheduledObject:
-        """Returns the object as a plan of a target needs it, with the `states` of its record if there is one.
+        """Returns the object as a plan of a target needs it, with the states of its `record` if there is one.
 
         `drops` is True if the hub drops fields.
         """
         found = self._scheduled
-        if states is not None:
-            found = msgspec.structs.replace(found, states=dict(states), known=True)
+        if record is not None:
+            found = with_record(found, self.cron.metadata.generation, record)
         found = without_dropped(found, self.dropped, drops=drops)
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 
@@ -101,6 +107,9 @@ class ObjectsByTarget:
 
     def __len__(self) -> int:
         return len(self._objects)
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._objects)
 
     def get(self, key: Key) -> CronObject | None:
         """Returns an object, or None."""

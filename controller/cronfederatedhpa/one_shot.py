@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from controller.cronfederatedhpa.memory import Recorded, States
+from controller.cronfederatedhpa.memory import Recorded
 from controller.cronfederatedhpa.object_writes import NotLeading
 from controller.cronfederatedhpa.objects import CronObject, TargetKey
 from controller.cronfederatedhpa.scales import KnownShares, Members, mappers_of_members
@@ -23,8 +23,8 @@ from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     REPLICAS,
+    ObjectRecord,
     ObservedTarget,
-    RuleState,
     ScheduledObject,
     Values,
     WindowRecord,
@@ -38,12 +38,9 @@ Object = Mapping[str, Any]
 
 
 class Remembered(NamedTuple):
-    """The records of one object and its target: the state of its rules, None without one, and the windows.
+    """The records of one object and its target, each None without one. `notes` say why one is unknown."""
 
-    `notes` say why a record is unknown.
-    """
-
-    states: Mapping[str, RuleState] | None = None
+    rules: ObjectRecord | None = None
     record: WindowRecord | None = None
     notes: tuple[str, ...] = ()
 
@@ -110,7 +107,7 @@ def _cron_object(raw: Object) -> CronObject:
     return CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
 
 
-async def _rules(hub: ApiClient, owner: CronObject) -> Recorded[States]:
+async def _rules(hub: ApiClient, owner: CronObject) -> Recorded[ObjectRecord]:
     return await _read_record(open_rules(hub, owner.key, owner.cron.metadata.uid, _never_writes))
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final
 
+import msgspec
 import structlog
 
 from controller.cronfederatedhpa.effects import Effect, Effects
 from controller.cronfederatedhpa.hub import CRD_PATH, PATHS
-from controller.cronfederatedhpa.memory import Recorded, RulesMemory, Unit
+from controller.cronfederatedhpa.memory import RulesMemory, Unit
 from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.reporter import Reporter
@@ -26,16 +27,9 @@ from controller.cronfederatedhpa.telemetry import CronMetrics
 from controller.cronfederatedhpa.units import Units, open_rules
 from controller.failure_log import FailureLog, Lines
 from controller.hub_check import HubCheck
-from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.model import (
-    CronPlan,
-    Note,
-    ScheduledObject,
-    WindowRecord,
-    cause_of_window,
-)
+from fedhpa.cron.execution.model import Note, ObjectRecord, ScheduledObject, cause_of_window
 from fedhpa.cron.execution.outcome import Settled, Waiting, next_look, settle, waiting_events
 from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import NO_RECORD, Finding
@@ -54,12 +48,13 @@ FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 # The end of a hold that keeps events waiting is noticed within this time.
 HELD_SECONDS: Final = 10.0
+# A change that somebody makes in an open window is told within a minute.
+WATCH_SECONDS: Final = 50.0
 # An object that another controller runs is looked at again after this time.
 BLOCKED_SECONDS: Final = 60.0
 PASSES: Final = Lines("rules fail", "rules still fail", "rules run again")
 LINES: Final = Lines("status not written", "status still not written", "status is written again")
 
-T = TypeVar("T")
 Gate = Callable[[], Awaitable[None]]
 
 
@@ -132,6 +127,11 @@ class CronReconciler:
             group.create_task(self._unstored.remind())
             group.create_task(self._failures.remind())
 
+    def report(self, key: Key, reason: str, message: str) -> None:
+        """Records an event about an object."""
+        if not self._paused:
+            self._reporter.record(key[0], Note(key[1], reason, message))
+
     def end(self) -> None:
         """Withdraws what the series say of the hub."""
         self._check.end()
@@ -156,12 +156,12 @@ class CronReconciler:
                 return await self._block(objects, finding, now)
         for owner in objects:
             await self._recall(owner)
+        unit.recall_shares(self._memory(owner.key).rules.state for owner in objects)
         if self._is_due(unit, objects, now):
             return await self._apply(unit, objects, results)
         scheduled = [self._scheduled(owner, unit) for owner in objects]
-        record = unit.windows.state
-        planned = plan(scheduled, record, unreadable("not read yet").target, now)
-        if _concerns_target(planned, record):
+        planned = plan(scheduled, None, unreadable("not read yet", unread=True).target, now)
+        if planned.applied or planned.invalid or planned.unjudged:
             return await self._apply(unit, objects, results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
             await self._effects.read_ahead(unit, now, planned.wake)
@@ -191,10 +191,10 @@ class CronReconciler:
         return [found[key] for key in sorted(found)]
 
     def _is_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> bool:
-        """True if a target was read ahead for what is due now, or has to be asked for a lost baseline."""
-        if unit.ahead is not None and now >= unit.ahead.due:
+        """True if a target has open windows, was read ahead, or has to be asked for a lost baseline."""
+        if unit.windows.state is not None or (unit.ahead is not None and now >= unit.ahead.due):
             return True
-        asks = not unit.asked and unit.windows.state is None and any(one.has_windows for one in objects)
+        asks = not unit.asked and any(one.has_windows for one in objects)
         unit.asked = True
         return asks
 
@@ -233,8 +233,12 @@ class CronReconciler:
         """Stores the result of a plan and reports it. Returns when the target is due next."""
         planned, error = effect.plan, effect.error
         settled = settle(planned, now, error, effect.refusals)
+        if effect.shares and settled.record is not None:
+            record = msgspec.structs.replace(settled.record, shares=dict(effect.shares))
+            settled = settled._replace(record=record)
         waiting = waiting_events(planned, now) if planned.held else {}
-        unstored, failed = await self._store(unit, objects, settled, waiting)
+        ran = {} if error else {one.execution.object: effect.shares for one in planned.applied}
+        unstored, failed = await self._store(unit, objects, settled, waiting, ran)
         if not self._paused:
             self._reporter.report(unit.target, planned, settled, now, unstored, failed=bool(error))
         if not (error or failed) and (planned.applied or planned.closed):
@@ -249,20 +253,29 @@ class CronReconciler:
         if planned.held:
             look = next_look(planned.held, now, HELD_SECONDS)
             return look if planned.wake is None else min(look, planned.wake)
+        if settled.record is not None:
+            watch = now + WATCH_SECONDS
+            return watch if planned.wake is None else min(watch, planned.wake)
         return self._next(planned.wake, now)
 
     async def _store(
-        self, unit: Unit, objects: list[CronObject], settled: Settled, waiting: Mapping[str, Waiting]
+        self,
+        unit: Unit,
+        objects: list[CronObject],
+        settled: Settled,
+        waiting: Mapping[str, Waiting],
+        ran: Mapping[str, Mapping[str, int]],
     ) -> tuple[frozenset[str], bool]:
         """Writes the records and statuses that changed, that of the target first.
 
+        `ran` has the objects of which an execution was applied, with the replicas of each cluster after it.
         Returns the objects whose result is not stored, and True if anything has to be written again.
         """
         if self._paused:
             return frozenset(), False
         now, unstored, failed = self._wall(), set[str](), False
         try:
-            failed = not await _record(unit.windows, settled.record)
+            failed = not await unit.windows.store(settled.record)
         except NotLeading:
             raise
         except FedHPAError as error:
@@ -274,7 +287,7 @@ class CronReconciler:
         for owner in objects:
             recorded = False
             try:
-                failed |= not await self._record_one(unit, owner, settled)
+                failed |= not await self._record_one(unit, owner, settled, ran.get(owner.key[1]))
                 recorded = True
                 await self._show_one(unit, owner, settled, now, waiting.get(owner.key[1]))
                 await self._release(owner)
@@ -296,11 +309,19 @@ class CronReconciler:
             return None
         return latest
 
-    async def _record_one(self, unit: Unit, owner: CronObject, settled: Settled) -> bool:
+    async def _record_one(
+        self, unit: Unit, owner: CronObject, settled: Settled, shares: Mapping[str, int] | None
+    ) -> bool:
         """Writes the record of one object if it changed. Returns False if the hub refuses it."""
         if self._runs(unit, owner) is None:
             return True
-        return await _record(self._memory(owner.key).rules, settled.states[owner.key[1]])
+        memory, target = self._memory(owner.key).rules, str(unit.target)
+        if shares is None and memory.state is not None and memory.state.target == target:
+            shares = memory.state.shares
+        generation = owner.cron.metadata.generation
+        states = settled.states[owner.key[1]]
+        record = ObjectRecord(states, generation, dict(shares or {}), target if shares else "")
+        return await memory.store(record)
 
     async def _show_one(
         self, unit: Unit, owner: CronObject, settled: Settled, now: float, waits: Waiting | None
@@ -374,21 +395,3 @@ def _about(key: Key) -> dict[str, str]:
 
 def _about_target(target: TargetKey) -> dict[str, str]:
     return {"namespace": target.namespace, "target": f"{target.kind}/{target.name}"}
-
-
-async def _record(memory: Recorded[T], state: T | None) -> bool:
-    """Stores a state. Returns False if the hub refuses it: then this process alone knows it.
-
-    Raises Conflict if another process stored one, and ApiError if the hub does not answer.
-    """
-    try:
-        await memory.write(state)
-    except NotRecorded:
-        memory.state = state
-        return False
-    return True
-
-
-def _concerns_target(planned: CronPlan, record: WindowRecord | None) -> bool:
-    """True if the values of the target matter now: something is due, or a window is open."""
-    return record is not None or bool(planned.applied or planned.invalid or planned.skipped)

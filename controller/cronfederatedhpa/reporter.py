@@ -18,13 +18,11 @@ from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import CronPlan, Note, Rule
 from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED
 from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled
-from fedhpa.cron.execution.planning import SOMEBODY
 from fedhpa.decision import Finding
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
 
 log = structlog.get_logger(__name__)
 
-OVERRIDDEN: Final = "WindowOverridden"
 # Events about fields that the hub dropped from one object.
 MAX_REPORTED: Final = 10
 # Different reverts that are remembered of one object.
@@ -84,17 +82,16 @@ class Reporter:
                 )
         for note in notes:
             self.record(target.namespace, note)
-            if note.reason == OVERRIDDEN and self._is_again((target.namespace, note.object), note.message):
+        for note in (*notes, *planned.reverts):
+            if note.change and self._is_again((target.namespace, note.object), note.change):
                 self.record(target.namespace, Note(note.object, "RevertedAgain", f"{note.message}{HINT}"))
 
-    def _is_again(self, key: Key, message: str) -> bool:
+    def _is_again(self, key: Key, change: str) -> bool:
         """True if a field was set to the same value by the same client before."""
-        if message.startswith(f"{SOMEBODY} "):
-            return False
         known = self._reverts(key)
-        if message in known:
+        if change in known:
             return True
-        known[:] = [*known, message][-MAX_REVERTS:]
+        known[:] = [*known, change][-MAX_REVERTS:]
         return False
 
     def report_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:

@@ -7,7 +7,7 @@ With --propagation=direct nobody but the rules scales such a workload. Source: d
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -43,22 +43,28 @@ Write = Callable[[Values, str, Values | None], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Reading:
-    """A target as it was read, and the function that writes values to it."""
+    """A target as it was read, and the function that writes values to it.
+
+    `awaited` says which cluster may have replicas that nobody has ever read: a size is not final without it.
+    """
 
     target: ObservedTarget
     write: Write
+    awaited: str = ""
 
 
 @dataclass
 class KnownShares:
-    """The replicas of a workload in the members, as far as this process knows them.
+    """The replicas of a workload in the members, as far as this process or the records know them.
 
     `replicas` are those that each cluster answered last. `silent_since` has the clusters whose replicas
-    nobody knows, and when that was found, in POSIX seconds.
+    nobody knows, and when that was found, in POSIX seconds. `complete` is True once all clusters were asked
+    with success, now or before a record.
     """
 
     replicas: dict[str, int] = field(default_factory=dict)
     silent_since: dict[str, float] = field(default_factory=dict)
+    complete: bool = False
 
 
 class TargetChanged(FedHPAError):
@@ -78,13 +84,16 @@ def mappers_of_members(clock: Clock) -> Callable[[Member], ResourceMapper]:
     return mapper_of
 
 
+_UNKNOWN_REPLICAS: Final = "nobody knows its replicas, so the execution waits for its answer"
+
+
 async def _nothing_to_write(values: Values, marker: str, baseline: Values | None) -> None:  # noqa: ARG001
     raise InvalidObject(f"{values} cannot be written for {marker}: the target was not read")
 
 
-def unreadable(error: str, *, gone: bool = False) -> Reading:
-    """Returns the reading of a target that cannot be read."""
-    return Reading(ObservedTarget({}, error, gone), _nothing_to_write)
+def unreadable(error: str, *, gone: bool = False, unread: bool = False) -> Reading:
+    """Returns the reading of a target that cannot be read: never, or not now if it is `unread`."""
+    return Reading(ObservedTarget({}, error, gone, unread), _nothing_to_write)
 
 
 @dataclass(frozen=True)
@@ -104,7 +113,7 @@ class MemberScales:
     """Reads and writes the scale of a workload in all members.
 
     A cluster of which nothing is known counts as one without the workload once it is silent for `lost_after`
-    seconds. Before, no size is known.
+    seconds. Before, no size is known. After that a size is final only if all clusters answered once.
     """
 
     def __init__(
@@ -134,8 +143,22 @@ class MemberScales:
         if problem := self._problem(key, members, found, silent, known):
             return problem
         total = sum(known.replicas.values())
+        unknown = self._unknown(silent, known)
+        known.complete |= not unknown
+        awaited = "" if known.complete else f"cluster {unknown[0]}: {silent[unknown[0]]}: {_UNKNOWN_REPLICAS}"
         silent = {name: error for name, error in silent.items() if name in known.replicas}
-        return Reading(ObservedTarget({REPLICAS: total}), partial(self._write, known, members, found, silent))
+        target = ObservedTarget(
+            {REPLICAS: total},
+            shares={name: one.replicas for name, one in found.items()},
+            uids={name: one.scale.metadata.uid for name, one in found.items()},
+        )
+        return Reading(target, partial(self._write, known, members, found, silent), awaited)
+
+    @staticmethod
+    def _unknown(silent: Mapping[str, FedHPAError], known: KnownShares) -> list[str]:
+        """Returns the silent clusters whose replicas nobody knows. One without the kind has answered."""
+        without = {name for name, one in silent.items() if isinstance(one, InvalidObject)}
+        return sorted(silent.keys() - without - known.replicas.keys())
 
     def _problem(
         self,
@@ -148,11 +171,10 @@ class MemberScales:
         """Returns the reading of a workload whose size is unknown, or None."""
         # A cluster that does not serve the kind, or no scale of it, has answered.
         without_scale = {name: one for name, one in silent.items() if isinstance(one, InvalidObject)}
-        awaited = self._awaited(members, silent.keys() - without_scale.keys(), known)
+        awaited = self._awaited(members, self._unknown(silent, known), known)
         if found and awaited:
             name = min(awaited)
-            text = "nobody knows its replicas, so the execution waits for its answer"
-            return unreadable(f"{key}: cluster {name}: {silent[name]}: {text}")
+            return unreadable(f"{key}: cluster {name}: {silent[name]}: {_UNKNOWN_REPLICAS}", unread=True)
         if found:
             return None
         if silent and silent.keys() == without_scale.keys():
@@ -160,14 +182,15 @@ class MemberScales:
             return unreadable(f"cluster {name}: {error}")
         if silent:
             name, error = min((name, str(one)) for name, one in silent.items())
-            return unreadable(f"{key}: no member answered; {name}: {error}")
+            return unreadable(f"{key}: no member answered; {name}: {error}", unread=True)
         return unreadable(f"{key} does not exist in any member", gone=True)
 
-    def _awaited(self, members: Mapping[str, Member], silent: set[str], known: KnownShares) -> list[str]:
+    def _awaited(
+        self, members: Mapping[str, Member], unknown: Sequence[str], known: KnownShares
+    ) -> list[str]:
         """Returns the silent clusters that may run the workload, although nobody has read its replicas."""
         now, awaited = self._wall(), []
-        unknown = silent - known.replicas.keys()
-        for name in known.silent_since.keys() - unknown:
+        for name in known.silent_since.keys() - set(unknown):
             del known.silent_since[name]
         for name in unknown:
             state = members[name].state

@@ -29,7 +29,7 @@ from controller.cronfederatedhpa.scales import (
     unreadable,
     unscalable,
 )
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.json import InvalidJson, decode_json
@@ -99,9 +99,10 @@ class CronTargets:
             return await self._read_scale(key, api_version)
         except ApiError as error:
             missing = error.status == NOT_FOUND
-            return unreadable(f"{key} does not exist" if missing else f"{key}: {error}", gone=missing)
+            text = f"{key} does not exist" if missing else f"{key}: {error}"
+            return unreadable(text, gone=missing, unread=not missing)
         except FedHPAError as error:
-            return unreadable(f"{key}: {error}")
+            return unreadable(f"{key}: {error}", unread=not isinstance(error, InvalidObject))
 
     async def _read_federatedhpa(self, key: TargetKey) -> Reading:
         path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
@@ -113,6 +114,7 @@ class CronTargets:
             managers=_managers(raw),
             baseline=_named_baseline(_our_annotation(metadata, BASELINE)),
             hold=_hold(raw),
+            uids=_uids(metadata.get("uid")),
         )
         return Reading(target, partial(self._write_federatedhpa, path, raw))
 
@@ -154,7 +156,12 @@ class CronTargets:
         async def write(values: Values, *_: object) -> None:  # a scale has no annotations
             await put_replicas(self._hub, path, scale, values.get(REPLICAS) or 0, HUB_DEADLINE_SECONDS)
 
-        return Reading(ObservedTarget({REPLICAS: scale.spec.replicas}), write)
+        return Reading(ObservedTarget({REPLICAS: scale.spec.replicas}, uids=_uids(scale.metadata.uid)), write)
+
+
+def _uids(uid: str | None) -> dict[str, str]:
+    """Returns the uid of a target on the hub."""
+    return {"": uid} if uid else {}
 
 
 def bounds_of(raw: Mapping[str, Any]) -> Values:

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from controller.cronfederatedhpa.memory import Recorded, States, Unit
+from controller.cronfederatedhpa.memory import Recorded, Unit
 from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS
 from controller.cronfederatedhpa.objects import TargetKey, target_of
 from controller.cronfederatedhpa.scales import FIELD_MANAGER
@@ -15,7 +15,7 @@ from controller.cronfederatedhpa.targets import HUB_DEADLINE_SECONDS
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
-from fedhpa.cron.execution.model import WindowRecord
+from fedhpa.cron.execution.model import ObjectRecord, WindowRecord
 from fedhpa.cron.execution.stored import (
     TargetReference,
     decode_rules,
@@ -48,11 +48,11 @@ def open_unit(
     return unit
 
 
-def open_rules(hub: ApiClient, key: Key, uid: str, check_lease: Callable[[], None]) -> Recorded[States]:
+def open_rules(hub: ApiClient, key: Key, uid: str, check_lease: Callable[[], None]) -> Recorded[ObjectRecord]:
     """Returns the memory of an object's rules, whose record was not read yet."""
     metadata = {"namespace": key[0], "name": key[1], "uid": uid}
     file = RecordFile.of(hub, CRON_FEDERATED_HPAS, metadata, HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER)
-    return Recorded[States](file, encode_rules, decode_rules, check_lease)
+    return Recorded[ObjectRecord](file, encode_rules, decode_rules, check_lease)
 
 
 class Units:

@@ -238,7 +238,7 @@ def test_the_rules_of_an_object_are_explained() -> None:
             }
         ],
     }
-    sale = OpenWindow("office", "sale", MONDAY + 8 * 3600, MONDAY + 17 * 3600, {"maxReplicas": 50}, "", ())
+    sale = OpenWindow("office", "sale", MONDAY + 8 * 3600, MONDAY + 17 * 3600, {"maxReplicas": 50})
     record = WindowRecord({"maxReplicas": 20}, None, {"maxReplicas": 50}, (sale,))
     rules = (
         rule("up", "0 9 * * *", 5),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
-from fedhpa.cron.execution.model import ObservedTarget, RuleState, Values, WindowRecord
+from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, RuleState, Values, WindowRecord
 from fedhpa.cron.execution.objects import read_object
 from fedhpa.cron.execution.outcome import settle
 from fedhpa.cron.execution.planning import plan
@@ -57,26 +57,25 @@ replicas = st.integers(-1, 2**31)
 by_field = st.dictionaries(
     st.sampled_from(("minReplicas", "maxReplicas", "replicas", "x")), replicas | st.none()
 )
-opened = st.fixed_dictionaries(
-    {
-        "object": st.sampled_from(("office", "other", "")),
-        "rule": names,
-        "opened": instants,
-        "closes": instants,
-    },
+more = st.fixed_dictionaries(
+    {},
     optional={
-        "values": by_field,
         "left": st.lists(st.text(max_size=3), max_size=3),
-        "hash": st.text(max_size=3),
+        "atLeast": st.booleans(),
+        "ending": instants,
+        "unknown": st.none(),
     },
 )
+rows = st.lists(st.tuples(names, instants, instants, by_field, more).map(list), max_size=3)
 state = st.fixed_dictionaries(
     {},
     optional={
         "baseline": by_field,
         "pending": by_field,
         "applied": by_field,
-        "open": st.lists(opened, max_size=5),
+        "open": st.dictionaries(st.sampled_from(("office", "other", "")), rows),
+        "shares": st.dictionaries(names, replicas),
+        "uids": st.dictionaries(names, st.text(max_size=3)),
     },
 )
 done = st.fixed_dictionaries({"scheduled": instants, "executed": instants, "values": by_field})
@@ -112,7 +111,7 @@ def cron(status: Any) -> CronFederatedHPA:
     )
 
 
-def states_in(content: Any) -> dict[str, RuleState] | None:
+def rules_in(content: Any) -> ObjectRecord | None:
     """Returns what the controller takes from the record of an object."""
     try:
         return decode_rules(content)
@@ -136,7 +135,7 @@ def test_any_state_can_be_planned_and_applies_nothing_twice(status: Any, rules: 
         found = cron(status)
     except InvalidObject:
         return
-    owner, record = read_object(found, states=states_in(rules)), windows_in(windows)
+    owner, record = read_object(found, record=rules_in(rules)), windows_in(windows)
     present: Values = {"minReplicas": 1, "maxReplicas": 10}
     planned = plan([owner], record, ObservedTarget(dict(present)), NOW)
     settled = settle(planned, NOW)
@@ -166,11 +165,11 @@ def test_ten_thousand_entries_and_a_watermark_of_year_one_cost_little() -> None:
         ]
     }
     found = cron(status)
-    states = {"day": RuleState(0.0)}
+    record = ObjectRecord({"day": RuleState(0.0)})
 
     def planned() -> None:
-        for known in (None, states):
-            owner = read_object(found, states=known)
+        for known in (None, record):
+            owner = read_object(found, record=known)
             plan([owner], None, ObservedTarget({"minReplicas": 1, "maxReplicas": 10}), NOW)
 
     assert least_cpu_seconds(planned, 0.5) < 0.5

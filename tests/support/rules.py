@@ -85,10 +85,14 @@ def states_of(w: ControllerWorld, name: str = "office") -> Any:
 
 
 def windows_of(w: ControllerWorld, target: str = "web", kind: str = "federatedhpa") -> Any:
-    """The content of the record of a target's open windows; empty without one."""
+    """The state in the record of a target's open windows, each as an object; empty without a record."""
     group = "autoscaling.karmada.io" if kind == "federatedhpa" else "apps"
     found = w.hub.find(RECORDS, f"cron-target.{group}.{kind}.{target}", NAMESPACE)
-    return {} if found is None else found.get("status", {}).get("state", {})
+    state = {} if found is None else found.get("status", {}).get("state", {})
+    names = ("rule", "opened", "closes", "values")
+    rows = [(name, row) for name, listed in state.get("open", {}).items() for row in listed]
+    windows = [{"object": name, **dict(zip(names, row, strict=False)), **row[4]} for name, row in rows]
+    return {**state, "open": windows} if state else {}
 
 
 def delete_rules(w: ControllerWorld, name: str = "office") -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
-from fedhpa.cron.execution.model import Failed, RuleState
+from fedhpa.cron.execution.model import Failed, ObjectRecord, RuleState
 from fedhpa.cron.execution.stored import MAX_BYTES, decode_rules, encode_rules
 from tests.unit.test_cron_execution import FHPA, Hub, at, rule
 
@@ -55,7 +55,7 @@ def test_a_record_has_at_most_256_kib() -> None:
     failures = tuple(Failed(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
     states = {f"r{n}": RuleState(at("09:00"), "0" * 16, failures=failures) for n in range(1000)}
 
-    content = encode_rules(states)
+    content = encode_rules(ObjectRecord(states))
 
     assert len(msgspec.json.encode(content)) <= MAX_BYTES
-    assert all(state.handled_until == at("09:00") for state in decode_rules(content).values())
+    assert all(state.handled_until == at("09:00") for state in decode_rules(content).rules.values())

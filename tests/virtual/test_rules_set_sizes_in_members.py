@@ -159,19 +159,145 @@ async def test_an_execution_waits_for_a_cluster_of_which_nothing_is_known() -> N
         assert (w.replicas, ready(w)[0]) == ({"m1": 2, "m2": 2, "m3": 2}, "True")
 
 
-async def test_an_execution_does_not_wait_for_a_lost_cluster() -> None:
-    """After the lost time-out a cluster of which nothing is known counts as one without the workload."""
-    async with world(m1=1, m2=1, m3=1) as w:
+async def test_the_others_do_not_wait_for_a_lost_cluster() -> None:
+    """After the lost time-out a cluster of which nothing is known counts as one without the workload.
+
+    The execution stays open, so the cluster gets its part when it is back.
+    """
+    async with world(m1=10, m2=10, m3=10) as w:
         await w.members["m3"].stop()
-        put_rules(w, sized(w, 2, 6), target=DEPLOYMENT)
+        put_rules(w, sized(w, 2, 9), target=DEPLOYMENT)
         async with rules_running(w):
             await asyncio.sleep(CLUSTER_LOST_TIMEOUT_SECONDS - 30)
-            waiting = w.replicas
+            waiting = dict(w.replicas)
             await asyncio.sleep(30 + TRIED_AGAIN)
+            lost: Any = (dict(w.replicas), ready(w), message(w))
+            await w.members["m3"].start()
+            await asyncio.sleep(5 * TRIED_AGAIN)
 
-        assert (waiting["m1"], waiting["m2"]) == (1, 1)
-        assert (w.replicas["m1"], w.replicas["m2"]) == (3, 3)
+        assert (waiting["m1"], waiting["m2"]) == (10, 10)
+        replicas, condition, shown = lost
+        assert replicas == {"m1": 5, "m2": 4, "m3": 10}
+        assert condition == ("False", "ScaleFailed")
+        assert "cluster m3: " in shown
+        assert (w.replicas, ready(w)[0]) == ({"m1": 3, "m2": 3, "m3": 3}, "True")
+
+
+async def test_a_new_process_knows_the_replicas_of_a_silent_cluster() -> None:
+    """They are in the record since the last execution, so no cluster is stopped and none gets too much."""
+    async with world(m1=1, m2=1, m3=1) as w:
+        put_rules(w, sized(w, 2, 30), sized(w, 10, 9, "evening"), target=DEPLOYMENT)
+        await run_rules(w, 180)
+        morning = dict(w.replicas)
+        silence(w, "m3")
+        async with rules_running(w):
+            await asyncio.sleep(500)
+            silent: Any = (dict(w.replicas), ready(w), message(w))
+            answer(w, "m3")
+            await asyncio.sleep(TRIED_AGAIN)
+
+        assert morning == {"m1": 10, "m2": 10, "m3": 10}
+        replicas, condition, shown = silent
+        assert replicas == {"m1": 3, "m2": 3, "m3": 10}
+        assert condition == ("False", "ScaleFailed")
+        assert "16 instead of 9 replicas until cluster m3 answers" in shown
+        assert (w.replicas, ready(w)[0]) == ({"m1": 3, "m2": 3, "m3": 3}, "True")
+
+
+async def test_a_window_ends_with_a_silent_cluster() -> None:
+    """The baseline returns to those that answer, none is stopped, and the last one follows."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        put_rules(w, window(w, 2, "10m", targetReplicas=30), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(180)
+            silence(w, "m3")
+            await asyncio.sleep(720)
+            silent = dict(w.replicas)
+            answer(w, "m3")
+            await asyncio.sleep(TRIED_AGAIN)
+
+        assert silent == {"m1": 2, "m2": 2, "m3": 10}
+        assert w.replicas == {"m1": 2, "m2": 2, "m3": 2}
+        assert w.events("WindowOverridden", "office") == []
         assert ready(w)[0] == "True"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("change", ["leaves", "joins"])
+async def test_a_cluster_that_comes_or_goes_is_no_change_of_a_person(change: str, *, restart: bool) -> None:
+    """The window ends as usual: the clusters that are there then have the baseline together."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        put_rules(w, window(w, 2, "10m", targetReplicas=9), target=DEPLOYMENT)
+        registered = cluster_object(w, "m3")
+        if change == "joins":
+            w.hub.remove(CLUSTERS, "m3")
+        before = 180
+        async with rules_running(w):
+            await asyncio.sleep(before)
+            opened = dict(w.replicas)
+            if not restart:
+                change_fleet(w, registered, change)
+                await asyncio.sleep(720)
+        if restart:
+            change_fleet(w, registered, change)
+            await run_rules(w, 720)
+
+        baseline = 6 if change == "leaves" else 4
+        there = ("m1", "m2") if change == "leaves" else ("m1", "m2", "m3")
+        assert opened["m1"] + opened["m2"] == (6 if change == "leaves" else 9)
+        assert sum(w.replicas[name] for name in there) == baseline
+        assert w.events("WindowOverridden", "office") == []
+
+
+def change_fleet(w: ControllerWorld, registered: Object, change: str) -> None:
+    """Removes or registers a Cluster."""
+    if change == "leaves":
+        w.hub.remove(CLUSTERS, "m3")
+    else:
+        w.hub.put(CLUSTERS, registered)
+
+
+async def test_a_change_in_one_cluster_is_a_change() -> None:
+    """A person scales the workload of one member in a window: all stays as it is, with an event."""
+    async with world(m1=2, m2=2) as w:
+        put_rules(w, window(w, 2, "10m", targetReplicas=8), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(180)
+            w.members["m2"].deploy(7)
+            await asyncio.sleep(720)
+
+        assert w.replicas == {"m1": 4, "m2": 7}
+        (text,) = w.events("WindowOverridden", "office")
+        assert "set replicas to 7 in cluster m2 while a window set it to 4" in text
+
+
+# -- atLeast -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("running", "expected"), [(2, 8), (10, 10)])
+async def test_an_execution_with_at_least_only_raises(running: int, expected: int) -> None:
+    async with world(m1=running) as w:
+        put_rules(w, {**sized(w, 2, 8), "atLeast": True}, target=DEPLOYMENT)
+        await run_rules(w, 180)
+
+        assert w.replicas == {"m1": expected}
+        assert history(w)["successfulExecutions"][0]["appliedReplicas"] == expected
+
+
+@pytest.mark.parametrize(("running", "during"), [(2, 8), (10, 10)])
+async def test_a_window_with_at_least_only_raises(running: int, during: int) -> None:
+    """A plain execution in the window changes the baseline, which may be above the window's size."""
+    async with world(m1=running) as w:
+        rule = {**window(w, 2, "20m", targetReplicas=8), "atLeast": True}
+        put_rules(w, rule, sized(w, 8, 12, "plain"), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(240)
+            opened = dict(w.replicas)
+            await asyncio.sleep(300)
+            raised = dict(w.replicas)
+            await asyncio.sleep(1000)
+
+        assert opened == {"m1": during}
+        assert raised == {"m1": 12}
+        assert w.replicas == {"m1": 12}
 
 
 async def test_a_silent_cluster_counts_with_what_was_read_last() -> None:

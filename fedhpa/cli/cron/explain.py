@@ -22,7 +22,7 @@ def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     Raises InvalidObject if the object cannot be decoded.
     """
     cron, refused = read_cron(raw)
-    owner = read_object(cron, refused, memory.states)
+    owner = read_object(cron, refused, memory.rules)
     target = cron.spec.scale_target_ref
     return {
         "object": f"{cron.metadata.namespace}/{cron.metadata.name}",

@@ -10,10 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import Execution, Missed, OpenWindow, Rule, RuleState, ScheduledObject
+from fedhpa.cron.execution.model import (
+    Execution,
+    Missed,
+    ObjectRecord,
+    OpenWindow,
+    Rule,
+    RuleState,
+    ScheduledObject,
+)
 from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable
 
 # The kinds of what is due at one instant, in their order.
@@ -76,10 +85,8 @@ def last_handled(rule: Rule, owner: ScheduledObject, handled_until: float) -> Ex
 
     An execution that was handled still supersedes the earlier executions of other rules.
     """
-    if rule.timetable is None or not handled_until.is_integer():
-        return None
-    at = rule.timetable.at_or_after(_time(handled_until), _time(handled_until))
-    return None if at is None else Execution(handled_until, owner.name, rule.place, rule)
+    found = fires_at(rule, handled_until)
+    return Execution(handled_until, owner.name, rule.place, rule) if found else None
 
 
 def latest_of_fields(executions: Iterable[Execution]) -> dict[str, Execution]:
@@ -136,6 +143,17 @@ def next_time(rule: Rule, after: float, until: float | None = None) -> float | N
     return None if found is None else found.timestamp()
 
 
+def fires_at(rule: Rule, at: float) -> bool:
+    """True if an instant is a time of a rule that can run."""
+    return rule.timetable is not None and at.is_integer() and _has_time(rule.timetable, at)
+
+
+# The openings of windows are checked in each pass.
+@lru_cache(maxsize=4096)
+def _has_time(table: Timetable, at: float) -> bool:
+    return table.at_or_after(_time(at), _time(at)) is not None
+
+
 def latest_time(rule: Rule, at: float) -> float | None:
     """Returns the latest time of a rule at or before an instant, or None."""
     if rule.timetable is None:
@@ -156,24 +174,27 @@ def _time(instant: float) -> datetime:
     return datetime.fromtimestamp(instant, UTC)
 
 
-# A clock that was ahead by more than this wrote a watermark that would block the rule.
-_MOST_AHEAD: Final = 86400.0
+# A clock that was ahead by more than this wrote watermarks and windows of a future that is gone.
+MOST_AHEAD_SECONDS: Final = 3600.0
+_MOST_AHEAD_OF_HUB: Final = 86400.0
 
 
 class Watermark(NamedTuple):
-    """An instant, and True if the stored one was too far ahead of the clock to be believed."""
+    """An instant, and True if the stored one was so far ahead of the clock that it would block the rule."""
 
     at: float
     was_ahead: bool = False
 
 
 def watermark(rule: Rule, owner: ScheduledObject, now: float, newest: float | None) -> Watermark:
-    """Returns the watermark of a rule, at most a day ahead of `now` and at most nine years before it.
+    """Returns the watermark of a rule, at most an hour ahead of `now` and at most nine years before it.
 
     `newest` is the newest execution of any rule of the target.
     """
     at = _stored(rule, owner, now, newest)
-    if at > now + _MOST_AHEAD:
+    # Of the hub's own clock, which may differ, more is believed.
+    most = _MOST_AHEAD_OF_HUB if at in (owner.created, owner.edited) else MOST_AHEAD_SECONDS
+    if at > now + most:
         return Watermark(now, was_ahead=True)
     return Watermark(max(at, now - LONGEST_INTERVAL.total_seconds()))
 
@@ -183,6 +204,11 @@ def newest_execution(owners: Iterable[ScheduledObject]) -> float | None:
     return max(
         (at for owner in owners for state in owner.states.values() for at in _tried(state)), default=None
     )
+
+
+def newest_success(record: ObjectRecord) -> float:
+    """Returns the newest execution that was applied, of all rules of a record; 0 without one."""
+    return max((done.scheduled for state in record.rules.values() for done in state.successes), default=0.0)
 
 
 def _tried(state: RuleState) -> list[float]:
@@ -195,7 +221,9 @@ def _stored(rule: Rule, owner: ScheduledObject, now: float, newest: float | None
         return _edited(owner, now) if owner.known else _first_seen(owner)
     if state.handled_until is None:
         return min(_without_record(state, now, newest), now)
-    if state.hash and state.hash != rule.hash:
+    # Two edits since the record may have suspended and resumed the rule.
+    edited = bool(state.hash) and state.hash != rule.hash
+    if edited or (owner.edits > 1 and owner.edited is not None):
         # A later handled execution still counts: an execution is never applied twice.
         return max(_edited(owner, now), min(state.handled_until, now))
     return state.handled_until

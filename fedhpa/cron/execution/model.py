@@ -23,15 +23,17 @@ REPLICAS: Final = "replicas"
 Seconds = Annotated[float, msgspec.Meta(ge=0, lt=3.2e10)]
 Replicas = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Values = dict[str, Replicas | None]
+# The object and the name of a rule.
+Key = tuple[str, str]
 
 
 class Rule(msgspec.Struct, frozen=True):
     """A rule of a CronFederatedHPA.
 
     `place` is its index in spec.rules. `timetable` is None for a rule that is suspended or cannot be read.
-    `values` are the fields that an execution sets. `problem` says why a rule cannot be read or sets nothing.
-    `max_delay` is in seconds. `hash` changes with every edit that changes
-    when the rule fires.
+    `values` are the fields that an execution sets, and with `at_least` never lowers. `problem` says why a
+    rule cannot be read or sets nothing. `max_delay` is in seconds. `hash` changes with every edit that
+    changes when the rule fires.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Rule(msgspec.Struct, frozen=True):
     successes_kept: int = 3
     failures_kept: int = 3
     problem: str = ""
+    at_least: bool = False
 
 
 class Succeeded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -90,13 +93,26 @@ class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     failing: tuple[Failed, ...] = ()
 
 
+class ObjectRecord(msgspec.Struct, frozen=True):
+    """What the record of an object has: the state of each rule by name, as of a `generation` of its spec.
+
+    `shares` are the replicas that each cluster had after the last execution on `target`, a workload in the
+    members.
+    """
+
+    rules: dict[str, RuleState]
+    generation: int = 0
+    shares: dict[str, Replicas] = {}
+    target: str = ""
+
+
 class ScheduledObject(msgspec.Struct, frozen=True):
     """A CronFederatedHPA as a plan needs it.
 
-    `edited` is when the spec was last written, or None if unknown. `deleted` is when the
-    deletion began. `states` are by the names of rules; `known` is True once a status was written. `present`
-    is False if the object has another target now, and only its open windows still matter. `hold` is what its
-    annotations ask for.
+    `edited` is when the spec was last written, or None if unknown, and `edits` is the number of writes since
+    its record. `deleted` is when the deletion began. `states` are by the names of rules; `known` is True once
+    a status was written. `present` is False if the object has another target now, and only its open windows
+    still matter. `hold` is what its annotations ask for.
     """
 
     name: str
@@ -105,6 +121,7 @@ class ScheduledObject(msgspec.Struct, frozen=True):
     states: dict[str, RuleState] = msgspec.field(default_factory=dict)
     known: bool = False
     edited: float | None = None
+    edits: int = 0
     deleted: float | None = None
     present: bool = True
     hold: HoldRequest | None = None
@@ -113,8 +130,8 @@ class ScheduledObject(msgspec.Struct, frozen=True):
 class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A window that is open: whose rule opened it, the execution that opened it, its end, and its values.
 
-    `hash` is that of the rule when the window opened. `left` has fields of the rule that somebody else has
-    changed since; the window does not set them any more.
+    With `at_least` its values never lower those below it. `left` has fields of the rule that somebody else
+    has changed since; the window does not set them any more. `ending` is since when its end is tried in vain.
     """
 
     object: str
@@ -122,8 +139,14 @@ class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     opened: Seconds
     closes: Seconds
     values: dict[str, Replicas]
-    hash: str = ""
+    at_least: bool = False
     left: tuple[str, ...] = ()
+    ending: Seconds | None = None
+
+    @property
+    def key(self) -> Key:
+        """The object and the name of the rule."""
+        return self.object, self.rule
 
     @property
     def label(self) -> str:
@@ -135,41 +158,54 @@ class WindowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The windows that are open on a target, in the order in which they opened.
 
     `baseline` has the values that return when the last window of a field closes. `pending` has values whose
-    write began and may have failed. `applied` has the values that were written last for each field.
+    write began and may have failed. `applied` has the values that were written last for each field, and
+    `shares` the replicas of each cluster after that write, for a workload in the members. `uids` has the
+    target's uid in each of these clusters, or its own under "".
     """
 
     baseline: Values = msgspec.field(default_factory=dict)
     pending: Values | None = None
     applied: Values = msgspec.field(default_factory=dict)
     open: tuple[OpenWindow, ...] = ()
+    shares: dict[str, Replicas] = msgspec.field(default_factory=dict)
+    uids: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class ObservedTarget(msgspec.Struct, frozen=True):
     """The target as it was read just now.
 
     `values` has its fields. `error` says why the target cannot be read or scaled, and `values` is then empty;
-    `gone` is True if it does not exist. `done` has the markers of the events whose write the target names.
-    `managers` has the name of the client that wrote a field last, if it is known and not this controller.
-    `baseline` has the values from before the open windows, as the target itself names them; None if it names
-    none. `hold` is what its annotations ask for.
+    `unread` is True if it may have values that nobody knows now, and `gone` if it does not exist. `done` has
+    the markers of the events whose write the target names. `managers` has the name of the client that wrote a
+    field last, if it is known and not this controller. `baseline` has the values from before the open
+    windows, as the target itself names them; None if it names none. `hold` is what its annotations ask for.
+    `shares` has the replicas of each cluster that answered, for a workload in the members, and `uids` the
+    target's uid there, or its own under "".
     """
 
     values: Values
     error: str = ""
     gone: bool = False
+    unread: bool = False
     done: frozenset[str] = frozenset()
     managers: dict[str, str] = msgspec.field(default_factory=dict)
     baseline: Values | None = None
     hold: HoldRequest | None = None
+    shares: dict[str, int] = msgspec.field(default_factory=dict)
+    uids: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Something that people should hear of, as an event on the object: a reason and a message."""
+    """Something that people should hear of, as an event on the object: a reason and a message.
+
+    `change` names a change that a client made of a value: the second one of a client is no accident.
+    """
 
     object: str
     reason: str
     message: str
     warning: bool = True
+    change: str = ""
 
 
 EXECUTION: Final = "execution"
@@ -189,7 +225,7 @@ class Execution(NamedTuple):
     rule: Rule
 
     @property
-    def key(self) -> tuple[str, str]:
+    def key(self) -> Key:
         """The object and the name of the rule."""
         return self.object, self.rule.name
 
@@ -254,30 +290,35 @@ class CronPlan(msgspec.Struct, frozen=True):
     the events of the write, the oldest first. `causes` are the events that gave the written fields their
     values, and `failed_before` those events of the plan that failed at an earlier instant. `applied` are the
     executions that the write applies, `invalid` those of rules that set nothing, and `skipped` those that are
-    never applied. `closed` are windows that end. `left_out` and `kept` are the executions and the ends of
-    windows that this plan leaves out. Of these, a hold keeps the `held` ones waiting. `field_causes` has the
-    event behind each written field.
+    never applied. `unjudged` are due executions that only a reading of the target can judge. `closed` are
+    windows that end, and `ending` those that should end while the target cannot be read. `left_out` and
+    `kept` are the executions and the ends of windows that this plan leaves out. Of these, a hold keeps the
+    `held` ones waiting. `field_causes` has the event behind each written field.
 
     `record` is what to store about open windows once the write is done. `pending` is what to store before it,
     so that an interrupted write is repeated. Either is None if there is nothing to store.
 
-    `error` says why nothing can be written; all executions then fail.
+    `error` says why nothing can be written; all executions then fail. `reverts` are changes of what the
+    executions before had set; one of them is told only if its client made the same one before.
     `states` are the stored states with their watermarks, by object and rule, and `rules` are their rules.
     `wake` is the next instant at which something is due; None if nothing ever is.
     """
 
     write: Values
     states: States
-    rules: dict[tuple[str, str], Rule]
+    rules: dict[Key, Rule]
     marker: str = ""
     applied: tuple[Applied, ...] = ()
     invalid: tuple[Execution, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+    unjudged: tuple[Execution, ...] = ()
     closed: tuple[OpenWindow, ...] = ()
+    ending: tuple[OpenWindow, ...] = ()
     record: WindowRecord | None = None
     pending: WindowRecord | None = None
     error: str = ""
     notes: tuple[Note, ...] = ()
+    reverts: tuple[Note, ...] = ()
     wake: float | None = None
     left_out: tuple[Execution, ...] = ()
     kept: tuple[OpenWindow, ...] = ()
@@ -290,6 +331,14 @@ class CronPlan(msgspec.Struct, frozen=True):
     def holders(self) -> frozenset[str]:
         """The objects with an open window. Each of them needs the finalizer."""
         return frozenset() if self.record is None else frozenset(each.object for each in self.record.open)
+
+    def openings(self, name: str = "") -> frozenset[WriteCause]:
+        """Returns the executions that open a window now, of the object of this name or of all."""
+        return frozenset(
+            cause_of_execution(execution)
+            for execution, _, window in self.applied
+            if window is not None and name in ("", execution.object)
+        )
 
 
 def marker_of(label: str, at: float) -> str:

@@ -35,6 +35,7 @@ from fedhpa.cron.execution.model import (
     REPLICAS,
     Failed,
     Missed,
+    ObjectRecord,
     Rule,
     RuleState,
     ScheduledObject,
@@ -112,6 +113,7 @@ def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec) ->
         successes_kept=_limit(rule.successful_history_limit, 1),
         failures_kept=_limit(rule.failed_history_limit, 0),
         problem=problem,
+        at_least=bool(rule.at_least) and not targets_fhpa,
     )
 
 
@@ -242,23 +244,30 @@ def _readable_rules(rules: Any) -> tuple[list[Any], dict[int, str]]:
 def read_object(
     cron: CronFederatedHPA,
     refused: Mapping[int, str] | None = None,
-    states: Mapping[str, RuleState] | None = None,
+    record: ObjectRecord | None = None,
 ) -> ScheduledObject:
-    """Returns an object as a plan needs it. Without the `states` of its record, those of its status count.
+    """Returns an object as a plan needs it. Without its `record`, the states in its status count.
 
     `refused` says why a rule cannot be read, by its index.
     """
     meta, status = cron.metadata, cron.status
     shown = {history.rule_name: _state(history) for history in status.execution_histories}
-    return ScheduledObject(
+    found = ScheduledObject(
         meta.name,
         _instant(meta.creation_timestamp) or 0.0,
         executable_rules(cron.spec, refused or {}),
-        shown if states is None else dict(states),
-        known=states is not None or bool(shown) or status.observed_generation is not None,
+        shown,
+        known=bool(shown) or status.observed_generation is not None,
         edited=edited_at(meta),
         deleted=_instant(meta.deletion_timestamp),
     )
+    return found if record is None else with_record(found, meta.generation, record)
+
+
+def with_record(found: ScheduledObject, generation: int, record: ObjectRecord) -> ScheduledObject:
+    """Returns an object with the states of its record; the `generation` is that of its spec."""
+    edits = max(generation - record.generation, 0) if record.generation else 0
+    return msgspec.structs.replace(found, states=dict(record.rules), known=True, edits=edits)
 
 
 def edited_at(meta: ObjectMeta) -> float | None:

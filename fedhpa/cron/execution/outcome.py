@@ -8,7 +8,7 @@ them, then two, and so on, until a write is admitted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ from fedhpa.cron.execution.model import (
     CronPlan,
     Execution,
     Failed,
+    Key,
     Missed,
     Note,
     ObservedTarget,
@@ -70,7 +71,7 @@ def settle(
     settler.settle_ends(refusals or {})
     if not error:
         settler.note_closed()
-    record = plan.record if not error else (plan.pending or plan.record)
+    record = settler.record(plan.record if not error else (plan.pending or plan.record))
     failed = tuple(applied.execution for applied in plan.applied) if error else ()
     return Settled(settler.states, record, settler.notes, (*failed, *_refused(plan)))
 
@@ -89,6 +90,7 @@ class _Settler:
         self._error = error
         self.states: States = {name: dict(rules) for name, rules in plan.states.items()}
         self.notes = list(plan.notes)
+        self._not_ended: set[Key] = set()
 
     def skip(self) -> None:
         """Records the executions that are never applied, and moves the watermarks past them."""
@@ -143,13 +145,25 @@ class _Settler:
         ]
         if self._error:
             ending = [window for window in still_open if window.closes <= self._now]
-            failed += [(window, self._error) for window in (*plan.closed, *ending)]
+            failed += [(window, self._error) for window in (*plan.closed, *plan.ending, *ending)]
         for window, message in failed:
             self._fail_end(window, message)
-        names = {cause_of_window(window) for window, _ in failed}
-        for window in still_open:
-            if cause_of_window(window) not in names:
+        self._not_ended = {window.key for window, _ in failed}
+        for window in (*still_open, *plan.closed):
+            if window.key not in self._not_ended:
                 self._forget_failed_end(window)
+
+    def record(self, found: WindowRecord | None) -> WindowRecord | None:
+        """Returns the record of windows with the time since which the end of a window is tried in vain."""
+        if found is None:
+            return None
+        windows = tuple(
+            window
+            if (window.ending is not None) == (window.key in self._not_ended)
+            else msgspec.structs.replace(window, ending=self._now if window.key in self._not_ended else None)
+            for window in found.open
+        )
+        return msgspec.structs.replace(found, open=windows)
 
     def _fail_end(self, window: OpenWindow, message: str) -> None:
         """Notes once that a window cannot end."""
@@ -306,8 +320,21 @@ class Attempts:
         self._seen: set[frozenset[WriteCause]] = {self._left_out}
         # The first events without which nothing is left to write.
         self._nothing: frozenset[WriteCause] = frozenset()
+        self._excluded: frozenset[WriteCause] = frozenset()
         self.refusals: dict[WriteCause, str] = {}
         self.plan = self._without(self._left_out)
+
+    def exclude(self, causes: Collection[WriteCause], error: str) -> bool:
+        """Leaves out events that cannot act because of `error`, and sets the next plan.
+
+        Returns False if they are left out already.
+        """
+        if self._excluded.issuperset(causes):
+            return False
+        self.refusals |= dict.fromkeys(causes, error)
+        self._excluded |= frozenset(causes)
+        self.plan = self._without(self._left_out)
+        return True
 
     def refused(self, error: str) -> bool:
         """Notes that the hub refused the write of `plan`, and sets the next plan.
@@ -339,6 +366,7 @@ class Attempts:
 
     def _without(self, left_out: frozenset[WriteCause]) -> CronPlan:
         """Returns the plan without some events, and without those that a hold then keeps waiting."""
+        left_out |= self._excluded
         held: dict[WriteCause, Hold] = {}
         asked = self._holds or self._target.hold or any(each.hold for each in self._objects)
         while asked:

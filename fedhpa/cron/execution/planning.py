@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
 
 import msgspec
 
+from fedhpa.cron.execution.changes import is_made_anew, leave_changes, reverts
 from fedhpa.cron.execution.due import (
     CLOSES,
     FIRES,
@@ -53,16 +53,14 @@ from fedhpa.cron.execution.model import (
     marker_of,
 )
 from fedhpa.cron.execution.windows import (
-    Closing,
+    Edits,
     ValueStack,
     acknowledged,
+    bring_back,
     edited_windows,
     is_unfinished,
     recovered,
 )
-
-# Stands for a client that the managed fields do not name.
-SOMEBODY: Final = "somebody"
 
 
 def plan(
@@ -104,14 +102,20 @@ class _Planner:
         places = {key: rule.place for key, rule in self._rules.items()}
         self._stack = ValueStack(target.values, self._record, places)
         self._unfinished = is_unfinished(self._record, target)
+        # Without a reading nobody knows what was applied, so nothing is closed and nothing is missed.
+        windows = self._record is not None and not target.gone
+        self._unread = target.unread or (bool(target.error) and windows)
         self._states: States = {name: {} for name in owners}
         self._newest = newest_execution(owners.values())
         self._notes: list[Note] = []
+        self._reverts: list[Note] = []
         self._closed: list[OpenWindow] = []
         self._restoring: list[OpenWindow] = []
         self._applied: list[Applied] = []
         self._invalid: list[Execution] = []
         self._skipped: list[Skipped] = []
+        self._unjudged: list[Execution] = []
+        self._ending: list[OpenWindow] = []
         self._waiting: list[Execution] = []
         self._markers: list[str] = []
         self._events: list[WriteCause] = []
@@ -127,6 +131,8 @@ class _Planner:
         if error:
             self._applied += (Applied(event.execution, event.values) for event in events if event.execution)
         else:
+            if self._record is None:
+                self._reverts = reverts(self._owners, self._rules, self._target)
             self._apply(sorted((*self._closings(), *events), key=lambda event: event[:5]))
         # An end that is overdue, because the target could not be read, waits for the next attempt.
         self._wakes += (window.closes for window in self._stack.windows if window.closes > self._now)
@@ -140,11 +146,14 @@ class _Planner:
             tuple(self._applied),
             tuple(self._invalid),
             tuple(self._skipped),
+            tuple(self._unjudged),
             tuple(self._closed),
+            tuple(self._ending),
             self._record_after(),
             self._record_before(write),
             error,
             notes=tuple(self._notes),
+            reverts=tuple(self._reverts) if self._applied else (),
             wake=min(self._wakes, default=None),
             left_out=tuple(self._waiting),
             kept=tuple(each for each in self._stack.windows if cause_of_window(each) in self._left_out),
@@ -155,44 +164,33 @@ class _Planner:
 
     def _follow_changes(self) -> None:
         """Ends or adapts the open windows whose target, object or rule somebody changed."""
+        stack = self._stack
         if self._unfinished:
-            for window in self._stack.windows:
+            for window in stack.windows:
                 if cause_of_opening(window) in self._left_out:
-                    self._stack.abandon(window)
-        self._leave_what_others_changed()
-        edits = edited_windows(
-            self._stack, self._owners, self._now, self._left_out, self._target, tried=self._unfinished
+                    stack.abandon(window)
+        if not self._unread:
+            ended, notes = leave_changes(stack, self._record, self._target)
+            self._closed += ended
+            self._notes += notes
+            self._end(bring_back(stack, self._rules, self._now))
+        lost = (
+            "the target is gone, so its window is closed and nothing is restored" if self._target.gone else ""
         )
+        if is_made_anew(self._record, self._target):
+            lost = "the target was made anew, so its window is closed and nothing is restored"
+        self._end(edited_windows(stack, self._owners, self._rules, self._now, self._left_out, lost))
+
+    def _end(self, edits: Edits) -> None:
         self._notes += edits.notes
-        for closing in edits.closings:
-            self._end(closing)
-
-    def _leave_what_others_changed(self) -> None:
-        """Leaves a field as it is if its value is not the one that a rule wrote last."""
-        record, present = self._record, self._target.values
-        if record is None:
-            return
-        for field in sorted(self._stack.covered()):
-            unfinished = record.pending is not None and field in record.pending
-            if unfinished or field not in present or field not in record.applied:
-                continue
-            if present[field] == record.applied[field]:
-                continue
-            client = self._target.managers.get(field, SOMEBODY)
-            text = (
-                f"{client} set {field} to {_shown(present[field])} while a window set it to "
-                f"{_shown(record.applied[field])}; it stays, and nothing is restored"
-            )
-            holders = {window.object for window in self._stack.windows if field in window.values}
-            self._notes += (Note(name, "WindowOverridden", text) for name in sorted(holders))
-            self._closed += self._stack.leave(field)
-
-    def _end(self, closing: Closing) -> None:
-        if closing.restores:
-            self._close(closing.window)
-        else:
-            self._closed.append(closing.window)
-            self._stack.abandon(closing.window)
+        for window in edits.closed:
+            if self._unread:
+                self._ending.append(window)
+            else:
+                self._close(window)
+        for window in edits.abandoned:
+            self._closed.append(window)
+            self._stack.abandon(window)
 
     def _close(self, window: OpenWindow) -> None:
         self._closed.append(window)
@@ -255,28 +253,35 @@ class _Planner:
 
     def _still_fails(self, owner: ScheduledObject, rule: Rule, at: float, due: Due | None) -> bool:
         """True if an execution that failed is still due, or if the window that it opened could not end."""
-        ends = {
-            window.opened for window in self._stack.windows if window.label == f"{owner.name}/{rule.name}"
-        }
-        return (due is not None and due.newest.at == at) or at in ends
+        window = self._stack.get((owner.name, rule.name))
+        return (due is not None and due.newest.at == at) or (window is not None and window.opened == at)
 
     def _event(self, due: Due, latest: Mapping[str, Execution]) -> Occurrence | None:
         """Returns the event of the newest execution of a rule, or None if it is never applied."""
         execution, rule = due.newest, due.newest.rule
-        if due.earlier is not None:
+        if due.earlier is not None and not self._unread:
             self._skipped.append(Skipped(execution.object, rule.name, due.earlier))
         if not rule.values:
             self._invalid.append(execution)
             return None
         opens = window_seconds(rule) is not None
-        stored = self._stored_window(execution) if opens else None
-        if stored is not None and not self._unfinished:
-            # The window was opened in time, and only its result was not stored.
-            self._applied.append(Applied(execution, rule.values, stored))
-            self._markers.append(marker_of(execution.label, execution.at))
-            return None
+        stored = self._stack.get(execution.key) if opens else None
+        if stored is not None and stored.opened != execution.at:
+            stored = None
+        marker = marker_of(execution.label, execution.at)
         by, fields = (None, set(rule.values)) if opens else superseding(execution, latest)
-        missed = missed_because_late(execution, self._now) if by is None else superseded(execution, by)
+        done = not opens and marker in self._target.done
+        if (stored is not None and not self._unfinished and not self._unread) or (done and by is not None):
+            # It was applied in time, and only its result was not stored.
+            self._applied.append(Applied(execution, rule.values, stored))
+            self._markers.append(marker)
+            return None
+        missed = None
+        if not done:
+            missed = missed_because_late(execution, self._now) if by is None else superseded(execution, by)
+        if self._unread and (missed is not None or stored is not None):
+            self._unjudged.append(execution)
+            return None
         if missed is not None:
             self._skipped.append(Skipped(execution.object, rule.name, missed))
             if stored is not None:
@@ -288,16 +293,8 @@ class _Planner:
             return None
         values = {field: value for field, value in rule.values.items() if field in fields}
         kind = OPENS if opens else FIRES
-        done = not opens and marker_of(execution.label, execution.at) in self._target.done
         at, name, place, _ = execution
         return Occurrence(at, kind, name, place, execution.label, execution, values, done=done)
-
-    def _stored_window(self, execution: Execution) -> OpenWindow | None:
-        """Returns the window that an execution opened already, or None."""
-        for window in self._stack.windows:
-            if (window.object, window.rule) == execution.key and window.opened == execution.at:
-                return window
-        return None
 
     def _closings(self) -> Iterator[Occurrence]:
         """Yields the ends of windows that are due."""
@@ -314,21 +311,25 @@ class _Planner:
             elif event.execution is not None and event.kind == OPENS:
                 self._open(event.execution)
             elif event.execution is not None:
-                self._stack.apply(event.values, done=event.done)
+                least = event.execution.rule.at_least
+                values = self._stack.apply(event.values, at_least=least, done=event.done)
                 self._plain |= dict.fromkeys(event.values, cause_of_execution(event.execution))
                 self._events.append(cause_of_execution(event.execution))
-                self._applied.append(Applied(event.execution, event.values))
+                self._applied.append(Applied(event.execution, values))
 
     def _open(self, execution: Execution) -> None:
         rule = execution.rule
         length = window_seconds(rule)
         assert length is not None
         at = execution.at
-        window = OpenWindow(execution.object, rule.name, at, at + length, rule.values, rule.hash)
+        window = OpenWindow(execution.object, rule.name, at, at + length, rule.values, rule.at_least)
         self._stack.open(window)
         self._opened.add(cause_of_execution(execution))
         self._events.append(cause_of_execution(execution))
-        self._applied.append(Applied(execution, rule.values, window))
+        values = (
+            {field: self._stack.values[field] or 0 for field in rule.values} if rule.at_least else rule.values
+        )
+        self._applied.append(Applied(execution, values, window))
 
     def _in_order(self, causes: Iterable[WriteCause]) -> tuple[WriteCause, ...]:
         """Returns events once: those that failed before come first, then the latest ones."""
@@ -357,13 +358,20 @@ class _Planner:
 
     def _record_after(self) -> WindowRecord | None:
         """Returns the record once the write is done, or None if nothing is left to record."""
-        stack = self._stack
-        if not stack.windows:
+        stack, windows = self._stack, tuple(self._stack.windows)
+        if not windows:
             return None
-        if self._target.error:
-            return self._record
+        if self._target.error and self._record is not None:
+            return msgspec.structs.replace(self._record, open=windows)
         applied = {field: stack.values[field] for field in sorted(stack.covered())}
-        return WindowRecord(stack.baseline, None, applied, tuple(stack.windows))
+        return WindowRecord(stack.baseline, None, applied, windows, self._shares(), self._uids())
+
+    def _shares(self) -> dict[str, int]:
+        """Returns the replicas of each cluster, as they were read last."""
+        return ({} if self._record is None else self._record.shares) | self._target.shares
+
+    def _uids(self) -> dict[str, str]:
+        return ({} if self._record is None else self._record.uids) | self._target.uids
 
     def _record_before(self, write: Values) -> WindowRecord | None:
         """Returns the record to store before the write, or None if the write concerns no window.
@@ -386,8 +394,5 @@ class _Planner:
         restored = {field: stack.values[field] for field in sorted(ending) if field in stack.values}
         windows = tuple(sorted((*self._restoring, *stack.windows), key=stack.order))
         applied = former | unchanged | before
-        return WindowRecord(stack.baseline | restored, write, applied, windows)
-
-
-def _shown(value: int | None) -> str:
-    return "no value" if value is None else str(value)
+        baseline = stack.baseline | restored
+        return WindowRecord(baseline, write, applied, windows, self._shares(), self._uids())

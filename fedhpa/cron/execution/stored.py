@@ -1,4 +1,7 @@
-"""The content of the records of cron: the state of an object's rules, and a target's open windows."""
+"""The content of the records of cron: the state of an object's rules, and a target's open windows.
+
+A thousand windows fit 64 KiB: each is a row under the name of its object, with whole seconds where possible.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,14 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.scaling_record import check_version
-from fedhpa.cron.execution.model import RuleState, WindowRecord
+from fedhpa.cron.execution.model import (
+    ObjectRecord,
+    OpenWindow,
+    Replicas,
+    RuleState,
+    Seconds,
+    WindowRecord,
+)
 
 VERSION: Final = 1
 # The histories are shortened in a larger content; watermarks and windows never are.
@@ -21,11 +31,10 @@ _ENTRIES: Final = (32, 16, 1, 0)
 T = TypeVar("T")
 
 
-class StoredRules(msgspec.Struct, frozen=True):
-    """The state of each rule of an object, by its name."""
+class StoredRules(ObjectRecord, frozen=True, kw_only=True, omit_defaults=True):
+    """The record of an object, with the version of its form."""
 
     version: int
-    rules: dict[str, RuleState]
 
 
 class TargetReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,32 +53,71 @@ class StoredWindows(msgspec.Struct, frozen=True):
     state: WindowRecord
 
 
-def encode_rules(states: Mapping[str, RuleState]) -> dict[str, Any]:
+class _More(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The fields of a window that few windows have."""
+
+    at_least: bool = False
+    left: tuple[str, ...] = ()
+    ending: Seconds | None = None
+
+
+# The rule, when the window opened, when it closes, its values, and more of some windows.
+_Row = tuple[str, Seconds, Seconds, dict[str, Replicas], _More]
+
+
+def encode_rules(record: ObjectRecord) -> dict[str, Any]:
     """Returns the content of an object's record. The next executions follow from the schedules."""
-    kept = {name: msgspec.structs.replace(state, next_execution=None) for name, state in states.items()}
+    kept = {name: msgspec.structs.replace(state, next_execution=None) for name, state in record.rules.items()}
     content: dict[str, Any] = {}
     for limit in _ENTRIES:
         kept = {name: shortened(state, limit) for name, state in kept.items()}
-        content = msgspec.to_builtins(StoredRules(VERSION, kept))
+        stored = StoredRules(kept, record.generation, record.shares, record.target, version=VERSION)
+        content = msgspec.to_builtins(stored)
         if len(msgspec.json.encode(content)) <= MAX_BYTES:
             break
     return content
 
 
-def decode_rules(content: Mapping[str, Any]) -> dict[str, RuleState]:
-    """Returns the states in an object's record. Raises UnknownVersion, or InvalidObject."""
-    return _decode(content, StoredRules).rules
+def decode_rules(content: Mapping[str, Any]) -> ObjectRecord:
+    """Returns the record of an object. Raises UnknownVersion, or InvalidObject."""
+    return _decode(content, StoredRules)
 
 
 def encode_windows(target: TargetReference, record: WindowRecord) -> dict[str, Any]:
     """Returns the content of the record of a target with open windows."""
-    content: dict[str, Any] = msgspec.to_builtins(StoredWindows(VERSION, target, record))
+    whole = msgspec.structs.replace(record, open=())
+    content: dict[str, Any] = msgspec.to_builtins(StoredWindows(VERSION, target, whole))
+    rows: dict[str, list[_Row]] = {}
+    for window in record.open:
+        more = _More(window.at_least, window.left, window.ending)
+        times = _whole(window.opened), _whole(window.closes)
+        rows.setdefault(window.object, []).append((window.rule, *times, window.values, more))
+    content["state"]["open"] = msgspec.to_builtins(rows)
     return content
+
+
+def _whole(at: float) -> float:
+    return int(at) if at.is_integer() else at
 
 
 def decode_windows(content: Mapping[str, Any]) -> StoredWindows:
     """Returns the content of a target's record. Raises UnknownVersion, or InvalidObject."""
-    return _decode(content, StoredWindows)
+    state = content.get("state")
+    if not isinstance(state, Mapping):
+        return _decode(content, StoredWindows)
+    whole = _decode({**content, "state": {**state, "open": []}}, StoredWindows)
+    try:
+        rows = convert_json(state.get("open") or {}, dict[str, list[_Row]])
+    except InvalidJson as error:
+        raise InvalidObject(f"it cannot be read: {error}") from error
+    windows = [
+        OpenWindow(name, rule, opened, closes, values, more.at_least, more.left, more.ending)
+        for name, listed in rows.items()
+        for rule, opened, closes, values, more in listed
+    ]
+    windows.sort(key=lambda window: window.opened)
+    record = msgspec.structs.replace(whole.state, open=tuple(windows))
+    return msgspec.structs.replace(whole, state=record)
 
 
 def shortened(state: RuleState, limit: int) -> RuleState:

@@ -1,25 +1,35 @@
 """The values that plain executions and open windows give to a target.
 
-For each field the open window that opened last decides. When it closes, the one below decides again, and
+For each field the open window that opened last decides. When it closes, the one below it decides again, and
 after the last one the baseline: the value from before the first window, or the one that a plain execution set
 meanwhile.
 
 New values of an edited rule apply at once, and a new duration counts from the execution that opened the
-window. Any other edit closes the window: a new schedule, zone, excluded date or target, suspension, renaming
-and removal. A write whose result was not stored, because the controller ended between the two, is completed;
-the windows of a lost record are taken from the target.
+window. A new schedule, zone or excluded date closes the window only if the calendar does not have its opening
+any more. A new target, suspension, renaming and removal close it. A write whose result was not stored,
+because the controller ended between the two, is completed; the windows of a lost record are taken from the
+target.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import latest_time, newest_execution, watermark, window_seconds
+from fedhpa.cron.execution.due import (
+    MOST_AHEAD_SECONDS,
+    fires_at,
+    latest_time,
+    newest_execution,
+    watermark,
+    window_seconds,
+)
 from fedhpa.cron.execution.model import (
+    Key,
     Note,
     ObservedTarget,
     OpenWindow,
@@ -32,6 +42,9 @@ from fedhpa.cron.execution.model import (
     marker_of,
 )
 
+# The place of a window among all: its opening, its object, and the place and the name of its rule.
+Order = tuple[float, str, int, str]
+
 
 class ValueStack:
     """The values of one target, with its open windows over a baseline, while events are applied in order.
@@ -41,9 +54,7 @@ class ValueStack:
     object, which orders windows of one instant.
     """
 
-    def __init__(
-        self, values: Values, record: WindowRecord | None, places: Mapping[tuple[str, str], int]
-    ) -> None:
+    def __init__(self, values: Values, record: WindowRecord | None, places: Mapping[Key, int]) -> None:
         self._places = places
         self.values: Values = dict(values)
         if record is not None and record.pending is not None:
@@ -51,42 +62,55 @@ class ValueStack:
             fields = {field for window in record.open for field in window.values} | record.baseline.keys()
             self.values |= {field: value for field, value in record.pending.items() if field in fields}
         self.baseline: Values = {} if record is None else dict(record.baseline)
-        self.windows: list[OpenWindow] = [] if record is None else list(record.open)
+        self._windows: dict[Key, OpenWindow] = {}
+        self._over: dict[str, list[tuple[Order, OpenWindow]]] = {}
         self._present = dict(values)
+        for window in () if record is None else record.open:
+            self._put(window)
 
-    def apply(self, values: dict[str, int], *, done: bool = False) -> None:
-        """Applies a plain execution. Under an open window it changes the baseline only.
+    @property
+    def windows(self) -> list[OpenWindow]:
+        """The open windows, in order."""
+        return sorted(self._windows.values(), key=self.order)
 
-        `done` is True if its values were written before, and somebody may have changed them since.
+    def get(self, key: Key) -> OpenWindow | None:
+        """Returns the open window of a rule, or None."""
+        return self._windows.get(key)
+
+    def apply(self, values: dict[str, int], *, at_least: bool = False, done: bool = False) -> dict[str, int]:
+        """Applies a plain execution, and returns what it sets. Under an open window it changes the baseline.
+
+        With `at_least` it lowers nothing. `done` is True if its values were written before, and somebody may
+        have changed them since.
         """
+        applied = {}
         for field, value in values.items():
-            if self.covering(field) is None:
-                if not done:
-                    self.values[field] = value
-            else:
-                self.baseline[field] = value
+            below = self.baseline if self._over.get(field) else self.values
+            applied[field] = max(value, below.get(field) or 0) if at_least else value
+            if below is self.baseline or not done:
+                below[field] = applied[field]
+        self._settle()
+        return applied
 
     def open(self, window: OpenWindow) -> None:
-        """Opens a window. It takes the place of the earlier window of its rule. Opened twice, it stays."""
-        if any(_same(window, other) for other in self.windows):
-            return
-        self.windows = [*(other for other in self.windows if not _same_rule(window, other)), window]
-        self.windows.sort(key=self.order)
+        """Opens a window. It takes the place of the earlier window of its rule."""
+        self._put(window)
         self._take_baseline(window)
         self._settle()
 
-    def order(self, window: OpenWindow) -> tuple[float, str, int]:
-        """Returns the place of a window among all windows: by its opening, its object and its rule."""
-        return window.opened, window.object, self._places.get((window.object, window.rule), 0)
+    def order(self, window: OpenWindow) -> Order:
+        """Returns the place of a window among all windows."""
+        return window.opened, window.object, self._places.get(window.key, 0), window.rule
 
     def close(self, window: OpenWindow) -> None:
-        """Closes a window. What held before it holds again."""
-        self.windows = [other for other in self.windows if other is not window]
-        self._settle()
+        """Closes a window, unless its rule has opened another one since. What held before it holds again."""
+        if self._windows.get(window.key) is window:
+            self._take(window)
+            self._settle()
 
     def abandon(self, window: OpenWindow) -> None:
         """Ends a window and leaves the values that no other window holds as they are."""
-        self.windows = [other for other in self.windows if other is not window]
+        self._take(window)
         for field in window.values.keys() - self.covered():
             self.baseline.pop(field, None)
             if field in self._present:
@@ -94,30 +118,28 @@ class ValueStack:
         self._settle()
 
     def replace(self, window: OpenWindow, changed: OpenWindow) -> None:
-        """Gives an open window other values or another end."""
-        self.windows = [changed if other is window else other for other in self.windows]
+        """Gives an open window other values or another time."""
+        self._take(window)
+        self._put(changed)
         self._take_baseline(changed)
         self._settle()
 
     def leave(self, field: str) -> list[OpenWindow]:
         """Leaves a field as it is: no window sets it any more. Returns the windows that this ended."""
         self.baseline.pop(field, None)
-        ended: list[OpenWindow] = []
-        kept: list[OpenWindow] = []
-        for window in self.windows:
+        ended = []
+        for _, window in list(self._over.get(field, ())):
             values = {name: value for name, value in window.values.items() if name != field}
-            if field not in window.values:
-                kept.append(window)
-            elif values:
-                kept.append(msgspec.structs.replace(window, values=values, left=(*window.left, field)))
+            self._take(window)
+            if values:
+                self._put(msgspec.structs.replace(window, values=values, left=(*window.left, field)))
             else:
                 ended.append(window)
-        self.windows = kept
         return ended
 
     def covered(self) -> set[str]:
         """Returns the fields that open windows set."""
-        return {field for window in self.windows for field in window.values}
+        return {field for field, windows in self._over.items() if windows}
 
     def write(self) -> Values:
         """Returns the values that differ from those of the target, by field."""
@@ -128,7 +150,21 @@ class ValueStack:
 
     def covering(self, field: str) -> OpenWindow | None:
         """Returns the window that opened last among those that set a field, or None."""
-        return next((window for window in reversed(self.windows) if field in window.values), None)
+        windows = self._over.get(field)
+        return windows[-1][1] if windows else None
+
+    def _put(self, window: OpenWindow) -> None:
+        if (former := self._windows.get(window.key)) is not None:
+            self._take(former)
+        self._windows[window.key] = window
+        for field in window.values:
+            insort(self._over.setdefault(field, []), (self.order(window), window))
+
+    def _take(self, window: OpenWindow) -> None:
+        del self._windows[window.key]
+        for field in window.values:
+            windows = self._over[field]
+            del windows[bisect_left(windows, (self.order(window),))]
 
     def _take_baseline(self, window: OpenWindow) -> None:
         """Keeps the present values of the fields that only this window holds."""
@@ -138,119 +174,124 @@ class ValueStack:
 
     def _settle(self) -> None:
         """Makes each field hold the value of its top window, or its baseline without one."""
-        for field in {*self.baseline, *self.covered()}:
-            window = self.covering(field)
-            if window is not None:
-                self.values[field] = window.values[field]
+        for field in {*self.baseline, *self._over}:
+            if self._over.get(field):
+                self.values[field] = self._value(field)
             elif field in self.baseline:
                 self.values[field] = self.baseline.pop(field)
 
+    def _value(self, field: str) -> int:
+        """Returns the value of a covered field: that of the top window, or more with `at_least`."""
+        windows = reversed(self._over[field])
+        window = next(windows)[1]
+        value = window.values[field]
+        while window.at_least:
+            below = next(windows, None)
+            if below is None:
+                return max(value, self.baseline.get(field) or 0)
+            window = below[1]
+            value = max(value, window.values[field])
+        return value
 
-def _same(one: OpenWindow, other: OpenWindow) -> bool:
-    return _same_rule(one, other) and one.opened == other.opened
 
-
-def _same_rule(one: OpenWindow, other: OpenWindow) -> bool:
-    return (one.object, one.rule) == (other.object, other.rule)
-
-
-# Seconds for which the deletion of an object waits for its values to be restored.
+# Seconds for which the end of a window is tried: of a deleted object, and of one that has another target now.
 LONGEST_DELETION: Final = 60.0
-
-
-class Closing(NamedTuple):
-    """A window that ends because of an edit. `restores` is False if its values stay as they are."""
-
-    window: OpenWindow
-    restores: bool
+LONGEST_CLOSING: Final = 3600.0
 
 
 class Edits(NamedTuple):
-    """The windows that end, and what people should hear of it."""
+    """The windows that end and whose values return, those whose values stay, and what people should hear."""
 
-    closings: list[Closing]
+    closed: list[OpenWindow]
+    abandoned: list[OpenWindow]
     notes: list[Note]
 
 
 def edited_windows(
     stack: ValueStack,
-    owners: dict[str, ScheduledObject],
+    owners: Mapping[str, ScheduledObject],
+    rules: Mapping[Key, Rule],
     now: float,
     left_out: AbstractSet[WriteCause],
-    target: ObservedTarget,
-    *,
-    tried: bool,
+    lost: str,
 ) -> Edits:
     """Adapts the open windows to their rules in place, and returns the windows that end.
 
-    The edits of the windows in `left_out` wait. `tried` is True if a write was begun and has not succeeded.
-    Without that nobody tried to restore the values of a deleted object, for example because no controller
-    ran. While the target cannot be read, only deletions that waited too long end windows.
+    The edits of the windows in `left_out` wait. `lost` says why no window can restore anything, or is "".
     """
-    if target.error and not target.gone:
-        return _overdue_deletions(stack, owners, now)
-    edits = Edits([], [])
+    edits = Edits([], [], [])
     for window in stack.windows:
-        owner = owners.get(window.object)
-        rule = _rule_of(window, owner)
-        if target.gone:
-            edits.closings.append(Closing(window, restores=False))
-            text = f"rule {window.rule}: the target is gone, so its window is closed and nothing is restored"
-            edits.notes.append(Note(window.object, "NotRestored", text))
-        elif _is_overdue(owner, now) and (tried or cause_of_window(window) in left_out):
-            edits.closings.append(Closing(window, restores=False))
-            edits.notes.append(_not_restored(window))
+        rule = _rule_of(window, owners.get(window.object), rules)
+        text = lost or _given_up(window, owners.get(window.object), now)
+        if text:
+            edits.abandoned.append(window)
+            edits.notes.append(Note(window.object, "NotRestored", f"rule {window.rule}: {text}"))
         elif cause_of_window(window) in left_out:
             continue
         elif rule is None or not _values_left(window, rule):
-            edits.closings.append(Closing(window, restores=True))
+            edits.closed.append(window)
         else:
             _adapt(stack, window, rule)
     return edits
 
 
-def _overdue_deletions(stack: ValueStack, owners: dict[str, ScheduledObject], now: float) -> Edits:
-    overdue = [window for window in stack.windows if _is_overdue(owners.get(window.object), now)]
-    closings = [Closing(window, restores=False) for window in overdue]
-    return Edits(closings, [_not_restored(window) for window in overdue])
+def _given_up(window: OpenWindow, owner: ScheduledObject | None, now: float) -> str:
+    """Returns why nothing tries to end a window any more, or ""."""
+    if window.ending is None:
+        return ""
+    if owner is not None and owner.deleted is not None:
+        limit, text = LONGEST_DELETION, f"within {LONGEST_DELETION:.0f} s of the deletion"
+    elif owner is None or not owner.present:
+        limit, text = LONGEST_CLOSING, "within an hour after the object had left the target"
+    else:
+        return ""
+    return f"its values could not be restored {text}, so they stay" if now - window.ending > limit else ""
 
 
-def _not_restored(window: OpenWindow) -> Note:
-    text = (
-        f"rule {window.rule}: its values could not be restored within "
-        f"{LONGEST_DELETION:.0f} s of the deletion, so they stay"
-    )
-    return Note(window.object, "NotRestored", text)
-
-
-def _rule_of(window: OpenWindow, owner: ScheduledObject | None) -> Rule | None:
+def _rule_of(window: OpenWindow, owner: ScheduledObject | None, rules: Mapping[Key, Rule]) -> Rule | None:
     """Returns the rule that may keep its window open, or None."""
     if owner is None or not owner.present or owner.deleted is not None:
         return None
-    rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
-    if rule is None or rule.hash != window.hash or not rule.values or window_seconds(rule) is None:
+    rule = rules.get(window.key)
+    if rule is None or not rule.values or window_seconds(rule) is None:
         return None
-    return rule
-
-
-def _is_overdue(owner: ScheduledObject | None, now: float) -> bool:
-    """True if an object was deleted so long ago that its deletion need not wait any more."""
-    return owner is not None and owner.deleted is not None and now - owner.deleted > LONGEST_DELETION
+    return rule if fires_at(rule, window.opened) else None
 
 
 def _adapt(stack: ValueStack, window: OpenWindow, rule: Rule) -> None:
     """Gives a window the present values and duration of its rule."""
     length = window_seconds(rule)
     assert length is not None
-    values = _values_left(window, rule)
-    closes = window.opened + length
-    if values != window.values or closes != window.closes:
-        stack.replace(window, msgspec.structs.replace(window, values=values, closes=closes))
+    values, closes = _values_left(window, rule), window.opened + length
+    if (values, closes, rule.at_least) != (window.values, window.closes, window.at_least):
+        changed = msgspec.structs.replace(window, values=values, closes=closes, at_least=rule.at_least)
+        stack.replace(window, changed)
 
 
 def _values_left(window: OpenWindow, rule: Rule) -> dict[str, int]:
     """Returns the values of a rule, without the fields that somebody else has changed in its window."""
     return {field: value for field, value in rule.values.items() if field not in window.left}
+
+
+def bring_back(stack: ValueStack, rules: Mapping[Key, Rule], now: float) -> Edits:
+    """Moves the windows of a future that is gone, because the clock was ahead, to the present.
+
+    Such a window takes the time of the latest execution of its rule, or ends if that one would be over.
+    """
+    edits = Edits([], [], [])
+    for window in stack.windows:
+        if window.opened <= now + MOST_AHEAD_SECONDS:
+            continue
+        rule = rules.get(window.key)
+        length = None if rule is None else window_seconds(rule)
+        opened = None if rule is None else latest_time(rule, now)
+        if opened is None or length is None or opened + length <= now:
+            edits.closed.append(window)
+        else:
+            stack.replace(window, msgspec.structs.replace(window, opened=opened, closes=opened + length))
+        text = f"rule {window.rule}: its window opened when the clock was ahead, so it is set to the present"
+        edits.notes.append(Note(window.object, "StatusFromFuture", text))
+    return edits
 
 
 def recovered(owners: Collection[ScheduledObject], target: ObservedTarget, now: float) -> WindowRecord | None:
@@ -264,9 +305,8 @@ def recovered(owners: Collection[ScheduledObject], target: ObservedTarget, now: 
     applied: Values = {field: value for window in windows for field, value in window.values.items()}
     if not windows:
         return None
-    return WindowRecord(
-        {field: value for field, value in baseline.items() if field in applied}, None, applied, tuple(windows)
-    )
+    kept = {field: value for field, value in baseline.items() if field in applied}
+    return WindowRecord(kept, None, applied, tuple(windows))
 
 
 def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator[OpenWindow]:
@@ -278,7 +318,7 @@ def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator
             if length is None or opened is None:
                 continue
             if opened <= watermark(rule, owner, now, newest).at:
-                yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.hash)
+                yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.at_least)
 
 
 def is_unfinished(record: WindowRecord | None, target: ObservedTarget) -> bool:

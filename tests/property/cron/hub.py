@@ -15,6 +15,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import (
     CronPlan,
+    ObjectRecord,
     ObservedTarget,
     RuleState,
     ScheduledObject,
@@ -132,7 +133,7 @@ class Hub:
     def read(self, name: str) -> ScheduledObject:
         found = CronFederatedHPA.model_validate_json(msgspec.json.encode(self.objects[name]))
         content = self._rules.get(name)
-        owner = read_object(found, states=None if content is None else decode_rules(content))
+        owner = read_object(found, record=None if content is None else decode_rules(content))
         return msgspec.structs.replace(owner, present=self.is_present(name))
 
     def run(self, now: float, does: str) -> Outcome:
@@ -198,7 +199,9 @@ class Hub:
                     key = (owner.name, rule)
                     self._count(key, owner.states.get(rule, RuleState()), state)
                     self._known_eras[key] = self._eras[key]
-                self._rules[owner.name] = msgspec.json.decode(msgspec.json.encode(encode_rules(states)))
+                self._rules[owner.name] = msgspec.json.decode(
+                    msgspec.json.encode(encode_rules(ObjectRecord(states)))
+                )
         self._release()
 
     def _store_elsewhere(self) -> None:
