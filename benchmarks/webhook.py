@@ -237,7 +237,7 @@ def _review(obj: dict[str, Any]) -> bytes:
         "operation": "UPDATE",
         "userInfo": {"username": "admin", "groups": ["system:masters", "system:authenticated"]},
         "object": obj,
-        "oldObject": obj | {"spec": obj["spec"] | {"scaleTargetRef": _TARGET | {"name": "old"}}},
+        "oldObject": obj,
         "dryRun": False,
         "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "kubectl"},
     }

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cronfederatedhpa
 from fedhpa.admission.defaults import default_patch
 from fedhpa.admission.federatedhpa import federatedhpa_remedies, validate_federatedhpa, warn_federatedhpa
-from fedhpa.admission.metadata import warn_hold
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
@@ -86,18 +85,17 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
     """Returns the review of a request to one of the three paths. Raises nothing: every error is a refusal."""
     uid, version = "", ""
     raw: dict[str, Any] | None = None
+    old: Any = None
     subject: Subject | None = None
     try:
         envelope = read_envelope(body, content_type)
         version = envelope.get("apiVersion") or ""
         request = request_of(envelope)
-        uid = request.uid
+        uid, old = request.uid, request.old
         kind, handle = _webhook(path)
         raw = _object(request.object, kind)
         if _is_being_deleted(raw):
             verdict = Verdict(True)
-        elif _keeps_spec(raw, request.old):
-            verdict = Verdict(True, warnings=tuple(warn_hold(_metadata(raw).get("annotations"))))
         else:
             check_nesting(raw)
             verdict, subject = handle(raw)
@@ -110,6 +108,9 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
     except Exception as error:
         # Without the uid an API server would not accept the answer.
         return Review(Verdict(False), uid, version, raw).failed(error)
+    if (verdict.patch or not verdict.allowed) and _keeps_spec(raw, old):
+        # A patch would change the spec, and then the rules would judge it.
+        verdict = Verdict(True, warnings=verdict.warnings)
     return Review(verdict, uid, version, raw, subject)
 
 
@@ -135,12 +136,13 @@ def _object(raw: Any, kind: str) -> dict[str, Any]:
 
 def _is_being_deleted(raw: dict[str, Any]) -> bool:
     """True if the object is being deleted. Even an invalid object must be able to lose its finalizer."""
-    return bool(_metadata(raw).get("deletionTimestamp"))
+    metadata = raw.get("metadata")
+    return isinstance(metadata, dict) and bool(metadata.get("deletionTimestamp"))
 
 
-def _keeps_spec(raw: dict[str, Any], old: Any) -> bool:
+def _keeps_spec(raw: dict[str, Any] | None, old: Any) -> bool:
     """True if the stored object has the same spec."""
-    if not isinstance(old, dict) or "spec" not in old or "spec" not in raw:
+    if raw is None or not isinstance(old, dict) or "spec" not in old or "spec" not in raw:
         return False
     specs = old["spec"], raw["spec"]
     try:
@@ -148,11 +150,6 @@ def _keeps_spec(raw: dict[str, Any], old: Any) -> bool:
         return bool(specs[0] == specs[1]) and len({json.dumps(spec, sort_keys=True) for spec in specs}) == 1
     except RecursionError:
         return False
-
-
-def _metadata(raw: dict[str, Any]) -> dict[str, Any]:
-    metadata = raw.get("metadata")
-    return metadata if isinstance(metadata, dict) else {}
 
 
 Handler = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]

@@ -95,6 +95,14 @@ class HubReader:
             return None
         return self.reflectors[FHPA_KIND].store.get((target.namespace, target.name))
 
+    def shares_target(self, subject: Subject) -> bool:
+        """True if another CronFederatedHPA has the same target, or if nobody knows."""
+        itself = from_admitted(subject)
+        others = self._index.of(itself.target)
+        return not self.knows(CRON_KIND) or any(
+            other.kind == CRON_KIND and other.name != itself.name for other in others
+        )
+
     async def warnings(self, subject: Subject) -> list[str]:
         """Returns at most four warnings about an admitted object and the other objects of the hub."""
         autoscaler = from_admitted(subject)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import structlog
@@ -52,10 +53,11 @@ class AdmissionWarnings:
 
     async def _of_forecast(self, cron: CronFederatedHPA) -> list[str]:
         try:
-            target = self._target_bounds(cron)
-            if len(cron.spec.rules) > MANY_RULES:
-                return await asyncio.to_thread(forecast_warnings, cron.spec, self._now(), target)
-            return forecast_warnings(cron.spec, self._now(), target)
+            alone = self.hub is None or not self.hub.shares_target(cron)
+            forecast = partial(
+                forecast_warnings, cron.spec, self._now(), self._target_bounds(cron), alone=alone
+            )
+            return await asyncio.to_thread(forecast) if len(cron.spec.rules) > MANY_RULES else forecast()
         except Exception:
             log.exception("no forecast of the rules because of an internal error")
             return []

@@ -166,8 +166,10 @@ def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> 
     """Yields the warnings that do not depend on the time. Unless `admitted`, the remedies come first."""
     if not admitted:
         yield from _remedies(cron)
-    yield from warn_hold(cron.metadata.annotations)
+    yield from warn_hold(cron.metadata)
     yield from _target_version(cron.spec)
+    if not cron.spec.rules:
+        yield "spec.rules: there is no rule, so nothing is ever scaled"
     yield from _unused_sizes(cron.spec)
     yield from warn_missing_time_zones(cron.spec)
 

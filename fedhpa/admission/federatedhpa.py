@@ -129,7 +129,7 @@ def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator
     if not admitted:
         yield from federatedhpa_remedies(spec)
     yield from _rebalance(fhpa)
-    yield from warn_hold(fhpa.metadata.annotations)
+    yield from warn_hold(fhpa.metadata)
     yield from _api_version(spec)
     # Mode Distributed has a warning of its own about metrics that are not of pods.
     named = () if spec.cluster_affinity is None else spec.cluster_affinity.cluster_names

@@ -31,9 +31,9 @@ def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[
         yield from _managed_fields(metadata.managed_fields, f"{path}.managedFields")
 
 
-def warn_hold(annotations: object) -> Iterator[str]:
+def warn_hold(metadata: ObjectMeta) -> Iterator[str]:
     """Warns about a hold that cannot be read: it holds everything."""
-    if annotations and (problem := hold_problem(annotations)):
+    if metadata.annotations and (problem := hold_problem(metadata.annotations)):
         yield f"{problem}, so it counts as {ALL}"
 
 

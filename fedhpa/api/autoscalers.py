@@ -160,12 +160,16 @@ class AutoscalerIndex:
         return [found[key] for key in sorted(found) if found[key].active]
 
     def competitors(self, autoscaler: Autoscaler) -> list[Autoscaler]:
-        """Returns the other active autoscalers of its target, by kind and name; none if it is not active."""
-        found = self._by_target.get(autoscaler.target)
-        if not found or not autoscaler.active:
-            return []
-        itself = (autoscaler.kind, autoscaler.name)
-        return [found[key] for key in sorted(found) if key != itself and found[key].active]
+        """Returns the active autoscalers that overwrite its size, by kind and name; none if it is not active.
+
+        The rules of all CronFederatedHPAs of a target are planned together, so these are no competitors.
+        """
+        itself, cron = (autoscaler.kind, autoscaler.name), autoscaler.kind == CRON_KIND
+        return [
+            other
+            for other in (self.of(autoscaler.target) if autoscaler.active else ())
+            if (other.kind, other.name) != itself and not (cron and other.kind == CRON_KIND)
+        ]
 
 
 def _target(namespace: str, api_version: str, kind: str, name: str) -> Target:

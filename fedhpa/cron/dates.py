@@ -41,8 +41,6 @@ class Dates(msgspec.Struct, frozen=True):
 
     def between(self, low: int, high: int) -> tuple[Span, ...]:
         """Returns the spans that overlap the wall times from `low` to `high`, in order."""
-        if len(self.spans) == 1:
-            return self.spans
         begin = bisect_right(self.spans, low, key=_high)
         return self.spans[begin : bisect_right(self.spans, high, key=_low)]
 
@@ -131,8 +129,8 @@ def parse_excluded(text: str) -> Excluded:
     first, last = _ordinal(start), _ordinal(end) if slash else _ordinal(start)
     if first is None or last is None:
         raise InvalidObject(
-            "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25, a range of them as FROM/TO, or "
-            "--MM-DD for each year"
+            "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25, a range of them as FROM/TO, "
+            "or --MM-DD for each year"
         )
     if first > last:
         raise InvalidObject("ends before it begins; write the earlier date first")

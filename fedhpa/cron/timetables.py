@@ -68,9 +68,10 @@ def times(
 def _coming(schedule: Schedule, zone: tzinfo, instant: int, last: int, dates: Dates) -> Iterator[datetime]:
     """Yields the times after an instant whose wall time is at most `last`."""
     follow = _by_real_time if schedule.real_time else _by_wall_clock
+    # Nearly all rules have all dates.
+    if len(dates.spans) == 1:
+        return _in_span(follow, schedule, zone, instant, last, dates, dates.spans[0])
     spans = dates.between(instant // 60 - MINUTES_PER_DAY, last)
-    if len(spans) == 1:
-        return _in_span(follow, schedule, zone, instant, last, dates, spans[0])
     return chain.from_iterable(_in_span(follow, schedule, zone, instant, last, dates, span) for span in spans)
 
 
@@ -182,7 +183,10 @@ def _past_periods(
     zone: tzinfo, floor: int, instant: int, dates: Dates
 ) -> Iterator[tuple[Span, OffsetPeriod]]:
     """Yields the periods that overlap (floor, instant], latest first, for each span of dates."""
-    for span in reversed(dates.between(floor // 60 - MINUTES_PER_DAY, instant // 60 + MINUTES_PER_DAY)):
+    spans = dates.spans
+    if len(spans) != 1:
+        spans = dates.between(floor // 60 - MINUTES_PER_DAY, instant // 60 + MINUTES_PER_DAY)
+    for span in reversed(spans):
         begin = max(floor, (span.low - MINUTES_PER_DAY) * 60)
         for period in periods_until(zone, min(instant, (span.high + MINUTES_PER_DAY) * 60)):
             if period.end <= begin:

@@ -227,7 +227,7 @@ async def test_a_large_object_is_judged_while_others_are_served(
     assert small.result() == (200, "ok")
     for task in large:
         assert task.result()["allowed"] is True
-        assert any("does not exist on" in text for text in task.result()["warnings"])
+        assert any("sets replicas 3 for good" in text for text in task.result()["warnings"])
 
 
 async def test_bodies_that_trickle_keep_no_turn(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

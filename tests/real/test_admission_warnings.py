@@ -112,7 +112,7 @@ async def test_sound_objects_pass_where_warnings_are_errors(
     evening = {"name": "evening", "schedule": "0 20 * * *", "timeZone": "UTC", "targetMinReplicas": 1}
     calendar = cron("sound", target, targetMinReplicas=2, duration="4h", excludeDates=["2026-12-25"])
     calendar["spec"]["rules"].append(evening)
-    odd = cron("odd", target, targetMinReplicas=2, schedule="0 8 13 * FRI")
+    odd = cron("odd", target, targetMinReplicas=2, duration="4h", schedule="0 8 13 * FRI")
 
     async def applied(manifest: dict[str, Any], code: int) -> str:
         command = ("apply", "--warnings-as-errors", "--dry-run=server", "-f", "-")

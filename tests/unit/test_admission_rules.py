@@ -266,8 +266,8 @@ def test_a_tidy_object_has_no_warnings() -> None:
             {"excludeDates": ["2026-12-25", "2026-02-29"]},
             (
                 'spec.rules[0].excludeDates[1]: Invalid value: "2026-02-29": '
-                "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25, a range of them as FROM/TO, "
-                "or --MM-DD for each year"
+                "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25, a range of them as "
+                "FROM/TO, or --MM-DD for each year"
             ),
         ),
         (
@@ -307,8 +307,10 @@ def test_at_least_is_refused_for_a_federatedhpa() -> None:
         return [str(error) for error in validate_cronfederatedhpa(decode(CronFederatedHPA, raw))]
 
     assert errors(True) == [
-        "spec.rules[0].atLeast: Invalid value: true: is only for a target with a scale; "
-        "for a FederatedHPA, targetMinReplicas alone lowers nothing"
+        (
+            "spec.rules[0].atLeast: Invalid value: true: is only for a target with a scale; "
+            "for a FederatedHPA, targetMinReplicas alone lowers nothing"
+        )
     ]
     assert errors(False) == []
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,10 +12,14 @@ from fedhpa.admission.cronfederatedhpa import warn_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
 from fedhpa.api.decode import decode
 from fedhpa.cron import TargetBounds, forecast_warnings
+from fedhpa.cron.forecast.clock_changes import affected_times
+from fedhpa.cron.forecast.rules import active_rules
 from tests.support.costs import least_cpu_seconds
+from webhook.admission_review import Verdict, encode_answer
 
 NOW = datetime(2026, 3, 11, 13, 23, 17, tzinfo=UTC)
 WORKLOAD = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+NEVER = "does not fire within nine years, because startDate, endDate or excludeDates leaves out its dates"
 R0, R1, R2 = (f"spec.rules[{index}] (r{index})" for index in range(3))
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}
 
@@ -33,23 +38,44 @@ def spec(*rules: dict[str, Any], target: dict[str, str] = WORKLOAD) -> CronFeder
 
 
 def sizes(*rules: tuple[str, int], **fields: Any) -> list[str]:
-    return forecast_warnings(
-        spec(*({"schedule": text, "targetReplicas": size, **fields} for text, size in rules)), NOW
-    )
+    """Warnings but those about values that stay, because single rules are examples of something else."""
+    whole = spec(*({"schedule": text, "targetReplicas": size, **fields} for text, size in rules))
+    return forecast_warnings(whole, NOW, alone=False)
 
 
 def bounds(*rules: dict[str, Any], present: TargetBounds | None = None, now: datetime = NOW) -> list[str]:
-    return forecast_warnings(spec(*rules, target=FHPA), now, present)
+    return forecast_warnings(spec(*rules, target=FHPA), now, present, alone=False)
+
+
+def of_object(
+    *rules: dict[str, Any], present: TargetBounds | None = None, target: dict[str, str] = FHPA
+) -> list[str]:
+    """All warnings about an object, as the webhook gives them."""
+    found = cron(*rules, target=target)
+    return [*forecast_warnings(found.spec, NOW, present), *warn_cronfederatedhpa(found)]
+
+
+def moved(schedule: str, now: datetime = NOW, **fields: Any) -> list[str]:
+    """The clock changes of a year that move an execution of a rule."""
+    rules = active_rules(spec({"schedule": schedule, "targetReplicas": 3, **fields}))
+    named = {rule.label: rule.timetable for rule in rules}
+    return list(map(str, affected_times(named, now, now + timedelta(days=366))))
 
 
 def test_a_sound_calendar_gets_no_warning() -> None:
     """Mornings, evenings, weekends, a window and holidays are ordinary. So `--warnings-as-errors` passes."""
     assert (
-        bounds(
+        of_object(
             {"schedule": "0 8 * * MON-FRI", "targetMinReplicas": 10, "targetMaxReplicas": 50},
-            {"schedule": "0 20 * * MON-FRI", "targetMinReplicas": 2, "excludeDates": ["2026-12-25"]},
+            {"schedule": "0 20 * * MON-FRI", "targetMinReplicas": 2},
             {"schedule": "0 12 * * SAT", "targetMaxReplicas": 20, "duration": "4h", "maxDelaySeconds": 600},
             {"schedule": "@weekly", "targetMinReplicas": 1, "targetMaxReplicas": 10},
+            {
+                "schedule": "30 2 * * *",
+                "targetMaxReplicas": 40,
+                "duration": "1h",
+                "excludeDates": ["--12-25"],
+            },
             present=TargetBounds(1, 50),
         )
         == []
@@ -61,14 +87,16 @@ def test_a_rule_that_never_fires_gets_a_warning() -> None:
     leap_days = ["2028-02-29", "2032-02-29"]
     rule = {"schedule": "0 8 29 2 *", "targetReplicas": 1, "excludeDates": leap_days}
 
-    assert forecast_warnings(spec(rule), NOW) == [
-        f"{R0}: does not fire within nine years, because excludeDates lists its dates"
-    ]
+    assert forecast_warnings(spec(rule), NOW) == [f"{R0}: {NEVER}"]
+    assert sizes(("0 8 * * *", 1), endDate="2026-03-10") == [f"{R0}: {NEVER}"]
+    assert sizes(("0 8 * * MON-FRI", 1), startDate="2026-11-28", endDate="2026-11-29") == [f"{R0}: {NEVER}"]
+    assert sizes(("0 18 * * *", 1), endDate="2026-03-11") == []
 
 
-def test_a_skipped_or_repeated_execution_gets_a_warning() -> None:
-    """The warning gives the wall time, the date, the clock change and the actual time."""
-    assert sizes(("30 2 * * *", 3)) == [
+def test_a_skipped_or_repeated_execution_is_told_by_the_preview_alone() -> None:
+    """The text gives the wall time, the date, the clock change and the actual time. Nothing is wrong."""
+    assert sizes(("30 2 * * *", 3)) == []
+    assert moved("30 2 * * *") == [
         (
             f"{R0}: 02:30 does not exist on 2026-03-29 in Europe/Berlin, where the clock goes from "
             "02:00 to 03:00; it fires at 2026-03-29T03:00:00+02:00 instead"
@@ -89,21 +117,19 @@ def test_a_skipped_or_repeated_execution_gets_a_warning() -> None:
         ("30 2 * * MON-SAT", {}),
         ("30 2 1 * *", {}),
         ("30 2 * * *", {"excludeDates": ["2026-03-29", "2026-10-25"]}),
+        ("30 2 * * *", {"startDate": "2026-03-30", "endDate": "2026-10-24"}),
         ("30 2 * * *", {"suspend": True}),
         ("30 2 * * *", {"timeZone": "Asia/Kolkata"}),
     ],
 )
-def test_an_execution_outside_clock_changes_gets_no_warning(schedule: str, fields: dict[str, Any]) -> None:
+def test_an_execution_outside_clock_changes_is_not_named(schedule: str, fields: dict[str, Any]) -> None:
     """The rule follows real time, fires at another time or day, excludes the day, or is suspended."""
-    assert sizes((schedule, 3), **fields) == []
+    assert moved(schedule, **fields) == []
 
 
-def test_a_repeated_time_that_has_fired_gets_no_warning() -> None:
+def test_a_repeated_time_that_has_fired_is_not_named() -> None:
     """The first occurrence of the wall time is over, so only next year's gap is reported."""
-    rule = {"schedule": "30 2 * * *", "targetReplicas": 1}
-    between = datetime.fromisoformat("2026-10-25T02:45:00+02:00")
-
-    (skipped,) = forecast_warnings(spec(rule), between)
+    (skipped,) = moved("30 2 * * *", datetime.fromisoformat("2026-10-25T02:45:00+02:00"))
 
     assert "does not exist on 2027-03-28" in skipped
 
@@ -113,7 +139,7 @@ def test_conflicting_rules_are_reported_with_the_first_time_and_both_values() ->
     assert sizes(("0 8 * * *", 3), ("0 8 * * MON", 1)) == [
         (
             f"{R0} and {R1} fire in the same minute, first at "
-            "2026-03-16T08:00:00+01:00, and set targetReplicas 3 and 1; only one of them can apply"
+            "2026-03-16T08:00:00+01:00; only the latter applies (targetReplicas 3 and 1)"
         )
     ]
     (met,) = sizes(("0 8 5 * *", 3), ("*/5 8 * * FRI", 1))
@@ -124,7 +150,7 @@ def test_rules_of_different_zones_conflict_at_the_same_instant() -> None:
     """New York is five hours from Berlin for three weeks in March, and six for most of the year."""
     first = {"schedule": "0 9 * * *", "targetReplicas": 3}
     second = {"schedule": "0 4 * * *", "targetReplicas": 1, "timeZone": "America/New_York"}
-    (met,) = forecast_warnings(spec(first, second), NOW)
+    met, *_ = forecast_warnings(spec(first, second), NOW)
 
     assert "first at 2026-03-12T09:00:00+01:00" in met
 
@@ -155,7 +181,7 @@ def test_rules_conflict_only_in_a_bound_that_both_set() -> None:
     assert bounds(low, other) == [
         (
             f"{R0} and {R1} fire in the same minute, first at "
-            "2026-03-12T08:00:00+01:00, and set targetMinReplicas 2 and 3; only one of them can apply"
+            "2026-03-12T08:00:00+01:00; only the latter applies (targetMinReplicas 2 and 3)"
         )
     ]
 
@@ -366,12 +392,14 @@ def test_both_day_fields_restricted_get_a_warning() -> None:
 
 def test_the_zone_local_gets_a_warning() -> None:
     """In Karmada it is the zone of the process. Here it is UTC."""
-    (warning,) = sizes(("0 8 * * *", 3), timeZone="Local")
+    found = cron({"schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": "Local"})
 
-    assert warning == (
-        "spec.rules[0].timeZone: Local is no IANA name, so the schedule runs in UTC; "
-        "write a name such as Europe/Berlin, or UTC"
-    )
+    assert [*warn_cronfederatedhpa(found)] == [
+        (
+            "spec.rules[0].timeZone: Local is no IANA name, so the schedule runs in UTC; "
+            "write a name such as Europe/Berlin, or UTC"
+        )
+    ]
 
 
 def test_a_window_that_never_closes_gets_a_warning() -> None:
@@ -386,7 +414,7 @@ def test_a_window_that_never_closes_gets_a_warning() -> None:
 
 
 def test_missing_time_zones_and_duplicate_dates_get_a_warning() -> None:
-    """One warning covers all rules without a time zone."""
+    """One warning covers all rules without a time zone, and one the dates of a rule."""
     rules = [
         {"schedule": "0 8 * * *", "targetReplicas": 3, "timeZone": None},
         {"schedule": "0 9 * * *", "targetReplicas": 3, "timeZone": None},
@@ -397,31 +425,31 @@ def test_missing_time_zones_and_duplicate_dates_get_a_warning() -> None:
         },
     ]
 
-    assert forecast_warnings(spec(*rules), NOW) == [
+    assert of_object(*rules, target=WORKLOAD)[1:] == [
+        "spec.rules[2].excludeDates: 2026-12-25 is listed twice; once is enough",
         (
             "spec.rules[0].timeZone: no zone is given (and for 1 more rule), so the schedule runs in UTC; "
             "write a name such as Europe/Berlin, or UTC"
         ),
-        "spec.rules[2].excludeDates: 2026-12-25 is listed twice; once is enough",
     ]
 
 
 def test_the_worst_warning_comes_first_and_each_kind_is_represented() -> None:
-    """Ten rules conflict and meet clock changes. Each kind gets one warning before any gets a second."""
+    """Ten rules conflict and never close. Each kind gets one warning before any gets a second."""
     rules = [
-        {"schedule": "30 2 * * *", "targetMinReplicas": index + 1, "timeZone": "Europe/Berlin"}
+        {"schedule": "* 2 31 * *", "targetMinReplicas": index + 1, "maxDelaySeconds": 1, "duration": "99h"}
         for index in range(10)
     ]
-    rules.append({"schedule": "0 3 * * *", "targetMinReplicas": 1, "timeZone": None})
 
-    found = forecast_warnings(spec(*rules, target=FHPA), NOW, TargetBounds(1, 5))
+    found = of_object(*rules, present=TargetBounds(1, 5))
 
-    assert len(found) == 5
     assert "above the maxReplicas 5 that the target has now" in found[0]
     assert "fire in the same minute" in found[1]
-    assert "does not exist on 2026-03-29" in found[2]
-    assert "no zone is given" in found[3]
-    assert found[4].startswith("and at least ")
+    assert "fires at every minute of hour 2, 60 times a day, because its minute is *" in found[2]
+    assert "day-of-month 31 comes in seven months only" in found[3]
+    assert "a restart takes longer than maxDelaySeconds 1" in found[4]
+    assert "can still be open" in found[5]
+    assert "fire in the same minute" in found[6]
 
 
 @pytest.mark.parametrize("name", ["x" * 400, "ü" * 32, "a\nb\x00c"])
@@ -434,10 +462,13 @@ def test_warnings_are_short_for_any_rule_name(name: str) -> None:
     for zone in ("America/Argentina/ComodRivadavia", "America/North_Dakota/New_Salem", "Europe/Berlin"):
         for rule in rules:
             rule["timeZone"] = zone
-        found = forecast_warnings(spec(*rules, target=FHPA), NOW, TargetBounds(1, 2000000000))
+        texts = forecast_warnings(spec(*rules, target=FHPA), NOW, TargetBounds(1, 2000000000))
+        found = json.loads(encode_answer("", "", Verdict(True, warnings=tuple(texts))))["response"][
+            "warnings"
+        ]
 
         assert 1 <= len(found) <= 5
-        assert all(len(text) < 256 for text in found)
+        assert all(len(text.encode()) < 256 for text in found)
 
 
 def test_an_invalid_rule_has_no_forecast_and_gets_a_remedy() -> None:
@@ -447,7 +478,7 @@ def test_an_invalid_rule_has_no_forecast_and_gets_a_remedy() -> None:
 
     assert list(warn_cronfederatedhpa(good)) == []
     assert [text.split(":")[0] for text in warn_cronfederatedhpa(bad)] == ["spec.rules[0].schedule"]
-    assert [text.split(":")[0] for text in forecast_warnings(bad.spec, NOW)] == [R1, R1]
+    assert [text.split(":")[0] for text in forecast_warnings(bad.spec, NOW)] == [R1]
 
 
 def hostile() -> dict[str, CronFederatedHPASpec]:

@@ -224,7 +224,7 @@ def test_an_update_that_leaves_the_spec_alone_is_admitted(path: str, spec: dict[
 
     response = asked(path, changed, oldObject=old)
 
-    assert response == {"uid": "7", "allowed": True, "status": {"metadata": {}, "code": 200}}
+    assert (response["allowed"], response["status"]["code"], response.get("patch")) == (True, 200, None)
     if path != MUTATE_FEDERATEDHPA:
         assert asked(path, changed)["allowed"] is False
 
@@ -236,8 +236,8 @@ def test_another_type_of_an_equal_number_is_a_change_of_the_spec() -> None:
         assert "cannot unmarshal number" in message(response)
 
 
-def test_a_hold_that_somebody_mistypes_is_still_named() -> None:
-    """`kubectl annotate` leaves the spec alone, and is how a hold begins."""
+def test_an_update_that_leaves_the_spec_alone_still_gets_warnings() -> None:
+    """`kubectl annotate` is how a hold begins, and may mistype it."""
     changed = fhpa()
     changed["metadata"]["annotations"] = {"autoscaling.karmada.io/hold": "downwards"}
 

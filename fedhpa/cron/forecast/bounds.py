@@ -47,6 +47,12 @@ class TargetBounds(msgspec.Struct, frozen=True):
     minimum: int | None = None
     maximum: int | None = None
 
+    @property
+    def known(self) -> dict[str, int]:
+        """The bounds by field. A minimum that is not given is the default."""
+        found = {MINIMUM: DEFAULT_MINIMUM if self.minimum is None else self.minimum}
+        return found if self.maximum is None else found | {MAXIMUM: self.maximum}
+
 
 class BoundsConflict(NamedTuple):
     """The first time that a rule leaves minReplicas above maxReplicas.
@@ -196,14 +202,14 @@ def _planned(rules: list[ActiveRule]) -> tuple[Rule, ...]:
     covered: dict[object, set[str]] = {}
     for place in range(len(rules) - 1, -1, -1):
         rule = rules[place]
-        if not rule.bounds:
+        if not rule.values:
             continue
         if rule.timetable.duration is None:
             fields = covered.setdefault(rule.timetable, set())
-            if fields.issuperset(rule.bounds):
+            if fields.issuperset(rule.values):
                 continue
-            fields.update(rule.bounds)
-        found.append(Rule(rule.label, place, rule.timetable, rule.bounds, "", max_delay=rule.max_delay))
+            fields.update(rule.values)
+        found.append(Rule(rule.label, place, rule.timetable, rule.values, "", max_delay=rule.max_delay))
     return tuple(reversed(found))[:_MAX_RULES]
 
 
@@ -215,13 +221,13 @@ def _open_windows(rules: list[ActiveRule], now: datetime) -> list[OpenWindow]:
     found = []
     for rule in rules:
         duration = rule.timetable.duration
-        if duration is None or not rule.bounds:
+        if duration is None or not rule.values:
             continue
         fired = rule.timetable.previous(now, now.astimezone(UTC) - duration)
         if fired is not None and elapsed(fired, now) < duration:
             opened = fired.timestamp()
             closes = opened + duration.total_seconds()
-            found.append(OpenWindow(_BEFORE, rule.label, opened, closes, dict.fromkeys(rule.bounds, UNKNOWN)))
+            found.append(OpenWindow(_BEFORE, rule.label, opened, closes, dict.fromkeys(rule.values, UNKNOWN)))
     return sorted(found, key=lambda window: window.opened)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from fedhpa.cron.calendar import instant_of, periods_between, wall_times
 from fedhpa.cron.dates import MINUTES_PER_DAY
-from fedhpa.cron.forecast.rules import ActiveRule
+from fedhpa.cron.timetables import Timetable
 
 _START: Final = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -46,9 +46,9 @@ class ClockChange(NamedTuple):
 
 
 class AffectedTime(NamedTuple):
-    """The first wall time (minutes) of a rule that a clock change skips or repeats."""
+    """The first wall time (minutes) of a rule that a clock change skips or repeats. `rule` is its name."""
 
-    rule: ActiveRule
+    rule: str
     change: ClockChange
     wall_time: int
 
@@ -66,24 +66,24 @@ class AffectedTime(NamedTuple):
         return f"{self.rule}: {time} occurs twice on {where} back to {after}; it fires once, at {at}"
 
 
-def affected_times(rules: list[ActiveRule], now: datetime, until: datetime) -> Iterator[AffectedTime]:
-    """Yields the times affected by clock changes in (now, until], in the order of the changes.
+def affected_times(rules: Mapping[str, Timetable], now: datetime, until: datetime) -> Iterator[AffectedTime]:
+    """Yields the times of named rules affected by clock changes in (now, until], in the order of the changes.
 
     Schedules that follow real time are not affected.
     """
     start, end = instant_of(now), instant_of(until)
-    rules_of: dict[ZoneInfo, list[ActiveRule]] = {}
-    for rule in rules:
-        if not rule.timetable.schedule.real_time:
-            rules_of.setdefault(rule.timetable.zone, []).append(rule)
+    rules_of: dict[ZoneInfo, list[tuple[str, Timetable]]] = {}
+    for name, table in rules.items():
+        if not table.schedule.real_time:
+            rules_of.setdefault(table.zone, []).append((name, table))
     changes = [change for zone in rules_of for change in _changes(zone, start, end)]
     for change in sorted(changes, key=lambda change: change.instant):
         hours = change.hours
-        for rule in rules_of[change.zone]:
-            if rule.timetable.schedule.hours & hours:
-                wall_time = _first_affected(rule, change, start)
+        for name, table in rules_of[change.zone]:
+            if table.schedule.hours & hours:
+                wall_time = _first_affected(table, change, start)
                 if wall_time is not None:
-                    yield AffectedTime(rule, change, wall_time)
+                    yield AffectedTime(name, change, wall_time)
 
 
 def _changes(zone: ZoneInfo, start: int, end: int) -> list[ClockChange]:
@@ -93,8 +93,7 @@ def _changes(zone: ZoneInfo, start: int, end: int) -> list[ClockChange]:
     ]
 
 
-def _first_affected(rule: ActiveRule, change: ClockChange, now: int) -> int | None:
-    timetable = rule.timetable
+def _first_affected(timetable: Timetable, change: ClockChange, now: int) -> int | None:
     low, high = sorted((change.wall_before, change.wall_after))
     if change.wall_after < change.wall_before:
         # A repeated wall time whose first occurrence is over has fired already.

@@ -36,8 +36,8 @@ class ValueConflict(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.first} and {self.second} fire in the same minute, first at {self.at.isoformat()}, "
-            f"and set {self.values}; only one of them can apply"
+            f"{self.first} and {self.second} fire in the same minute, first at {self.at.isoformat()}; "
+            f"only the latter applies ({self.values})"
         )
 
 
@@ -73,14 +73,11 @@ def value_conflicts(rules: list[ActiveRule], now: datetime, until: datetime) -> 
 
 def _different_values(first: ActiveRule, second: ActiveRule) -> str:
     """Returns the fields that both rules set, with their two values, if these differ; empty if none do."""
+    others = second.values
     return " and ".join(
-        f"{name} {one} and {other}"
-        for name, one, other in (
-            ("targetReplicas", first.replicas, second.replicas),
-            ("targetMinReplicas", first.minimum, second.minimum),
-            ("targetMaxReplicas", first.maximum, second.maximum),
-        )
-        if one is not None and other is not None and one != other
+        f"target{field[0].upper()}{field[1:]} {size} and {others[field]}"
+        for field, size in first.values.items()
+        if others.get(field, size) != size
     )
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
-from fedhpa.cron.execution.model import MAXIMUM, MINIMUM
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS
 from fedhpa.cron.execution.objects import targets_federatedhpa
 from fedhpa.cron.timetables import Timetable, timetable
 
@@ -35,9 +35,9 @@ class ActiveRule(msgspec.Struct, frozen=True):
     max_delay: int | None = None
 
     @property
-    def bounds(self) -> dict[str, int]:
-        """The bounds that an execution sets, by field."""
-        fields = ((MINIMUM, self.minimum), (MAXIMUM, self.maximum))
+    def values(self) -> dict[str, int]:
+        """The values that an execution sets, by field."""
+        fields = ((MINIMUM, self.minimum), (MAXIMUM, self.maximum), (REPLICAS, self.replicas))
         return {field: value for field, value in fields if value is not None}
 
     def __str__(self) -> str:
@@ -66,10 +66,10 @@ def _active_rule(rule: CronFederatedHPARule, index: int, *, targets_fhpa: bool) 
     except InvalidObject:
         return None
     label = f"spec.rules[{index}] ({_shortened(rule.name)})"
+    delay = rule.max_delay_seconds
     if targets_fhpa:
-        low, high = rule.target_min_replicas, rule.target_max_replicas
-        return ActiveRule(label, table, low, high, max_delay=rule.max_delay_seconds)
-    return ActiveRule(label, table, replicas=rule.target_replicas)
+        return ActiveRule(label, table, rule.target_min_replicas, rule.target_max_replicas, max_delay=delay)
+    return ActiveRule(label, table, replicas=rule.target_replicas, max_delay=delay)
 
 
 def _shortened(name: str) -> str:

@@ -3,74 +3,72 @@
 Rules without such an effect get no warning. Warnings never change a verdict, because they depend on the
 present time. The work is bounded for every object: it covers one year, and the rules up to the first that
 brings the excluded dates above 20,000. The pairs of rules that are compared, and the executions that are
-followed, are limited too (`conflicts`, `bounds`). So every warning is right, but a problem may have none.
+followed, are limited too (`conflicts`, `levels`, `bounds`). So every warning is right, but a problem may have
+none. A clock change is no mistake, and only the preview of rules tells it (`clock_changes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final
 
 from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_duration
-from fedhpa.cron.dates import EVERY_DAY
+from fedhpa.cron.calendar import MONTH_LENGTHS
+from fedhpa.cron.dates import EVERY_DAY, MINUTES_PER_DAY, allowed_dates
 from fedhpa.cron.execution.objects import targets_federatedhpa
 from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
-from fedhpa.cron.forecast.clock_changes import affected_times
 from fedhpa.cron.forecast.conflicts import value_conflicts
+from fedhpa.cron.forecast.levels import warn_not_lowered
 from fedhpa.cron.forecast.rules import MAX_RULES, ActiveRule, active_rules
 from fedhpa.cron.interval import shortest_interval
 
-_MAX_WARNINGS: Final = 5
-# API servers cut warnings of more than 256 bytes.
-_MAX_LENGTH: Final = 255
+# API servers show at most five or so.
+_MAX_OF_KIND: Final = 5
 # Characters of a field that a warning quotes.
 _MAX_FIELD: Final = 24
 _HORIZON: Final = timedelta(days=366)
 # The next 29 February is at most eight years away, around a century without one.
 _NEVER_HORIZON: Final = timedelta(days=9 * 366)
+# Seconds that a restart or a change of leaders takes.
+_SHORTEST_DELAY: Final = 30
+_EVERY_MINUTE: Final = (1 << 60) - 1
+_EVERY_HOUR: Final = (1 << 24) - 1
 # All of them mean UTC.
 _NO_ZONE: Final = (None, "", "Local")
 
 
 def forecast_warnings(
-    spec: CronFederatedHPASpec, now: datetime, target: TargetBounds | None = None
+    spec: CronFederatedHPASpec, now: datetime, target: TargetBounds | None = None, *, alone: bool = True
 ) -> list[str]:
-    """Returns at most five warnings of under 256 characters, the worst first.
+    """Returns the warnings, the worst first; the first one of each kind comes before a second one of any.
 
     `now` is an aware datetime. `target` has the present bounds of the FederatedHPA that the rules change, if
-    they are known. Suspended and invalid rules are ignored.
+    they are known. `alone` is False if another CronFederatedHPA has the same target, whose rules may lower
+    what these raise. Suspended and invalid rules are ignored.
     """
     until = now + _HORIZON
-    rules = active_rules(spec)
+    never, rules = _by_never(active_rules(spec), now)
     bounds = bounds_conflicts(rules, target, now, until) if targets_federatedhpa(spec) else ()
+    present = {} if target is None else target.known
     kinds = (
         map(str, bounds),
         map(str, value_conflicts(rules, now, until)),
-        _warn_never_fires(rules, now),
+        map(_never_fires, never),
+        warn_not_lowered(rules, present, now) if alone else (),
         _warn_either_day(rules),
-        map(str, affected_times(rules, now, until)),
-        warn_missing_time_zones(spec),
+        _warn_every_minute(rules),
+        _warn_month_end(rules),
+        _warn_short_delays(rules),
         _warn_overlapping_windows(rules),
-        _warn_duplicate_dates(spec),
+        _warn_dates(spec, now),
     )
-    warnings = _selected([list(islice(kind, _MAX_WARNINGS)) for kind in kinds], _MAX_WARNINGS)
-    return [text[:_MAX_LENGTH] for text in warnings]
-
-
-def _selected(kinds: Sequence[Sequence[str]], limit: int) -> list[str]:
-    """Returns at most `limit` texts in the order of their kinds.
-
-    The first text of each kind is selected before the second of any. The last text counts the others.
-    """
-    places = sorted((rank, kind) for kind, texts in enumerate(kinds) for rank in range(len(texts)))
-    more = len(places) - limit + 1
-    shown = places if more <= 1 else places[: limit - 1]
-    texts = [kinds[kind][rank] for kind, rank in sorted((kind, rank) for rank, kind in shown)]
-    return texts if more <= 1 else [*texts, f"and at least {more} more warnings about what the rules will do"]
+    found = [list(islice(kind, _MAX_OF_KIND)) for kind in kinds]
+    return [texts[rank] for rank in range(_MAX_OF_KIND) for texts in found if rank < len(texts)]
 
 
 def warn_missing_time_zones(spec: CronFederatedHPASpec) -> Iterator[str]:
@@ -103,21 +101,78 @@ def _warn_overlapping_windows(rules: Iterable[ActiveRule]) -> Iterator[str]:
             )
 
 
-def _warn_duplicate_dates(spec: CronFederatedHPASpec) -> Iterator[str]:
+def _warn_dates(spec: CronFederatedHPASpec, now: datetime) -> Iterator[str]:
+    """Yields the lists of excluded dates that name one twice, or are all over in every time zone."""
+    yesterday = now.astimezone(UTC).date().toordinal() - 1
     for index, rule in enumerate(spec.rules[:MAX_RULES]):
+        path = f"spec.rules[{index}].excludeDates"
         seen: set[str] = set()
         for text in rule.exclude_dates:
             if text in seen:
-                yield f"spec.rules[{index}].excludeDates: {text} is listed twice; once is enough"
+                yield f"{path}: {text} is listed twice; once is enough"
                 break
             seen.add(text)
+        try:
+            dates = allowed_dates(None, None, rule.exclude_dates)
+        except InvalidObject:
+            continue
+        if dates != EVERY_DAY and not dates.yearly and dates.spans[-1].low < yesterday * MINUTES_PER_DAY:
+            yield f"{path}: all dates are over; list the coming ones, or write --MM-DD for each year"
 
 
-def _warn_never_fires(rules: Iterable[ActiveRule], now: datetime) -> Iterator[str]:
-    """Yields the rules that exclude all their dates. A schedule that never fires is refused."""
+def _by_never(rules: Iterable[ActiveRule], now: datetime) -> tuple[list[ActiveRule], list[ActiveRule]]:
+    """Returns the rules whose dates leave no execution, and the others.
+
+    A schedule that never fires is refused.
+    """
+    never: list[ActiveRule] = []
+    others: list[ActiveRule] = []
     for rule in rules:
-        if rule.timetable.dates != EVERY_DAY and rule.timetable.next(now, now + _NEVER_HORIZON) is None:
-            yield f"{rule}: does not fire within nine years, because excludeDates lists its dates"
+        table = rule.timetable
+        silent = table.dates != EVERY_DAY and table.next(now, now + _NEVER_HORIZON) is None
+        (never if silent else others).append(rule)
+    return never, others
+
+
+def _never_fires(rule: ActiveRule) -> str:
+    return (
+        f"{rule}: does not fire within nine years, because startDate, endDate or excludeDates leaves out "
+        "its dates"
+    )
+
+
+def _warn_every_minute(rules: Iterable[ActiveRule]) -> Iterator[str]:
+    """Yields the rules that fire 60 times in some hours only, mostly instead of once."""
+    for rule in rules:
+        schedule = rule.timetable.schedule
+        if schedule.minutes == _EVERY_MINUTE and schedule.hours != _EVERY_HOUR:
+            minute, hour = schedule.text.split()[:2]
+            count = 60 * schedule.hours.bit_count()
+            yield (
+                f"{rule}: fires at every minute of hour {_cut(hour)}, {count} times a day, "
+                f"because its minute is {_cut(minute)}; write 0 for the full hour"
+            )
+
+
+def _warn_month_end(rules: Iterable[ActiveRule]) -> Iterator[str]:
+    """Yields the rules for day 31 that also name shorter months."""
+    for rule in rules:
+        schedule = rule.timetable.schedule
+        shorter = any(schedule.months >> month & 1 for month in range(1, 13) if MONTH_LENGTHS[month - 1] < 31)
+        if schedule.days == 1 << 31 and schedule.any_weekday and shorter:
+            yield (
+                f"{rule}: day-of-month 31 comes in seven months only; for the end of every month write "
+                "@monthly, when the next one begins, or 28-31 with --MM-DD in excludeDates"
+            )
+
+
+def _warn_short_delays(rules: Iterable[ActiveRule]) -> Iterator[str]:
+    for rule in rules:
+        if rule.max_delay is not None and rule.max_delay < _SHORTEST_DELAY:
+            yield (
+                f"{rule}: a restart takes longer than maxDelaySeconds {rule.max_delay}, and an execution "
+                f"that is due meanwhile is missed; write {_SHORTEST_DELAY} or more"
+            )
 
 
 def _warn_either_day(rules: Iterable[ActiveRule]) -> Iterator[str]:
