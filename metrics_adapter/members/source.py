@@ -132,7 +132,7 @@ class MembersSource:
         self.max_age = max_age
         self.clock = clock
         self.observer = observer or MemberObserver()
-        # Whether any member lists a metric of a group. A caller can make a member fail with any other name.
+        # Returns True if a member lists a metric of a group. A caller can make members fail with any other name.
         self.is_listed: Callable[[str, str], bool] = lambda group, metric: True  # noqa: ARG005
         # Time of the last failure of each failing member, by API and cluster.
         self._failed_at: dict[tuple[str, str], float] = {}

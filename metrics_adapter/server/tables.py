@@ -39,7 +39,7 @@ ROWS = 256
 
 @dataclass(frozen=True)
 class Columns:
-    """What the rows of a Table show: kind, version and `include` (includeObject) of the objects, and usage.
+    """Describes the rows of a Table: kind, version and `include` (includeObject) of the objects, and usage.
 
     `include` is None, Metadata (or "") or Object. `names` are the resources, in the order of the columns.
     """
