@@ -315,9 +315,9 @@ class _Parser:
         token = self._next()
         if token != "(":  # noqa: S105
             raise InvalidObject(f"found '{token}' expected: '('")
-        if self._peek() == ")":
-            self._next()
-            return []
+        first = self._peek()
+        if not (_is_identifier(first) or first in (",", ")")):
+            raise InvalidObject(f"found '{first}', expected: ',', ')' or identifier")
         values: list[str] = []
         wants_value = True
         while True:

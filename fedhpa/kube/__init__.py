@@ -6,6 +6,7 @@ credentials is used (`config`).
 """
 
 from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.bodies import gzip_pieces
 from fedhpa.kube.client import PAGE_SIZE, ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import ApiConfig, load_config, tls_context
@@ -64,6 +65,7 @@ __all__ = [
     "follow_config",
     "get_scale",
     "group_path",
+    "gzip_pieces",
     "load_config",
     "patch_finalizers",
     "patch_status",

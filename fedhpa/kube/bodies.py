@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import Any, Final
 
 import aiohttp
@@ -144,6 +144,16 @@ class _Inflater:
             if self._stream.eof:
                 # Several gzip members in a row are one body.
                 data, self._stream, self.is_complete = self._stream.unused_data, None, True
+
+
+def gzip_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields a body as gzip, compressed as API servers do: at level 1."""
+    packer = _ZLIB.compressobj(1, zlib.DEFLATED, GZIP_WINDOW)
+    for piece in pieces:
+        packed = packer.compress(piece)
+        if packed:
+            yield packed
+    yield packer.flush()
 
 
 def _unreadable(response: aiohttp.ClientResponse, why: str) -> ApiError:

@@ -35,6 +35,10 @@ INVALID_RESPONSE: Final = "InvalidResponse"
 # after which an API server closes an idle connection.
 KEEPALIVE_SECONDS = 75.0
 CONNECT_SECONDS = 10.0
+# aiohttp uses the connection that was idle for longest, so few requests keep all connections of a burst open.
+# A request therefore uses the first session that has less than so many requests. The sessions behind it rest,
+# and their connections are closed. The last session, after these, has no limit.
+TIERS = (4, 12, 48)
 # Headers of a response. A hub may send a Warning for each cluster that did not answer.
 MAX_HEADERS = 1024
 # Characters of the parser's words about an answer that is not HTTP. They quote the answer.
@@ -43,26 +47,53 @@ MAX_CAUSE = 100
 Params = Mapping[str, str | int | bool] | None
 
 
+class _Tier:
+    """A session that up to `limit` requests use at a time; it is made for the first of them."""
+
+    def __init__(self, config: ApiConfig, limit: float) -> None:
+        self._config = config
+        self._limit = limit
+        self._session: aiohttp.ClientSession | None = None
+        self.users = 0
+
+    @property
+    def is_full(self) -> bool:
+        """True if no further request may use the session."""
+        return self.users >= self._limit
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The session."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=(self._config.connector or tcp_connector)(self._config),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+                max_headers=MAX_HEADERS,
+                auto_decompress=False,  # see _uncompressed
+                headers={
+                    "User-Agent": "fedhpa",
+                    "Accept": "application/json",
+                    "Accept-Encoding": "gzip" if self._config.compression else "identity",
+                },
+            )
+        return self._session
+
+    async def close(self) -> None:
+        """Close all connections of the session."""
+        if self._session is not None:
+            await self._session.close()
+
+
 class ConnectionPool:
     """The connections made under one ApiConfig. Another configuration replaces the whole pool."""
 
     def __init__(self, config: ApiConfig) -> None:
         self.config = config
-        self._users = 0
         self._retired = False
         self._streams: set[aiohttp.ClientResponse] = set()
-        self._session = aiohttp.ClientSession(
-            connector=(config.connector or tcp_connector)(config),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-            max_headers=MAX_HEADERS,
-            auto_decompress=False,  # see _uncompressed
-            headers={
-                "User-Agent": "fedhpa",
-                "Accept": "application/json",
-                "Accept-Encoding": "gzip" if config.compression else "identity",
-            },
-        )
+        self._tiers = [_Tier(config, limit) for limit in (*TIERS, float("inf"))]
+        self._watches = _Tier(config, float("inf"))
 
     @asynccontextmanager
     async def exchange(
@@ -79,9 +110,10 @@ class ConnectionPool:
 
         Raises ApiError with status 0 if the transport fails, also while the caller reads the body.
         """
-        self._users += 1
+        tier = self._watches if stream else next(tier for tier in self._tiers if not tier.is_full)
+        tier.users += 1
         try:
-            async with self._requested(method, path, params, body, headers) as response:
+            async with self._requested(tier, method, path, params, body, headers) as response:
                 if stream:
                     if self._retired:
                         raise ApiError(
@@ -110,12 +142,13 @@ class ConnectionPool:
                 reason=UNREACHABLE,
             ) from error
         finally:
-            self._users -= 1
+            tier.users -= 1
             await self._close_when_idle()
 
     @asynccontextmanager
     async def _requested(
         self,
+        tier: _Tier,
         method: str,
         path: str,
         params: Params,
@@ -123,7 +156,7 @@ class ConnectionPool:
         headers: Mapping[str, str] | None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
-            response = await self._session.request(
+            response = await tier.session.request(
                 method,
                 target(self.config.server, path, params),
                 data=body,
@@ -156,11 +189,12 @@ class ConnectionPool:
     async def close(self) -> None:
         """Close every connection at once."""
         self._retired = True
-        await self._session.close()
+        for tier in (*self._tiers, self._watches):
+            await tier.close()
 
     async def _close_when_idle(self) -> None:
-        if self._retired and not self._users:
-            await self._session.close()
+        if self._retired and not any(tier.users for tier in (*self._tiers, self._watches)):
+            await self.close()
 
 
 def tcp_connector(config: ApiConfig) -> aiohttp.BaseConnector:

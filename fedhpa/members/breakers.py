@@ -95,7 +95,7 @@ class CircuitBreaker:
 
 
 class Call(NamedTuple):
-    """What the breakers know of a request.
+    """A request, as the breakers see it.
 
     `key` is its path with its selectors. `scope` is the namespace in the path, else the path. `group` is ""
     below no API group. `parts` counts the parts of the path.

@@ -11,7 +11,8 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from fedhpa.api.errors import ApiError
+from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.selectors import parse_field_selector
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient
 from fedhpa.serving.authentication import (
@@ -32,6 +33,8 @@ USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
 
 # Kubernetes' RequestInfo: /apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 PREFIX_PARTS = 3
+# The verbs of requests without a name in their path.
+COLLECTION_VERBS = ("list", "watch", "deletecollection")
 # Kubernetes' servers review and then obey these headers. The hub does it for requests that come through it.
 IMPERSONATION = "impersonate-"
 IMPERSONATION_REFUSED = "impersonation is not supported here: send the request to the hub's API server"
@@ -65,6 +68,8 @@ class Attributes:
             namespace, rest = rest[1], rest[2:]
         resource, name, subresource = (*rest[:3], "", "")[:3]
         verb = _verb(request, bool(name))
+        if verb in COLLECTION_VERBS:
+            name = _selected_name(request)
         return cls(verb, request.path, group, version, resource, subresource, namespace, name)
 
     def forbidden(self, user: User, reason: str) -> web.Response:
@@ -258,10 +263,24 @@ async def audit_log(request: web.Request, handler: Handler) -> web.StreamRespons
     return response
 
 
+def wants_watch(request: web.Request) -> bool:
+    """True unless the parameter `watch` is absent or false. As in Kubernetes, any other value is true."""
+    return request.query.get("watch", "0").lower() not in ("0", "false")
+
+
+def _selected_name(request: web.Request) -> str:
+    """Returns the name that a field selector requires. A right to one name allows to list that one."""
+    try:
+        selector = parse_field_selector(request.query.get("fieldSelector", ""))
+    except InvalidObject:
+        return ""  # The handler refuses it.
+    name = selector.required("metadata.name") or ""
+    return "" if name in (".", "..") or "/" in name or "%" in name else name
+
+
 def _verb(request: web.Request, named: bool) -> str:
     if request.method in ("GET", "HEAD"):
-        watching = request.query.get("watch", "").lower() in ("1", "t", "true")
-        return "get" if named else "watch" if watching else "list"
+        return "get" if named else "watch" if wants_watch(request) else "list"
     verbs = {"POST": "create", "PUT": "update", "PATCH": "patch"}
     if request.method == "DELETE":
         return "delete" if named else "deletecollection"

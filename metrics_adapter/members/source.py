@@ -132,7 +132,7 @@ class MembersSource:
         self.max_age = max_age
         self.clock = clock
         self.observer = observer or MemberObserver()
-        # Whether any member lists a metric of a group. A caller can make a member fail with any other name.
+        # Returns True if a member lists a metric of a group. Any other name can make a member fail.
         self.is_listed: Callable[[str, str], bool] = lambda group, metric: True  # noqa: ARG005
         # Time of the last failure of each failing member, by API and cluster.
         self._failed_at: dict[tuple[str, str], float] = {}
@@ -191,8 +191,10 @@ class MembersSource:
 
     async def custom(
         self, query: CustomMetricQuery, selectors: MetricSelectors, cluster: str | None
-    ) -> Gathered[Sequence[CustomValue]]:
+    ) -> Gathered[Sequence[CustomValue] | None]:
         """Returns the values of custom metrics, of one cluster or of all (None).
+
+        The answer of a member that does not know the metric or the object is None.
 
         Each member is queried in the best API version that it serves.
         """
@@ -209,11 +211,11 @@ class MembersSource:
             query.check(values)
             return values
 
-        async def request(member: Member) -> Sequence[CustomValue]:
-            if query.is_one_pod:
-                return await values_of(member) or ()
+        async def request(member: Member) -> Sequence[CustomValue] | None:
             values = values_of(member)
-            return await self._recently_served.check(member.name, str(query), params, values) or ()
+            if query.is_one_pod:
+                return await values
+            return await self._recently_served.check(member.name, str(query), params, values)
 
         return await self.gather(CUSTOM, request, only(cluster), f"{query.resource}/{query.metric}")
 

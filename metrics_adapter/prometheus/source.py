@@ -110,7 +110,7 @@ class PrometheusSource(MembersSource):
 
     async def custom(
         self, query: CustomMetricQuery, selectors: MetricSelectors, cluster: str | None
-    ) -> Gathered[Sequence[CustomValue]]:
+    ) -> Gathered[Sequence[CustomValue] | None]:
         """Returns the values of a custom metric: one for each object and cluster."""
         rules = self._rules.current
         rule = rules.custom_rule(query.resource, query.metric)
@@ -118,7 +118,7 @@ class PrometheusSource(MembersSource):
             return await super().custom(query, selectors, cluster)
         namespace = rules.namespace_of(rule) if rule.is_namespaced else None
 
-        def convert(_: str, samples: Sequence[Sample]) -> Sequence[CustomValue]:
+        def convert(_: str, samples: Sequence[Sample]) -> Sequence[CustomValue] | None:
             return object_values(samples, rule, namespace, selectors.metric)
 
         # A pod without a usable value is left out. Other values are summed, and a partial sum would be wrong.

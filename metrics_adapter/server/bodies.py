@@ -16,10 +16,11 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_writer import StreamWriter
 from aiohttp.payload import Payload
 
+from fedhpa.kube import gzip_pieces
 from metrics_adapter.apis import API_VERSION, MetricsKind
 from metrics_adapter.members.resource_metrics import MemberItems, merge_in_slices
 from metrics_adapter.server.negotiation import JSON
-from metrics_adapter.server.tables import Columns, column_names, table_parts
+from metrics_adapter.server.tables import META_V1, Columns, column_names, metadata_parts, table_parts
 
 # Limits of the cache. The list of one namespace has kilobytes, and that of all namespaces has megabytes.
 MAX_CACHED_BODIES = 256
@@ -42,7 +43,8 @@ class Body(ABC):
         self.answers = answers
         self.weight = weight
         self.length = length
-        self._kept: _KeptPieces | None = None
+        # The pieces by whether they are compressed; None for a body that is not kept.
+        self._kept: dict[bool, _KeptPieces] | None = None
 
     def made_of(self, answers: Sequence[MemberItems]) -> bool:
         """True if the body was made of exactly these answer objects."""
@@ -51,15 +53,22 @@ class Body(ABC):
     def keep(self) -> None:
         """Generates each piece for the first client that gets so far, and keeps it for all others."""
         if self._kept is None:
-            self._kept = _KeptPieces(self._generate())
+            self._kept = {}
 
-    def pieces(self) -> Iterator[bytes]:
-        """Returns the bytes in pieces of some hundred kilobytes."""
-        return self._generate() if self._kept is None else iter(self._kept)
+    def pieces(self, *, compressed: bool = False) -> Iterator[bytes]:
+        """Returns the bytes in pieces of some hundred kilobytes, or these as gzip."""
+        if self._kept is None:
+            return self._made(compressed)
+        if compressed not in self._kept:
+            self._kept[compressed] = _KeptPieces(self._made(compressed))
+        return iter(self._kept[compressed])
 
     def whole(self) -> bytes:
         """Returns all bytes."""
         return b"".join(self.pieces())
+
+    def _made(self, compressed: bool) -> Iterator[bytes]:
+        return gzip_pieces(self._generate()) if compressed else self._generate()
 
     @abstractmethod
     def _generate(self) -> Iterator[bytes]:
@@ -93,17 +102,31 @@ class ListBody(Body):
 
 
 class TableBody(Body):
-    """The Table of all items. `include` is the request's includeObject."""
+    """The Table of all items. `include` is the request's includeObject, and `meta` the Table's apiVersion."""
 
-    def __init__(self, kind: MetricsKind, answers: Sequence[MemberItems], include: str) -> None:
+    def __init__(
+        self, kind: MetricsKind, answers: Sequence[MemberItems], include: str, meta: str = META_V1
+    ) -> None:
         weight = sum(answer.size + ROW_BYTES * len(answer.items) for answer in answers)
         super().__init__(kind, answers, weight=weight, length=None)
         self._include = include
+        self._meta = meta
 
     def _generate(self) -> Iterator[bytes]:
         names = column_names(item for part in merge_in_slices(self.answers) for item in part)
-        columns = Columns(self.kind.kind, API_VERSION, self._include, names)
+        columns = Columns(self.kind.kind, API_VERSION, self._include, names, self._meta)
         return table_parts(merge_in_slices(self.answers), columns, single=False)
+
+
+class MetadataBody(Body):
+    """The metadata of all items. `meta` is the apiVersion of the list."""
+
+    def __init__(self, kind: MetricsKind, answers: Sequence[MemberItems], meta: str) -> None:
+        super().__init__(kind, answers, weight=sum(answer.size for answer in answers), length=None)
+        self._meta = meta
+
+    def _generate(self) -> Iterator[bytes]:
+        return metadata_parts(merge_in_slices(self.answers), self._meta)
 
 
 class _KeptPieces:
@@ -145,12 +168,20 @@ class BodyPayload(Payload):
 
     _autoclose = True
 
-    def __init__(self, body: Body, turn: asyncio.Lock, done: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        body: Body,
+        turn: asyncio.Lock,
+        done: Callable[[], None] | None = None,
+        *,
+        compressed: bool = False,
+    ) -> None:
         super().__init__(None, content_type=JSON)
         # The connection keeps a reference to its last payload, which must not keep the body in memory.
         self._body: Body | None = body
         self._turn = turn
         self._done = done
+        self.compressed = compressed
 
     def __del__(self) -> None:
         self._end()
@@ -159,7 +190,7 @@ class BodyPayload(Payload):
         """Implements aiohttp's Payload."""
         try:
             if self._body is not None:
-                await self._send(self._body.pieces(), cast(StreamWriter, writer))
+                await self._send(self._body.pieces(compressed=self.compressed), cast(StreamWriter, writer))
         finally:
             self._end()
 

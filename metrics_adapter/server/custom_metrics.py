@@ -42,8 +42,8 @@ class CustomMetricsApi:
         query = custom_query(request.rel_url.raw_path)
         if query is None:
             return responses.no_resource()
-        form = choose_form(request.headers.get("Accept", ""))
-        if form is None:
+        accepted = choose_form(request.headers.get("Accept", ""))
+        if accepted is None:
             return responses.not_acceptable()
         selectors = _selectors(request, query)
         aggregation = aggregation_of(request)
@@ -59,20 +59,22 @@ class CustomMetricsApi:
         )
         if gathered.none_answered:
             return responses.unavailable(gathered)
+        # A member that knows the metric, and no value of it, is a member without matching objects.
+        known = [values for values in gathered.answers if values is not None]
         pods = query.resource == "pods"
         how = aggregation or gathered.aggregation or "Sum"
         version = request.path.split("/")[3]
 
         def encode() -> bytes:
-            values = sort_values(gathered.answers) if pods else merge_values(gathered.answers, how)
-            return encode_values(values, version) if values else b""
+            values = sort_values(known) if pods else merge_values(known, how)
+            return encode_values(values, version)
 
-        body = await in_thread_above(SHORT_LIST, sum(map(len, gathered.answers)), encode)
-        if not body:
+        if not known or (query.name != ALL and not any(known)):
             message = f"the server could not find the metric {query.metric} for {query.resource}"
             return status_response(404, message, headers=responses.warning_headers(gathered))
+        body = await in_thread_above(SHORT_LIST, sum(map(len, known)), encode)
         # Values have no Table form. A client that requests a Table gets the list, as from Karmada.
-        return await responses.metrics_response(body, form, gathered)
+        return await responses.metrics_response(body, accepted.form, gathered)
 
 
 def _selectors(request: web.Request, query: CustomMetricQuery) -> MetricSelectors:

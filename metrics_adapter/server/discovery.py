@@ -5,7 +5,8 @@ Groups and versions are constant, and names of metrics come from a cache, so no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from importlib import metadata
 from typing import Any
 
@@ -26,6 +27,8 @@ from metrics_adapter.server.negotiation import (
 from metrics_adapter.server.openapi import documents as openapi
 from metrics_adapter.server.responses import yaml_response
 
+# The longest time for which HTTP caches keep a document.
+YEAR_SECONDS = 365 * 24 * 3600
 USAGE_VERBS = ["get", "list"]
 VALUE_VERBS = ["get"]
 VALUE_KINDS = {CUSTOM: "MetricValueList", EXTERNAL: "ExternalMetricValueList"}
@@ -33,22 +36,26 @@ VALUE_KINDS = {CUSTOM: "MetricValueList", EXTERNAL: "ExternalMetricValueList"}
 
 def discovery_routes(cache: MetricDiscoveryCache) -> list[web.RouteDef]:
     """Returns the routes of discovery, OpenAPI and /version."""
+    documents = {path: msgspec.json.encode(openapi.openapi_v3(path)) for path in openapi.V3_PATHS}
+    hashes = {path: _hash(body) for path, body in documents.items()}
+    schemas = {f"/openapi/v3/{path}": body for path, body in documents.items()} | {
+        "/openapi/v2": msgspec.json.encode(openapi.openapi_v2()),
+        "/openapi/v3": msgspec.json.encode(openapi.openapi_v3_index(hashes)),
+    }
     constant = {f"/apis/{group}": api_group(group) for group in SERVED_VERSIONS} | {
-        "/openapi/v2": openapi.openapi_v2(),
-        "/openapi/v3": openapi.openapi_v3_index(),
-        **{f"/openapi/v3/{path}": openapi.openapi_v3(path) for path in openapi.V3_PATHS},
-        "/version": version_info(),
+        "/version": version_info()
     }
     lists = {
         f"/apis/{group}/{version}": (group, version)
         for group, versions in SERVED_VERSIONS.items()
         for version in versions
     }
-    paths = sorted([*constant, *lists, "/apis", "/healthz", "/livez", "/metrics", "/readyz"])
+    paths = sorted([*constant, *schemas, *lists, "/apis", "/healthz", "/livez", "/metrics", "/readyz"])
     constant["/"] = {"paths": paths}
     handlers = {
         "/apis": _groups_handler(cache),
         **{path: _resources_handler(*of, cache) for path, of in lists.items()},
+        **{path: _schema_handler(body) for path, body in schemas.items()},
         **{path: _constant_handler(body) for path, body in constant.items()},
     }
     slashed = {f"{path}/": handler for path, handler in handlers.items() if path.startswith("/apis")}
@@ -177,7 +184,10 @@ def _groups_handler(cache: MetricDiscoveryCache) -> Handler:
         if version is None:
             return await _document(request, msgspec.json.encode(api_group_list()))
         body = msgspec.json.encode(aggregated_discovery(version, cache))
-        return web.Response(body=body, headers={"Content-Type": discovery_content_type(version)})
+        headers = {"ETag": f'"{_hash(body)}"', "Vary": "Accept", "Cache-Control": "public"}
+        if _is_known(request, headers):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, headers=headers | {"Content-Type": discovery_content_type(version)})
 
     return handle
 
@@ -188,6 +198,32 @@ def _resources_handler(group: str, version: str, cache: MetricDiscoveryCache) ->
         return await _document(request, body)
 
     return handle
+
+
+def _schema_handler(body: bytes) -> Handler:
+    """Returns the handler of an OpenAPI document, which clients with its hash need not request again."""
+    digest = _hash(body)
+
+    async def handle(request: web.Request) -> web.Response:
+        headers = {"ETag": f'"{digest}"', "Vary": "Accept"}
+        if request.query.get("hash") == digest:
+            headers["Cache-Control"] = f"public, immutable, max-age={YEAR_SECONDS}"
+        if _is_known(request, headers):
+            return web.Response(status=304, headers=headers)
+        response = await _document(request, body)
+        response.headers.update(headers)
+        return response
+
+    return handle
+
+
+def _hash(body: bytes) -> str:
+    return sha256(body).hexdigest().upper()
+
+
+def _is_known(request: web.Request, headers: Mapping[str, str]) -> bool:
+    """True if the client has this very document."""
+    return request.headers.get("If-None-Match") == headers["ETag"]
 
 
 def _constant_handler(document: dict[str, Any]) -> Handler:
@@ -201,6 +237,7 @@ def _constant_handler(document: dict[str, Any]) -> Handler:
 
 async def _document(request: web.Request, body: bytes) -> web.Response:
     """Returns YAML if it is requested, else JSON. The hub also lists protobuf, and accepts JSON instead."""
-    if choose_form(request.headers.get("Accept", "")) is Form.YAML:
+    accepted = choose_form(request.headers.get("Accept", ""))
+    if accepted is not None and accepted.form is Form.YAML:
         return await yaml_response(body)
     return web.Response(body=body, content_type=JSON)

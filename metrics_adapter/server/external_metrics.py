@@ -10,13 +10,14 @@ from aiohttp import web
 
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.members.metrics import EXTERNAL, EXTERNAL_VERSION
+from fedhpa.serving.authorization import wants_watch
 from fedhpa.serving.status import status_response
 from metrics_adapter.members.external_metrics import CLUSTER_LABEL, encode_external_values
 from metrics_adapter.members.source import ClusterFilter, MembersSource
 from metrics_adapter.pace import in_thread_above
 from metrics_adapter.server import responses
 from metrics_adapter.server.custom_metrics import SHORT_LIST, aggregation_of
-from metrics_adapter.server.negotiation import TRUE_WORDS, choose_form
+from metrics_adapter.server.negotiation import choose_form
 from metrics_adapter.server.paths import external_query
 
 
@@ -34,10 +35,10 @@ class ExternalMetricsApi:
         query = external_query(request.rel_url.raw_path)
         if query is None:
             return responses.no_resource()
-        form = choose_form(request.headers.get("Accept", ""))
-        if form is None:
+        accepted = choose_form(request.headers.get("Accept", ""))
+        if accepted is None:
             return responses.not_acceptable()
-        if request.query.get("watch", "").lower() in TRUE_WORDS:
+        if wants_watch(request):
             return responses.no_watch(EXTERNAL, "*")
         if request.query.get("fieldSelector"):
             # Values have no fields to select by, and returning all of them would be a wrong answer.
@@ -64,7 +65,7 @@ class ExternalMetricsApi:
             sum(len(answer.values or ()) for answer in gathered.answers),
             lambda: encode_external_values(gathered.answers, metric, how),
         )
-        return await responses.metrics_response(body, form, gathered)
+        return await responses.metrics_response(body, accepted.form, gathered)
 
 
 def split_selector(selector: Selector) -> tuple[ClusterFilter, Selector]:

@@ -14,11 +14,9 @@ from fedhpa.api.texts import ascii_line
 
 JSON = "application/json"
 YAML = "application/yaml"
-TABLE_GROUP, TABLE_VERSION = "meta.k8s.io", "v1"
+META_GROUP, META_VERSIONS = "meta.k8s.io", ("v1", "v1beta1")
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
 DISCOVERY_VERSIONS = ("v2", "v2beta1")
-# The spellings of true that Go servers accept in a query parameter.
-TRUE_WORDS = ("1", "t", "true")
 # Entries of an Accept header that are read. kubectl and the hub send four.
 MAX_MEDIA_RANGES = 32
 DISCOVERY_LIST = "APIGroupDiscoveryList"
@@ -30,6 +28,19 @@ class Form(Enum):
     JSON = "json"
     YAML = "yaml"
     TABLE = "table"
+    METADATA = "metadata"
+
+
+@dataclass(frozen=True)
+class Representation:
+    """The form of a response, and for Tables and metadata the version of meta.k8s.io."""
+
+    form: Form
+    version: str = ""
+
+
+# The words for metadata alone in an Accept header: of a list, and of a single object.
+METADATA_LIST, METADATA_ITEM = "PartialObjectMetadataList", "PartialObjectMetadata"
 
 
 @dataclass(frozen=True)
@@ -54,19 +65,30 @@ def media_ranges(accept: str) -> list[MediaRange]:
     return accepted or [MediaRange("*/*", {})]
 
 
-def choose_form(accept: str) -> Form | None:
-    """Returns the form for an Accept header, or None if the adapter offers none of the accepted types."""
+def choose_form(accept: str, metadata: str = "") -> Representation | None:
+    """Returns the form for an Accept header, or None if the adapter offers none of the accepted types.
+
+    `metadata` is the word for metadata alone, METADATA_LIST or METADATA_ITEM, where that form is offered.
+    """
+    transforms = {"Table": Form.TABLE} | ({metadata: Form.METADATA} if metadata else {})
     for media in media_ranges(accept):
         representation = media.parameters.get("as")
-        if representation == "Table":
-            version = media.parameters.get("g", TABLE_GROUP), media.parameters.get("v", TABLE_VERSION)
-            if media.type == JSON and version == (TABLE_GROUP, TABLE_VERSION):
-                return Form.TABLE
-        elif representation is None and media.type in (JSON, "application/*", "*/*"):
-            return Form.JSON
-        elif representation is None and media.type == YAML:
-            return Form.YAML
+        if representation is not None:
+            form = transforms.get(representation)
+            version = media.parameters.get("v", META_VERSIONS[0])
+            group = media.parameters.get("g", META_GROUP)
+            if form is not None and media.type == JSON and group == META_GROUP and version in META_VERSIONS:
+                return Representation(form, version)
+        elif media.type in (JSON, "application/*", "*/*"):
+            return Representation(Form.JSON)
+        elif media.type == YAML:
+            return Representation(Form.YAML)
     return None
+
+
+def accepts_gzip(header: str) -> bool:
+    """True for an Accept-Encoding with gzip, read as Kubernetes' servers do, without weights."""
+    return any(token.strip() == "gzip" for token in header.split(",", MAX_MEDIA_RANGES))
 
 
 def discovery_version(accept: str) -> str | None:

@@ -91,7 +91,7 @@ def path_parts(raw_path: str) -> list[str] | None:
 
     `raw_path` is still percent-encoded, so an encoded slash stays inside its part.
     """
-    parts = [unquote(part) for part in raw_path.split("/")[PREFIX_PARTS:]]
+    parts = [unquote(part) for part in raw_path.removesuffix("/").split("/")[PREFIX_PARTS:]]
     try:
         for part in parts:
             segment(part)

@@ -10,13 +10,29 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
+from fedhpa.serving.authorization import wants_watch
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
 from metrics_adapter.members.resource_metrics import MemberItems, merge
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server import responses
-from metrics_adapter.server.bodies import Body, BodyCache, BodyPayload, ListBody, TableBody
+from metrics_adapter.server.bodies import Body, BodyCache, BodyPayload, ListBody, MetadataBody, TableBody
 from metrics_adapter.server.caller_limits import HOLD_KEY
-from metrics_adapter.server.negotiation import TRUE_WORDS, Form, choose_form
+from metrics_adapter.server.list_options import refuse_list_options
+from metrics_adapter.server.negotiation import (
+    META_GROUP,
+    METADATA_ITEM,
+    METADATA_LIST,
+    Form,
+    Representation,
+    accepts_gzip,
+    choose_form,
+)
+from metrics_adapter.server.tables import item_metadata
+
+# The values of includeObject beside Metadata, which is the default.
+INCLUDES = ("None", "Object")
+# The size from which an answer is compressed for clients that accept it, as in Kubernetes' servers.
+GZIP_BYTES = 128 * 1024
 
 
 class ResourceMetricsApi:
@@ -32,11 +48,12 @@ class ResourceMetricsApi:
         routes = []
         for kind in KINDS:
             root = f"/apis/{API_VERSION}"
-            scoped = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else None
-            routes.append(web.get(f"{root}/{kind.plural}", self._list_handler(kind)))
-            if scoped is not None:
-                routes.append(web.get(scoped, self._list_handler(kind)))
-            routes.append(web.get(f"{scoped or f'{root}/{kind.plural}'}/{{name}}", self._get_handler(kind)))
+            lists = [f"{root}/{kind.plural}"]
+            if kind.namespaced:
+                lists.append(f"{root}/namespaces/{{namespace}}/{kind.plural}")
+            handlers = [*((path, self._list_handler(kind)) for path in lists)]
+            handlers.append((f"{lists[-1]}/{{name}}", self._get_handler(kind)))
+            routes += [web.get(path + slash, handler) for path, handler in handlers for slash in ("", "/")]
         return routes
 
     def _list_handler(self, kind: MetricsKind) -> Handler:
@@ -53,11 +70,14 @@ class ResourceMetricsApi:
 
     async def _list(self, request: web.Request, kind: MetricsKind) -> web.Response:
         query = request.query
-        form = choose_form(request.headers.get("Accept", ""))
-        if form is None:
+        accepted = choose_form(request.headers.get("Accept", ""), METADATA_LIST)
+        if accepted is None:
             return responses.not_acceptable()
-        if query.get("watch", "").lower() in TRUE_WORDS:
+        if wants_watch(request):
             return responses.no_watch(GROUP, kind.plural)
+        refusal = refuse_list_options(query)
+        if refusal is not None:
+            return refusal
         selector = parse_selector(query.get("labelSelector", ""))
         field_text = query.get("fieldSelector", "")
         fields = parse_field_selector(field_text)
@@ -69,22 +89,23 @@ class ResourceMetricsApi:
         gathered = await self._source.list(kind, namespace, selector, cluster)
         if gathered.none_answered:
             return responses.unavailable(gathered)
-        make: Callable[[Sequence[MemberItems]], Body] = partial(ListBody, kind)
-        key = f"{kind.plural} {namespace} {cluster or ''}"
-        if form is Form.TABLE:
-            include = query.get("includeObject", "")
-            make, key = partial(TableBody, kind, include=include), f"{key} {include}"
+        include = query.get("includeObject", "")
+        include = include if include in INCLUDES else ""
+        make = _maker(kind, accepted, include)
         if selector.requirements or field_text:
             body = make(await _selected(gathered.answers, fields))
         else:
+            key = f"{kind.plural} {namespace} {cluster or ''} {accepted.form} {accepted.version} {include}"
             body = self._bodies.get(key, gathered.answers, make)
         hold = request.get(HOLD_KEY)
         done = hold(body, body.weight) if hold is not None and request.method != "HEAD" else None
-        return await responses.list_response(BodyPayload(body, self._turn, done), body, form, gathered)
+        compressed = body.weight >= GZIP_BYTES and accepts_gzip(request.headers.get("Accept-Encoding", ""))
+        payload = BodyPayload(body, self._turn, done, compressed=compressed)
+        return await responses.list_response(payload, body, accepted.form, gathered)
 
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
-        form = choose_form(request.headers.get("Accept", ""))
-        if form is None:
+        accepted = choose_form(request.headers.get("Accept", ""), METADATA_ITEM)
+        if accepted is None:
             return responses.not_acceptable()
         cluster, refusal = responses.cluster_of(request, self._source)
         if refusal is not None:
@@ -99,11 +120,28 @@ class ResourceMetricsApi:
             return responses.not_found(kind, namespace, name, gathered)
         if len(items) > 1:
             return responses.ambiguous(kind, name, items)
-        if form is Form.TABLE:
-            body = responses.item_table(kind, items[0], request.query)
+        if accepted.form is Form.TABLE:
+            body = responses.item_table(kind, items[0], request.query, _meta(accepted))
+        elif accepted.form is Form.METADATA:
+            body = item_metadata(items[0], _meta(accepted))
         else:
             body = responses.encode_item(kind, items[0])
-        return await responses.metrics_response(body, form, gathered)
+        return await responses.metrics_response(body, accepted.form, gathered)
+
+
+def _maker(
+    kind: MetricsKind, accepted: Representation, include: str
+) -> Callable[[Sequence[MemberItems]], Body]:
+    """Returns the function that makes the body of a list from the members' answers."""
+    if accepted.form is Form.TABLE:
+        return partial(TableBody, kind, include=include, meta=_meta(accepted))
+    if accepted.form is Form.METADATA:
+        return partial(MetadataBody, kind, meta=_meta(accepted))
+    return partial(ListBody, kind)
+
+
+def _meta(accepted: Representation) -> str:
+    return f"{META_GROUP}/{accepted.version}"
 
 
 async def _selected(answers: Sequence[MemberItems], fields: FieldSelector) -> Sequence[MemberItems]:

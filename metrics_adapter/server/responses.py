@@ -52,7 +52,10 @@ async def list_response(
     headers = warning_headers(gathered)
     if form is Form.YAML and body.weight <= MAX_YAML_BYTES:
         return await yaml_response(body.whole(), headers)
-    if body.length is not None:
+    if payload.compressed:
+        headers["Content-Encoding"] = "gzip"
+        headers["Vary"] = "Accept-Encoding"
+    elif body.length is not None:
         headers["Content-Length"] = str(body.length)
     headers["Content-Type"] = YAML_TYPE if form is Form.YAML else f"{JSON}; charset=utf-8"
     return web.Response(body=payload, headers=headers)
@@ -79,9 +82,9 @@ def _yaml(body: bytes) -> bytes | None:
         return None
 
 
-def item_table(kind: MetricsKind, item: Item, query: Mapping[str, str]) -> bytes:
-    """Returns the Table of one item. `includeObject` in `query` decides what it shows of the object."""
-    return table([item], kind.kind, API_VERSION, query.get("includeObject", ""), single=True)
+def item_table(kind: MetricsKind, item: Item, query: Mapping[str, str], meta: str) -> bytes:
+    """Returns the Table of one item in the version `meta`; `includeObject` in `query` applies."""
+    return table([item], kind.kind, API_VERSION, query.get("includeObject", ""), single=True, meta=meta)
 
 
 def unavailable(gathered: Gathered[Any]) -> web.Response:

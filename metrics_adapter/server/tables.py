@@ -33,21 +33,24 @@ class _TableItem(msgspec.Struct, frozen=True, gc=False):
 # Shown for an item that cannot be decoded, as kubectl does.
 UNKNOWN = "<unknown>"
 ZERO = Quantity(0)
+META_V1 = "meta.k8s.io/v1"
 # Rows rendered in one go. A row costs 25 us.
 ROWS = 256
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What the rows of a Table show: kind, version and `include` (includeObject) of the objects, and usage.
+    """Describes the rows of a Table: kind, version and `include` (includeObject) of the objects, and usage.
 
     `include` is None, Metadata (or "") or Object. `names` are the resources, in the order of the columns.
+    `meta` is the apiVersion of the Table.
     """
 
     kind: str
     api_version: str
     include: str
     names: Sequence[str]
+    meta: str = META_V1
 
 
 def column_names(items: Iterable[Item]) -> list[str]:
@@ -56,9 +59,11 @@ def column_names(items: Iterable[Item]) -> list[str]:
     return next((sorted(_total(entry)) for entry in decoded if entry.window != UNKNOWN), [])
 
 
-def table(items: Sequence[Item], kind: str, api_version: str, include: str, *, single: bool) -> bytes:
+def table(
+    items: Sequence[Item], kind: str, api_version: str, include: str, *, single: bool, meta: str = META_V1
+) -> bytes:
     """Returns the Table of a few items at once."""
-    columns = Columns(kind, api_version, include, column_names(items))
+    columns = Columns(kind, api_version, include, column_names(items), meta)
     return b"".join(table_parts([items], columns, single=single))
 
 
@@ -67,7 +72,7 @@ def table_parts(parts: Iterable[Sequence[Item]], columns: Columns, *, single: bo
 
     The Table of an empty list has neither columns nor rows, so that kubectl prints "No resources found".
     """
-    head = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{},"columnDefinitions":'
+    head = f'{{"kind":"Table","apiVersion":"{columns.meta}","metadata":{{}},"columnDefinitions":'.encode()
     begun = False
     for part in parts:
         for start in range(0, len(part), ROWS):
@@ -120,7 +125,25 @@ def _object(item: Item, metrics: _TableItem, columns: Columns) -> dict[str, obje
     if columns.include == "Object":
         whole = decode_json(item.json, dict[str, msgspec.Raw])
         return {"kind": columns.kind, "apiVersion": columns.api_version, **whole}
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metrics.metadata}
+    return {"kind": "PartialObjectMetadata", "apiVersion": columns.meta, "metadata": metrics.metadata}
+
+
+def metadata_parts(parts: Iterable[Sequence[Item]], meta: str) -> Iterator[bytes]:
+    """Yields the JSON of the PartialObjectMetadataList of all items in pieces."""
+    separator = (
+        f'{{"kind":"PartialObjectMetadataList","apiVersion":"{meta}","metadata":{{}},"items":['.encode()
+    )
+    for part in parts:
+        if part:
+            yield separator + b",".join([item_metadata(item, meta) for item in part])
+            separator = b","
+    yield b"]}" if separator == b"," else separator + b"]}"
+
+
+def item_metadata(item: Item, meta: str) -> bytes:
+    """Returns the JSON of the PartialObjectMetadata of an item."""
+    head = f'{{"kind":"PartialObjectMetadata","apiVersion":"{meta}","metadata":'
+    return head.encode() + bytes(_decode(item).metadata) + b"}"
 
 
 def _columns(names: Sequence[str]) -> list[dict[str, object]]:

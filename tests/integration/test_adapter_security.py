@@ -70,6 +70,30 @@ async def test_every_path_is_reviewed(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "reviewed"),
+    [
+        ("", ("list", "")),
+        ("?fieldSelector=metadata.name%3Dweb", ("list", "web")),
+        ("?fieldSelector=metadata.name%3D%3Dweb,metadata.namespace!%3Dx", ("list", "web")),
+        ("?fieldSelector=metadata.name!%3Dweb", ("list", "")),
+        ("?fieldSelector=metadata.name%3D..", ("list", "")),
+        ("?watch=yes", ("watch", "")),
+        ("?watch=false", ("list", "")),
+    ],
+)
+async def test_a_list_of_one_name_is_reviewed_by_name(
+    fleet: Fleet, query: str, reviewed: tuple[str, str]
+) -> None:
+    """A right to one name allows to list that one. Any `watch` but false is a watch."""
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        await caller.call("GET", PODS_PATH + query, JANE)
+        (review,) = fleet.world.hub.reviews
+
+    attributes = review["resourceAttributes"]
+    assert (attributes["verb"], attributes.get("name", "")) == reviewed
+
+
+@pytest.mark.parametrize(
     "headers",
     [
         pytest.param({"X_Remote_User": "admin"}, id="underscores"),

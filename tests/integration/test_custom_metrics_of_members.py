@@ -264,7 +264,6 @@ async def test_who_serves_no_such_metric_is_not_missing() -> None:
         ({}, 404),
         ({"m1": {}}, 404),
         ({"m1": serving("v1beta2")}, 404),
-        ({"m1": of_pods()}, 404),
         ({"m1": serving("v1beta2"), "m2": {"*": 500}}, 404),
         ({"m1": {}, "m2": {"*": 500}}, 503),
         ({"m1": {"*": 403}}, 503),

@@ -30,9 +30,11 @@ def openapi_v2() -> dict[str, Any]:
     return {"swagger": "2.0", "info": INFO, "paths": paths, "definitions": definitions}
 
 
-def openapi_v3_index() -> dict[str, Any]:
-    """Returns the document that lists the v3 documents."""
-    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}"} for path in V3_PATHS}}
+def openapi_v3_index(hashes: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the document that lists the v3 documents with their hashes. Clients cache them by the hash."""
+    return {
+        "paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in V3_PATHS}
+    }
 
 
 def openapi_v3(path: str) -> dict[str, Any]:
