@@ -48,9 +48,9 @@ CONTROLLERS: Flag[tuple[str, ...]] = Flag(
 )
 PROPAGATION = choice(
     "propagation",
-    KARMADA,
-    "How replicas reach the member clusters: karmada writes the scale of the workload's template on the hub; "
-    "direct writes the scale of the workload in each member.",
+    DIRECT,
+    "How replicas reach the member clusters: direct writes the scale of the workload in each member; karmada "
+    "writes the scale of the workload's template on the hub.",
     choices=(KARMADA, DIRECT),
 )
 METRICS_VIA = choice(

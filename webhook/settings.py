@@ -24,7 +24,7 @@ ALLOW_NO_EXECUTE_TAINT_POLICY: Final = boolean(
 )
 PROPAGATION: Final = choice(
     "propagation",
-    KARMADA,
+    DIRECT,
     "The value of the controller's --propagation. With karmada, the webhook warns if a target is missing on "
     "the hub; with direct, targets exist only in the member clusters and are not checked.",
     choices=(KARMADA, DIRECT),

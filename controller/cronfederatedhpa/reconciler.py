@@ -340,6 +340,7 @@ class CronReconciler:
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
         self._metrics.set_next_execution(owner.key, min(coming, default=None))
         self._metrics.set_held(owner.key, None if waits is None else waits.due)
+        self._metrics.set_ready(owner.key, status["conditions"])
         self._reporter.report_held(latest, held, self._memory(owner.key))
         if patch:
             await self._writer.patch_status(latest, patch)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from fedhpa.decision import READY
 from fedhpa.kube import Key
 
 APPLIED: Final = "applied"
@@ -47,6 +49,12 @@ class CronMetrics:
             NAMES,
             registry=registry,
         )
+        self._not_ready = Gauge(
+            "fedhpa_cron_not_ready",
+            "1 for a CronFederatedHPA whose condition Ready is not True, with its reason; absent if it is.",
+            (*NAMES, "reason"),
+            registry=registry,
+        )
         self._objects = Gauge(
             "fedhpa_cron_objects", "CronFederatedHPAs in this process' shards.", registry=registry
         )
@@ -67,13 +75,20 @@ class CronMetrics:
         """Shows since when an event of an object waits for the end of a hold."""
         _show(self._held_since, key, due)
 
+    def set_ready(self, key: Key, conditions: Iterable[Mapping[str, Any]]) -> None:
+        """Shows why an object is not ready, by its conditions."""
+        _show(self._not_ready, key, None)
+        for one in conditions:
+            if one["type"] == READY and one["status"] != "True":
+                self._not_ready.labels(*key, one["reason"]).set(1)
+
     def set_objects(self, count: int) -> None:
         """Shows the number of objects."""
         self._objects.set(count)
 
     def forget(self, key: Key) -> None:
         """Drops the series of a deleted object."""
-        for gauge in (self._next_execution, self._held_since):
+        for gauge in (self._next_execution, self._held_since, self._not_ready):
             _show(gauge, key, None)
 
 

@@ -75,7 +75,7 @@ class Switches:
     `external_hub`: the pods run in another cluster. `apis` are those of METRICS_APIS that the hub has.
     """
 
-    propagation: Propagation = "karmada"
+    propagation: Propagation = "direct"
     metrics_via: MetricsVia = "members"
     certificates: bool = False
     external_hub: bool = False
@@ -185,7 +185,7 @@ def hub_rights(
     namespace: str = NAMESPACE,
     *,
     lease_namespace: str = "",
-    propagation: Propagation = "karmada",
+    propagation: Propagation = "direct",
     metrics_via: MetricsVia = "members",
     secrets: Secrets | None = None,
     switches: Switches | None = None,
@@ -211,7 +211,7 @@ def controller_rights(
     subject: Subject,
     *,
     lease_namespace: str = NAMESPACE,
-    propagation: Propagation = "karmada",
+    propagation: Propagation = "direct",
     metrics_via: MetricsVia = "members",
     secrets: Secrets | None = None,
 ) -> list[Manifest]:
@@ -225,7 +225,7 @@ def adapter_rights(subject: Subject, *, secrets: Secrets | None = None) -> list[
     return _of_component("metrics-adapter", Switches(), subject, secrets=secrets)
 
 
-def webhook_rights(subject: Subject, *, propagation: Propagation = "karmada") -> list[Manifest]:
+def webhook_rights(subject: Subject, *, propagation: Propagation = "direct") -> list[Manifest]:
     """Returns the role and the binding of a webhook that reads the hub for its warnings.
 
     Verdicts need no rights.

@@ -97,9 +97,8 @@ def rbac(
         typer.Option(help="The controller's --leader-elect-resource-namespace; if not set, that of -n."),
     ] = "",
     propagation: Annotated[
-        PropagationMode | None,
-        typer.Option(help="The controller's --propagation; if not set, karmada, and direct for a member."),
-    ] = None,
+        PropagationMode, typer.Option(help="The controller's --propagation.")
+    ] = PropagationMode.DIRECT,
     metrics_via: Annotated[
         MetricsSource, typer.Option(help="The controller's --metrics-via.")
     ] = MetricsSource.MEMBERS,
@@ -159,9 +158,8 @@ def rbac(
     from fedhpa.api import rights
     from fedhpa.api.yaml import print_yaml
 
-    default: rights.Propagation = "direct" if part is Part.MEMBER else "karmada"
     switches = rights.Switches(
-        propagation.value if propagation else default,
+        propagation.value,
         metrics_via.value,
         certificates=manage_certificates,
         external_hub=chart_part is not ChartPart.ALL,

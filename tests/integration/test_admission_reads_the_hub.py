@@ -86,7 +86,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[ControlPlane]:
             await api.apply_all(
                 [crd.custom_resource_definition(one) for one in (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA)]
             )
-            await api.apply_all(rights.webhook_rights(rights.user("fedhpa-webhook")))
+            await api.apply_all(rights.webhook_rights(rights.user("fedhpa-webhook"), propagation="karmada"))
         yield plane
     finally:
         await plane.end()
@@ -97,7 +97,8 @@ async def admitting(plane: ControlPlane, folder: Path, *flags: str) -> AsyncIter
     """Yields a registered webhook with the least permissions, whose copies of the hub are current."""
     authority = CertificateAuthority.create("admission tests")
     kubeconfig = plane.user_kubeconfig("fedhpa-webhook")
-    async with running(folder, authority, f"--kubeconfig={kubeconfig}", *flags) as client:
+    flags = (f"--kubeconfig={kubeconfig}", "--propagation=karmada", *flags)
+    async with running(folder, authority, *flags) as client:
         async with plane.api() as api:
             await api.apply_all(with_timeout(configurations(Endpoint(url=client.url), authority.bundle_pem)))
         if "--cross-object-warnings=off" not in flags:

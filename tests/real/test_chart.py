@@ -247,7 +247,8 @@ async def test_the_rendered_processes_scale_a_workload(assets: Path, tmp_path: P
             "users": [HUB_USER],
         },
         "rbac": {"secretsNamespaces": [rights.CLUSTER_NAMESPACE]},
-        "controller": {"ports": {"metrics": next(ports), "health": next(ports)}},
+        # The admission policy is for this user, too.
+        "controller": {"hubUsers": [HUB_USER], "ports": {"metrics": next(ports), "health": next(ports)}},
         "metricsAdapter": {"ports": {"https": adapter, "metrics": next(ports), "health": next(ports)}},
         "webhook": {"ports": {"https": webhook, "metrics": next(ports), "health": next(ports)}},
     }

@@ -504,7 +504,7 @@ def test_a_ca_that_nobody_publishes_is_asked_for(either_helm: Path, values: dict
 
 
 def test_an_image_is_asked_for(either_helm: Path) -> None:
-    """Whoever registered a default name could supply our pods. Part hub needs no image."""
+    """With a default name, the owner of that name could supply our pods. Part hub needs no image."""
     with pytest.raises(Refused, match=r"image\.repository is not set"):
         render(either_helm, {"image": {"repository": ""}})
 

@@ -21,7 +21,7 @@ from tests.support.chart import CHART
 from tests.support.nightly import only_at_night
 
 DASHBOARD = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
-# What Grafana puts in the place of its variables.
+# Grafana's variables, with the texts that it puts in their place.
 VARIABLES = {"$namespace": ".*", "$name": ".*", "$__rate_interval": "30s"}
 
 

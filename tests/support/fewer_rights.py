@@ -44,7 +44,9 @@ def without(manifests: list[Manifest], removed: str) -> list[Manifest]:
 def first_of(rule: dict[str, Any]) -> str:
     """Returns the name of a rule: the first of its resources or paths, with the API group."""
     named = (rule.get("nonResourceURLs") or rule["resources"])[0]
-    return f"{rule.get('apiGroups', [''])[0]}/{named} {'/'.join(rule['verbs'])}"
+    # The rules of APIServices differ in their names only.
+    objects = f" {rule['resourceNames'][0]}" if named == "apiservices" else ""
+    return f"{rule.get('apiGroups', [''])[0]}/{named} {'/'.join(rule['verbs'])}{objects}"
 
 
 def names_of(manifests: Iterable[Manifest]) -> list[str]:

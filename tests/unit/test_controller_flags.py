@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import sys
+from inspect import signature
 
 import pytest
 
 from controller import process
-from controller.flags import CONTROLLERS, SECTIONS, Settings
+from controller.flags import CONTROLLERS, PROPAGATION, SECTIONS, Settings
 from controller.shards import CRON, lease_name
+from fedhpa.api.rights import Switches
+from fedhpa.cli.join import join
+from fedhpa.cli.rbac import rbac
 from fedhpa.serving.flags.parsing import parse_flags
+from testbed.reference import chart as reference
+from webhook import settings as webhook
 
 WRONG = {
     "--controllers=everything": (
@@ -63,13 +69,24 @@ def test_defaults_are_karmadas() -> None:
     settings = Settings.of(values)
 
     assert values[CONTROLLERS] == ("federatedhpa", "cronfederatedhpa")
-    assert settings.propagation == "karmada"
     assert settings.sync_period == 15.0
     assert settings.member_deadline == 3.0
     assert not settings.paused
     assert settings.decision.tolerance == 0.1
     assert settings.decision.downscale_stabilization == 300.0
     assert settings.decision.cluster_lost_timeout == 300.0
+
+
+def test_one_propagation_is_the_default_everywhere() -> None:
+    """Controller, webhook, chart, `fedhpa rbac` and `fedhpa join` agree if nothing is set."""
+    chart = reference.schema()["properties"]["propagation"]["default"]
+    flags = (
+        parse_flags(SECTIONS, [], {})[PROPAGATION],
+        parse_flags(webhook.FLAGS, [], {})[webhook.PROPAGATION],
+    )
+    commands = [signature(one).parameters["propagation"].default for one in (rbac, join)]
+
+    assert {chart, *flags, *commands, Switches().propagation} == {"direct"}
 
 
 def test_flags_reach_the_settings() -> None:

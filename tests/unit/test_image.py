@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from testbed.reference import chart as reference
 from tests.support.dockerfile import ROOT, Instruction, instructions
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -155,6 +156,16 @@ def test_the_chart_presents_itself_truly() -> None:
     assert listed == installed
     assert chart["maintainers"]
     assert not {"home", "sources"} & chart.keys()
+
+
+def test_the_readme_of_the_chart_names_values_that_exist() -> None:
+    """Each value in its table is in the schema."""
+    text = (ROOT / "charts" / "fedhpa" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.+?`) \| ", text, flags=re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+
+    assert len(named) > len(rows) > 5
+    assert named <= {value.path for value in reference.values()}
 
 
 def test_make_image_builds_for_both_architectures() -> None:

@@ -161,9 +161,12 @@ def test_a_namespace_of_secrets_is_read_whole() -> None:
 def test_scale_targets_replace_the_default() -> None:
     """They are scaled on the hub and in members. Only kinds of apps are watched."""
     options = ("--scale-target=apps/deployments", "--scale-target=argoproj.io/rollouts,experiments")
-    on_hub, in_member = granted(printed("controller", *options)), granted(printed("member", *options))
+    on_hub, in_member = (
+        printed("controller", "--propagation=karmada", *options),
+        granted(printed("member", *options)),
+    )
 
-    rollouts = {right for right in on_hub if right[1] == "argoproj.io"}
+    rollouts = {right for right in granted(on_hub) if right[1] == "argoproj.io"}
     assert rollouts == {
         ("", "argoproj.io", resource, verb)
         for name in ("rollouts", "experiments")

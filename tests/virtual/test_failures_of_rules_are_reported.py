@@ -59,6 +59,28 @@ async def test_a_record_that_cannot_be_read_for_long_makes_few_log_lines() -> No
         assert lines == ["rules fail", "rules still fail", "rules still fail", "rules run again"]
 
 
+async def test_an_object_that_is_not_ready_is_shown_with_its_reason() -> None:
+    """The series follows the condition Ready, and ends with the object."""
+    async with world(m1=1) as w:
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 1), "targetMinReplicas": 5})
+        async with rules_running(w) as registry:
+
+            def reasons() -> list[str]:
+                found = [one for family in registry.collect() for one in family.samples]
+                return [one.labels["reason"] for one in found if one.name == "fedhpa_cron_not_ready"]
+
+            before = reasons()
+            await asyncio.sleep(180)
+            during = reasons()
+            conditions = {one["type"]: one for one in stored(w)["status"]["conditions"]}
+            w.hub.remove(CRONS, "office", NAMESPACE)
+            await asyncio.sleep(30)
+            after = reasons()
+
+    assert conditions["Ready"]["status"] == "False"
+    assert (before, during, after) == ([], [conditions["Ready"]["reason"]], [])
+
+
 async def test_the_findings_about_rules_are_in_the_gauge_of_the_hub() -> None:
     """Karmada's CRD drops fields, and Karmada's controller runs the rules. Both findings end."""
     metrics = ControllerMetrics(registry := CollectorRegistry(), clock=SYSTEM.monotonic)

@@ -36,6 +36,7 @@ from fedhpa.api.rights import (
 )
 from fedhpa.kube import SYSTEM, EventRecorder, StaticCredentials
 from fedhpa.kube.config import ApiConfig
+from metrics_adapter.registration import Registration, api_services
 from testbed.embedded.api.types import User
 from testbed.embedded.objects.kinds import CRDS
 from tests.support.controller import federated_hpa
@@ -50,6 +51,7 @@ from tests.support.fewer_rights import (
     serve_reviews,
     without,
 )
+from tests.support.installation import API_SERVICES
 from tests.support.memory_network import MemoryListener
 from tests.support.nightly import only_at_night
 from tests.support.timing import background
@@ -321,6 +323,8 @@ async def test_each_rule_of_the_certificates_is_missed(tmp_path: Path, logs: Log
         federation(tmp_path) as f,
         client_of_least(f, f.hub, without(CERTIFICATES, rule), refused) as client,
     ):
+        for one in api_services(Registration(namespace=SPACE), b""):
+            f.hub.server.store.create(API_SERVICES, one)
         store = CertificateStore(client, client, SPACE)
         metrics = CertificateMetrics(CollectorRegistry())
         events = EventRecorder(client, "test", wall=SYSTEM.wall)
