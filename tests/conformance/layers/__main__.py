@@ -1,4 +1,4 @@
-"""`python -m tests.conformance.layers` queries an API server, writes docs/contributing/admission-layers.md."""
+"""`python -m tests.conformance.layers` queries an API server and writes the page admission-layers.md."""
 
 import asyncio
 
