@@ -242,15 +242,17 @@ def _read_cached(
         return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
     if needs.queries or not workload.is_builtin:
         return None
-    watched = _watched(caches, member, name, workload)
-    if watched is None or isinstance(watched, ClusterSnapshot):
-        return watched
     usage: UsageList | None = _NO_USAGE
     if needs.usage:
         decode = caches.usage_decoder(name)
         path = workload.usage_path
         usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age, again=needs.again)
-    return None if usage is None else _reading(name, workload.path, *watched, usage)
+    if usage is None:
+        return None
+    watched = _watched(caches, member, name, workload)
+    if watched is None or isinstance(watched, ClusterSnapshot):
+        return watched
+    return _reading(name, workload.path, *watched, usage)
 
 
 # A scale, the index of the pods of its namespace, and the pods that the scale selects.

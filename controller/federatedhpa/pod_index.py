@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
@@ -41,8 +43,7 @@ class _LabelSet:
     pods: dict[str, PodRecord] = field(default_factory=dict)
 
 
-@dataclass
-class Doubt:
+class Doubt(msgspec.Struct, gc=False):
     """Since when the selected pods do not fit the workload's status, None if they do.
 
     `checked` are the pods and the replicas that differed at the last new list.

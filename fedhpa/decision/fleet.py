@@ -38,6 +38,8 @@ BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal s
 class ClusterView:
     """A cluster that answered: its snapshot, its scale, and the workload's pods and usage in it."""
 
+    __slots__ = ("_namespace", "_ready_pods", "age", "name", "pods", "scale", "snapshot", "usage")
+
     def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale, namespace: str) -> None:
         self.name = snapshot.name
         self.snapshot = snapshot

@@ -34,7 +34,7 @@ from fedhpa.metric_types.sources import (
     validate_identifier,
     validate_target,
 )
-from fedhpa.scaling import ClusterSamples, CurrentSize, Readiness, group_pods, propose_average
+from fedhpa.scaling import CurrentSize, Part, Readiness, group_pods, propose_average
 
 JSON = object
 
@@ -71,46 +71,48 @@ def _propose(
 ) -> MetricProposal:
     try:
         check_selector(spec)
-        parts, of_hub = _parts(fleet, spec)
-        scale = scale_for_hub(fleet, scale) if of_hub else calibrated(fleet, spec, scale)
-        groups = group_pods(parts, readiness, cpu=False)
+        parts = _parts(fleet, spec)
+        if parts:
+            scale = calibrated(fleet, spec, scale)
+            groups = group_pods(parts, readiness, cpu=False)
+        else:
+            parts, unlisted = _hub_parts(fleet, spec)
+            scale = scale_for_hub(fleet, scale)
+            groups = group_pods(parts, readiness, cpu=False, strays={HUB: unlisted} if unlisted else {})
         proposal = propose_average(groups, spec.average_value or 0, scale)
     except (MetricsUnavailable, InvalidObject) as error:
         raise MetricError(str(error)) from error
     return of_pods(proposal, {"averageValue": format_milli(proposal.milli)}, groups)
 
 
-def _parts(fleet: MeasuredFleet, spec: ScalingMetric) -> tuple[list[ClusterSamples], bool]:
-    """Returns each cluster's samples, and True if they are the hub's."""
+def _parts(fleet: MeasuredFleet, spec: ScalingMetric) -> list[Part]:
+    """Returns each cluster's samples; [] if no cluster has any."""
     served = [(cluster, cluster.samples(spec)) for cluster in fleet.observed(spec)]
     if not any(samples for _, samples in served):
-        return _hub_parts(fleet, spec), True
-    parts = []
+        return []
+    parts: list[Part] = []
     for cluster, samples in served:
         own = [sample for sample in samples if not cluster.is_foreign(sample.name)]
-        values = {sample.name: sample.milli for sample in own}
-        parts.append(ClusterSamples(cluster.name, cluster.pods, values, own, cluster.age))
-    return parts, False
+        parts.append((cluster, {sample.name: sample.milli for sample in own}, own))
+    return parts
 
 
-def _hub_parts(fleet: MeasuredFleet, spec: ScalingMetric) -> list[ClusterSamples]:
+def _hub_parts(fleet: MeasuredFleet, spec: ScalingMetric) -> tuple[list[Part], dict[str, int]]:
+    """Returns the hub's samples by cluster, and the values of pods that no cluster lists."""
     # Hub metrics name a pod but no cluster, so a value counts in every cluster with a pod of that name.
     found = fleet.hub_samples(spec)
     if not found:
         cause = no_metrics(fleet.failures(spec), "custom")
         raise MetricsUnavailable(f"unable to get metric {spec.name}: {cause}")
     left = {sample.name: sample.milli for sample in found}
-    parts = []
+    parts: list[Part] = []
     listed: set[str] = set()
     for cluster in fleet.answered:
         own = {pod.name for pod in cluster.pods}
         values = {name: milli for name, milli in left.items() if name in own}
         listed |= own | {name for name in left if cluster.is_foreign(name)}
-        parts.append(ClusterSamples(cluster.name, cluster.pods, values, found, cluster.age))
-    unlisted = {name: milli for name, milli in left.items() if name not in listed}
-    if unlisted:
-        parts.append(ClusterSamples(HUB, (), unlisted, found))
-    return parts
+        parts.append((cluster, values, ()))
+    return parts, {name: milli for name, milli in left.items() if name not in listed}
 
 
 def _display_name(spec: ScalingMetric) -> str:

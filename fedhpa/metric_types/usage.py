@@ -25,8 +25,8 @@ from fedhpa.metric_types.metric import (
 )
 from fedhpa.metric_types.sources import MetricTarget, validate_target
 from fedhpa.scaling import (
-    ClusterSamples,
     CurrentSize,
+    Part,
     Readiness,
     UsageRecord,
     group_pods,
@@ -71,7 +71,7 @@ def propose_from_usage(
         request = None if by_usage else (spec.name, spec.container)
         groups = group_pods(parts, readiness, cpu=spec.name == "cpu", request=request)
         if spec.container and groups.pods and not groups.counted:
-            _check_container(parts, spec.container)
+            _check_container(fleet.observed(spec), spec.container)
         if spec.average_value is not None:
             proposal = propose_average(groups, spec.average_value, scale)
         else:
@@ -86,20 +86,17 @@ def propose_from_usage(
     return of_pods(proposal, current, groups, binary=binary)
 
 
-def _parts(fleet: MeasuredFleet, spec: ScalingMetric, values: Values) -> list[ClusterSamples]:
+def _parts(fleet: MeasuredFleet, spec: ScalingMetric, values: Values) -> list[Part]:
     clusters = fleet.observed(spec)
     if not any(cluster.usage for cluster in clusters):
         cause = no_metrics(fleet.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
-    return [
-        ClusterSamples(cluster.name, cluster.pods, values(cluster.usage, spec), cluster.usage, cluster.age)
-        for cluster in clusters
-    ]
+    return [(cluster, values(cluster.usage, spec), cluster.usage) for cluster in clusters]
 
 
-def _check_container(parts: Sequence[ClusterSamples], container: str) -> None:
+def _check_container(clusters: Sequence[MeasuredCluster], container: str) -> None:
     """Raises MetricsUnavailable if no pod has the container. Kubernetes calls such pods unready."""
-    names = {name for part in parts for pod in part.pods for name, _ in pod.requests.containers}
+    names = {name for cluster in clusters for pod in cluster.pods for name, _ in pod.requests.containers}
     if names and container not in names:
         text = listed(sorted(names), _MAX_NAMED)
         raise MetricsUnavailable(f"no pod has a container {container}: the containers of the pods are {text}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -48,19 +48,25 @@ class Sampled(Protocol):
         """The length of the measurement."""
 
 
-class ClusterSamples(msgspec.Struct, frozen=True, gc=False):
-    """One cluster's part of a metric: its selected pods and the values by pod name, in milli-units.
+class ClusterPods(Protocol):
+    """The pods of a cluster. Its answer is `age` seconds old, and its pods are classified as of then."""
 
-    `values` may name pods that are not listed in `pods`. `samples` are the records behind the values, which
-    only the rules for young pods read. The answer is `age` seconds old, and its pods are classified as of
-    then.
-    """
+    @property
+    def name(self) -> str:
+        """The name of the cluster."""
 
-    cluster: str
-    pods: Sequence[PodRecord]
-    values: dict[str, int]
-    samples: Sequence[Sampled] = ()
-    age: float = 0.0
+    @property
+    def pods(self) -> Sequence[PodRecord]:
+        """The workload's pods."""
+
+    @property
+    def age(self) -> float:
+        """The age of the answer in seconds."""
+
+
+# One cluster's part of a metric: the cluster, the values by pod name in milli-units, and the records behind
+# them, which only the rules for young pods read. The values may name pods that are not listed.
+Part: TypeAlias = tuple[ClusterPods, dict[str, int], Sequence[Sampled]]
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -108,24 +114,26 @@ def running_and_ready(pods: Sequence[PodRecord]) -> int:
 
 
 def group_pods(
-    parts: Sequence[ClusterSamples],
+    parts: Sequence[Part],
     readiness: Readiness,
     *,
     cpu: bool,
     request: tuple[str, str] | None = None,
+    strays: Mapping[str, Mapping[str, int]] = {},
 ) -> Groups:
     """Returns the pods of every cluster, classified for one metric.
 
     `cpu` turns on the rules for young pods. `request` (resource, container or "") adds up the requests. The
-    `values` of the parts are emptied.
+    values of the parts are emptied. `strays` are values of pods in no known cluster, by their source.
     """
     total = _Total()
     shares: dict[str, Share] = {}
     for part in parts:
-        counted, milli = _group_cluster(part, readiness, cpu, request, total)
-        shares[part.cluster] = Share(counted, milli)
+        shares[part[0].name] = _group_cluster(part, readiness, cpu, request, total)
+    for source, values in strays.items():
+        shares[source] = Share(len(values), sum(values.values()))
     return Groups(
-        pods=sum(len(part.pods) for part in parts),
+        pods=sum(len(cluster.pods) for cluster, _, _ in parts),
         ready=total.ready,
         unready=total.unready,
         ignored=total.ignored,
@@ -170,12 +178,13 @@ class _Total:
 
 
 def _group_cluster(
-    part: ClusterSamples, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, total: _Total
-) -> tuple[int, int]:
+    part: Part, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, total: _Total
+) -> Share:
     # The one loop over all pods of a decision. Its variables are local, and the first branch takes most pods.
-    if part.age:
-        readiness = msgspec.structs.replace(readiness, now=readiness.now - part.age)
-    take = part.values.pop
+    cluster, values, records = part
+    if cluster.age:
+        readiness = msgspec.structs.replace(readiness, now=readiness.now - cluster.age)
+    take = values.pop
     # A pod that started before this is initialized. The extra second absorbs the rounding in `_is_unready`.
     long_ago = readiness.now - readiness.cpu_initialization_period - 1.0
     resource, container = request or ("", "")
@@ -184,7 +193,7 @@ def _group_cluster(
     missing = total.missing_requests
     samples: dict[str, Sampled] = {}
     before = len(missing)
-    for pod in part.pods:
+    for pod in cluster.pods:
         if request is not None and pod.requests is not last_requests:
             last_requests = pod.requests
             requested = total.request_of(pod, resource, container)
@@ -200,7 +209,7 @@ def _group_cluster(
             unready_requested += requested
         elif value is None:
             missing.append(requested)
-        elif cpu and _is_unready(pod, samples or _by_name(part.samples, samples), readiness):
+        elif cpu and _is_unready(pod, samples := samples or {one.name: one for one in records}, readiness):
             unready += 1
             unready_requested += requested
         else:
@@ -215,14 +224,7 @@ def _group_cluster(
     total.known_requests += ready_requested
     total.unready_requests += unready_requested
     # The values left are those of unlisted pods. Kubernetes counts them in averages and in the last step.
-    unlisted = part.values.values()
-    return ready + len(unlisted), ready_sum + sum(unlisted)
-
-
-def _by_name(records: Sequence[Sampled], found: dict[str, Sampled]) -> dict[str, Sampled]:
-    """Returns `found` with the records by the names of their pods."""
-    found.update((record.name, record) for record in records)
-    return found
+    return Share(ready + len(values), ready_sum + sum(values.values()))
 
 
 def _is_unready(pod: PodRecord, samples: Mapping[str, Sampled], readiness: Readiness) -> bool:

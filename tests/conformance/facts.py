@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import pytest
 
 from fedhpa.api.times import ZERO_TIME, format_time
+from fedhpa.scaling import PodRecord
 
 # The moment that relative times are relative to, and the moment of evaluation: Go's clock is always a hair
 # later than the table it has just built.
 BASE = 1_773_235_397.0
 NOW = BASE + 0.001
+
+
+class ClusterOfPods(NamedTuple):
+    """A cluster that answers now with these pods."""
+
+    name: str
+    pods: Sequence[PodRecord]
+    age: float = 0.0
 
 
 def params(cases: Iterable[dict[str, Any]], *keys: str) -> list[Any]:

@@ -68,7 +68,6 @@ from fedhpa.scaling.records import (
     usage_record,
 )
 from fedhpa.scaling.replicas import (
-    ClusterSamples,
     CurrentSize,
     Readiness,
     group_pods,
@@ -76,7 +75,7 @@ from fedhpa.scaling.replicas import (
     running_and_ready,
 )
 from fedhpa.scaling.requests import requested_milli
-from tests.conformance.facts import BASE, NOW, params
+from tests.conformance.facts import BASE, NOW, ClusterOfPods, params
 from tests.conformance.tables import table
 
 TABLE = table("karmada_replica_calculator")
@@ -267,9 +266,8 @@ def test_groups_pods(case: dict[str, Any]) -> None:
     """Each pod falls into Karmada's group."""
     given, expect = case["input"], case["expect"]
     records = usage_of(given["metricsMilli"], given["resource"])
-    part = ClusterSamples(
-        "member1",
-        [record_of(pod) for pod in given["pods"]],
+    part = (
+        ClusterOfPods("member1", [record_of(pod) for pod in given["pods"]]),
         {name: metric["value"] for name, metric in given["metricsMilli"].items()},
         records,
     )
@@ -310,7 +308,9 @@ def test_metrics_of_pods_that_do_not_count_are_removed() -> None:
         for name in case["metricsMilli"]
     ]
 
-    groups = group_pods([ClusterSamples("member1", pods, dict(case["metricsMilli"]))], READINESS, cpu=False)
+    groups = group_pods(
+        [(ClusterOfPods("member1", pods), dict(case["metricsMilli"]), ())], READINESS, cpu=False
+    )
 
     assert (groups.counted, groups.counted_sum) == (1, 200)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from fedhpa.api.errors import InvalidQuantity
-from fedhpa.api.quantity import MAX_INT64, Format, Quantity, parse_milli
+from fedhpa.api.quantity import MAX_INT64, Format, Quantity, format_milli, parse_milli
 from tests.conformance.facts import params
 from tests.conformance.tables import table
 
@@ -58,6 +59,18 @@ def test_prints_as_the_api_machinery(case: dict[str, Any]) -> None:
 
     assert str(quantity) == case["string"]
     assert (quantity.milli, quantity.units) == (case["milliValue"], case["value"])
+
+
+def test_the_fast_path_prints_the_same() -> None:
+    """Numbers of all sizes print in the same form by the fast path, for memory too."""
+    chance = random.Random(1)
+    numbers = [*range(-1100, 1100), *(1000 * number for number in range(2100)), MAX_INT64, MAX_INT64 + 1]
+    numbers += [chance.randrange(-(10**size), 10**size) for size in range(1, 21) for _ in range(200)]
+
+    found = {(one, binary): format_milli(one, binary=binary) for one in numbers for binary in (False, True)}
+
+    formats = {False: Format.DECIMAL_SI, True: Format.BINARY_SI}
+    assert found == {key: str(Quantity.from_milli(key[0], formats[key[1]])) for key in found}
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1e400", float("inf")), ("-1e400", float("-inf"))])

@@ -32,7 +32,6 @@ from fedhpa.scaling.records import (
     usage_record,
 )
 from fedhpa.scaling.replicas import (
-    ClusterSamples,
     CurrentSize,
     Groups,
     Readiness,
@@ -42,7 +41,7 @@ from fedhpa.scaling.replicas import (
     propose_utilization,
 )
 from fedhpa.scaling.requests import requested_milli
-from tests.conformance.facts import NOW, at, params, pod_json, text_at
+from tests.conformance.facts import NOW, ClusterOfPods, at, params, pod_json, text_at
 from tests.conformance.tables import table
 
 TABLE = table("k8s_replica_calculator")
@@ -187,9 +186,8 @@ def test_groups_pods_as_the_calculator(case: dict[str, Any]) -> None:
         _Sample(name, at(metric["timestamp"]) or 0.0, metric["window_s"])
         for name, metric in case["metrics"].items()
     ]
-    part = ClusterSamples(
-        "member1",
-        [record_of(pod) for pod in case["pods"]],
+    part = (
+        ClusterOfPods("member1", [record_of(pod) for pod in case["pods"]]),
         {name: metric["value_milli"] for name, metric in case["metrics"].items()},
         samples,
     )

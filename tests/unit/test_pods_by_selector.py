@@ -110,7 +110,9 @@ def test_any_history_gives_what_a_search_gives() -> None:
         selected = watch.here.selected(text, parse_selector(text))
 
         assert {one.name: one for one in selected.pods} == wanted
-        assert {id(labels) for labels in selected.scaled_by("", SCALE)[1].label_sets} == {id(one.labels) for one in wanted.values()}
+        assert {id(labels) for labels in selected.scaled_by("", SCALE)[1].label_sets} == {
+            id(one.labels) for one in wanted.values()
+        }
 
 
 def test_unused_selectors_are_dropped() -> None:
