@@ -26,13 +26,14 @@ class Fetched(Generic[V]):
     """A fetched value.
 
     `fetched_at` is the time, by the cache's clock, from which the value's age counts. The value expires
-    `ttl` seconds later. `weight` counts towards the cache's `max_weight`.
+    `ttl` seconds later. `weight` counts towards the cache's `max_weight`. `tag` is for those that fetch.
     """
 
     value: V
     fetched_at: float
     ttl: float = math.inf
     weight: int = 0
+    tag: bytes = b""
 
     @property
     def expires(self) -> float:

@@ -11,6 +11,7 @@ import base64
 import multiprocessing
 import ssl
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,13 +45,17 @@ Answerer = Callable[[str, str, bool], bytes | None]
 
 @dataclass(frozen=True)
 class FleetSize:
-    """The number of members, and of pods in each, spread evenly over namespaces and `apps` workloads."""
+    """The number of members, and of pods in each, spread evenly over namespaces and `apps` workloads.
+
+    Lists differ each time that all members were asked, unless `changes` is False.
+    """
 
     members: int
     pods: int
     namespaces: int = 50
     apps: int = 20
     gzip: bool = True
+    changes: bool = True
 
     @property
     def total(self) -> int:
@@ -218,18 +223,21 @@ class MemberAnswers:
 
     def __init__(self, size: FleetSize) -> None:
         self._size = size
-        self._ready: dict[tuple[str, bool], bytes] = {}
+        self._ready: dict[tuple[str, bool, int], bytes] = {}
+        self._asked: Counter[str] = Counter()
 
     def __call__(self, method: str, path: str, gzip: bool) -> bytes | None:
-        """The answer, built once for each path."""
+        """The answer, built twice for each path: with two versions that take turns."""
         del method
         path, gzip = path.partition("?")[0], gzip and self._size.gzip
-        ready = self._ready.get((path, gzip))
+        version = self._asked[path] // self._size.members % 2 if self._size.changes else 0
+        self._asked[path] += 1
+        ready = self._ready.get((path, gzip, version))
         if ready is None:
-            ready = self._ready[path, gzip] = http(self._content(path), gzip=gzip)
+            ready = self._ready[path, gzip, version] = http(self._content(path, version), gzip=gzip)
         return ready
 
-    def _content(self, path: str) -> object:
+    def _content(self, path: str, version: int) -> object:
         parts = path.split("/")
         namespace = parts[5] if len(parts) > 5 and parts[4] == "namespaces" else ""
         if path.startswith(METRICS):
@@ -241,7 +249,7 @@ class MemberAnswers:
             return {
                 "kind": "PodMetricsList",
                 "apiVersion": "metrics.k8s.io/v1beta1",
-                "metadata": {},
+                "metadata": {"resourceVersion": str(version)},
                 "items": items,
             }
         if namespace and path.startswith(CUSTOM):

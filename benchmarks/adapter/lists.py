@@ -1,7 +1,7 @@
 """Cost and latency of LISTs of 20,000 pods over 10 members through the metrics adapter.
 
 Cold: the adapter queries each member. Warm: it answers from cached lists. Members compress long bodies, as
-API servers do; one scenario measures members without compression.
+API servers do. One scenario has members without compression, and one has members whose answers do not change.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fedhpa.serving import quick_loop
 
 FLEET = FleetSize(members=10, pods=2_000)
 PLAIN = FleetSize(members=10, pods=2_000, gzip=False)
+UNCHANGED = FleetSize(members=10, pods=2_000, changes=False)
 PODS = f"{METRICS}/pods"
 # Other work on the machine adds time, so the best of several rounds counts.
 ROUNDS = 20
@@ -53,6 +54,8 @@ async def _run() -> dict[str, float]:
         figures |= await _lists(adapter, "warm")
     async with running_adapter(PLAIN, "--metrics-max-age=0s", PATIENT) as adapter:
         figures |= await _lists(adapter, "cold, members do not compress")
+    async with running_adapter(UNCHANGED, "--metrics-max-age=0s", PATIENT) as adapter:
+        figures |= await _lists(adapter, "cold, unchanged answers")
     async with running_adapter(FLEET, "--metrics-max-age=0s") as adapter:
         figures |= await _hung(adapter)
     return figures

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from hashlib import blake2b
 from typing import Any, Final
 
 import aiohttp
@@ -30,6 +31,8 @@ MAX_BODY = 4 * 2**20
 MAX_LIST_BODY = 96 * 2**20
 # The bytes that gzip is inflated to in one step: a fraction of a millisecond.
 INFLATE_BYTES: Final = 64 * 1024
+# The digest of an answer, by which it is known again.
+DIGEST_BYTES: Final = 16
 # zlib's code for gzip with the largest window.
 GZIP_WINDOW: Final = 31
 # A watch event holds one object.
@@ -44,10 +47,14 @@ class ReadLimits:
     """The size limit and the deadline for reading a response.
 
     With `idle` each chunk moves the deadline to `idle` seconds from now, within LIST_TOTAL_SECONDS in total.
+    `known` is the digest of the answer that the caller has, b"" for none, and None if it needs no digest.
     """
 
-    def __init__(self, limit: int, timer: asyncio.Timeout, idle: float | None) -> None:
+    def __init__(
+        self, limit: int, timer: asyncio.Timeout, idle: float | None, known: bytes | None = None
+    ) -> None:
         self.limit = limit
+        self.known = known
         self._timer = timer
         self._idle = idle
         self._loop = asyncio.get_running_loop()
@@ -64,24 +71,40 @@ class ReadLimits:
         return when is not None and self._loop.time() + delay >= when
 
 
-async def read_body(
-    response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
-) -> bytes:
-    """Returns the whole body. For the arguments see `read_chunks`."""
-    chunks = await read_chunks(response, limit, progress)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Returns the whole body, of at most `limit` bytes."""
+    return b"".join(await _collected(response, _uncompressed(response, response.content.iter_any()), limit))
 
 
 async def read_chunks(
-    response: aiohttp.ClientResponse, limit: int, progress: Callable[[], None] | None = None
-) -> list[bytes]:
-    """Returns the whole body in parts, because joining a large one would take long.
+    response: aiohttp.ClientResponse, reading: ReadLimits, limit: int
+) -> tuple[list[bytes], bytes]:
+    """Returns the whole body in parts, because joining a large one would take long, and its digest.
 
-    It has at most `limit` bytes, uncompressed. `progress` is called for each part.
+    It has at most `limit` bytes, uncompressed. Without a known digest there is none, and a body of the known
+    one is neither inflated nor returned.
     """
+    parts, progress = response.content.iter_any(), reading.progress
+    if reading.known is None:
+        return await _collected(response, _uncompressed(response, parts), limit, progress), b""
+    arrived = await _collected(response, parts, limit, progress)
+    digest = blake2b(response.headers.get("Content-Encoding", "").encode(), digest_size=DIGEST_BYTES)
+    for part in arrived:
+        digest.update(part)
+    if digest.digest() == reading.known:
+        return [], reading.known
+    return await _collected(response, _uncompressed(response, _replayed(arrived)), limit), digest.digest()
+
+
+async def _collected(
+    response: aiohttp.ClientResponse,
+    parts: AsyncIterator[bytes],
+    limit: int,
+    progress: Callable[[], None] | None = None,
+) -> list[bytes]:
     chunks: list[bytes] = []
     size = 0
-    async for chunk in _uncompressed(response):
+    async for chunk in parts:
         size += len(chunk)
         if size > limit:
             raise ApiError(
@@ -95,8 +118,15 @@ async def read_chunks(
     return chunks
 
 
-async def _uncompressed(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-    """Yields the body as it arrives, uncompressed, in parts of bounded size.
+async def _replayed(parts: list[bytes]) -> AsyncGenerator[bytes, None]:
+    for part in parts:
+        yield part
+
+
+async def _uncompressed(
+    response: aiohttp.ClientResponse, parts: AsyncIterator[bytes]
+) -> AsyncGenerator[bytes, None]:
+    """Yields the parts of a body uncompressed, in parts of bounded size.
 
     aiohttp would inflate what arrives in one step: a megabyte becomes a gigabyte, in a second without pause.
     """
@@ -105,7 +135,7 @@ async def _uncompressed(response: aiohttp.ClientResponse) -> AsyncGenerator[byte
         raise _unreadable(response, f"its encoding {encoding[:20]!r} was not asked for")
     inflater = _Inflater() if encoding == "gzip" else None
     turns = Turns()
-    async for arrived in response.content.iter_any():
+    async for arrived in parts:
         if inflater is None:
             yield arrived
             continue
@@ -176,7 +206,7 @@ async def read_lines(
     size = 0
     clock = asyncio.get_running_loop().time
     ends = float("inf")
-    chunks = _uncompressed(response)
+    chunks = _uncompressed(response, response.content.iter_any())
     while True:
         try:
             async with asyncio.timeout(min(idle, max(ends - clock(), 0.0))):

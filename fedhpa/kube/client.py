@@ -107,19 +107,21 @@ class ApiClient:
         limit: int | None = None,
         is_list: bool = False,
         repeated: bool = False,
+        known: bytes | None = None,
     ) -> Response:
         """Send one request. `path` is percent-encoded (`fedhpa.kube.mapping`). Raises for statuses from 300.
 
         With `idle` the deadline counts from the last byte received, within five minutes in total. A list may
         be larger than an object, and its body comes in parts. `repeated` is for a request that was not
-        answered before, and that no caller waits for.
+        answered before, and that no caller waits for. With `known`, the response has a digest. If it is the
+        known one, the response is `unchanged` and has no body.
         """
         seconds = self._deadline if deadline is None else deadline
         if limit is None:
             limit = MAX_LIST_BODY if is_list else MAX_BODY
         async with self.guarded(path, seconds, params, repeated=repeated):
             response = await self._send(
-                method, path, params, body, _headers(headers, body, content_type), seconds, idle, limit
+                method, path, params, body, _headers(headers, body, content_type), seconds, idle, limit, known
             )
         return response if is_list else response.joined()
 
@@ -145,11 +147,12 @@ class ApiClient:
         seconds: float,
         idle: bool,
         limit: int,
+        known: bytes | None = None,
     ) -> Response:
         stage = _Stage()
         try:
             async with asyncio.timeout(seconds) as timer:
-                reading = ReadLimits(limit, timer, seconds if idle else None)
+                reading = ReadLimits(limit, timer, seconds if idle else None, known)
                 return await self._attempts(method, path, params, body, headers, reading, stage)
         except TimeoutError as error:
             raise self._timed_out(method, path, seconds, stage) from error
@@ -326,9 +329,10 @@ class ApiClient:
                 self.server_clock.seen = answer.headers.get("Date", ""), asyncio.get_running_loop().time()
                 failed = answer.status >= MULTIPLE_CHOICES
                 limit = min(reading.limit, MAX_BODY) if failed else reading.limit
-                chunks = await read_chunks(answer, limit, reading.progress)
+                chunks, digest = await read_chunks(answer, reading, limit)
             if not failed:
-                return Response(answer.status, answer.headers, chunks=chunks)
+                unchanged = bool(digest) and digest == reading.known
+                return Response(answer.status, answer.headers, b"", chunks, digest, unchanged)
             if answer.status == UNAUTHORIZED and not renewed and await self._renewed(stage):
                 renewed = True
                 continue

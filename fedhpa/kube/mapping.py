@@ -53,6 +53,16 @@ def segment(text: str) -> str:
     """Returns the text as one path segment. Raises ValueError for "", "." and ".."."""
     if text in ("", ".", ".."):
         raise ValueError(f"{text!r} is no name of a Kubernetes object")
+    return _quoted(text) if len(text) <= MAX_CACHED_NAME else quote(text, safe="")
+
+
+# Characters of a name that is cached. The longest are names of metrics.
+MAX_CACHED_NAME = 512
+
+
+# Paths are made of few different names, for each request to each member.
+@functools.lru_cache(maxsize=4096)
+def _quoted(text: str) -> str:
     return quote(text, safe="")
 
 

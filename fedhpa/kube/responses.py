@@ -54,6 +54,9 @@ class Response:
     body: bytes = b""
     # The body of a list in parts; empty where `body` has it.
     chunks: Sequence[bytes] = ()
+    # Of the body as it was sent, if the caller knows an earlier one by it. An unchanged body is not there.
+    digest: bytes = b""
+    unchanged: bool = False
 
     @property
     def parts(self) -> Sequence[bytes]:

@@ -29,11 +29,10 @@ from fedhpa.members.lists import (
     POD_METRICS_LIST,
     SharedLists,
     Upstream,
-    pod_metrics,
-    pod_metrics_path,
 )
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
 from fedhpa.members.member import TASKS as MEMBER_TASKS
+from fedhpa.members.metrics import pod_metrics, pod_metrics_path
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.members.slow_lists import Again
 from fedhpa.members.watches import WATCHED_VERSION, PodCache, ScaleCache

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from types import TracebackType
@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
+from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure
 from fedhpa.members.slow_lists import PATIENCE_SECONDS, Again, SlowList
 
 T = TypeVar("T")
@@ -284,20 +284,29 @@ class SharedLists:
         self, key: _Key, deadline: float | None, *, small: bool, repeated: bool = False
     ) -> Fetched[Any]:
         member, _, path, params, decode = key
+        last = self._cache.latest(key)
         try:
             async with self._slot(member), self._large_slot(key, small):
                 began = self._clock()
                 self._fetches += 1
                 response = await member.client.request(
-                    "GET", path, params=dict(params), deadline=deadline, is_list=True, repeated=repeated
+                    "GET",
+                    path,
+                    params=dict(params),
+                    deadline=deadline,
+                    is_list=True,
+                    repeated=repeated,
+                    known=last.tag if last is not None else b"",
                 )
+                if response.unchanged and last is not None:
+                    return replace(last, fetched_at=began)
                 value = await self._decoded(response, decode)
         except MemberUnavailable:
             raise
         # `decode` is the caller's: whatever it raises means that the answer cannot be used.
         except Exception as error:
             raise MetricsUnavailable(f"cluster {member.name!r}: {error}") from error
-        return Fetched(value, began, weight=response.size)
+        return Fetched(value, began, weight=response.size, tag=response.digest)
 
     @asynccontextmanager
     async def _slot(self, member: Upstream) -> AsyncIterator[None]:
@@ -377,23 +386,3 @@ def _admit(member: Upstream) -> None:
     quota = CALLER_QUOTA.get()
     if quota is not None:
         quota()
-
-
-async def pod_metrics(
-    lists: SharedLists,
-    member: Upstream,
-    namespace: str,
-    *,
-    max_age: float,
-    decode: Callable[[bytes], T],
-    deadline: float | None = None,
-    again: Again | None = None,
-) -> Fetched[T]:
-    """Returns the usage of all pods of a namespace ("" for all), decoded by `decode`."""
-    path = pod_metrics_path(namespace)
-    return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline, again=again)
-
-
-def pod_metrics_path(namespace: str) -> str:
-    """Returns the path of the usage of all pods of a namespace ("" for all)."""
-    return resource_path(METRICS_API, "pods", namespace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import groupby
 
 import msgspec
@@ -148,7 +148,11 @@ def encode_values(values: Iterable[CustomValue], version: str) -> bytes:
 
 def encode_time(seconds: float | None) -> str | None:
     """Returns a metav1.Time, which has whole seconds, or None for an unknown time."""
-    return None if seconds is None else format_time(math.floor(seconds))
+    return None if seconds is None else _whole_time(math.floor(seconds))
+
+
+# The values of an answer have few different times.
+_whole_time = lru_cache(maxsize=1024)(format_time)
 
 
 def _value(item: MetricValue, field: str) -> CustomValue:

@@ -7,6 +7,7 @@ costs microseconds a pod.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress, pairwise
@@ -21,11 +22,18 @@ from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.kube import Turns
 from fedhpa.members import METRICS_API
-from metrics_adapter.members.usage_validation import check_list, check_one
+from metrics_adapter.members.usage_validation import ESCAPE, check_list, check_one
 from metrics_adapter.pace import in_slices
 
 # The start of a list item from Go servers: its metadata. The cluster annotation is inserted after this.
 ITEM_PREFIX = b'{"metadata":{'
+# The start and the end of such a list, and what separates its items.
+LIST_HEAD = re.compile(
+    rb'\{"kind":"[A-Za-z]+","apiVersion":"[A-Za-z0-9./]+","metadata":\{[^{}\[\]]*\},"items":\[\{"metadata":\{'
+)
+LIST_END = b"}]}"
+ITEM_SEPARATOR = b"}," + ITEM_PREFIX
+METADATA_KEY = b'"metadata":'
 LIST_KINDS = ("PodMetricsList", "NodeMetricsList")
 ABSENT = msgspec.Raw()
 # Separates namespace and name in the key by which items are sorted. No name contains it.
@@ -197,13 +205,16 @@ def merge_in_slices(answers: Sequence[MemberItems]) -> Iterator[Sequence[Item]]:
 def decode_list(body: bytes, cluster: str) -> MemberItems:
     """Decodes a member's PodMetricsList or NodeMetricsList. Raises MetricsUnavailable."""
     try:
-        # Two passes over the bytes, for names and for slices, are cheaper than a decode for each item.
         _check_text(body)
-        page, raw = decode_json(body, _ItemNameList), decode_json(body, _RawItemList).items or ()
+        page = decode_json(body, _ItemNameList)
         check_list_type(page, len(body), LIST_KINDS, (METRICS_API,))
         names = page.items or ()
         check_list(body, len(names))
-        return MemberItems(cluster, _items(names, raw, cluster))
+        items = _cut(names, body, cluster)
+        if items is None:
+            # A second pass over the bytes is cheaper than a decode for each item.
+            items = _items(names, map(bytes, decode_json(body, _RawItemList).items or ()), cluster)
+        return MemberItems(cluster, items)
     except (InvalidObject, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
@@ -213,7 +224,7 @@ def decode_one(body: bytes, cluster: str) -> MemberItems:
     try:
         _check_text(body)
         check_one(body)
-        return MemberItems(cluster, _items([decode_json(body, _ItemName)], [msgspec.Raw(body)], cluster))
+        return MemberItems(cluster, _items([decode_json(body, _ItemName)], [body], cluster))
     except (InvalidJson, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
@@ -224,11 +235,44 @@ def _check_text(body: bytes) -> None:
         body.decode()
 
 
-def _items(names: Iterable[_ItemName], raws: Iterable[msgspec.Raw], cluster: str) -> list[Item]:
+def _cut(names: Sequence[_ItemName], body: bytes, cluster: str) -> list[Item] | None:
+    """Returns the items of a list in the layout of Go servers; None for another layout.
+
+    Each item has metadata. So if the word occurs once for each item, it is nowhere else, and an item begins
+    where an object begins with it. Strings cannot contain it, because their quotes would be escaped.
+    """
+    head, end = LIST_HEAD.match(body), body.rfind(LIST_END)
+    if head is None or ESCAPE in body or body[end:].rstrip() != LIST_END:
+        return None
+    if body.count(METADATA_KEY, head.end()) != len(names) - 1:
+        return None
+    parts = body[head.end() : end].split(ITEM_SEPARATOR)
+    if len(parts) != len(names) or not _is_json(ITEM_PREFIX + parts[-1] + b"}"):
+        return None  # Something follows the items, and seems to belong to the last one.
+    start, separator = ITEM_PREFIX + _annotation(cluster) + b",", KEY_SEPARATOR
+    items = []
+    for item, part in zip(names, parts, strict=True):
+        metadata = item.metadata
+        json = start + part + b"}"
+        if metadata.annotations:
+            json = _rewritten(ITEM_PREFIX + part + b"}", cluster)
+        items.append(Item(metadata.namespace + separator + metadata.name, cluster, json))
+    return items
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        decode_json(text, msgspec.Raw)
+    except InvalidJson:
+        return False
+    return True
+
+
+def _items(names: Iterable[_ItemName], raws: Iterable[bytes], cluster: str) -> list[Item]:
     start, opening = ITEM_PREFIX + _annotation(cluster) + b",", len(ITEM_PREFIX)
     items, separator = [], KEY_SEPARATOR
-    for item, raw in zip(names, raws, strict=True):
-        metadata, json = item.metadata, bytes(raw)
+    for item, json in zip(names, raws, strict=True):
+        metadata = item.metadata
         if json.startswith(ITEM_PREFIX) and not metadata.annotations:
             json = start + json[opening:]
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 
 import pytest
 
@@ -10,8 +11,9 @@ from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics
 from fedhpa.members import lists as module
-from fedhpa.members.lists import SharedLists, pod_metrics
+from fedhpa.members.lists import SharedLists
 from fedhpa.members.member import Member
+from fedhpa.members.metrics import pod_metrics
 from tests.support.fakeapi import Object, eventually
 from tests.support.members import federation
 from tests.support.timing import loop_time
@@ -39,6 +41,48 @@ async def names(lists: SharedLists, member: Member, max_age: float = 10.0) -> li
     """Returns the names of the pods that have metrics."""
     fetched = await pod_metrics(lists, member, "shop", max_age=max_age, decode=decode_pod_metrics)
     return [item.metadata.name for item in fetched.value]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_an_unchanged_answer_is_not_decoded_again(compressed: bool) -> None:
+    """The bytes that arrive decide. An answer that changes and changes back is decoded each time."""
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
+        api, member = world.members["member1"], world["member1"]
+        decoded: list[bytes] = []
+
+        def decode(body: bytes) -> list[bytes]:
+            decoded.append(body)
+            return [body]
+
+        found = []
+        for text in (b"one", b"one", b"two", b"one", b"one"):
+            api.faults.headers = {"Content-Encoding": "gzip"} if compressed else {}
+            api.faults.status[PATH] = 200
+            api.faults.body[PATH] = gzip.compress(text, mtime=0) if compressed else text
+            found.append(await lists.get(member, PATH, None, decode, max_age=0))
+            await asyncio.sleep(1)
+
+        assert [one.value for one in found] == [[b"one"], [b"one"], [b"two"], [b"one"], [b"one"]]
+        assert decoded == [b"one", b"two", b"one"]
+        assert found[0].value is found[1].value
+        assert [round(one.fetched_at - found[0].fetched_at) for one in found] == [0, 1, 2, 3, 4]
+        assert lists.fetches == 5
+
+
+async def test_an_answer_that_cannot_be_read_is_never_an_unchanged_one() -> None:
+    """After an error, the answer of before is decoded again only if it is sent again."""
+    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
+        api, member = world.members["member1"], world["member1"]
+        api.put(METRICS, usage("a"))
+        before = await names(lists, member, 0)
+        api.faults.body[PATH] = b"{"
+        for _ in range(2):
+            with pytest.raises(MetricsUnavailable):
+                await names(lists, member, 0)
+            await asyncio.sleep(3)
+        api.faults.clear()
+
+        assert await names(lists, member, 0) == before == ["a"]
 
 
 async def test_everyone_shares_one_request() -> None:

@@ -15,6 +15,7 @@ from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.apis import API_VERSION, KINDS, PODS
+from metrics_adapter.members import resource_metrics as module
 from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one, merge
 from metrics_adapter.server.bodies import BodyCache, ListBody
 from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
@@ -95,6 +96,47 @@ def test_items_of_members_are_merged_in_order() -> None:
 
     merged = [(item.namespace, item.name, item.cluster) for item in merge([first, second])]
     assert merged == [("b", "a", "m2"), ("z", "a", "m1"), ("z", "a", "m2"), ("z", "b", "m2")]
+
+
+HEAD_BYTES = b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":['
+A, B = (b'{"metadata":{"name":"%s"},"containers":[]}' % name for name in (b"a", b"b"))
+# An unknown field in which another item seems to begin.
+NESTED = b'{"metadata":{"name":"a"},"x":[{"y":1},{"metadata":{"name":"c"}}],"containers":[]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "cut"),
+    [
+        (HEAD_BYTES + A + b"," + B + b"]}", True),
+        (HEAD_BYTES + A + b"," + B + b"]}\n", True),
+        (HEAD_BYTES + A + b"]}", True),
+        (HEAD_BYTES + A.replace(b'"a"', b'"a","annotations":{"k":"v"}') + b"," + B + b"]}", True),
+        (HEAD_BYTES + b"]}", False),
+        (HEAD_BYTES + A + b", " + B + b"]}", False),
+        (HEAD_BYTES + A + b"," + B + b'],"metadata":{}}', False),
+        (HEAD_BYTES + A + b"," + B + b'],"x":[{"a":[{}]}]}', False),
+        (HEAD_BYTES + NESTED + b"]}", False),
+        (HEAD_BYTES + NESTED + b", " + B + b"]}", False),
+        (HEAD_BYTES + A.replace(b"{}", b"").replace(b'"a"', b'"\\u0061"') + b"]}", False),
+        (HEAD_BYTES + A.replace(b'},"con', b'},"metadata":{"name":"z"},"con') + b"]}", False),
+        (HEAD_BYTES.replace(b"{},", b'{"items":[{"metadata":{}}]},') + A + b"]}", False),
+    ],
+)
+def test_items_are_cut_only_where_they_begin(monkeypatch: pytest.MonkeyPatch, body: bytes, cut: bool) -> None:
+    """The quick way gives the items of the decoder, and leaves every other layout to it."""
+    found = []
+
+    def noted(*arguments: Any) -> Any:
+        found.append(quick(*arguments))
+        return found[-1]
+
+    quick = module._cut
+    monkeypatch.setattr(module, "_cut", noted)
+    items = decode_list(body, "m1").items
+    monkeypatch.setattr(module, "_cut", lambda *_: None)
+
+    assert items == decode_list(body, "m1").items
+    assert (found[0] is not None) is cut
 
 
 async def test_labels_select() -> None:
