@@ -379,7 +379,8 @@ def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:
 
 def _reason(decision: Decision) -> str:
     """Returns the reason that says most about a size. There are a few dozen, and none has a name in it."""
-    found = {one["type"]: one for one in decision.status.get("conditions", ())}
+    conditions: Any = decision.status.get("conditions") or ()
+    found = {one["type"]: one for one in conditions}
     if (ready := found.get(READY)) and ready["reason"] != "Reconciled":
         return str(ready["reason"])
     limited = found.get(SCALING_LIMITED)

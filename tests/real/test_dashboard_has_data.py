@@ -14,7 +14,8 @@ import pytest
 from demo.embedded import EmbeddedStage
 from demo.scenarios import DEFAULT, SCENARIOS
 from testbed.stage.ports import free_port
-from testbed.stage.processes import ADAPTER, CONTROLLER, WEBHOOK
+from testbed.stage.processes import CONTROLLER, WEBHOOK
+from testbed.stage.registrations import ADAPTER
 from tests.real.prometheus import PASSWORD, PROMETHEUS, USER, Prometheus, prometheus
 from tests.support.chart import CHART
 from tests.support.nightly import only_at_night
