@@ -125,22 +125,19 @@ def test_without_a_reader_no_permissions_are_printed(authority: Path) -> None:
     ],
 )
 def test_a_reader_gets_the_least_permissions(authority: Path, reader: str, subject: dict[str, str]) -> None:
-    """It can read autoscalers, clusters and scales, but no Secret and no workload. It can write nothing."""
+    """It can list autoscalers and clusters, but no Secret and no workload. It can write nothing."""
     role, binding, *_ = printed(authority, "--service", "fedhpa-system/fedhpa-webhook", "--reader", reader)
 
     assert binding["subjects"] == [subject]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     verbs = {verb for rule in role["rules"] for verb in rule["verbs"]}
     resources = {resource for rule in role["rules"] for resource in rule["resources"]}
-    assert verbs == {"get", "list", "watch"}
+    assert verbs == {"list", "watch"}
     assert resources == {
         "federatedhpas",
         "cronfederatedhpas",
         "horizontalpodautoscalers",
         "clusters",
-        "deployments/scale",
-        "replicasets/scale",
-        "statefulsets/scale",
     }
 
 
