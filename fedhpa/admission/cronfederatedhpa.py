@@ -167,6 +167,9 @@ def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> 
     if not admitted:
         yield from _remedies(cron)
     yield from warn_hold(cron.metadata)
+    unnamed = next((index for index, rule in enumerate(cron.spec.rules) if not rule.name), None)
+    if unnamed is not None:
+        yield f"spec.rules[{unnamed}].name: each rule needs a name; the field is name, not ruleName"
     yield from _target_version(cron.spec)
     if not cron.spec.rules:
         yield "spec.rules: there is no rule, so nothing is ever scaled"
