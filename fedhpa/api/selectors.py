@@ -315,9 +315,6 @@ class _Parser:
         token = self._next()
         if token != "(":  # noqa: S105
             raise InvalidObject(f"found '{token}' expected: '('")
-        if self._peek() == ")":
-            self._next()
-            return []
         values: list[str] = []
         wants_value = True
         while True:
