@@ -66,7 +66,7 @@ def test_a_manifest_is_admitted_without_a_warning(name: str) -> None:
     now = datetime(2026, 11, 22, tzinfo=ZoneInfo("UTC"))
 
     assert validate_cronfederatedhpa(cron) == []
-    assert [*warn_cronfederatedhpa(cron, admitted=True), *forecast_warnings(cron.spec, now)] == []
+    assert [*warn_cronfederatedhpa(cron), *forecast_warnings(cron.spec, now)] == []
 
 
 def test_office_hours_hold_for_eleven_hours_of_a_working_day() -> None:
