@@ -231,7 +231,12 @@ class Adapter:
                 self._trust_check.fail(problem)
             elif self._trust_synced:
                 self._trust_check.succeed()
-            self._trust_check.note = f"keeping the CAs of before: {problem}" if problem else ""
+            refusal = self.trust.peers.refusal
+            self._trust_check.note = (
+                f"keeping the CAs of before: {problem}"
+                if problem
+                else f"a client certificate passed TLS and proves nothing: {refusal}" * bool(refusal)
+            )
             await asyncio.sleep(SYNC_POLL_SECONDS)
 
     async def _watch_reviews(self) -> None:

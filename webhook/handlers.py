@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +25,9 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import WrongType, decode
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
-from fedhpa.api.fielderror import FieldError, aggregate
+from fedhpa.api.fielderror import FieldError, aggregate, remedies
 from webhook.admission_review import (
+    MAX_WARNINGS,
     NO_CONTENT,
     Refused,
     Verdict,
@@ -172,7 +174,8 @@ def _validate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, FederatedHPA |
 def _validate_cronfederatedhpa(raw: dict[str, Any]) -> tuple[Verdict, CronFederatedHPA | None]:
     cron = decode(CronFederatedHPA, raw)
     errors = validate_cronfederatedhpa(cron)
-    verdict = _verdict(errors, warn_cronfederatedhpa(cron, admitted=not errors))
+    # More remedies would repeat the same. The refusal names every wrong rule.
+    verdict = _verdict(errors, (*islice(remedies(errors), MAX_WARNINGS), *warn_cronfederatedhpa(cron)))
     return verdict, cron if verdict.allowed else None
 
 

@@ -3,7 +3,7 @@
 Karmada v1.19 defines the order of the checks and the messages of its rules. The schedule grammar and the time
 zones are this project's (docs/reference/schedules.md). A verdict depends on the object alone.
 
-Messages stay Karmada's, so a warning says what to write instead of a refused schedule or time zone. Other
+Messages stay Karmada's, so the error of a schedule or time zone has a remedy, which becomes a warning. Other
 warnings are about admitted fields without the effect that a person expects. `fedhpa.cron.forecast` warns
 about the effects of admitted rules.
 """
@@ -35,8 +35,6 @@ from fedhpa.cron import (
 )
 
 _MAX_INT32: Final = 2**31 - 1
-# More remedies would repeat the same. The refusal names every wrong rule.
-_MAX_REMEDIES: Final = 5
 
 
 def validate_cronfederatedhpa(cron: CronFederatedHPA) -> list[FieldError]:
@@ -80,12 +78,13 @@ def _spec(cron: CronFederatedHPA) -> Iterator[FieldError]:
 def _schedule(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
     try:
         parse(rule.schedule)
-    except InvalidSchedule:
-        yield invalid(f"{path}.schedule", rule.schedule, "invalid cron format")
+    except InvalidSchedule as error:
+        remedy = str(error).removeprefix("schedule: ")
+        yield invalid(f"{path}.schedule", rule.schedule, "invalid cron format", remedy)
     try:
         load_zone(rule.time_zone)
     except UnknownZone as error:
-        yield invalid(f"{path}.timeZone", TypedText(rule.time_zone), str(error))
+        yield invalid(f"{path}.timeZone", TypedText(rule.time_zone), str(error), error.remedy)
 
 
 def _bounds_of_fhpa(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
@@ -162,34 +161,17 @@ def _max_delay(rule: CronFederatedHPARule, delay: int, path: str) -> Iterator[Fi
         yield invalid(f"{path}.maxDelaySeconds", delay, detail)
 
 
-def warn_cronfederatedhpa(cron: CronFederatedHPA, *, admitted: bool = False) -> Iterator[str]:
-    """Yields the warnings that do not depend on the time. Unless `admitted`, the remedies come first."""
-    if not admitted:
-        yield from _remedies(cron)
+def warn_cronfederatedhpa(cron: CronFederatedHPA) -> Iterator[str]:
+    """Yields the warnings that do not depend on the time."""
     yield from warn_hold(cron.metadata)
+    unnamed = next((index for index, rule in enumerate(cron.spec.rules) if not rule.name), None)
+    if unnamed is not None:
+        yield f"spec.rules[{unnamed}].name: each rule needs a name; the field is name, not ruleName"
     yield from _target_version(cron.spec)
     if not cron.spec.rules:
         yield "spec.rules: there is no rule, so nothing is ever scaled"
     yield from _unused_sizes(cron.spec)
     yield from warn_missing_time_zones(cron.spec)
-
-
-def _remedies(cron: CronFederatedHPA) -> Iterator[str]:
-    """Yields what to write instead of refused schedules and time zones."""
-    count = 0
-    for index, rule in enumerate(cron.spec.rules[:MAX_RULES]):
-        try:
-            parse(rule.schedule)
-        except InvalidSchedule as error:
-            count += 1
-            yield f"spec.rules[{index}].schedule: {str(error).removeprefix('schedule: ')}"
-        try:
-            load_zone(rule.time_zone)
-        except UnknownZone as error:
-            count += 1
-            yield f"spec.rules[{index}].timeZone: {error.remedy}"
-        if count >= _MAX_REMEDIES:
-            return
 
 
 def _target_version(spec: CronFederatedHPASpec) -> Iterator[str]:

@@ -8,7 +8,7 @@ values and long lists of errors are truncated, so that the answer to any request
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,12 +42,16 @@ class TypedText(str):
 
 @dataclass(frozen=True)
 class FieldError:
-    """An error of one field. `type` is the text that users see, for example "Invalid value"."""
+    """An error of one field. `type` is the text that users see, for example "Invalid value".
+
+    `remedy` says what to write. It is no part of the text, which is Kubernetes'.
+    """
 
     path: str
     type: str
     detail: str = ""
     value: Any = _NO_VALUE
+    remedy: str = ""
 
     def __str__(self) -> str:
         parts = [self.path, self.type]
@@ -63,9 +67,9 @@ def required(path: str, detail: str = "") -> FieldError:
     return FieldError(path, "Required value", detail)
 
 
-def invalid(path: str, value: Any, detail: str) -> FieldError:
+def invalid(path: str, value: Any, detail: str, remedy: str = "") -> FieldError:
     """Returns the error of a value that breaks a rule."""
-    return FieldError(path, "Invalid value", detail, value)
+    return FieldError(path, "Invalid value", detail, value, remedy)
 
 
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
@@ -92,6 +96,11 @@ def too_long(path: str, limit: int) -> FieldError:
 def too_many(path: str, count: int, limit: int) -> FieldError:
     """Returns the error of a list with more than `limit` items."""
     return FieldError(path, "Too many", f"must have at most {limit} items", count)
+
+
+def remedies(errors: Iterable[FieldError]) -> Iterator[str]:
+    """Yields the remedies of errors that have one, with their paths."""
+    return (f"{error.path}: {error.remedy}" for error in errors if error.remedy)
 
 
 def aggregate(errors: Sequence[FieldError]) -> str:

@@ -12,6 +12,7 @@ docs/reference/schedules.md.
 
 from fedhpa.cron.dates import Dates, allowed_dates, parse_date, parse_excluded
 from fedhpa.cron.forecast.bounds import TargetBounds
+from fedhpa.cron.forecast.clock_changes import affected_times
 from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
 from fedhpa.cron.interval import SHORTEST_INTERVAL, shortest_interval
@@ -34,6 +35,7 @@ __all__ = [
     "TargetBounds",
     "Timetable",
     "UnknownZone",
+    "affected_times",
     "allowed_dates",
     "count_times",
     "forecast_warnings",

@@ -15,15 +15,18 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 import msgspec
+import structlog
 from aiohttp import web
 from cryptography.x509.oid import NameOID
 from multidict import CIMultiDictProxy
 
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient
-from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
+from fedhpa.serving.certificates import NO_ISSUER, ClientVerifier, common_name, names_of
 from fedhpa.serving.status import too_many_requests
 from fedhpa.serving.tls import peer_certificate
+
+logger = structlog.get_logger(__name__)
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
@@ -33,6 +36,9 @@ REVIEW_DEADLINE = 5.0
 MAX_TOKEN_REVIEWS = 64
 MAX_CACHED_TOKENS = 4096
 MAX_CACHED_BYTES = 16 * 2**20
+# Reasons that one set of CAs logs, because a peer with a certificate of a known CA may present many.
+MAX_LOGGED_REFUSALS = 10
+MAX_REFUSAL = 300
 # Python's memory for a text or an entry, without its characters.
 TEXT_BYTES = 64
 ENTRY_BYTES = 1024
@@ -118,25 +124,37 @@ class PeerAuthenticator:
         self._clients = ClientVerifier(trust.client_ca, clock) if trust.client_ca else None
         header = trust.request_header
         self._proxies = ClientVerifier(header.ca_pem, clock) if header is not None else None
+        # Why the newest certificate that proved nothing did not; "" if there was none.
+        self.refusal = ""
+        self._logged: set[str] = set()
 
     def user(self, leaf_der: bytes, headers: CIMultiDictProxy[str]) -> User | None:
         """Returns the user of a peer with this certificate; None if the certificate proves none."""
-        header = self.trust.request_header
-        if header is not None and self._is_front_proxy(leaf_der, header):
-            user = header.user(headers)
-            if user is not None:
+        header, refusals = self.trust.request_header, []
+        if header is not None and self._proxies is not None:
+            proxy = self._proxies.verify(leaf_der)
+            if isinstance(proxy, str):
+                refusals.append(proxy)
+            elif header.allowed_names and common_name(proxy) not in header.allowed_names:
+                refusals.append(f"{common_name(proxy)!r} is no allowed name of a front proxy")
+            elif (user := header.user(headers)) is not None:
                 return user
-        certificate = self._clients.verify(leaf_der) if self._clients is not None else None
-        if certificate is None or not common_name(certificate):
+        certificate = NO_ISSUER if self._clients is None else self._clients.verify(leaf_der)
+        if isinstance(certificate, str):
+            self._note([*refusals, certificate])
+            return None
+        if not common_name(certificate):
             return None
         groups = names_of(certificate, NameOID.ORGANIZATION_NAME)
         return User(common_name(certificate), groups).authenticated()
 
-    def _is_front_proxy(self, leaf_der: bytes, header: RequestHeader) -> bool:
-        certificate = self._proxies.verify(leaf_der) if self._proxies is not None else None
-        if certificate is None:
-            return False
-        return not header.allowed_names or common_name(certificate) in header.allowed_names
+    def _note(self, refusals: list[str]) -> None:
+        """Notes why a certificate that the TLS layer accepted proves nothing, and logs each reason once."""
+        refusal = next((each for each in refusals if each != NO_ISSUER), NO_ISSUER)[:MAX_REFUSAL]
+        self.refusal = refusal
+        if refusal not in self._logged and len(self._logged) < MAX_LOGGED_REFUSALS:
+            self._logged.add(refusal)
+            logger.warning("client certificate passed TLS and proves nothing", reason=refusal)
 
 
 class ReviewedUser(msgspec.Struct, frozen=True):

@@ -212,6 +212,49 @@ def test_the_command_reads_a_file_and_finds_conflicts(tmp_path: Path) -> None:
     assert all(len(one.stderr.splitlines()) == 1 for one in usage)
 
 
+def test_a_manifest_without_a_namespace_is_previewed(tmp_path: Path) -> None:
+    """It gets the namespace of -n, else that of the context, as from `kubectl apply`."""
+    one = calendar("office", rule("up", "@hourly", 3))
+    del one["metadata"]["namespace"]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(one))
+
+    def namespaces(*more: str) -> list[str]:
+        answer = fedhpa("cron", "preview", "-f", str(file), "--offline", "-o", "json", *more)
+        assert answer.returncode == 0, answer.stdout
+        return [found["target"]["namespace"] for found in json.loads(answer.stdout)]
+
+    assert namespaces() == ["default"]
+    assert namespaces("-n", "shop") == ["shop"]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_rule_whose_name_has_another_field_is_answered_with_the_right_one(
+    tmp_path: Path, count: int
+) -> None:
+    """In `ruleName`, the status has the names of rules."""
+    rules = [{"ruleName": f"r{n}", "schedule": "@hourly", "targetMinReplicas": 3} for n in range(count)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump(calendar("office", *rules)))
+
+    answer = fedhpa("cron", "preview", "-f", str(file), "--offline")
+
+    assert answer.returncode == 1
+    assert "\n  spec.rules[0].name: each rule needs a name; the field is name, not ruleName" in answer.stdout
+
+
+async def test_clock_changes_of_a_year_are_told() -> None:
+    """They are no mistake, so admission says nothing about them."""
+    nightly = rule("up", "30 2 * * *", 3, timeZone="Europe/Berlin")
+    rules = (nightly, rule("day", "0 8 * * *", 4), {**nightly, "name": "off", "suspend": True})
+    found = await of_manifests(calendar("office", *rules))
+
+    assert [note.split(" in Europe/Berlin")[0] for note in found.notes] == [
+        "office/up: 02:30 does not exist on 2026-03-29",
+        "office/up: 02:30 occurs twice on 2026-10-25",
+    ]
+
+
 def test_the_rules_of_an_object_are_explained() -> None:
     """The output has the present values, the next, failed and missed executions, and the conditions."""
     status = {

@@ -141,6 +141,25 @@ async def test_a_client_ca_that_cannot_be_loaded_is_not_ok(fleet: Fleet) -> None
     assert b"[+]authentication ok (keeping the CAs of before: the hub's ConfigMap" in verbose.body
 
 
+async def test_a_client_certificate_that_proves_nothing_is_noted(fleet: Fleet) -> None:
+    """It passes TLS, so its peer sees a plain 401. The adapter says why, and stays ready."""
+    hub = fleet.world.hub
+    found = hub.find(CONFIG_MAPS, "extension-apiserver-authentication", "kube-system")
+    assert found is not None
+    other = json.loads(json.dumps(found))
+    other["data"]["requestheader-allowed-names"] = '["somebody-else"]'
+    hub.put(CONFIG_MAPS, other)
+    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
+        answer = await caller.call("GET", PODS_PATH, JANE)
+        await eventually(lambda: check(adapter, "authentication")[1] != "")
+        noted = check(adapter, "authentication")
+
+    assert answer.status == 401
+    assert noted[0] is True
+    assert "passed TLS and proves nothing" in noted[1]
+    assert "is no allowed name of a front proxy" in noted[1]
+
+
 async def test_outcomes_are_counted(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Authentication and authorization each have their outcomes, also those that are errors."""
     fleet.world.hub.denied.add("denied")

@@ -107,7 +107,7 @@ def test_a_verdict_depends_only_on_the_object(data: st.DataObject) -> None:
 @given(path=st.sampled_from(PATHS), chance=st.randoms(use_true_random=False))
 @settings(max_examples=examples(200, 20_000), deadline=None)
 def test_an_update_that_leaves_the_spec_alone_is_admitted(path: str, chance: random.Random) -> None:
-    """Whatever is stored and whatever happens to its metadata: a label and a finalizer stay possible."""
+    """No stored spec and no change of the metadata is refused, so a label and a finalizer stay possible."""
     old = bodies.object_of(path)
     for _ in range(chance.randrange(4)):
         old = {**old, "spec": bodies.mutated(old["spec"], chance)}

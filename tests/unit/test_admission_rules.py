@@ -11,6 +11,7 @@ from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedh
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
+from fedhpa.api.fielderror import remedies
 
 METADATA = {"name": "web", "namespace": "shop"}
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -329,11 +330,12 @@ def test_a_refused_schedule_and_zone_come_with_remedies() -> None:
     """The messages are Karmada's; the warnings say what to write instead."""
     bad = cron(schedule="0 0 L * *", timeZone="UTC+8")
 
-    assert [str(error) for error in validate_cronfederatedhpa(bad)] == [
+    errors = validate_cronfederatedhpa(bad)
+    assert [str(error) for error in errors] == [
         'spec.rules[0].schedule: Invalid value: "0 0 L * *": invalid cron format',
         'spec.rules[0].timeZone: Invalid value: "UTC+8": unknown time zone UTC+8',
     ]
-    schedule, zone = warn_cronfederatedhpa(bad)
+    schedule, zone = remedies(errors)
     assert schedule.startswith("spec.rules[0].schedule: day-of-month: 'L'")
     assert "Etc/GMT-8" in zone
 
@@ -391,7 +393,7 @@ def test_a_calendar_is_told_what_has_no_effect_on_its_target(
     calendar = decode(CronFederatedHPA, raw)
 
     assert validate_cronfederatedhpa(calendar) == []
-    assert list(warn_cronfederatedhpa(calendar, admitted=True)) == [expected]
+    assert list(warn_cronfederatedhpa(calendar)) == [expected]
 
 
 def test_fields_have_the_names_of_the_wire_alone() -> None:
@@ -410,5 +412,5 @@ def test_admitted_objects_are_told_no_remedies() -> None:
     doubtful = fhpa(metrics=[EXTERNAL, EXTERNAL])
 
     assert list(warn_federatedhpa(doubtful, admitted=True)) == list(warn_federatedhpa(doubtful)) != []
-    assert list(warn_cronfederatedhpa(cron(schedule="5"), admitted=True)) == []
-    assert list(warn_cronfederatedhpa(cron(schedule="5"))) != []
+    assert list(warn_cronfederatedhpa(cron(schedule="5"))) == []
+    assert list(remedies(validate_cronfederatedhpa(cron(schedule="5")))) != []

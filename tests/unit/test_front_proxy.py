@@ -7,9 +7,10 @@ import datetime as dt
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from multidict import CIMultiDict, CIMultiDictProxy
+from structlog.testing import capture_logs
 
 from certs import CertificateAuthority, IssuedCertificate
 from fedhpa.api.errors import ConfigError
@@ -42,21 +43,112 @@ def der(issued: IssuedCertificate) -> bytes:
     return issued.certificate.public_bytes(serialization.Encoding.DER)
 
 
-def without_usage() -> bytes:
-    """Returns a front proxy's certificate without extended key usage."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    now = dt.datetime.now(dt.UTC)
-    certificate = (
+Key = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
+NOW = dt.datetime.now(dt.UTC)
+
+
+def signed(
+    name: str,
+    key: Key,
+    issuer: str,
+    signer: Key,
+    *extensions: tuple[x509.ExtensionType, bool],
+) -> x509.Certificate:
+    """Returns a certificate with these extensions (critical or not), as other tools make them."""
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "front-proxy-client")]))
-        .issuer_name(PROXIES.certificate.subject)
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .sign(PROXIES.key, hashes.SHA256())
+        .not_valid_before(NOW - dt.timedelta(hours=1))
+        .not_valid_after(NOW + dt.timedelta(hours=1))
     )
-    return certificate.public_bytes(serialization.Encoding.DER)
+    for extension, critical in extensions:
+        builder = builder.add_extension(extension, critical=critical)
+    return builder.sign(signer, None if isinstance(signer, ed25519.Ed25519PrivateKey) else hashes.SHA256())
+
+
+def key_usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(True, False, False, False, False, signs, False, False, False)
+
+
+ELLIPTIC, EDWARDS = ec.generate_private_key(ec.SECP256R1()), ed25519.Ed25519PrivateKey.generate()
+LEAF = ec.generate_private_key(ec.SECP256R1())
+IS_CA = (x509.BasicConstraints(ca=True, path_length=None), True)
+FOR_CLIENTS = (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), False)
+FOR_SERVERS = (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
+CONSTRAINED = (x509.NameConstraints([x509.DNSName("example.com")], None), False)
+UNKNOWN = (x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"x"), True)
+
+
+def peer(
+    *of_ca: tuple[x509.ExtensionType, bool],
+    leaf: tuple[tuple[x509.ExtensionType, bool], ...] = (FOR_CLIENTS,),
+    key: Key = ELLIPTIC,
+) -> tuple[PeerAuthenticator, bytes]:
+    """Returns what trusts a CA with these extensions as that of front proxies, and the leaf of a proxy."""
+    authority = signed("ca", key, "ca", key, *of_ca)
+    proxy = signed("front-proxy-client", LEAF, "ca", key, *leaf)
+    pem = authority.public_bytes(serialization.Encoding.PEM)
+    trust = Trust(request_header=RequestHeader(pem, ("front-proxy-client",)))
+    return PeerAuthenticator(trust, SYSTEM.wall), proxy.public_bytes(serialization.Encoding.DER)
+
+
+@pytest.mark.parametrize(
+    ("authenticator", "leaf"),
+    [
+        pytest.param(*peer(IS_CA), id="CA without key usage, as from openssl req -x509"),
+        pytest.param(*peer((IS_CA[0], False)), id="basic constraints that are not critical"),
+        pytest.param(*peer(IS_CA, (key_usage(signs=True), False)), id="key usage that is not critical"),
+        pytest.param(*peer(IS_CA, key=EDWARDS), id="Ed25519"),
+        pytest.param(*peer(IS_CA, leaf=()), id="leaf without extended key usage"),
+        pytest.param(*peer(IS_CA, FOR_CLIENTS), id="CA for clients"),
+    ],
+)
+def test_what_go_accepts_is_accepted(authenticator: PeerAuthenticator, leaf: bytes) -> None:
+    """API servers verify with Go's crypto/x509, and private CAs are made for it."""
+    assert authenticator.user(leaf, JANE) == SPOKEN_FOR
+    assert authenticator.refusal == ""
+
+
+@pytest.mark.parametrize(
+    ("authenticator", "leaf", "reason"),
+    [
+        pytest.param(*peer(), "its issuer is no CA by its basic constraints", id="no CA"),
+        pytest.param(
+            *peer((x509.BasicConstraints(ca=False, path_length=None), True)), "is no CA", id="leaf as CA"
+        ),
+        pytest.param(*peer(IS_CA, (key_usage(signs=False), True)), "by its key usage", id="key usage"),
+        pytest.param(*peer(IS_CA, FOR_SERVERS), "CN=ca is not for clients", id="CA for servers"),
+        pytest.param(*peer(IS_CA, CONSTRAINED), "has name constraints", id="name constraints"),
+        pytest.param(*peer(IS_CA, UNKNOWN), "CN=ca has the critical extension 1.2.3.4", id="extension of CA"),
+        pytest.param(*peer(IS_CA, leaf=(FOR_SERVERS,)), "is not for clients by its", id="server"),
+        pytest.param(*peer(IS_CA, leaf=(FOR_CLIENTS, UNKNOWN)), "extension 1.2.3.4", id="extension of leaf"),
+    ],
+)
+def test_what_go_refuses_is_refused_and_said_once(
+    authenticator: PeerAuthenticator, leaf: bytes, reason: str
+) -> None:
+    """A certificate that passes TLS and proves nothing is a line in the log, and a note of readiness."""
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert authenticator.user(leaf, JANE) is None
+
+    assert reason in authenticator.refusal
+    assert [line["reason"] for line in lines] == [authenticator.refusal]
+
+
+def test_the_log_of_refused_certificates_is_bounded() -> None:
+    """A peer with many certificates of a known CA writes ten lines."""
+    authenticator = PeerAuthenticator(TRUST, SYSTEM.wall)
+
+    with capture_logs() as lines:
+        for number in range(20):
+            authenticator.user(der(PROXIES.issue_client(f"name-{number}")), JANE)
+
+    assert len(lines) == 10
+    assert authenticator.refusal == "'name-19' is no allowed name of a front proxy"
 
 
 def test_a_front_proxy_speaks_for_users() -> None:
@@ -100,7 +192,6 @@ EXPIRED = PROXIES.issue_client(
         pytest.param(der(PROXIES.issue_client("somebody-else")), id="name not allowed"),
         pytest.param(der(IMPOSTORS.issue_client("front-proxy-client")), id="wrong CA"),
         pytest.param(der(PROXIES.issue_server("front-proxy-client", dns=["x"])), id="server usage"),
-        pytest.param(without_usage(), id="no usage"),
         pytest.param(der(EXPIRED), id="expired"),
         pytest.param(b"\x30\x00", id="no certificate"),
     ],

@@ -21,7 +21,7 @@ def warnings(annotations: dict[str, object]) -> list[list[str]]:
     }
     found = [*warn_federatedhpa(decode(FederatedHPA, raw), admitted=True)]
     rules = {**raw, "spec": {"scaleTargetRef": target, "rules": []}}
-    of_rules = [*warn_cronfederatedhpa(decode(CronFederatedHPA, rules), admitted=True)]
+    of_rules = [*warn_cronfederatedhpa(decode(CronFederatedHPA, rules))]
     return [[text for text in texts if "autoscaling.karmada.io/hold" in text] for texts in (found, of_rules)]
 
 

@@ -66,7 +66,7 @@ def test_a_manifest_is_admitted_without_a_warning(name: str) -> None:
     now = datetime(2026, 11, 22, tzinfo=ZoneInfo("UTC"))
 
     assert validate_cronfederatedhpa(cron) == []
-    assert [*warn_cronfederatedhpa(cron, admitted=True), *forecast_warnings(cron.spec, now)] == []
+    assert [*warn_cronfederatedhpa(cron), *forecast_warnings(cron.spec, now)] == []
 
 
 def test_office_hours_hold_for_eleven_hours_of_a_working_day() -> None:
@@ -85,13 +85,22 @@ def test_office_hours_hold_for_eleven_hours_of_a_working_day() -> None:
     ]
 
 
-def test_a_sale_raises_both_bounds_but_not_on_two_dates() -> None:
-    times = ["2026-11-25T21:59", "2026-11-25T22:00", "2026-11-26T01:59", "2026-11-26T02:00"]
+def test_a_sale_raises_both_bounds_from_its_first_to_its_last_date() -> None:
+    times = [
+        "2026-11-26T23:00",
+        "2026-11-27T21:59",
+        "2026-11-27T22:00",
+        "2026-12-01T01:59",
+        "2026-12-01T02:00",
+    ]
+    after = [*times, "2026-12-01T23:00", "2027-11-27T23:00"]
 
-    assert held("sale", "2026-11-25T00:00", [*times, "2026-11-26T23:00"], BOUNDS) == [
+    assert held("sale", "2026-11-25T00:00", after, BOUNDS) == [
+        [2, 30],
         [2, 30],
         [20, 80],
         [20, 80],
+        [2, 30],
         [2, 30],
         [2, 30],
     ]

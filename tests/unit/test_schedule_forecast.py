@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedhpa.admission.cronfederatedhpa import warn_cronfederatedhpa
+from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
 from fedhpa.api.decode import decode
+from fedhpa.api.fielderror import remedies
 from fedhpa.cron import TargetBounds, forecast_warnings
 from fedhpa.cron.forecast.clock_changes import affected_times
 from fedhpa.cron.forecast.rules import active_rules
@@ -477,7 +478,8 @@ def test_an_invalid_rule_has_no_forecast_and_gets_a_remedy() -> None:
     bad = cron({"schedule": "0 8 * *", "targetReplicas": 1}, {"schedule": "30 2 * * *", "targetReplicas": 1})
 
     assert list(warn_cronfederatedhpa(good)) == []
-    assert [text.split(":")[0] for text in warn_cronfederatedhpa(bad)] == ["spec.rules[0].schedule"]
+    remedy, *_ = remedies(validate_cronfederatedhpa(bad))
+    assert remedy.startswith("spec.rules[0].schedule: ")
     assert [text.split(":")[0] for text in forecast_warnings(bad.spec, NOW)] == [R1]
 
 

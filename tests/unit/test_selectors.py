@@ -31,6 +31,25 @@ def test_canonical_form(text: str, canonical: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["a in ()", "a notin ()", "a in (,b)", "a notin (b,)", "a in (),b,c notin ()"]
+)
+def test_an_empty_value_is_one(text: str) -> None:
+    """As in Go, () holds the empty value. A selector reads what it prints."""
+    found = parse_selector(text)
+
+    assert "" in found.requirements[0].values
+    assert parse_selector(str(found)) == found
+    assert (
+        parse_selector("a notin ()").matches({"a": "x"})
+        is parse_selector("a in ()").matches({"a": ""})
+        is True
+    )
+    assert parse_selector("a notin ()").matches({"a": ""}) is parse_selector("a in ()").matches({}) is False
+    values = selector_of({"matchExpressions": [{"key": "a", "operator": "In", "values": [""]}]})
+    assert parse_selector(str(values)) == values
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (

@@ -6,7 +6,8 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
@@ -26,6 +27,9 @@ DAYS: Final = 7
 MAX_LINES: Final = 1000
 # Rules that cannot run and are named.
 MAX_PROBLEMS: Final = 10
+# Clock changes are told further ahead than executions, because people prepare for them.
+CLOCK_CHANGE_DAYS: Final = 366
+MAX_CLOCK_CHANGES: Final = 5
 KIND: Final = "CronFederatedHPA"
 DEFAULT_NAMESPACE: Final = "default"
 DEADLINE_SECONDS: Final = 10.0
@@ -94,7 +98,7 @@ def cron_preview(
         found = asyncio.run(_of_live(name, namespace, kubeconfig, context, now))
     else:
         objects = read_manifests(file)
-        refusals = [text for one in objects if one["kind"] == KIND and (text := _refusal(one))]
+        refusals = [text for one in objects if one["kind"] == KIND and (text := _refusal(one, namespace))]
         if refusals:
             typer.echo("\n".join(refusals))
             raise typer.Exit(1)
@@ -120,13 +124,26 @@ def read_manifests(file: str) -> list[Object]:
     return [json.loads(json.dumps(one, default=str)) for one in objects]
 
 
-def _refusal(raw: Mapping[str, Any]) -> str:
-    """Returns why admission would refuse an object; empty if it would not."""
+def _refusal(raw: Mapping[str, Any], namespace: str) -> str:
+    """Returns why admission would refuse an object; empty if it would not.
+
+    API servers give an object without a namespace that of the request.
+    """
     from fedhpa.cli.preview import admitted
 
-    message, warnings, _ = admitted(KIND, raw)
+    metadata = {"namespace": namespace or DEFAULT_NAMESPACE, **raw["metadata"]}
+    message, warnings, _ = admitted(KIND, {**raw, "metadata": metadata})
+    if not message and (unnamed := _unnamed_rule(raw)):
+        # The webhook admits one rule without a name. The schema refuses it.
+        message = f"{unnamed}: Required value"
     remedies = "".join(f"\n  {text}" for text in warnings)
     return f"{KIND} {raw['metadata']['name']} would be refused: {message}{remedies}" if message else ""
+
+
+def _unnamed_rule(raw: Mapping[str, Any]) -> str:
+    """Returns the path of the first rule without a name, or "" if all have one."""
+    rules = enumerate(raw["spec"]["rules"] or ())
+    return next((f"spec.rules[{index}].name" for index, rule in rules if not rule.get("name")), "")
 
 
 async def _of_live(
@@ -252,6 +269,7 @@ def preview_of(
     said = [*notes, *unit.notes]
     problems = [(each.name, rule) for each in unit.objects for rule in each.rules if rule.problem]
     said += (f"{name}/{rule.name} cannot run: {rule.problem}" for name, rule in problems[:MAX_PROBLEMS])
+    said += _clock_changes(unit, now)
     values: Values = dict.fromkeys(unit.fields, UNKNOWN)
     if unit.record is not None:
         values |= unit.record.applied
@@ -269,6 +287,21 @@ def preview_of(
             break
     complete = len(lines) < MAX_LINES and steps.until == end
     return TargetPreview(unit, values, tuple(said), tuple(lines[:MAX_LINES]), now, end, complete)
+
+
+def _clock_changes(unit: PlannedTarget, now: float) -> list[str]:
+    """Returns the first executions within a year that a clock change moves."""
+    from fedhpa.cron import affected_times
+
+    named = {
+        f"{each.name}/{rule.name}": rule.timetable
+        for each in unit.objects
+        for rule in each.rules
+        if rule.timetable is not None
+    }
+    start = datetime.fromtimestamp(now, UTC)
+    found = affected_times(named, start, start + timedelta(days=CLOCK_CHANGE_DAYS))
+    return list(map(str, islice(found, MAX_CLOCK_CHANGES)))
 
 
 def to_json(found: TargetPreview) -> Object:

@@ -110,11 +110,19 @@ class Simulation:
         self._failed: dict[Key, float] = {}
         self._failing: dict[Key, tuple[Failed, ...]] = {}
         self._handled: dict[Key, float] = {}
+        self._ahead: dict[Key, float] = {}
         self.until = now
 
     def present(self) -> SimulatedStep:
         """Returns the step of the present instant, from the stored states, with executions of the past."""
         step = self._carry_out(list(self._objects.values()), self._now)
+        # A watermark ahead of the clock: what was handled is not applied again.
+        self._ahead = {
+            (name, rule): state.handled_until
+            for name, states in step.settled.states.items()
+            for rule, state in states.items()
+            if state.handled_until is not None and state.handled_until > self._now
+        }
         self._objects = {
             each.name: each for each in self._objects.values() if each.present and each.deleted is None
         }
@@ -124,7 +132,8 @@ class Simulation:
         """Yields the steps after the present instant, in order, until the end or the limit of work."""
         for each in self._objects.values():
             for rule in each.rules:
-                self._schedule((each.name, rule.name), self._now)
+                key = (each.name, rule.name)
+                self._schedule(key, self._ahead.get(key, self._now))
         while self._work > 0:
             at = self._next_instant()
             if at is None:
