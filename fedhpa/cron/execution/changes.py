@@ -22,11 +22,15 @@ from fedhpa.cron.execution.windows import ValueStack
 SOMEBODY: Final = "somebody"
 
 
-def is_made_anew(record: WindowRecord | None, target: ObservedTarget) -> bool:
-    """True if the target is another object of the same name than when its windows opened."""
+def lost_target(record: WindowRecord | None, target: ObservedTarget) -> str:
+    """Returns why no window can restore anything: the target, as it was when they opened, is gone. Or ""."""
     before = {} if record is None else record.uids
     common = [before[cluster] == target.uids[cluster] for cluster in before.keys() & target.uids.keys()]
-    return bool(common) and not any(common)
+    made_anew = bool(common) and not any(common)
+    if not (target.gone or made_anew):
+        return ""
+    what = "was made anew" if made_anew else "is gone"
+    return f"the target {what}, so its window is closed and nothing is restored"
 
 
 def leave_changes(
@@ -70,9 +74,14 @@ def _changed_share(record: WindowRecord, target: ObservedTarget) -> tuple[str, i
 
 
 def reverts(
-    owners: Mapping[str, ScheduledObject], rules: Mapping[Key, Rule], target: ObservedTarget
+    owners: Mapping[str, ScheduledObject],
+    rules: Mapping[Key, Rule],
+    target: ObservedTarget,
+    record: WindowRecord | None,
 ) -> list[Note]:
-    """Returns which fields somebody has set since a plain execution did. No window may be open."""
+    """Returns which fields somebody has set since a plain execution did; none while a window is open."""
+    if record is not None:
+        return []
     newest: dict[str, tuple[float, str, int]] = {}
     for owner in owners.values():
         for name, state in owner.states.items():
