@@ -22,8 +22,8 @@ from controller.cronfederatedhpa.one_shot import (
     values_of,
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
+from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets
-from controller.cronfederatedhpa.telemetry import CronMetrics
 
 __all__ = [
     "CronMetrics",

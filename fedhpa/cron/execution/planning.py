@@ -12,19 +12,21 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from fedhpa.cron.execution.changes import leave_changes, lost_target, reverts
 from fedhpa.cron.execution.due import (
     CLOSES,
     FIRES,
     OPENS,
     Due,
     Occurrence,
+    acknowledged,
     find_due,
+    is_unfinished,
     last_handled,
     latest_of_fields,
     missed_because_late,
     newest_execution,
     next_time,
+    recovered,
     superseded,
     superseding,
     watermark,
@@ -56,11 +58,11 @@ from fedhpa.cron.execution.model import (
 from fedhpa.cron.execution.windows import (
     Edits,
     ValueStack,
-    acknowledged,
     bring_back,
     edited_windows,
-    is_unfinished,
-    recovered,
+    leave_changes,
+    lost_target,
+    reverts,
 )
 
 
