@@ -69,24 +69,35 @@ def find_due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> Du
     table = rule.timetable
     if table is None or after >= now:
         return None
-    start, end = _time(after), _time(now)
-    newest = table.previous(end, start)
+    newest = _newest_time(table, after, now)
     if newest is None:
         return None
-    execution = Execution(newest.timestamp(), owner.name, rule.place, rule)
-    return Due(execution, _earlier(table, start, execution))
+    execution = Execution(newest, owner.name, rule.place, rule)
+    earlier = _earlier_times(table, after, newest)
+    return Due(execution, None if earlier is None else Missed(*earlier, _superseded_by(execution)))
 
 
-def _earlier(table: Timetable, start: datetime, execution: Execution) -> Missed | None:
-    """Returns the executions of a rule after `start` and before its newest one."""
-    end = _time(execution.at - 1)
-    first = table.next(start, end)
-    if first is None:
+# The rules of a target often have one schedule, so the answers for one pass are kept.
+@lru_cache(maxsize=4096)
+def _newest_time(table: Timetable, after: float, now: float) -> float | None:
+    found = table.previous(_time(now), _time(after))
+    return None if found is None else found.timestamp()
+
+
+@lru_cache(maxsize=4096)
+def _earlier_times(table: Timetable, after: float, newest: float) -> tuple[float, float, int] | None:
+    """Returns the first and the last time after an instant and before the newest time, and their number."""
+    start, end = _time(after), _time(newest - 1)
+    first, last = table.next(start, end), table.previous(end, start)
+    if first is None or last is None:
         return None
-    last = table.previous(end, start)
-    assert last is not None
-    count = table.count(start, end)
-    return Missed(first.timestamp(), last.timestamp(), count, _superseded_by(execution))
+    return first.timestamp(), last.timestamp(), table.count(start, end)
+
+
+@lru_cache(maxsize=4096)
+def _next_time(table: Timetable, after: float, until: float | None) -> float | None:
+    found = table.next(_time(after), None if until is None else _time(until))
+    return None if found is None else found.timestamp()
 
 
 def last_handled(rule: Rule, owner: ScheduledObject, handled_until: float) -> Execution | None:
@@ -146,10 +157,7 @@ def window_seconds(rule: Rule) -> float | None:
 
 def next_time(rule: Rule, after: float, until: float | None = None) -> float | None:
     """Returns the first time of a rule in (after, until], or None for a suspended or unreadable rule."""
-    if rule.timetable is None:
-        return None
-    found = rule.timetable.next(_time(after), None if until is None else _time(until))
-    return None if found is None else found.timestamp()
+    return None if rule.timetable is None else _next_time(rule.timetable, after, until)
 
 
 def fires_at(rule: Rule, at: float) -> bool:
