@@ -73,7 +73,7 @@ def run() -> dict[str, float]:
 
 def _opening() -> Callable[[], object]:
     """Returns a function that plans the openings of 1,000 windows, and makes the records after them."""
-    rules = [{"schedule": "24 13 * * *", "duration": "1h"} for _ in range(SCHEDULES)]
+    rules = [{"schedule": "24 14 * * *", "duration": "1h"} for _ in range(SCHEDULES)]
     now = NOW.timestamp()
     owner = ScheduledObject("web", now, executable_rules(_object("FederatedHPA", rules).spec), edited=now)
     target = ObservedTarget({MINIMUM: 1, MAXIMUM: 10})
