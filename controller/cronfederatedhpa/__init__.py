@@ -2,9 +2,9 @@
 
 `fedhpa.cron.execution` decides; this package reads and writes. Where to look:
 
-- `objects`: the objects by target.
+- `objects`: the objects by target, and writes to them.
 - `targets`: the values of a target.
-- `units`: the targets with the windows that are open on them, and `memory` what outlives the process.
+- `units`: the targets with the windows that are open on them, and what outlives the process.
 - `reconciler`: one pass over one target.
 - `status`: the status that people see.
 - `reporter`: the events and metrics of what was done.
@@ -22,8 +22,8 @@ from controller.cronfederatedhpa.one_shot import (
     values_of,
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
+from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets
-from controller.cronfederatedhpa.telemetry import CronMetrics
 
 __all__ = [
     "CronMetrics",

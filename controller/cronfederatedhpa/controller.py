@@ -8,10 +8,15 @@ from typing import Any, Final
 
 import structlog
 
-from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, NotLeading
-from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
+from controller.cronfederatedhpa.objects import (
+    CRON_FEDERATED_HPAS,
+    CronObject,
+    NotLeading,
+    ObjectsByTarget,
+    TargetKey,
+)
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.telemetry import CronMetrics
+from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.loop import Loop, Objects, Slot
 from fedhpa.api.errors import InvalidObject
 from fedhpa.kube import ApiClient, Change, EventRecorder, InvolvedObject, Key

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from controller.cronfederatedhpa.memory import Ahead, Unit
-from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
-from controller.cronfederatedhpa.objects import CronObject
+from controller.cronfederatedhpa.objects import FINALIZER, CronObject, NotLeading, ObjectWriter
 from controller.cronfederatedhpa.scales import Reading, TargetChanged
 from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.units import Ahead, Unit
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.hold import HoldRequest

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.cronfederatedhpa.object_writes import CRON_FEDERATED_HPAS, OUR_FIELDS
-from controller.cronfederatedhpa.objects import CronObject, Object
-from controller.cronfederatedhpa.scales import FIELD_MANAGER
+from controller.cronfederatedhpa.objects import (
+    CRON_FEDERATED_HPAS,
+    FIELD_MANAGER,
+    OUR_FIELDS,
+    CronObject,
+    Object,
+)
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import GROUP

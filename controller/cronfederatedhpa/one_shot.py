@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from controller.cronfederatedhpa.memory import Recorded
-from controller.cronfederatedhpa.object_writes import NotLeading
-from controller.cronfederatedhpa.objects import CronObject, TargetKey
+from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey
 from controller.cronfederatedhpa.scales import KnownShares, Members, mappers_of_members
 from controller.cronfederatedhpa.targets import CronTargets, bounds_of
-from controller.cronfederatedhpa.units import open_rules, open_unit
+from controller.cronfederatedhpa.units import Recorded, open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
 from fedhpa.api.default_values import CLUSTER_LOST_TIMEOUT_SECONDS, MEMBER_DEADLINE_SECONDS

@@ -16,15 +16,19 @@ import structlog
 
 from controller.cronfederatedhpa.effects import Effect, Effects
 from controller.cronfederatedhpa.hub import CRD_PATH, PATHS
-from controller.cronfederatedhpa.memory import RulesMemory, Unit
-from controller.cronfederatedhpa.object_writes import FINALIZER, NotLeading, ObjectWriter
-from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
-from controller.cronfederatedhpa.reporter import Reporter
+from controller.cronfederatedhpa.objects import (
+    FINALIZER,
+    CronObject,
+    NotLeading,
+    ObjectsByTarget,
+    ObjectWriter,
+    TargetKey,
+)
+from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.scales import unreadable
 from controller.cronfederatedhpa.status import changes, conditions, failure_of, render_status, with_hub
 from controller.cronfederatedhpa.targets import CronTargets
-from controller.cronfederatedhpa.telemetry import CronMetrics
-from controller.cronfederatedhpa.units import Units, open_rules
+from controller.cronfederatedhpa.units import RulesMemory, Unit, Units, open_rules
 from controller.failure_log import FailureLog, Lines
 from controller.hub_check import HubCheck
 from fedhpa.api.errors import FedHPAError
@@ -33,12 +37,7 @@ from fedhpa.cron.execution.model import Note, ObjectRecord, ScheduledObject, cau
 from fedhpa.cron.execution.outcome import Settled, Waiting, next_look, settle, waiting_events
 from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import NO_RECORD, Finding
-from fedhpa.kube import (
-    ApiClient,
-    Backoff,
-    EventRecorder,
-    Key,
-)
+from fedhpa.kube import ApiClient, Backoff, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
 

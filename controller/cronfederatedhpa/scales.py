@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from controller.cronfederatedhpa.objects import TargetKey
+from controller.cronfederatedhpa.objects import FIELD_MANAGER, TargetKey
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.wire import Scale
 from fedhpa.assignment import Host, spread
@@ -31,7 +31,6 @@ from fedhpa.kube import (
 )
 from fedhpa.members import Member
 
-FIELD_MANAGER: Final = "fedhpa-cron"
 TRIES: Final = 5
 FIRST_WAIT_SECONDS: Final = 0.02
 MAX_WAIT_SECONDS: Final = 0.5

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.cronfederatedhpa.objects import TargetKey
+from controller.cronfederatedhpa.objects import FIELD_MANAGER, HUB_DEADLINE_SECONDS, TargetKey
 from controller.cronfederatedhpa.scales import (
-    FIELD_MANAGER,
     FIRST_WAIT_SECONDS,
     MAX_WAIT_SECONDS,
     TRIES,
@@ -51,7 +50,6 @@ from fedhpa.members import Member
 LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
 # The bounds from before the open windows, in case their record is lost: `{"minReplicas":1}`.
 BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
-HUB_DEADLINE_SECONDS: Final = 10.0
 # The other names of the bounds. An object has one name of each.
 OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
 

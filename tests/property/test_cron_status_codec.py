@@ -57,8 +57,16 @@ replicas = st.integers(-1, 2**31)
 by_field = st.dictionaries(
     st.sampled_from(("minReplicas", "maxReplicas", "replicas", "x")), replicas | st.none()
 )
-more = st.fixed_dictionaries(
-    {},
+group = st.fixed_dictionaries(
+    {
+        "opened": instants,
+        "closes": instants,
+        "fields": st.lists(st.sampled_from(("minReplicas", "maxReplicas", "x")), max_size=2, unique=True),
+        "rules": st.dictionaries(
+            st.sampled_from(("office", "other", "")),
+            st.dictionaries(names, st.lists(replicas, max_size=2), max_size=2),
+        ),
+    },
     optional={
         "left": st.lists(st.text(max_size=3), max_size=3),
         "atLeast": st.booleans(),
@@ -66,14 +74,13 @@ more = st.fixed_dictionaries(
         "unknown": st.none(),
     },
 )
-rows = st.lists(st.tuples(names, instants, instants, by_field, more).map(list), max_size=3)
 state = st.fixed_dictionaries(
     {},
     optional={
         "baseline": by_field,
         "pending": by_field,
         "applied": by_field,
-        "open": st.dictionaries(st.sampled_from(("office", "other", "")), rows),
+        "open": st.lists(group, max_size=5),
         "shares": st.dictionaries(names, replicas),
         "uids": st.dictionaries(names, st.text(max_size=3)),
     },

@@ -89,9 +89,12 @@ def windows_of(w: ControllerWorld, target: str = "web", kind: str = "federatedhp
     group = "autoscaling.karmada.io" if kind == "federatedhpa" else "apps"
     found = w.hub.find(RECORDS, f"cron-target.{group}.{kind}.{target}", NAMESPACE)
     state = {} if found is None else found.get("status", {}).get("state", {})
-    names = ("rule", "opened", "closes", "values")
-    rows = [(name, row) for name, listed in state.get("open", {}).items() for row in listed]
-    windows = [{"object": name, **dict(zip(names, row, strict=False)), **row[4]} for name, row in rows]
+    windows = [
+        {**group, "object": name, "rule": rule, "values": dict(zip(group["fields"], values, strict=True))}
+        for group in state.get("open", ())
+        for name, rules in group["rules"].items()
+        for rule, values in rules.items()
+    ]
     return {**state, "open": windows} if state else {}
 
 

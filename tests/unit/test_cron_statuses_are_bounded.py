@@ -7,7 +7,14 @@ import msgspec
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
 from fedhpa.cron.execution.model import Failed, ObjectRecord, RuleState
-from fedhpa.cron.execution.stored import MAX_BYTES, decode_rules, encode_rules
+from fedhpa.cron.execution.stored import (
+    MAX_BYTES,
+    TargetReference,
+    decode_rules,
+    decode_windows,
+    encode_rules,
+    encode_windows,
+)
 from tests.unit.test_cron_execution import FHPA, Hub, at, rule
 
 
@@ -59,3 +66,22 @@ def test_a_record_has_at_most_256_kib() -> None:
 
     assert len(msgspec.json.encode(content)) <= MAX_BYTES
     assert all(state.handled_until == at("09:00") for state in decode_rules(content).rules.values())
+
+
+def test_a_thousand_windows_of_one_minute_fit_64_kib() -> None:
+    """Each has other values and a name of 32 characters, and the record is read as it was written."""
+    rules = [
+        rule(f"{number:032d}", "0 9 * * *", 1 + number, 2000 + number, duration="3h")
+        for number in range(1000)
+    ]
+    hub = Hub(*rules)
+    hub.run("08:00")
+    settled = hub.run("09:00:01")
+    assert settled.record is not None
+    content = encode_windows(
+        TargetReference("autoscaling.karmada.io/v1alpha1", "FederatedHPA", "web"), settled.record
+    )
+
+    assert len(settled.record.open) == 1000
+    assert len(msgspec.json.encode(content)) <= 64 * 1024
+    assert decode_windows(msgspec.json.decode(msgspec.json.encode(content))).state == settled.record

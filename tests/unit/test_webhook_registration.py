@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from certs import CertificateAuthority
 from controller import publish
-from controller.cronfederatedhpa import scales
+from controller.cronfederatedhpa import objects
 from fedhpa.cli.main import app
 from tests.support.commands import fedhpa
 from webhook.registration import Endpoint, configurations
@@ -82,7 +82,7 @@ def test_only_the_mutating_webhook_skips_the_writes_of_the_controller() -> None:
 
     assert own["name"] == "not-from-the-controller"
     assert all(
-        f"'{manager}'" in own["expression"] for manager in (publish.FIELD_MANAGER, scales.FIELD_MANAGER)
+        f"'{manager}'" in own["expression"] for manager in (publish.FIELD_MANAGER, objects.FIELD_MANAGER)
     )
     assert [len(hook["matchConditions"]) for hook in validating] == [2, 2]
 

@@ -109,8 +109,9 @@ async def test_a_record_that_changes_while_its_target_is_read_is_read_first() ->
             record = w.hub.find(RECORDS, TARGET_RECORD, NAMESPACE)
             if method == "POST" and path.endswith("/scalingrecords") and not theirs:
                 at = w.clock.wall() // 60 * 60
-                opened = {"office": [["sale", at, at + 600, {"minReplicas": 5}, {}]]}
-                state = {"baseline": {"minReplicas": 1}, "pending": {"minReplicas": 5}, "open": opened}
+                opened: Object = {"opened": at, "closes": at + 600, "fields": ["minReplicas"]}
+                opened["rules"] = {"office": {"sale": [5]}}
+                state = {"baseline": {"minReplicas": 1}, "pending": {"minReplicas": 5}, "open": [opened]}
                 target = {"apiVersion": FHPA["apiVersion"], "kind": FHPA["kind"], "name": "web"}
                 theirs.update({"version": 1, "target": target, "state": state})
                 name = {"name": TARGET_RECORD, "namespace": NAMESPACE}

@@ -4,24 +4,33 @@ The executions of a rule after its watermark are due. A new object starts at its
 and an edited schedule at the edit, so no execution of the past is ever applied because somebody wrote an
 object. Executions while no controller ran are after the watermark, and so they are still due. Only the newest
 due execution of a rule can matter, so the older ones are counted and not visited.
+
+A write whose result was not stored, because the controller ended between the two, is still due, too. The
+windows of a lost record are taken from the target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+import msgspec
 
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import (
     Execution,
     Missed,
     ObjectRecord,
+    ObservedTarget,
     OpenWindow,
     Rule,
     RuleState,
     ScheduledObject,
+    Values,
+    WindowRecord,
+    marker_of,
 )
 from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable
 
@@ -60,24 +69,35 @@ def find_due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> Du
     table = rule.timetable
     if table is None or after >= now:
         return None
-    start, end = _time(after), _time(now)
-    newest = table.previous(end, start)
+    newest = _newest_time(table, after, now)
     if newest is None:
         return None
-    execution = Execution(newest.timestamp(), owner.name, rule.place, rule)
-    return Due(execution, _earlier(table, start, execution))
+    execution = Execution(newest, owner.name, rule.place, rule)
+    earlier = _earlier_times(table, after, newest)
+    return Due(execution, None if earlier is None else Missed(*earlier, _superseded_by(execution)))
 
 
-def _earlier(table: Timetable, start: datetime, execution: Execution) -> Missed | None:
-    """Returns the executions of a rule after `start` and before its newest one."""
-    end = _time(execution.at - 1)
-    first = table.next(start, end)
-    if first is None:
+# The rules of a target often have one schedule, so the answers for one pass are kept.
+@lru_cache(maxsize=4096)
+def _newest_time(table: Timetable, after: float, now: float) -> float | None:
+    found = table.previous(_time(now), _time(after))
+    return None if found is None else found.timestamp()
+
+
+@lru_cache(maxsize=4096)
+def _earlier_times(table: Timetable, after: float, newest: float) -> tuple[float, float, int] | None:
+    """Returns the first and the last time after an instant and before the newest time, and their number."""
+    start, end = _time(after), _time(newest - 1)
+    first, last = table.next(start, end), table.previous(end, start)
+    if first is None or last is None:
         return None
-    last = table.previous(end, start)
-    assert last is not None
-    count = table.count(start, end)
-    return Missed(first.timestamp(), last.timestamp(), count, _superseded_by(execution))
+    return first.timestamp(), last.timestamp(), table.count(start, end)
+
+
+@lru_cache(maxsize=4096)
+def _next_time(table: Timetable, after: float, until: float | None) -> float | None:
+    found = table.next(_time(after), None if until is None else _time(until))
+    return None if found is None else found.timestamp()
 
 
 def last_handled(rule: Rule, owner: ScheduledObject, handled_until: float) -> Execution | None:
@@ -137,10 +157,7 @@ def window_seconds(rule: Rule) -> float | None:
 
 def next_time(rule: Rule, after: float, until: float | None = None) -> float | None:
     """Returns the first time of a rule in (after, until], or None for a suspended or unreadable rule."""
-    if rule.timetable is None:
-        return None
-    found = rule.timetable.next(_time(after), None if until is None else _time(until))
-    return None if found is None else found.timestamp()
+    return None if rule.timetable is None else _next_time(rule.timetable, after, until)
 
 
 def fires_at(rule: Rule, at: float) -> bool:
@@ -253,3 +270,98 @@ def _without_record(state: RuleState, now: float, newest: float | None) -> float
     if newest is not None and (own or state.next_execution is None or state.next_execution <= newest):
         return newest
     return now if state.next_execution is None else state.next_execution - 1
+
+
+def recovered(owners: Collection[ScheduledObject], target: ObservedTarget, now: float) -> WindowRecord | None:
+    """Returns the record of the windows whose baseline the target names, for one that is lost.
+
+    The newest window of each rule is in it, also one that is over: it closes, and the baseline returns. A
+    target whose values are not those of the windows was changed by somebody, and keeps its values.
+    """
+    baseline = target.baseline or {}
+    windows = sorted(_newest_windows(owners, now), key=lambda window: (window.opened, window.label))
+    applied: Values = {field: value for window in windows for field, value in window.values.items()}
+    if not windows:
+        return None
+    kept = {field: value for field, value in baseline.items() if field in applied}
+    return WindowRecord(kept, None, applied, tuple(windows))
+
+
+def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator[OpenWindow]:
+    """Yields the window that each rule opened last, as far as its execution counts as handled."""
+    newest = newest_execution(owners)
+    for owner in owners:
+        for rule in owner.rules:
+            length, opened = window_seconds(rule), latest_time(rule, now)
+            if length is None or opened is None:
+                continue
+            if opened <= watermark(rule, owner, now, newest).at:
+                yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.at_least)
+
+
+def is_unfinished(record: WindowRecord | None, target: ObservedTarget) -> bool:
+    """True if a write was begun, and the target does not have all of its values."""
+    pending = None if record is None else record.pending
+    present = target.values
+    return pending is not None and any(present.get(field) != value for field, value in pending.items())
+
+
+def acknowledged(
+    record: WindowRecord | None, owners: Mapping[str, ScheduledObject], target: ObservedTarget, now: float
+) -> WindowRecord | None:
+    """Returns the record without the parts of the unfinished write that the target shows as done or changed.
+
+    The values of a write that is done then count as applied, so later changes of them are those of a person.
+    """
+    if record is None or record.pending is None:
+        return record
+    found = _without_changes_of_others(_without_done_write(record, owners, target, now), target)
+    # A field that neither a window nor the write has is not restored a second time.
+    kept = {field for window in found.open for field in window.values} | (found.pending or {}).keys()
+    baseline = {field: value for field, value in found.baseline.items() if field in kept}
+    return msgspec.structs.replace(found, baseline=baseline)
+
+
+def _without_done_write(
+    record: WindowRecord, owners: Mapping[str, ScheduledObject], target: ObservedTarget, now: float
+) -> WindowRecord:
+    """Returns the record without the values that the target names as written."""
+    if record.pending is None or not target.done:
+        return record
+    if not any(_is_done(window, owners.get(window.object), target, now) for window in record.open):
+        return record
+    present, applied = target.values, record.applied
+    # Such a field may have had another write since. That one is repeated.
+    unclear = {
+        field: value
+        for field, value in record.pending.items()
+        if field in applied and present.get(field) == applied[field] != value
+    }
+    done = {field: value for field, value in record.pending.items() if field not in unclear}
+    return msgspec.structs.replace(record, pending=unclear or None, applied={**applied, **done})
+
+
+def _without_changes_of_others(record: WindowRecord, target: ObservedTarget) -> WindowRecord:
+    """Returns the record without the unfinished values of fields that another client has set since.
+
+    The target shows who wrote a field last. Before the unfinished write it had the value in `applied`, so any
+    other value is that client's.
+    """
+    pending = {
+        field: value
+        for field, value in (record.pending or {}).items()
+        if field not in target.managers
+        or field not in record.applied
+        or target.values.get(field) in (record.applied[field], value)
+    }
+    return msgspec.structs.replace(record, pending=pending or None)
+
+
+def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: ObservedTarget, now: float) -> bool:
+    """True if the target shows that a window opened, and its execution is due, or that it closed."""
+    if window.closes <= now and marker_of(window.label, window.closes) in target.done:
+        return True
+    if owner is None or marker_of(window.label, window.opened) not in target.done:
+        return False
+    rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
+    return rule is not None and watermark(rule, owner, now, None).at < window.opened

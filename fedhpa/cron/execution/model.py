@@ -301,12 +301,14 @@ class CronPlan(msgspec.Struct, frozen=True):
     `error` says why nothing can be written; all executions then fail. `reverts` are changes of what the
     executions before had set; one of them is told only if its client made the same one before.
     `states` are the stored states with their watermarks, by object and rule, and `rules` are their rules.
+    `following` has the newest due execution of rules and the one after it.
     `wake` is the next instant at which something is due; None if nothing ever is.
     """
 
     write: Values
     states: States
     rules: dict[Key, Rule]
+    following: dict[Key, tuple[float, float | None]]
     marker: str = ""
     applied: tuple[Applied, ...] = ()
     invalid: tuple[Execution, ...] = ()
@@ -349,9 +351,9 @@ def marker_of(label: str, at: float) -> str:
     return f"{label.replace('%', '%25').replace(',', '%2C')}@{format_time(at)}"
 
 
-def joined_markers(markers: Iterable[str]) -> str:
-    """Returns the marker of a write that has these events, in order."""
-    return ",".join(list(dict.fromkeys(markers))[-MAX_MARKED:])
+def joined_markers(events: Iterable[tuple[str, float]]) -> str:
+    """Returns the marker of a write that has these events, in order: each a label and a time."""
+    return ",".join(marker_of(*event) for event in list(dict.fromkeys(events))[-MAX_MARKED:])
 
 
 def split_markers(text: str) -> frozenset[str]:

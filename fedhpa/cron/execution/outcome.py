@@ -222,7 +222,9 @@ class _Settler:
         state = self.states[name][rule_name]
         rule = self._plan.rules[name, rule_name]
         assert state.handled_until is not None
-        coming = next_time(rule, state.handled_until)
+        newest, coming = self._plan.following.get((name, rule_name), (None, None))
+        if newest != state.handled_until:
+            coming = next_time(rule, state.handled_until)
         self.states[name][rule_name] = msgspec.structs.replace(state, next_execution=coming)
 
 

@@ -12,19 +12,21 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from fedhpa.cron.execution.changes import is_made_anew, leave_changes, reverts
 from fedhpa.cron.execution.due import (
     CLOSES,
     FIRES,
     OPENS,
     Due,
     Occurrence,
+    acknowledged,
     find_due,
+    is_unfinished,
     last_handled,
     latest_of_fields,
     missed_because_late,
     newest_execution,
     next_time,
+    recovered,
     superseded,
     superseding,
     watermark,
@@ -35,6 +37,7 @@ from fedhpa.cron.execution.model import (
     Applied,
     CronPlan,
     Execution,
+    Key,
     Note,
     ObservedTarget,
     OpenWindow,
@@ -55,11 +58,11 @@ from fedhpa.cron.execution.model import (
 from fedhpa.cron.execution.windows import (
     Edits,
     ValueStack,
-    acknowledged,
     bring_back,
     edited_windows,
-    is_unfinished,
-    recovered,
+    leave_changes,
+    lost_target,
+    reverts,
 )
 
 
@@ -117,7 +120,8 @@ class _Planner:
         self._unjudged: list[Execution] = []
         self._ending: list[OpenWindow] = []
         self._waiting: list[Execution] = []
-        self._markers: list[str] = []
+        self._markers: list[tuple[str, float]] = []
+        self._following: dict[Key, tuple[float, float | None]] = {}
         self._events: list[WriteCause] = []
         # The executions that set a field in this plan: the last plain one, and openings.
         self._plain: dict[str, WriteCause] = {}
@@ -131,8 +135,7 @@ class _Planner:
         if error:
             self._applied += (Applied(event.execution, event.values) for event in events if event.execution)
         else:
-            if self._record is None:
-                self._reverts = reverts(self._owners, self._rules, self._target)
+            self._reverts = reverts(self._owners, self._rules, self._target, self._record)
             self._apply(sorted((*self._closings(), *events), key=lambda event: event[:5]))
         # An end that is overdue, because the target could not be read, waits for the next attempt.
         self._wakes += (window.closes for window in self._stack.windows if window.closes > self._now)
@@ -142,6 +145,7 @@ class _Planner:
             write,
             self._states,
             self._rules,
+            self._following,
             joined_markers(self._markers),
             tuple(self._applied),
             tuple(self._invalid),
@@ -174,11 +178,7 @@ class _Planner:
             self._closed += ended
             self._notes += notes
             self._end(bring_back(stack, self._rules, self._now))
-        lost = (
-            "the target is gone, so its window is closed and nothing is restored" if self._target.gone else ""
-        )
-        if is_made_anew(self._record, self._target):
-            lost = "the target was made anew, so its window is closed and nothing is restored"
+        lost = lost_target(self._record, self._target)
         self._end(edited_windows(stack, self._owners, self._rules, self._now, self._left_out, lost))
 
     def _end(self, edits: Edits) -> None:
@@ -238,6 +238,8 @@ class _Planner:
             coming = None
         elif coming is None or coming <= self._now:
             coming = next_time(rule, max(mark, self._now))
+        if due is not None:
+            self._following[owner.name, rule.name] = due.newest.at, coming
         if coming is not None:
             self._wakes.append(coming)
         failing = tuple(
@@ -268,13 +270,13 @@ class _Planner:
         stored = self._stack.get(execution.key) if opens else None
         if stored is not None and stored.opened != execution.at:
             stored = None
-        marker = marker_of(execution.label, execution.at)
         by, fields = (None, set(rule.values)) if opens else superseding(execution, latest)
-        done = not opens and marker in self._target.done
+        marks = frozenset() if opens else self._target.done
+        done = bool(marks) and marker_of(execution.label, execution.at) in marks
         if (stored is not None and not self._unfinished and not self._unread) or (done and by is not None):
             # It was applied in time, and only its result was not stored.
             self._applied.append(Applied(execution, rule.values, stored))
-            self._markers.append(marker)
+            self._markers.append((execution.label, execution.at))
             return None
         missed = None
         if not done:
@@ -305,7 +307,7 @@ class _Planner:
     def _apply(self, events: list[Occurrence]) -> None:
         """Applies events in order."""
         for event in events:
-            self._markers.append(marker_of(event.label, event.at))
+            self._markers.append((event.label, event.at))
             if event.window is not None:
                 self._close(event.window)
             elif event.execution is not None and event.kind == OPENS:

@@ -1,6 +1,6 @@
 """The content of the records of cron: the state of an object's rules, and a target's open windows.
 
-A thousand windows fit 64 KiB: each is a row under the name of its object, with whole seconds where possible.
+A thousand windows of one minute fit 64 KiB, because windows that differ in their values only are one group.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ class StoredWindows(msgspec.Struct, frozen=True):
     state: WindowRecord
 
 
-class _More(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """The fields of a window that few windows have."""
+class _Group(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Windows that differ in their values only: those of `fields` by object and rule."""
 
+    opened: Seconds
+    closes: Seconds
+    fields: tuple[str, ...]
+    rules: dict[str, dict[str, tuple[Replicas, ...]]]
     at_least: bool = False
     left: tuple[str, ...] = ()
     ending: Seconds | None = None
-
-
-# The rule, when the window opened, when it closes, its values, and more of some windows.
-_Row = tuple[str, Seconds, Seconds, dict[str, Replicas], _More]
 
 
 def encode_rules(record: ObjectRecord) -> dict[str, Any]:
@@ -87,17 +87,17 @@ def encode_windows(target: TargetReference, record: WindowRecord) -> dict[str, A
     """Returns the content of the record of a target with open windows."""
     whole = msgspec.structs.replace(record, open=())
     content: dict[str, Any] = msgspec.to_builtins(StoredWindows(VERSION, target, whole))
-    rows: dict[str, list[_Row]] = {}
+    groups: dict[Any, dict[str, dict[str, tuple[int, ...]]]] = {}
     for window in record.open:
-        more = _More(window.at_least, window.left, window.ending)
-        times = _whole(window.opened), _whole(window.closes)
-        rows.setdefault(window.object, []).append((window.rule, *times, window.values, more))
-    content["state"]["open"] = msgspec.to_builtins(rows)
+        fields = tuple(window.values)
+        alike = (window.opened, window.closes, fields, window.at_least, window.left, window.ending)
+        values = groups.setdefault(alike, {}).setdefault(window.object, {})
+        values[window.rule] = tuple(window.values.values())
+    content["state"]["open"] = [
+        msgspec.to_builtins(_Group(opened, closes, fields, rules, *rest))
+        for (opened, closes, fields, *rest), rules in groups.items()
+    ]
     return content
-
-
-def _whole(at: float) -> float:
-    return int(at) if at.is_integer() else at
 
 
 def decode_windows(content: Mapping[str, Any]) -> StoredWindows:
@@ -107,14 +107,24 @@ def decode_windows(content: Mapping[str, Any]) -> StoredWindows:
         return _decode(content, StoredWindows)
     whole = _decode({**content, "state": {**state, "open": []}}, StoredWindows)
     try:
-        rows = convert_json(state.get("open") or {}, dict[str, list[_Row]])
-    except InvalidJson as error:
+        groups = convert_json(state.get("open") or [], list[_Group])
+        windows = [
+            OpenWindow(
+                name,
+                rule,
+                group.opened,
+                group.closes,
+                dict(zip(group.fields, values, strict=True)),
+                group.at_least,
+                group.left,
+                group.ending,
+            )
+            for group in groups
+            for name, rules in group.rules.items()
+            for rule, values in rules.items()
+        ]
+    except ValueError as error:
         raise InvalidObject(f"it cannot be read: {error}") from error
-    windows = [
-        OpenWindow(name, rule, opened, closes, values, more.at_least, more.left, more.ending)
-        for name, listed in rows.items()
-        for rule, opened, closes, values, more in listed
-    ]
     windows.sort(key=lambda window: window.opened)
     record = msgspec.structs.replace(whole.state, open=tuple(windows))
     return msgspec.structs.replace(whole, state=record)

@@ -6,15 +6,13 @@ meanwhile.
 
 New values of an edited rule apply at once, and a new duration counts from the execution that opened the
 window. A new schedule, zone or excluded date closes the window only if the calendar does not have its opening
-any more. A new target, suspension, renaming and removal close it. A write whose result was not stored,
-because the controller ended between the two, is completed; the windows of a lost record are taken from the
-target.
+any more. A new target, suspension, renaming and removal close it. What somebody else changes stays.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -24,11 +22,10 @@ from fedhpa.cron.execution.due import (
     MOST_AHEAD_SECONDS,
     fires_at,
     latest_time,
-    newest_execution,
-    watermark,
     window_seconds,
 )
 from fedhpa.cron.execution.model import (
+    REPLICAS,
     Key,
     Note,
     ObservedTarget,
@@ -39,7 +36,6 @@ from fedhpa.cron.execution.model import (
     WindowRecord,
     WriteCause,
     cause_of_window,
-    marker_of,
 )
 
 # The place of a window among all: its opening, its object, and the place and the name of its rule.
@@ -294,96 +290,95 @@ def bring_back(stack: ValueStack, rules: Mapping[Key, Rule], now: float) -> Edit
     return edits
 
 
-def recovered(owners: Collection[ScheduledObject], target: ObservedTarget, now: float) -> WindowRecord | None:
-    """Returns the record of the windows whose baseline the target names, for one that is lost.
+# Stands for a client that the managed fields do not name.
+SOMEBODY: Final = "somebody"
 
-    The newest window of each rule is in it, also one that is over: it closes, and the baseline returns. A
-    target whose values are not those of the windows was changed by somebody, and keeps its values.
+
+def lost_target(record: WindowRecord | None, target: ObservedTarget) -> str:
+    """Returns why no window can restore anything: the target, as it was when they opened, is gone. Or ""."""
+    before = {} if record is None else record.uids
+    common = [before[cluster] == target.uids[cluster] for cluster in before.keys() & target.uids.keys()]
+    made_anew = bool(common) and not any(common)
+    if not (target.gone or made_anew):
+        return ""
+    what = "was made anew" if made_anew else "is gone"
+    return f"the target {what}, so its window is closed and nothing is restored"
+
+
+def leave_changes(
+    stack: ValueStack, record: WindowRecord | None, target: ObservedTarget
+) -> tuple[list[OpenWindow], list[Note]]:
+    """Leaves a field as it is if its value is not the one that a rule wrote last.
+
+    Returns the windows that this ends, which the stack does not have any more, and what people should hear.
     """
-    baseline = target.baseline or {}
-    windows = sorted(_newest_windows(owners, now), key=lambda window: (window.opened, window.label))
-    applied: Values = {field: value for window in windows for field, value in window.values.items()}
-    if not windows:
-        return None
-    kept = {field: value for field, value in baseline.items() if field in applied}
-    return WindowRecord(kept, None, applied, tuple(windows))
+    ended: list[OpenWindow] = []
+    notes: list[Note] = []
+    for field in sorted(stack.covered()) if record is not None else ():
+        assert record is not None
+        unfinished = record.pending is not None and field in record.pending
+        if unfinished or field not in target.values or field not in record.applied:
+            continue
+        present, applied = target.values[field], record.applied[field]
+        share = _changed_share(record, target) if field == REPLICAS else None
+        if share is None and (target.shares or present == applied):
+            continue
+        where, new, old = share or ("", present, applied)
+        change = _change(target, field, new)
+        place = f" in cluster {where}" if where else ""
+        text = f"{change}{place} while a window set it to {_shown(old)}; it stays, and nothing is restored"
+        holders = {window.object for window in stack.windows if field in window.values}
+        notes += (Note(name, "WindowOverridden", text, change=change) for name in sorted(holders))
+        ended += stack.leave(field)
+    return ended, notes
 
 
-def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator[OpenWindow]:
-    """Yields the window that each rule opened last, as far as its execution counts as handled."""
-    newest = newest_execution(owners)
-    for owner in owners:
-        for rule in owner.rules:
-            length, opened = window_seconds(rule), latest_time(rule, now)
-            if length is None or opened is None:
+def _changed_share(record: WindowRecord, target: ObservedTarget) -> tuple[str, int, int] | None:
+    """Returns a cluster that answered with other replicas than a rule wrote there, both numbers, or None.
+
+    Clusters that joined, left or are silent, and workloads that were made anew, are no change of anybody.
+    """
+    for cluster in sorted(record.shares.keys() & target.shares.keys()):
+        same = record.uids.get(cluster) == target.uids.get(cluster)
+        if same and record.shares[cluster] != target.shares[cluster]:
+            return cluster, target.shares[cluster], record.shares[cluster]
+    return None
+
+
+def reverts(
+    owners: Mapping[str, ScheduledObject],
+    rules: Mapping[Key, Rule],
+    target: ObservedTarget,
+    record: WindowRecord | None,
+) -> list[Note]:
+    """Returns which fields somebody has set since a plain execution did; none while a window is open."""
+    if record is not None:
+        return []
+    newest: dict[str, tuple[float, str, int]] = {}
+    for owner in owners.values():
+        for name, state in owner.states.items():
+            rule = rules.get((owner.name, name))
+            table = None if rule is None else rule.timetable
+            if table is None or table.duration is not None or not state.successes:
                 continue
-            if opened <= watermark(rule, owner, now, newest).at:
-                yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.at_least)
+            done = state.successes[0]
+            for field, value in done.values.items():
+                entry = (done.scheduled, owner.name, value)
+                newest[field] = max(newest.get(field, entry), entry)
+    notes = []
+    for field, (_, name, value) in sorted(newest.items()):
+        present = target.values.get(field, value)
+        if present != value:
+            change = _change(target, field, present)
+            text = f"{change} after a rule had set it to {value}"
+            notes.append(Note(name, "RevertedAgain", text, change=change))
+    return notes
 
 
-def is_unfinished(record: WindowRecord | None, target: ObservedTarget) -> bool:
-    """True if a write was begun, and the target does not have all of its values."""
-    pending = None if record is None else record.pending
-    present = target.values
-    return pending is not None and any(present.get(field) != value for field, value in pending.items())
+def _change(target: ObservedTarget, field: str, value: int | None) -> str:
+    """Returns who set a field to a value, for people."""
+    return f"{target.managers.get(field, SOMEBODY)} set {field} to {_shown(value)}"
 
 
-def acknowledged(
-    record: WindowRecord | None, owners: Mapping[str, ScheduledObject], target: ObservedTarget, now: float
-) -> WindowRecord | None:
-    """Returns the record without the parts of the unfinished write that the target shows as done or changed.
-
-    The values of a write that is done then count as applied, so later changes of them are those of a person.
-    """
-    if record is None or record.pending is None:
-        return record
-    found = _without_changes_of_others(_without_done_write(record, owners, target, now), target)
-    # A field that neither a window nor the write has is not restored a second time.
-    kept = {field for window in found.open for field in window.values} | (found.pending or {}).keys()
-    baseline = {field: value for field, value in found.baseline.items() if field in kept}
-    return msgspec.structs.replace(found, baseline=baseline)
-
-
-def _without_done_write(
-    record: WindowRecord, owners: Mapping[str, ScheduledObject], target: ObservedTarget, now: float
-) -> WindowRecord:
-    """Returns the record without the values that the target names as written."""
-    if record.pending is None or not target.done:
-        return record
-    if not any(_is_done(window, owners.get(window.object), target, now) for window in record.open):
-        return record
-    present, applied = target.values, record.applied
-    # Such a field may have had another write since. That one is repeated.
-    unclear = {
-        field: value
-        for field, value in record.pending.items()
-        if field in applied and present.get(field) == applied[field] != value
-    }
-    done = {field: value for field, value in record.pending.items() if field not in unclear}
-    return msgspec.structs.replace(record, pending=unclear or None, applied={**applied, **done})
-
-
-def _without_changes_of_others(record: WindowRecord, target: ObservedTarget) -> WindowRecord:
-    """Returns the record without the unfinished values of fields that another client has set since.
-
-    The target shows who wrote a field last. Before the unfinished write it had the value in `applied`, so any
-    other value is that client's.
-    """
-    pending = {
-        field: value
-        for field, value in (record.pending or {}).items()
-        if field not in target.managers
-        or field not in record.applied
-        or target.values.get(field) in (record.applied[field], value)
-    }
-    return msgspec.structs.replace(record, pending=pending or None)
-
-
-def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: ObservedTarget, now: float) -> bool:
-    """True if the target shows that a window opened, and its execution is due, or that it closed."""
-    if window.closes <= now and marker_of(window.label, window.closes) in target.done:
-        return True
-    if owner is None or marker_of(window.label, window.opened) not in target.done:
-        return False
-    rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
-    return rule is not None and watermark(rule, owner, now, None).at < window.opened
+def _shown(value: int | None) -> str:
+    return "no value" if value is None else str(value)

@@ -13,6 +13,7 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
+from fedhpa.cron.execution.due import acknowledged, is_unfinished
 from fedhpa.cron.execution.model import (
     CronPlan,
     ObjectRecord,
@@ -32,7 +33,6 @@ from fedhpa.cron.execution.stored import (
     encode_rules,
     encode_windows,
 )
-from fedhpa.cron.execution.windows import acknowledged, is_unfinished
 from tests.property.cron.histories import Json
 
 REFERENCE = TargetReference("autoscaling.karmada.io/v1alpha1", "FederatedHPA", "web")
