@@ -84,6 +84,9 @@ def rbac(
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", help="Namespace of the ServiceAccounts. It must exist.")
     ] = "fedhpa-system",
+    user: Annotated[
+        str, typer.Option(help="User of the process on the hub, if it is not its ServiceAccount.")
+    ] = "",
     lease_namespace: Annotated[
         str,
         typer.Option(help="The controller's --leader-elect-resource-namespace; if not set, that of -n."),
@@ -163,6 +166,7 @@ def rbac(
         documents = rights.hub_rights(
             namespace,
             lease_namespace=lease_namespace,
+            user_name=user,
             secrets=secrets,
             switches=switches,
             planes=PLANES[chart_part],
