@@ -29,12 +29,12 @@ NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 # A webhook "denied the request", a ValidatingAdmissionPolicy "denied request".
 DENIED: Final = re.compile(r"denied (the )?request|is invalid:")
 # The words of a call that failed. Source: k8s.io/apiserver, kube-aggregator, and Go's net and crypto/x509.
-CERTIFICATE: Final = re.compile(r"x509:|tls: |certificate", re.IGNORECASE)
-NO_SERVICE: Final = re.compile(
+_CERTIFICATE: Final = re.compile(r"x509:|tls: |certificate", re.IGNORECASE)
+_NO_SERVICE: Final = re.compile(
     r'service "?[\w./-]*"? ?(?:in "[\w.-]*" )?(?:not found|is not present)|lookup '
 )
 # The query of a call names its timeout, and a path may contain any word.
-URL: Final = re.compile(r'"https?://[^"]*"|https?://\S+')
+_URL: Final = re.compile(r'"https?://[^"]*"|https?://\S+')
 
 _EXTERNAL: Final = {"metric": {"name": NAME}, "target": {"type": "AverageValue", "averageValue": "1"}}
 _ZERO: Final = {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "0m"}}
@@ -166,21 +166,26 @@ async def _verdicts(site: Site, trials: Sequence[_Trial], watched: str) -> None:
 
 async def _call(site: Site, text: str) -> None:
     """Adds the finding about a call that failed, from the hub's words."""
-    words = URL.sub("URL", text)
-    if empty := await _service_without_pods(
-        site
-    ):  # an answer, such as a certificate, is then another server's
+    cause = cause_of(text)
+    if empty := await _service_without_pods(site):
+        # An answer, such as a foreign certificate, is then another server's.
         what = f"The Service {empty} has no ready endpoint: {text}"
         site.report.add("webhook-call-failed", WEBHOOK, what, *site.revived(WEBHOOK))
-    elif CERTIFICATE.search(words):
+    elif cause == "certificate":
         stored = [("validatingwebhookconfiguration", each) for each in listed(site.validating)]
         stored += [("mutatingwebhookconfiguration", each) for each in listed(site.mutating)]
-        fix = await certificate_fix(site, WEBHOOK, words, [one for one in stored if _is_ours(one[1])])
+        fix = await certificate_fix(site, WEBHOOK, text, [one for one in stored if _is_ours(one[1])])
         site.report.add("webhook-certificate", WEBHOOK, text, *fix)
-    elif NO_SERVICE.search(words):
-        site.report.add("webhook-call-failed", WEBHOOK, text, *await _registration(site))
     else:
-        site.report.add("webhook-call-failed", WEBHOOK, text, *site.revived(WEBHOOK))
+        fix = await _registration(site) if cause == "missing" else site.revived(WEBHOOK)
+        site.report.add("webhook-call-failed", WEBHOOK, text, *fix)
+
+
+def cause_of(text: str) -> str:
+    """Returns why a call of the hub failed, by its words: "certificate", "missing" for its address, or ""."""
+    words = _URL.sub("URL", text)
+    # A resolver that refuses connections is an unknown name, too.
+    return "missing" if _NO_SERVICE.search(words) else "certificate" if _CERTIFICATE.search(words) else ""
 
 
 async def certificate_fix(

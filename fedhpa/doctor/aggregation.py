@@ -8,7 +8,7 @@ from typing import Final
 
 from fedhpa.api.free_json import Json, at, condition, text_at
 from fedhpa.api.rights import ADAPTER, ADAPTER_ROLE
-from fedhpa.doctor.admission import CERTIFICATE, NO_SERVICE, URL, certificate_fix
+from fedhpa.doctor.admission import cause_of, certificate_fix
 from fedhpa.doctor.certificates import Certificate, from_bundle, of_server
 from fedhpa.doctor.report import names
 from fedhpa.doctor.session import Cause, Problem
@@ -125,9 +125,7 @@ async def _cause(site: Site, api: Json) -> tuple[str, str]:
             text_at(found, "message") or text_at(found, "reason") or "The hub has not checked this API yet."
         )
         refuses = "bad status" in text and text.rstrip(". ").endswith(("401", "403"))
-    words = URL.sub("URL", text)
-    if found.get("reason") == "ServiceNotFound" or NO_SERVICE.search(words):
-        return "missing", text
     if refuses:
         return "refuses-hub", text
-    return "certificate" if CERTIFICATE.search(words) else "unavailable", text
+    missing = found.get("reason") == "ServiceNotFound"
+    return "missing" if missing else cause_of(text) or "unavailable", text

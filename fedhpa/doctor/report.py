@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fedhpa.api.texts import listed, one_line
+from fedhpa.api.texts import counted, listed, one_line
 
 MAX_NAMES: Final = 5
 MAX_WHAT: Final = 600
@@ -116,10 +116,13 @@ class Report:
         lines += [f"not checked: {each.check}: {each.why}" for each in self.not_checked]
         if not self._findings:
             counts = ", ".join(f"{kind}: {number}" for kind, number in self.counts.items())
-            number = len(self._skipped)
-            unchecked = f"nothing was found, but {number} checks were not made"
-            lines.append(f"{unchecked if number else 'healthy'} ({counts})")
+            lines.append(f"{self._verdict()} ({counts})" if counts else self._verdict())
         return "\n".join(lines) + "\n"
+
+    def _verdict(self) -> str:
+        number = len(self._skipped)
+        were = "was" if number == 1 else "were"
+        return f"nothing was found, but {counted(number, 'check')} {were} not made" if number else "healthy"
 
 
 class Commands:

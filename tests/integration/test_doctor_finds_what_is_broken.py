@@ -48,7 +48,7 @@ from tests.support.nightly import only_at_night
 from tests.support.plane_faults import Fault, faults_of
 
 Break = Callable[[Installation], Awaitable[None]]
-HOSTILE = "m1\x1b[31m\u202e" + "x" * 5_000
+NO_REQUEST = "the HPA was unable: missing request for cpu in container web of Pod web-1"
 
 
 def set_webhooks(made: Installation, change: Callable[[dict[str, Any]], None]) -> None:
@@ -402,6 +402,35 @@ async def rules_of_the_workload(made: Installation) -> None:
     made.store.create(CRONS, cron(apiVersion="apps/v1", kind="Deployment", name="web") | {"status": status})
 
 
+def unready(reason: str, message: str, **spec: Any) -> Break:
+    """The controller has written why it cannot scale the object, whose spec is changed."""
+
+    async def write(made: Installation) -> None:
+        conditions = [
+            {"type": "Ready", "status": "False", "reason": reason, "message": message},
+            {"type": "ScalingActive", "status": "False", "reason": reason, "message": message},
+        ]
+        made.edit(FHPAS, "web", "shop", spec=spec, status={"conditions": conditions})
+
+    return write
+
+
+def metric(name: str) -> dict[str, Any]:
+    target = {"type": "Utilization", "averageUtilization": 60}
+    return {"metrics": [{"type": "Resource", "resource": {"name": name, "target": target}}]}
+
+
+def target(**reference: str) -> Break:
+    async def write(made: Installation) -> None:
+        made.edit(FHPAS, "web", "shop", spec={"scaleTargetRef": reference})
+
+    return write
+
+
+async def foreign_taint(made: Installation) -> None:
+    made.edit(CLUSTERS, "m1", spec={"taints": [{"key": "theirs", "effect": "NoExecute"}]})
+
+
 CASES: dict[str, list[tuple[str, Break]]] = {
     "hub": [
         ("hub-clock-skew", fast_hub),
@@ -456,6 +485,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("member-clock-skew", slow_member),
         ("member-tainted", drained),
         ("member-not-deleted", deleted_cluster),
+        ("member-tainted", foreign_taint),
     ],
     "leadership": [
         ("controller-not-running", stale_leases),
@@ -477,6 +507,12 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("second-owner", second_owner_in_member),
         ("second-owner", rules_of_the_workload),
         ("replicas-wait", waiting_for_room),
+        ("target-kind-unknown", target(kind="Deploymnt")),
+        ("target-kind-unknown", target(apiVersion="example.com/v1", kind="Robot")),
+        ("target-kind-unscalable", target(apiVersion="v1", kind="ConfigMap")),
+        ("requests-missing", unready("FailedGetResourceMetric", NO_REQUEST, **metric("cpu"))),
+        ("metric-unknown", unready("FailedGetResourceMetric", "no metrics", **metric("cpus"))),
+        ("object-not-ready", unready("FailedGetResourceMetric", "no metrics", **metric("cpu"))),
     ],
 }
 # Breaks in members, which `restore` does not undo.
@@ -487,24 +523,16 @@ UNDOING: dict[Break, Break] = {
     deletion_that_waits: deletion_that_ends,
     deleted_cluster: cluster_that_goes,
 }
-# Found only in observations, because the embedded plane cannot break so (tests/unit/test_doctor_findings.py),
-# or tested below.
+# Tested with the command (test_doctor_command.py), or on several objects (test_doctor_of_objects.py).
 ELSEWHERE = {
     "kubeconfig-unusable",
     "hub-unreachable",
-    "hub-certificate-untrusted",
-    "hub-certificate-expired",
+    "hub-certificate",
     "hub-login-refused",
     "hub-failing",
-    "webhook-service-missing",
-    "webhook-no-endpoints",
-    "webhook-name-unknown",
+    "not-installed",
     "webhook-refuses-valid-objects",
-    "apiservice-no-endpoints",
-    "apiservice-timeout",
-    "certificate-expired",
-    "ca-rotation-due",
-    "member-timeout",
+    "external-counted-often",
 }
 
 

@@ -5,10 +5,8 @@ The hub and the member are embedded planes, and kubectl is the real one.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from testbed.real.assets import find_program
 from testbed.stage.kubeconfig import merge_kubeconfigs
 from testbed.stage.registrations import NAMESPACE
 from tests.integration import test_doctor_finds_what_is_broken as broken
-from tests.support.commands import fedhpa_thread
+from tests.support.commands import fedhpa_thread, pasted
 from tests.support.installation import (
     API_SERVICES,
     BREAKABLE,
@@ -33,7 +31,6 @@ from tests.support.installation import (
 )
 
 PROBE = "cluster.karmada.io/not-ready"
-BIN = Path(sys.executable).parent
 
 
 async def foreign_caller_of_the_webhook(made: Installation) -> None:
@@ -99,7 +96,7 @@ KEPT = ("name", "namespace", "labels")
 
 
 def state(made: Installation) -> dict[str, Any]:
-    """Returns what people wrote into the objects of the hub and of the member: all but status and bookkeeping."""
+    """Returns what people wrote into the objects of the hub and of the member."""
     stores = {"hub": made.store, "m1": made.plane.members["m1"].store}
     found = {}
     for server, store in stores.items():
@@ -123,22 +120,6 @@ def changed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def run(command: str, folder: Path) -> None:
-    """Runs a command as a person pastes it into bash."""
-    kubectl = find_program("kubectl")
-    assert kubectl is not None
-    process = await asyncio.create_subprocess_exec(
-        "bash",
-        *("-ec", f"set -o pipefail\n{command}"),
-        env={"PATH": f"{BIN}:{kubectl.parent}:/usr/bin:/bin", "HOME": str(folder)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    async with asyncio.timeout(120):
-        out, _ = await process.communicate()
-    assert process.returncode == 0, (command, out.decode()[-2000:])
-
-
 async def report(kubeconfig: Path) -> dict[str, Any]:
     ran = await fedhpa_thread("doctor", "--kubeconfig", str(kubeconfig), "--context", "hub", "-o", "json")
     assert ran.err == ""
@@ -151,7 +132,7 @@ def ids(found: dict[str, Any]) -> list[str]:
 
 
 async def prepared(made: Installation) -> Path:
-    """Stores the CA beside the certificates, as the controller and cert-manager do; returns the kubeconfig."""
+    """Stores the CA beside the certificates, as cert-manager does; returns the kubeconfig."""
     for name in (rights.WEBHOOK, rights.ADAPTER):
         data = {"ca.crt": encoded(made.authority.bundle_pem.decode())}
         metadata = {"name": f"{name}-tls", "namespace": NAMESPACE}
@@ -194,7 +175,7 @@ async def test_each_command_mends_its_finding_and_changes_nothing_else(tmp_path:
             assert ids(found) == sorted(breaks)
             for each in found["findings"]:
                 assert each["command"], each
-                await run(each["command"], tmp_path)
+                await pasted(each["command"], tmp_path)
             made.recheck()
             await made.apis_are(True)
             after = await report(kubeconfig)
