@@ -129,7 +129,10 @@ BOOKKEEPING = ("resourceVersion", "generation", "managedFields", "annotations", 
 def written(found: dict[str, Any]) -> dict[str, Any]:
     """Returns an object without what the API server and kubectl note down."""
     metadata = {key: value for key, value in found["metadata"].items() if key not in BOOKKEEPING}
-    return {**{key: value for key, value in found.items() if key != "status"}, "metadata": metadata}
+    body = {key: value for key, value in found.items() if key not in ("metadata", "status")}
+    if body.get("spec", {}).get("taints") == []:
+        body["spec"] = {key: value for key, value in body["spec"].items() if key != "taints"}
+    return {**body, "metadata": metadata}
 
 
 @pytest.mark.parametrize("kind", MENDED)

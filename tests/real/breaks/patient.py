@@ -56,8 +56,9 @@ class Patient:
         before = await self.hub.get(path)
 
         async def put(wanted: Any) -> None:
-            version = (await self.hub.get(path))["metadata"]["resourceVersion"]
-            metadata = {**wanted["metadata"], "resourceVersion": version}
+            stored = (await self.hub.get(path))["metadata"]  # a command may have created it again
+            present = {key: stored[key] for key in ("resourceVersion", "uid")}
+            metadata = {**wanted["metadata"], **present}
             await self.hub.send("PUT", path, body={**wanted, "metadata": metadata})
 
         changed = change(await self.hub.get(path))
