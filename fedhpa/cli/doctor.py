@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cli.colours import GREEN, RED, YELLOW, painted
 from fedhpa.cli.hub import hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig
 
@@ -60,9 +61,16 @@ def doctor(
     if output is JsonOrText.JSON:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
-        typer.echo(report.to_text(), nl=False)
+        typer.echo("\n".join(map(_coloured, report.to_text().splitlines())))
     if report.exit_code:
         raise typer.Exit(report.exit_code)
+
+
+def _coloured(line: str) -> str:
+    """Returns a line of the report in its colour: findings red, what is unknown yellow, all well green."""
+    unknown = line.startswith(("not checked", "nothing was found"))
+    plain = line.startswith(("  ", "context "))
+    return painted(line, "" if plain else YELLOW if unknown else GREEN if line.startswith("healthy") else RED)
 
 
 async def _run(

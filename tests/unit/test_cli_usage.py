@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_h_is_help(command: tuple[str, ...]) -> None:
     assert short.stdout.startswith(" ".join(["Usage: fedhpa", *command]))
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_has_no_types_of_python(command: tuple[str, ...]) -> None:
+    """A value is TEXT, FILE or NUMBER, or one of its words."""
+    help_text = fedhpa(*command, "-h").stdout
+
+    assert not re.search(r"<\w|\b(str|int|float|path|bool)\b(?!')", help_text)
+
+
 @pytest.mark.parametrize("command", GROUPS)
 def test_no_command_is_answered_with_help(command: tuple[str, ...]) -> None:
     """The help keeps its lines. It is on stderr, because a command is missing."""
@@ -77,7 +86,7 @@ def test_a_kubectl_plugin_names_itself(capsys: pytest.CaptureFixture[str]) -> No
     out, err = capsys.readouterr()
     assert codes == [0, 2]
     assert out.startswith("Usage: kubectl fedhpa explain ")
-    assert err == "kubectl fedhpa: Missing argument 'fhpa/NAME|cronfhpa/NAME'.\n"
+    assert err == "kubectl fedhpa: Missing argument 'fhpa|cronfhpa'.\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
