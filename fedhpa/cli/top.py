@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 # One bar of eight heights for the replicas of each cluster, as a share of the largest one.
 BARS: Final = "▁▂▃▄▅▆▇█"
-MAX_BARS: Final = 8
-MAX_NAME: Final = 24
-MAX_USAGE: Final = 16
-LEAST_WIDTH: Final = 60
+MAX_BARS: Final = 6
+MAX_NAME: Final = 22
+MAX_USAGE: Final = 12
 LIST_SECONDS: Final = 30.0
 # Clears the screen and goes to its beginning; shows the other screen and hides the cursor; and back.
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -52,40 +51,25 @@ def top(
 ) -> None:
     """Show all FederatedHPAs in a table that follows them, those that need attention first.
 
-    Each row has the replicas, a bar for each cluster, usage and target, and what holds the object. In a pipe
-    the table is printed once. End it with Ctrl-C.
+    Each row has the replicas and the maximum, a bar for each cluster, usage and target, and what holds the
+    object. Objects that are not Ready come first. In a pipe the table is printed once. End it with Ctrl-C.
 
     Example: fedhpa top -A
     """
     live = not once and output is JsonOrText.TEXT and sys.stdout.isatty()
-    asyncio.run(
-        _run(
-            kubeconfig,
-            context,
-            namespace,
-            everywhere=all_namespaces,
-            live=live,
-            output=output,
-            interval=interval,
-        )
-    )
+    where = (kubeconfig, context, namespace)
+    asyncio.run(_run(*where, output, interval if live else 0.0, everywhere=all_namespaces))
 
 
 async def _run(
-    kubeconfig: str,
-    context: str,
-    namespace: str,
-    *,
-    everywhere: bool,
-    live: bool,
-    output: JsonOrText,
-    interval: float,
+    kubeconfig: str, context: str, namespace: str, output: JsonOrText, interval: float, *, everywhere: bool
 ) -> None:
+    """Prints the table once, or draws it again and again with an interval above 0."""
     from fedhpa.kube import SYSTEM
 
     async with hub_client(kubeconfig, context) as (hub, default):
         place = "" if everywhere else namespace or default
-        if not live:
+        if not interval:
             rows = await _rows(hub, place, SYSTEM.wall())
             if output is JsonOrText.JSON:
                 typer.echo(json.dumps(rows, indent=2))
@@ -189,16 +173,9 @@ def ordered(rows: Iterable[Json]) -> list[Json]:
 
 def table(rows: list[Json], width: int, *, with_namespace: bool) -> list[str]:
     """Returns the lines of the table, none wider than `width` characters; 0 cuts nothing."""
-    head = [
-        *(["NAMESPACE"] if with_namespace else []),
-        "NAME",
-        "READY",
-        "REPLICAS",
-        "CLUSTERS",
-        "USAGE",
-        "AGE",
-        "HOLDS",
-    ]
+    head = ["NAME", "REPLICAS", "CLUSTERS", "USAGE", "AGE", "HOLDS"]
+    if with_namespace:
+        head.insert(0, "NAMESPACE")
     cells = [list(_cells(one, with_namespace=with_namespace)) for one in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     lines = [painted(_line(head, widths, width), BOLD)]
@@ -213,15 +190,14 @@ def table(rows: list[Json], width: int, *, with_namespace: bool) -> list[str]:
 def _line(texts: list[str], widths: list[int], width: int) -> str:
     *fixed, last = texts
     line = "  ".join(text.ljust(size) for text, size in zip(fixed, widths, strict=False))
-    room = max(width, LEAST_WIDTH) - len(line) - 2
-    return (f"{line}  {last if not width else one_line(last, max(room, 4))}").rstrip()
+    room = width - len(line) - 2
+    return f"{line}  {one_line(last, max(room, 4)) if width else last}"[: width or None].rstrip()
 
 
 def _cells(one: Json, *, with_namespace: bool) -> Iterator[str]:
     if with_namespace:
         yield one_line(one["namespace"], MAX_NAME // 2)
     yield one_line(one["name"], MAX_NAME)
-    yield one_line(one["ready"], 7)
     current, desired = ("?" if one[key] is None else str(one[key]) for key in ("current", "desired"))
     size = current if current == desired else f"{current}→{desired}"
     yield f"{size}/{one['max']}" if one["max"] else size
