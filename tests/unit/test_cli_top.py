@@ -33,7 +33,7 @@ def limited(reason: str) -> dict[str, Any]:
 
 def test_what_needs_attention_comes_first() -> None:
     """Not Ready, at the maximum, held, being scaled, and then by name."""
-    held = {"more": [{"type": "Held", "status": "True", "message": "held by annotation"}]}
+    held: dict[str, Any] = {"more": [{"type": "Held", "status": "True", "message": "held by annotation"}]}
     found = [
         stored("e"),
         stored("d", desiredReplicas=4),

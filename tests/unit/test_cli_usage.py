@@ -278,7 +278,9 @@ async def test_objects_of_the_hub_are_completed(tmp_path: Path) -> None:
             }
 
         found = await asyncio.to_thread(ask)
-    silent = suggestions.clusters(asked_with(kubeconfig=str(tmp_path / "absent")), "")
+    silent = await asyncio.to_thread(
+        suggestions.clusters, asked_with(kubeconfig=str(tmp_path / "absent")), ""
+    )
 
     assert found == {
         "namespaces": ["shop"],

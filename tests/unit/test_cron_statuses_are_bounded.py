@@ -6,7 +6,7 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
-from fedhpa.cron.execution.model import Failed, RuleState
+from fedhpa.cron.execution.model import Failed, RuleState, Succeeded
 from fedhpa.cron.execution.stored import MAX_BYTES, decode_rules, encode_rules
 from tests.unit.test_cron_execution import FHPA, Hub, at, rule
 
@@ -59,3 +59,22 @@ def test_a_record_has_at_most_256_kib() -> None:
 
     assert len(msgspec.json.encode(content)) <= MAX_BYTES
     assert all(state.handled_until == at("09:00") for state in decode_rules(content).values())
+
+
+def test_the_columns_are_short_and_in_the_zone_of_the_rule() -> None:
+    """`kubectl get cronfhpa` fits into 80 columns, and shows the times that people wrote into the rule."""
+    found = rule("office-hours", "0 9 * * *", 5, timeZone="America/New_York")
+    spec = {"scaleTargetRef": FHPA, "rules": [found]}
+    owner = CronObject.of(
+        ("shop", "office"), {"metadata": {"name": "office", "namespace": "shop"}, "spec": spec}
+    )
+    rules = owner.scheduled(owner.target).rules
+    done = Succeeded(at("13:00"), at("13:00"), {"minReplicas": 5})
+    state = RuleState(at("13:00"), "0" * 16, next_execution=at("13:00") + 86_400, successes=(done,))
+
+    summary = render_status(owner, rules, {"office-hours": state}, None, at("14:00"))["summary"]
+
+    assert summary["last"].endswith(" 09:00 office-hours")
+    assert summary["next"].endswith(" 09:00 office-hours")
+    columns = ["office", summary["target"], summary["next"], "SUSPENDED", "False", "365d"]
+    assert len("   ".join(columns)) <= 80
