@@ -43,7 +43,7 @@ PROGRAM: Final = "fedhpa"
 # kubectl runs the program kubectl-fedhpa for `kubectl fedhpa`.
 PLUGIN: Final = "kubectl-fedhpa"
 EXIT_USAGE: Final = 2
-# What an option's value is, by typer's name of its type.
+# The words for an option's value, by typer's name of its type.
 PLAIN_WORDS: Final = {
     "str": "TEXT",
     "list[str]": "TEXT",
@@ -141,7 +141,7 @@ def _use_plain_words(group: Any) -> None:
 
 
 def _shown(typed: Callable[[Any], str] | None, ctx: Any) -> str:
-    """Returns what an option's value is; "" for an argument, whose name says it."""
+    """Returns the word for an option's value; "" for an argument, whose name says it."""
     label = "" if typed is None else typed(ctx).strip("<>")
     return PLAIN_WORDS.get(label, label)
 

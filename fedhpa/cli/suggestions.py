@@ -1,4 +1,4 @@
-"""What the shell's completion suggests: contexts, and the namespaces, objects and Clusters of a hub.
+"""Suggestions for the shell's completion: contexts, and the namespaces, objects and Clusters of a hub.
 
 Nothing is printed and nothing raised: a hub that does not answer at once has no suggestions.
 """

@@ -85,11 +85,10 @@ class Report:
         """Adds a check that was not made."""
         self._skipped[NotChecked(one_line(check), one_line(why))] = None
 
-    def merge(self, other: Report, *, without: Iterable[str] = ()) -> None:
-        """Adds what another report found, without the findings of some ids."""
-        left_out = frozenset(without)
-        self._findings += [each for each in other._findings if each.id not in left_out]
-        self._skipped |= other._skipped
+    def merge(self, other: Report) -> None:
+        """Adds what another report found."""
+        self._findings += other.findings
+        self._skipped |= dict.fromkeys(other.not_checked)
 
     def has(self, kind: str, subject: str = "") -> bool:
         """True if there is such a finding, about any subject or about this one."""

@@ -1,4 +1,4 @@
-"""What all topics need to know of an installation: its lists, its owner, and the caller's commands."""
+"""The facts that all topics need: the lists of an installation, its owner, and the caller's commands."""
 
 from __future__ import annotations
 

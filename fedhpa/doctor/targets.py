@@ -19,8 +19,7 @@ from fedhpa.doctor.members import Member
 from fedhpa.doctor.report import Commands
 from fedhpa.doctor.session import Cause, Problem, Session
 from fedhpa.doctor.site import DIRECT, KARMADA, Site, propagation_of
-from fedhpa.kube import Clock, ResourceMapper
-from fedhpa.kube.mapping import group_path
+from fedhpa.kube import Clock, ResourceMapper, resource_path
 
 # Targets that one run looks for. Each costs a request to the hub, and one to a member or more.
 MAX_TARGETS: Final = 200
@@ -28,7 +27,7 @@ SHORT: Final = {KIND: "fhpa", CRON_KIND: "cronfhpa"}
 
 
 class Place(StrEnum):
-    """What one server, or several, have of a target."""
+    """The presence of a target on one server, or on several."""
 
     FOUND = "found"
     ABSENT = "absent"
@@ -109,7 +108,7 @@ class Targets:
         version = text_at(found.reference, "apiVersion")
         kinds: dict[str, str] = {}
         for session in (self._site.hub, *(one for one in self._sessions if one is not None)):
-            answer = await session.get(group_path(version)) if version else {}
+            answer = await session.get(resource_path(version, KIND).rpartition("/")[0]) if version else {}
             for each in entries(answer, "resources"):
                 if "/" not in text_at(each, "name"):
                     kinds[text_at(each, "kind").lower()] = text_at(each, "kind")
