@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -137,26 +138,32 @@ def _problem(rules: Sequence[Rule]) -> Finding | None:
 def _summary(owner: CronObject, rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Json:
     """Returns the texts of the columns: the target, the next and last execution, and the suspended rules."""
     coming = [
-        (state.next_execution, rule.name)
+        (state.next_execution, rule)
         for rule in rules
         if (state := states.get(rule.name)) is not None and state.next_execution is not None
     ]
     done = [
-        (state.successes[0].scheduled, rule.name)
+        (state.successes[0].scheduled, rule)
         for rule in rules
         if (state := states.get(rule.name)) is not None and state.successes
     ]
     suspended = sum(rule.suspended for rule in rules)
     return {
         "target": f"{owner.reference.kind}/{owner.reference.name}",
-        "next": _when(*min(coming)) if coming else "",
-        "last": _when(*max(done)) if done else "",
+        "next": _when(*min(coming, key=_at)) if coming else "",
+        "last": _when(*max(done, key=_at)) if done else "",
         "suspended": f"{suspended}/{len(rules)}" if suspended else "none",
     }
 
 
-def _when(at: float, rule: str) -> str:
-    return f"{format_time(at)} {rule}"
+def _at(execution: tuple[float, Rule]) -> tuple[float, str]:
+    return execution[0], execution[1].name
+
+
+def _when(at: float, rule: Rule) -> str:
+    """Returns a time in the zone of its rule, short enough for a column, and the rule's name."""
+    zone = UTC if rule.timetable is None else rule.timetable.zone
+    return f"{datetime.fromtimestamp(at, zone):%d %b %H:%M} {rule.name}"
 
 
 def _bounded(states: Mapping[str, RuleState], names: Sequence[str]) -> list[Json]:

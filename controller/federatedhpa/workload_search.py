@@ -30,6 +30,8 @@ MAX_KEPT: Final = 1_000
 MAX_ASKED: Final = 16
 DEADLINE_SECONDS: Final = 3.0
 HUB_NAME: Final = "the hub"
+# The answer of a server where the rights are withheld on purpose: it says nothing about the workload.
+WITHHELD: Final = "withheld"
 
 
 class WorkloadSearch:
@@ -84,13 +86,13 @@ async def _ask(workload: Workload, places: Mapping[str, ApiClient]) -> Search:
     """Ask all places at once."""
 
     async def ask(client: ApiClient) -> str | None:
-        """Returns None if the workload exists, "" if it does not, else the reason."""
+        """Returns None if the workload exists, "" if it does not, else WITHHELD or the reason."""
         try:
             await get_scale(client, workload.path, deadline=DEADLINE_SECONDS)
         except InvalidObject:
             return ""
         except ApiError as error:
-            return "" if error.status == NOT_FOUND else str(error)
+            return {NOT_FOUND: "", FORBIDDEN: WITHHELD}.get(error.status, str(error))
         except FedHPAError as error:
             return str(error)
         return None
@@ -106,5 +108,5 @@ async def _ask(workload: Workload, places: Mapping[str, ApiClient]) -> Search:
     return Search(
         found=[name for name, answer in answers.items() if answer is None],
         absent=[name for name, answer in answers.items() if answer == ""],
-        unknown={name: answer for name, answer in answers.items() if answer},
+        unknown={name: answer for name, answer in answers.items() if answer and answer != WITHHELD},
     )

@@ -96,7 +96,7 @@ CRON_FEDERATED_HPA: Final = Definition(
     (
         Column("TARGET", "string", ".status.summary.target"),
         Column("NEXT", "string", ".status.summary.next"),
-        Column("LAST", "string", ".status.summary.last"),
+        Column("LAST", "string", ".status.summary.last", 1),
         Column("SUSPENDED", "string", ".status.summary.suspended"),
         _READY,
         _AGE,

@@ -14,7 +14,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from fedhpa.admission.bounds import check_bounds
-from fedhpa.admission.federatedhpa import has_group_and_version, no_group_and_version, validate_reference
+from fedhpa.admission.federatedhpa import (
+    has_group_and_version,
+    no_group_and_version,
+    validate_reference,
+    warn_kind,
+)
 from fedhpa.admission.metadata import validate_metadata, warn_hold
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPARule, CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
@@ -177,6 +182,7 @@ def warn_cronfederatedhpa(cron: CronFederatedHPA) -> Iterator[str]:
 def _target_version(spec: CronFederatedHPASpec) -> Iterator[str]:
     """Warns about the API version of the target, which also decides which sizes a rule must have."""
     target = spec.scale_target_ref
+    yield from warn_kind(target.kind)
     path = "spec.scaleTargetRef.apiVersion"
     if target.kind == KIND and target.api_version != API_VERSION:
         shown = quoted(target.api_version[:MAX_TEXT])

@@ -12,6 +12,7 @@ admission has not written yet. Other warnings are about admitted settings that l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.extensions import validate_extensions, warn_distributed, warn_extensions
@@ -35,6 +36,10 @@ from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
+
+# Kinds by their names, for warnings about a name that is written otherwise. Others may exist.
+SCALABLE: Final = ("Deployment", "FederatedHPA", "ReplicaSet", "ReplicationController", "StatefulSet")
+UNSCALABLE: Final = ("CronJob", "DaemonSet", "Job", "Pod")
 
 
 def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
@@ -131,6 +136,7 @@ def warn_federatedhpa(fhpa: FederatedHPA, *, admitted: bool = False) -> Iterator
     yield from _rebalance(fhpa)
     yield from warn_hold(fhpa.metadata)
     yield from _api_version(spec)
+    yield from warn_kind(spec.scale_target_ref.kind)
     # Mode Distributed has a warning of its own about metrics that are not of pods.
     named = () if spec.cluster_affinity is None else spec.cluster_affinity.cluster_names
     added_up = spec.mode != DISTRIBUTED and len(named) != 1
@@ -182,6 +188,17 @@ def _api_version(spec: FederatedHPASpec) -> Iterator[str]:
     reference = spec.scale_target_ref
     if spec.mode != DISTRIBUTED and not has_group_and_version(reference):
         yield f"spec.scaleTargetRef.apiVersion: {no_group_and_version(reference)}"
+
+
+def warn_kind(kind: str) -> Iterator[str]:
+    """Warns about the kind of a target that is no kind's name, or that nobody can scale."""
+    path = "spec.scaleTargetRef.kind"
+    known = {one.lower(): one for one in (*SCALABLE, *UNSCALABLE)}
+    meant = known.get(kind.lower().removesuffix("s"), kind)
+    if meant != kind:
+        yield f"{path}: {quoted(kind[:MAX_TEXT])} is no kind; {meant} is meant"
+    if meant in UNSCALABLE:
+        yield f"{path}: {meant} has no scale, so nothing can set its replicas"
 
 
 def has_group_and_version(reference: CrossVersionObjectReference) -> bool:

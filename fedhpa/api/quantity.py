@@ -103,6 +103,20 @@ class Quantity:
         return _canonical_decimal(self.nano, self.format)
 
 
+def in_unit_of(text: str, model: str) -> str:
+    """Returns a quantity in the unit that another one is written in, rounded to two decimals, for people.
+
+    One that cannot be read, or that would round to 0, stays as it is.
+    """
+    suffix = model.lstrip("+-.0123456789")
+    try:
+        value, unit = Quantity.parse(text).nano, Quantity.parse(f"1{suffix}").nano
+    except InvalidQuantity:
+        return text
+    shown = f"{value / unit:.2f}".rstrip("0").rstrip(".") if unit else text
+    return text if shown in ("0", "-0") and value else f"{shown}{suffix}"
+
+
 def parse_milli(value: RawQuantity) -> int:
     """Returns a quantity in milli-units, rounded away from zero, saturating at int64. Raises InvalidQuantity.
 

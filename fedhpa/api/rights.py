@@ -185,6 +185,7 @@ def hub_rights(
     namespace: str = NAMESPACE,
     *,
     lease_namespace: str = "",
+    user_name: str = "",
     propagation: Propagation = "direct",
     metrics_via: MetricsVia = "members",
     secrets: Secrets | None = None,
@@ -194,15 +195,17 @@ def hub_rights(
 ) -> list[Manifest]:
     """Returns the ServiceAccounts of the processes and their rights.
 
-    `lease_namespace` has the controller's Leases, by default `namespace`. `secrets` are the credentials of
+    `lease_namespace` has the controller's Leases, by default `namespace`. `user_name` is a user to whom the
+    rights are granted instead of the ServiceAccounts. `secrets` are the credentials of
     Clusters that may be read besides those that `fedhpa join` has made. `switches` replaces `propagation` and
     `metrics_via`. `planes` are the API servers whose roles are wanted; `components` are the file's.
     """
     found = switches or Switches(propagation, metrics_via)
     places = {"release": namespace, "leases": lease_namespace or namespace}
-    manifests = [account(namespace, ACCOUNTS[one]) for one in components if one in ACCOUNTS]
+    by_account = [] if user_name else [one for one in components if one in ACCOUNTS]
+    manifests = [account(namespace, ACCOUNTS[one]) for one in by_account]
     for one in components:
-        subject = service_account(namespace, ACCOUNTS.get(one, ""))
+        subject = user(user_name) if user_name else service_account(namespace, ACCOUNTS.get(one, ""))
         manifests += _of_component(one, found, subject, places, secrets, planes)
     return manifests
 

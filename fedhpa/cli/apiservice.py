@@ -74,6 +74,9 @@ def apiservice(
     ] = False,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
+    without_rights: Annotated[
+        bool, typer.Option("--without-rights", help="Leave out the account and its rights, which exist.")
+    ] = False,
     member: Annotated[
         bool,
         typer.Option(
@@ -112,6 +115,8 @@ def apiservice(
             named = asyncio.run(_secrets_of_clusters(kubeconfig, context))
             placement = replace(placement, secrets=placement.secrets | named)
         documents = manifests(placement, read_certificates("--ca-file", ca_file), groups)
+        if without_rights:
+            documents = [one for one in documents if one["kind"] in ("Service", "APIService")]
         services = [document for document in documents if document["kind"] == "APIService"]
         if check:
             conflicts = asyncio.run(_owned_by_others(services, placement, kubeconfig, context))
@@ -124,7 +129,7 @@ def apiservice(
             typer.echo(
                 f"applying this takes over {names}; --check finds out which server has them now", err=True
             )
-        if not placement.secrets:
+        if not placement.secrets and not without_rights:
             typer.echo(NO_SECRETS, err=True)
     typer.echo(print_yaml(documents), nl=False)
 

@@ -1,4 +1,4 @@
-"""`fedhpa doctor` names the first failed check of each chain, and the command that fixes it."""
+"""`fedhpa doctor` names what stands between a FederatedHPA and its pods, and the commands that fix it."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.texts import one_line
+from fedhpa.cli.colours import GREEN, RED, YELLOW, painted
 from fedhpa.cli.hub import hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig
 
 if TYPE_CHECKING:
-    from fedhpa.doctor import Observation, Report
+    from fedhpa.doctor import Report
 
 MAX_TIMEOUT: Final = 60.0
 
@@ -30,8 +30,16 @@ def doctor(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
     namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="Namespace of the installation.")
-    ] = "fedhpa-system",
+        str,
+        typer.Option(
+            "-n",
+            "--namespace",
+            help="Check only the objects in this namespace, for people with rights in one.",
+        ),
+    ] = "",
+    system_namespace: Annotated[
+        str, typer.Option(help="Namespace of the installation; if not set, it is looked for.")
+    ] = "",
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
     bundle: Annotated[
         Path | None,
@@ -41,72 +49,57 @@ def doctor(
         float, typer.Option(help="Seconds to wait for each answer, above 0 and at most 60.")
     ] = 3.0,
 ) -> None:
-    """Find the first failed check between a FederatedHPA and its pods, and name the command that fixes it.
+    """Find what stands between a FederatedHPA and its pods, and name the commands that fix it.
 
-    The command reads with your rights and changes nothing; new objects are sent as dry runs only. A check
-    that you may not make is reported as not checked. Exit code 1 means that at least one check fails.
+    The command reads with your rights and changes nothing; new objects are sent as dry runs only. Exit code 0
+    means that every object is Ready and every check was made, 1 that there is a finding, and 3 that nothing
+    was found but some checks could not be made.
     """
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"--timeout={timeout:g}: expected more than 0 and at most {MAX_TIMEOUT:g} seconds")
-    observation, report = asyncio.run(_run(kubeconfig, context, namespace, timeout, bundle))
+    report = asyncio.run(_run(kubeconfig, context, namespace, system_namespace, timeout, bundle))
     if output is JsonOrText.JSON:
-        typer.echo(json.dumps(to_json(observation, report), indent=2))
+        typer.echo(json.dumps(report.to_json(), indent=2))
     else:
-        typer.echo(to_text(observation, report), nl=False)
-    if report.findings:
-        raise typer.Exit(1)
+        typer.echo("\n".join(map(_coloured, report.to_text().splitlines())))
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
+
+
+def _coloured(line: str) -> str:
+    """Returns a line of the report in its colour: findings red, what is unknown yellow, all well green."""
+    unknown = line.startswith(("not checked", "nothing was found"))
+    plain = line.startswith(("  ", "context "))
+    return painted(line, "" if plain else YELLOW if unknown else GREEN if line.startswith("healthy") else RED)
 
 
 async def _run(
-    kubeconfig: str, context: str, namespace: str, timeout: float, bundle: Path | None
-) -> tuple[Observation, Report]:
-    from fedhpa.doctor import Hub, Observation, check_bundle, diagnose, examine, write_bundle
+    kubeconfig: str, context: str, only: str, system: str, timeout: float, bundle: Path | None
+) -> Report:
+    from fedhpa.doctor import Commands, Report, check_bundle, examine, write_bundle
     from fedhpa.kube import SYSTEM
+    from fedhpa.kube.config import known_contexts
 
     if bundle is not None:
         check_bundle(bundle)
+    current, contexts = known_contexts(kubeconfig)
     async with AsyncExitStack() as stack:
         hub = None
         try:
             hub, _ = await stack.enter_async_context(hub_client(kubeconfig, context))
-            observation = await examine(hub, namespace=namespace, seconds=timeout, clock=SYSTEM)
+            report = await examine(
+                hub,
+                clock=SYSTEM,
+                commands=Commands(kubeconfig, context, contexts),
+                context=context or current,
+                system=system,
+                only=only,
+                seconds=timeout,
+            )
         except ConfigError as error:
-            observation = Observation(SYSTEM.wall(), Hub(kubeconfig=one_line(str(error))))
-        report = diagnose(observation)
+            report = Report(context or current)
+            advice = "Name a kubeconfig with --kubeconfig, or one of its contexts with --context."
+            report.add("kubeconfig-unusable", "kubeconfig", str(error), advice=advice)
         if bundle is not None:
-            await write_bundle(bundle, hub, observation, report, seconds=timeout)
-    return observation, report
-
-
-def to_json(observation: Observation, report: Report) -> dict[str, Any]:
-    """Returns the report as JSON."""
-    return {"healthy": not report.findings, **report.to_json(), "checked": _counts(observation)}
-
-
-def to_text(observation: Observation, report: Report) -> str:
-    """Returns the report as text; one line if nothing is broken and everything was checked."""
-    lines = []
-    for each in report.findings:
-        lines += [
-            f"{each.id}  {each.subject}",
-            f"  what  {each.what}",
-            f"  why   {each.why}",
-            f"  fix   {each.command}",
-        ]
-    if not report.findings:
-        counts = _counts(observation)
-        lines.append(
-            f"nothing is broken (members: {counts['members']}, FederatedHPAs: {counts['federatedHPAs']}, "
-            f"CronFederatedHPAs: {counts['cronFederatedHPAs']})"
-        )
-    lines += [f"not checked: {each.check}: {each.why}" for each in report.not_checked]
-    return "\n".join(lines) + "\n"
-
-
-def _counts(observation: Observation) -> dict[str, int]:
-    members, objects = observation.members, observation.objects
-    return {
-        "members": len(members) if isinstance(members, tuple) else 0,
-        "federatedHPAs": len(objects.scaled) if objects and isinstance(objects.scaled, tuple) else 0,
-        "cronFederatedHPAs": len(objects.crons) if objects and isinstance(objects.crons, tuple) else 0,
-    }
+            await write_bundle(bundle, hub, report, seconds=timeout, now=SYSTEM.wall())
+    return report

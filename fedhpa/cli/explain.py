@@ -17,15 +17,17 @@ import typer
 
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, one_line
+from fedhpa.cli import suggestions
 from fedhpa.cli.hub import (
     find_object,
     hub_client,
+    joined,
     names_cron,
     parse_cron_target,
     parse_target,
     read_object,
 )
-from fedhpa.cli.options import Context, Kubeconfig, Namespace
+from fedhpa.cli.options import Context, Kubeconfig, Name, Namespace
 
 if TYPE_CHECKING:
     from fedhpa.decision import StoredRecord
@@ -57,9 +59,12 @@ def explain(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="fhpa/NAME|cronfhpa/NAME", help="Name of the FederatedHPA or CronFederatedHPA."
+            metavar="fhpa|cronfhpa",
+            help="The kind, then its name; or KIND/NAME.",
+            autocompletion=suggestions.objects,
         ),
     ],
+    name: Name = "",
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -77,8 +82,11 @@ def explain(
 
     The decision is that in the ScalingRecord of the FederatedHPA. A later one that changed nothing is not
     recorded.
+
+    Example: fedhpa explain fhpa web -n shop
     """
     where = (namespace, kubeconfig, context)
+    target = joined(target, name)
     if names_cron(target):
         _explain_cron(parse_cron_target(target), *where, output, watch=watch)
         return

@@ -14,12 +14,14 @@ from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.hold import ALL, DOWN, HOLD_ANNOTATION, UNTIL_ANNOTATION, UP
 from fedhpa.api.names import dns_subdomain
 from fedhpa.api.times import format_time, parse_duration, parse_time
+from fedhpa.cli import suggestions
 from fedhpa.cli.hub import (
     API_VERSION,
     CRON_KINDS,
     DEADLINE_SECONDS,
     KINDS,
     NOT_SERVED,
+    expanded,
     hub_client,
     hub_error,
 )
@@ -46,7 +48,11 @@ class Place(NamedTuple):
 
 Targets = Annotated[
     list[str] | None,
-    typer.Argument(metavar="TARGET", help="fhpa/NAME or cronfhpa/NAME; none with --namespace-wide."),
+    typer.Argument(
+        metavar="TARGET",
+        help="fhpa NAME..., cronfhpa NAME..., or each as KIND/NAME; none with --namespace-wide.",
+        autocompletion=suggestions.objects,
+    ),
 ]
 NamespaceWide = Annotated[
     bool, typer.Option("--namespace-wide", help="The namespace instead of single objects in it.")
@@ -81,10 +87,10 @@ def hold(
     end = _end(duration, until, SYSTEM.wall())
     annotations = {HOLD_ANNOTATION: direction.value, UNTIL_ANNOTATION: end}
     options = (namespace, kubeconfig, context)
-    for place in asyncio.run(_annotate(targets or [], annotations, *options, wide=namespace_wide)):
+    for place in asyncio.run(_annotate(expanded(targets or []), annotations, *options, wide=namespace_wide)):
         stays = f"until {end}" if end else "until somebody releases it"
         typer.echo(f"{place.title} is held ({direction.value}) {stays}.")
-    typer.echo(f"End it with: {_release_command(targets or [], *options, wide=namespace_wide)}")
+    typer.echo(f"End it with: {_release_command(expanded(targets or []), *options, wide=namespace_wide)}")
 
 
 def release(
@@ -102,7 +108,7 @@ def release(
     """
     annotations = {HOLD_ANNOTATION: None, UNTIL_ANNOTATION: None}
     options = (namespace, kubeconfig, context)
-    for place in asyncio.run(_annotate(targets or [], annotations, *options, wide=namespace_wide)):
+    for place in asyncio.run(_annotate(expanded(targets or []), annotations, *options, wide=namespace_wide)):
         typer.echo(f"{place.title} is released.")
 
 

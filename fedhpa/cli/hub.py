@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,17 @@ def parse_target(text: str) -> str:
     if dns_subdomain(name) or (separator and kind.lower() not in KINDS):
         raise ConfigError(f"{text[:300]!r}: expected fhpa/NAME, the name of a FederatedHPA")
     return name
+
+
+def joined(target: str, name: str) -> str:
+    """Returns KIND/NAME of `KIND NAME`, the form of kubectl; `target` alone without a name."""
+    return f"{target}/{name}" if name else target
+
+
+def expanded(targets: Sequence[str]) -> list[str]:
+    """Returns each target as KIND/NAME, also where one kind stands before the names, as for kubectl."""
+    kind, *found = targets or [""]
+    return [f"{kind}/{name}" for name in found] if kind.lower() in (*KINDS, *CRON_KINDS) else list(targets)
 
 
 def names_cron(text: str) -> bool:

@@ -9,9 +9,10 @@ commands, because each start of `fedhpa` imports all modules.
 from __future__ import annotations
 
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -34,6 +35,7 @@ from fedhpa.cli import (
     record,
     replay,
     rules,
+    top,
     webhook_config,
 )
 
@@ -41,6 +43,15 @@ PROGRAM: Final = "fedhpa"
 # kubectl runs the program kubectl-fedhpa for `kubectl fedhpa`.
 PLUGIN: Final = "kubectl-fedhpa"
 EXIT_USAGE: Final = 2
+# The words for an option's value, by typer's name of its type.
+PLAIN_WORDS: Final = {
+    "str": "TEXT",
+    "list[str]": "TEXT",
+    "path": "FILE",
+    "int": "NUMBER",
+    "int range": "NUMBER",
+    "float": "NUMBER",
+}
 # As shells report a program that SIGINT ended.
 EXIT_INTERRUPTED: Final = 130
 
@@ -103,6 +114,7 @@ for module in (
     record,
     replay,
     rules,
+    top,
     webhook_config,
 ):
     module.register(app)
@@ -115,7 +127,23 @@ def command() -> TyperGroup:
     """The commands of `app`. Built once, because typer reads the parameters of every function."""
     group = typer.main.get_command(app)
     assert isinstance(group, TyperGroup), "`app` has several commands"
+    _use_plain_words(group)
     return group
+
+
+def _use_plain_words(group: Any) -> None:
+    """Lets the help name the values of options in words, and not by Python's types."""
+    for below in group.commands.values() if hasattr(group, "commands") else ():
+        _use_plain_words(below)
+    for parameter in group.params:
+        is_option = parameter.opts[0].startswith("-")
+        parameter.display_type = partial(_shown, parameter.display_type if is_option else None)
+
+
+def _shown(typed: Callable[[Any], str] | None, ctx: Any) -> str:
+    """Returns the word for an option's value; "" for an argument, whose name says it."""
+    label = "" if typed is None else typed(ctx).strip("<>")
+    return PLAIN_WORDS.get(label, label)
 
 
 def run(arguments: list[str], program: str = PROGRAM) -> int:

@@ -11,15 +11,31 @@ from typing import Annotated, Final
 import typer
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cli import suggestions
 
 Namespace = Annotated[
-    str, typer.Option("-n", "--namespace", help="Namespace; if not set, that of the kubeconfig's context.")
+    str,
+    typer.Option(
+        "-n",
+        "--namespace",
+        help="Namespace; if not set, that of the kubeconfig's context.",
+        autocompletion=suggestions.namespaces,
+    ),
 ]
 Kubeconfig = Annotated[
     str, typer.Option("--kubeconfig", help="Kubeconfig of the hub; if not set, as kubectl finds it.")
 ]
 Context = Annotated[
-    str, typer.Option("--context", help="Context of the kubeconfig; if not set, its current context.")
+    str,
+    typer.Option(
+        "--context",
+        help="Context of the kubeconfig; if not set, its current context.",
+        autocompletion=suggestions.contexts,
+    ),
+]
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The name, after a kind.", autocompletion=suggestions.names),
 ]
 Propagation = Annotated[
     str,

@@ -92,6 +92,9 @@ def rbac(
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", help="Namespace of the ServiceAccounts. It must exist.")
     ] = "fedhpa-system",
+    user: Annotated[
+        str, typer.Option(help="User of the process on the hub, if it is not its ServiceAccount.")
+    ] = "",
     lease_namespace: Annotated[
         str,
         typer.Option(help="The controller's --leader-elect-resource-namespace; if not set, that of -n."),
@@ -177,6 +180,7 @@ def rbac(
         documents = rights.hub_rights(
             namespace,
             lease_namespace=lease_namespace,
+            user_name=user,
             secrets=secrets,
             switches=switches,
             planes=PLANES[chart_part],

@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.hub import hub_client, parse_target, read_object
-from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Namespace, Propagation
+from fedhpa.cli import suggestions
+from fedhpa.cli.hub import hub_client, joined, parse_target, read_object
+from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Name, Namespace, Propagation
 
 
 class RecordFormat(StrEnum):
@@ -29,7 +30,13 @@ def register(app: typer.Typer) -> None:
 
 
 def record(
-    target: Annotated[str, typer.Argument(metavar="fhpa/NAME", help="Name of the FederatedHPA.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="fhpa", help="The kind, then its name; or fhpa/NAME.", autocompletion=suggestions.objects
+        ),
+    ],
+    name: Name = "",
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -47,7 +54,7 @@ def record(
     Example: fedhpa record fhpa/web | fedhpa replay -
     """
     flags = (propagation, metrics_via)
-    scenario = asyncio.run(_gather(parse_target(target), namespace, kubeconfig, context, flags))
+    scenario = asyncio.run(_gather(parse_target(joined(target, name)), namespace, kubeconfig, context, flags))
     text = _text(scenario, output)
     if file is None:
         sys.stdout.write(text)

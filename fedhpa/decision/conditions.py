@@ -8,7 +8,14 @@ from typing import Final
 from fedhpa.api.texts import listed
 from fedhpa.decision.context import MAX_LOST_PER_CENT, Context, describe
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.memory import ANSWERED, LOST_STATES, METRICS_MISSING, QUIET_SECONDS, Absence
+from fedhpa.decision.memory import (
+    ANSWERED,
+    LOST_STATES,
+    METRICS_MISSING,
+    QUIET_SECONDS,
+    TOLD_STATES,
+    Absence,
+)
 from fedhpa.decision.messages import (
     HUB_COMPATIBLE,
     HUB_IS_OURS,
@@ -17,7 +24,7 @@ from fedhpa.decision.messages import (
     SOLE_OWNER,
     SURVIVES_CLUSTER_LOSS,
 )
-from fedhpa.decision.model import WARNING, Coverage, DecisionBuilder, Event, stored_time
+from fedhpa.decision.model import NORMAL, WARNING, Coverage, DecisionBuilder, Event, stored_time
 from fedhpa.decision.placement import ClusterHeadroom, worst_loss
 from fedhpa.decision.resets import SizeChange
 from fedhpa.decision.snapshot import ClusterSnapshot
@@ -85,7 +92,7 @@ def report(
     absences: Mapping[str, Absence],
     unreported: Set[str] = frozenset(),
 ) -> None:
-    """Set MetricsComplete, and add one event when a cluster goes missing and one when it is lost.
+    """Set MetricsComplete, and add an event when a cluster goes missing, is lost, and answers again.
 
     `states` are the clusters' states in the stored status: they show which events were sent before.
     `unreported` are clusters that are missing for a moment only.
@@ -106,9 +113,7 @@ def report(
         noun = "cluster" if count == 1 else "clusters"
         builder.condition(METRICS_COMPLETE, True, "AllClustersAnswered", f"{count} expected {noun} answered")
     events = [
-        Event(
-            WARNING, "ClusterMissing", f"cluster {cluster.name} is missing: {coverage.missing[cluster.name]}"
-        )
+        Event(WARNING, "ClusterMissing", f"cluster {absent_text(coverage, cluster.name)}")
         for cluster in fleet.expected
         if cluster.name in missing
         and _is_new(cluster, states.get(cluster.name, ANSWERED), fleet.implausible)
@@ -121,7 +126,18 @@ def report(
             ago = "" if absence is None else f" {builder.now - absence.since:.0f} s ago"
             text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
             events.append(Event(WARNING, "ClusterLost", text))
+    for name in coverage.answered:
+        # The data of an only cluster goes missing with Kubernetes' own events.
+        told = TOLD_STATES if len(coverage.expected) > 1 else TOLD_STATES - {METRICS_MISSING}
+        if states.get(name, ANSWERED) in told and name not in missing and name not in unreported:
+            events.append(Event(NORMAL, "ClusterAnswers", f"cluster {name} answers again"))
     builder.events[:0] = events  # the cause comes before its effects
+
+
+def absent_text(coverage: Coverage, cluster: str) -> str:
+    """Returns that a cluster is missing, or that it answered without all data, with the reason."""
+    verb = "answered without all data" if cluster in coverage.answered else "is missing"
+    return f"{cluster} {verb}: {coverage.missing[cluster]}"
 
 
 def _is_new(cluster: ClusterSnapshot, state: str, implausible: Set[str]) -> bool:

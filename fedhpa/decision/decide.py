@@ -50,8 +50,10 @@ from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
 from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, FALLBACK, ScalingSpec
 from fedhpa.scaling import (
+    DOWN_LIMIT,
     MESSAGES,
     TOO_MANY,
+    UP_LIMIT,
     WITHIN_RANGE,
     Bounds,
     Limited,
@@ -301,14 +303,10 @@ def normalize(
     builder.condition(
         SCALING_LIMITED, limited.replicas != stabilized.replicas, limited.reason, MESSAGES[limited.reason]
     )
-    by_rate = limited.rate_limited != stabilized.replicas
-    rate_reason = MESSAGES[limited.reason if limited.replicas == limited.rate_limited else WITHIN_RANGE]
-    builder.step(
-        "rateLimit",
-        stabilized.replicas,
-        limited.rate_limited,
-        rate_reason if by_rate else MESSAGES[WITHIN_RANGE],
-    )
+    by_rate = limited.rate_limited - stabilized.replicas
+    # The bounds may be narrower still. Then the reason of both limits is that of the bounds.
+    rate_reason = UP_LIMIT if by_rate < 0 else DOWN_LIMIT if by_rate else WITHIN_RANGE
+    builder.step("rateLimit", stabilized.replicas, limited.rate_limited, MESSAGES[rate_reason])
     by_bounds = limited.replicas != limited.rate_limited
     builder.step(
         "bounds",

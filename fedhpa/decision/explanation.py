@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from fedhpa.api.times import format_time
+from fedhpa.decision.conditions import absent_text
 from fedhpa.decision.messages import REBALANCED, SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, MemberBounds, MetricResult
 from fedhpa.decision.status import held_text, sentence
@@ -147,8 +148,8 @@ def _coverage_lines(decision: Decision) -> Iterator[str]:
     yield f"  coverage: {len(coverage.answered)} of {len(coverage.expected)} expected clusters answered"
     for cluster, age in coverage.bridged.items():
         yield f"    {cluster} is represented by its answer of {age:.0f} s ago"
-    for cluster, reason in coverage.missing.items():
-        yield f"    {cluster} is missing: {reason}"
+    for cluster in coverage.missing:
+        yield f"    {absent_text(coverage, cluster)}"
     for cluster, reason in coverage.lost.items():
         yield f"    {cluster} is no longer expected: {reason}"
     if coverage.missing and not decision.distributed:

@@ -26,6 +26,8 @@ MISSING: Final = "Missing"
 LOST: Final = "Lost"
 ANSWERED_STATES: Final = frozenset((ANSWERED, METRICS_MISSING, METRICS_LOST))
 LOST_STATES: Final = frozenset((METRICS_LOST, LOST))
+# Of each of these an event has told that the cluster, or its data, went missing.
+TOLD_STATES: Final = frozenset((MISSING, METRICS_MISSING, *LOST_STATES))
 
 # With a smaller part, a cluster that is missing most of the time would be expected for ever. With the whole
 # time, one failure an hour would make a healthy cluster a lost one.

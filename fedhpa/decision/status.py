@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from fedhpa.api.quantity import in_unit_of
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.memory import (
     ANSWERED,
@@ -337,7 +338,7 @@ def summary(
 
 
 def targets(metrics: Sequence[ScalingMetric], values: Sequence[Mapping[str, JSON]]) -> str:
-    """Returns current and target values of the metrics as `kubectl get hpa` prints them."""
+    """Returns the current value of each metric in the unit of its target, and the target."""
     shown = [
         _target(metric, values[index] if index < len(values) else {})
         for index, metric in enumerate(metrics[:_MAX_TARGETS])
@@ -368,4 +369,7 @@ def _target(metric: ScalingMetric, value: Mapping[str, JSON]) -> str:
 
 def _pair(field: str, current: Mapping[str, JSON], metric: ScalingMetric) -> str:
     """Returns the field's current value and its target."""
-    return f"{current.get(field) or '<unknown>'}/{metric.target.get(field) or '<unset>'}"
+    value, wanted = current.get(field), metric.target.get(field)
+    if isinstance(value, str) and isinstance(wanted, str):
+        value = in_unit_of(value, wanted)
+    return f"{value or '<unknown>'}/{wanted or '<unset>'}"

@@ -1,25 +1,83 @@
-"""The doctor: finds the first failed check of each chain between a FederatedHPA and its pods.
+"""The doctor: checks what stands between a FederatedHPA and its pods, and names the commands that fix it.
 
-`reading` observes the hub and the members (the shell), `checks` and `diagnosis` are pure functions from an
-observation to findings, and `bundle` packs what a bug report needs.
+A module a topic probes and reports. `session` reads one API server, `site` has what all topics need, `report`
+collects, and `bundle` packs what a bug report needs.
 """
 
-from fedhpa.doctor.bundle import check_bundle, write_bundle
-from fedhpa.doctor.diagnosis import diagnose
-from fedhpa.doctor.examination import ANSWER_SECONDS, examine
-from fedhpa.doctor.findings import WHY, Finding, NotChecked, Report
-from fedhpa.doctor.observations import Hub, Observation
+from __future__ import annotations
 
-__all__ = [
-    "ANSWER_SECONDS",
-    "WHY",
-    "Finding",
-    "Hub",
-    "NotChecked",
-    "Observation",
-    "Report",
-    "check_bundle",
-    "diagnose",
-    "examine",
-    "write_bundle",
-]
+import asyncio
+from typing import Final
+
+from fedhpa.api.rights import CONTROLLER
+from fedhpa.doctor.admission import check_admission
+from fedhpa.doctor.aggregation import check_aggregation
+from fedhpa.doctor.bundle import check_bundle, write_bundle
+from fedhpa.doctor.certificates import check_certificates
+from fedhpa.doctor.controllers import check_controllers
+from fedhpa.doctor.hub import check_definitions, check_hub, check_installed
+from fedhpa.doctor.members import Members
+from fedhpa.doctor.objects import check_objects
+from fedhpa.doctor.report import TABLE, Commands, Finding, NotChecked, Report
+from fedhpa.doctor.rights import check_rights
+from fedhpa.doctor.session import Problem, Session
+from fedhpa.doctor.site import Site
+from fedhpa.kube import ApiClient, Clock
+from fedhpa.kube.config import ConnectorFactory
+
+__all__ = ["TABLE", "Commands", "Finding", "NotChecked", "Report", "check_bundle", "examine", "write_bundle"]
+
+# A healthy server answers within this. A hung member costs it once.
+ANSWER_SECONDS: Final = 3.0
+
+
+async def examine(
+    client: ApiClient,
+    *,
+    clock: Clock,
+    commands: Commands | None = None,
+    context: str = "",
+    system: str = "",
+    only: str = "",
+    seconds: float = ANSWER_SECONDS,
+    connector: ConnectorFactory | None = None,
+) -> Report:
+    """Returns what the caller of `client` can find out about an installation. Never raises ApiError.
+
+    `system` is its namespace, which is looked for if it is "". `only` is a namespace: then the objects in it
+    are checked and nothing else, which needs rights in that namespace alone. `seconds` is the deadline of
+    each answer. `connector` makes the connections to the members.
+    """
+    report = Report(context, client.config.server)
+    try:
+        secret = await client.config.credentials.authorization() or ""
+    except Exception as error:  # an exec plugin may fail in any way
+        problem, advice = (
+            Session(client, 0.0).problem(error),
+            "Run the credential plugin of the kubeconfig by hand.",
+        )
+        report.add("hub-login-refused", report.server, problem.text, advice=advice)
+        return report
+    hub = Session(client, seconds, secret=secret)
+    found = await check_hub(hub, report, clock)
+    if found is None:
+        return report
+    site = Site(hub, report, commands or Commands(), *found, only)
+    if only:
+        await site.read_objects()
+        await check_objects(site, (), clock)
+        return report
+    await asyncio.gather(site.read_objects(), site.read(system))
+    if not check_installed(site):
+        return report
+    report.counts["members"] = 0 if isinstance(site.clusters, Problem) else len(site.clusters)
+    absent = check_definitions(site)
+    async with Members(site, clock, connector) as members:
+        followed, webhooks, apis, _ = await asyncio.gather(
+            members.check(), check_admission(site, absent), check_aggregation(site), check_rights(site)
+        )
+        await check_objects(site, followed, clock)
+    if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead
+        check_controllers(site)
+    check_certificates(site, [*webhooks, *apis, *(one for each in followed for one in each.certificates)])
+    return report

@@ -21,10 +21,9 @@ import msgspec
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION
-from fedhpa.doctor.findings import Report
-from fedhpa.doctor.observations import Observation, Problem
-from fedhpa.doctor.reading.session import Session
+from fedhpa.doctor.report import Report
 from fedhpa.doctor.scrubbing import scrubbed
+from fedhpa.doctor.session import Problem, Session
 from fedhpa.kube import ApiClient, resource_path
 from fedhpa.kube.leases import API_VERSION as LEASES
 from fedhpa.members import CLUSTERS_PATH
@@ -57,35 +56,20 @@ def check_bundle(path: Path) -> None:
 
 
 async def write_bundle(
-    path: Path, hub: ApiClient | None, observation: Observation, report: Report, *, seconds: float
+    path: Path, hub: ApiClient | None, report: Report, *, seconds: float, now: float
 ) -> None:
     """Writes the bundle to a new file. Raises ConfigError if the file exists or cannot be written.
 
-    Without `hub`, or with one that does not answer, the bundle has the report and the versions.
+    Without `hub`, or with one that does not answer, the bundle has the report and the versions. `now` is the
+    time of its files in POSIX seconds.
     """
-    files: dict[str, Any] = {
-        "report.json": report.to_json(),
-        "versions.json": _versions(observation),
-        "observation.json": msgspec.to_builtins(observation),
-    }
-    if hub is not None and observation.hub.problem is None:
-        files |= await _objects(Session(hub, seconds, secret=await _credential(hub)))
-    content = await asyncio.to_thread(_packed, files, observation.now)
+    versions = {"fedhpa": version("fedhpa"), "python": platform.python_version(), **report.versions}
+    files: dict[str, Any] = {"report.json": report.to_json(), "versions.json": versions}
+    if hub is not None and "hub" in report.versions:
+        secret = await hub.config.credentials.authorization() or ""
+        files |= await _objects(Session(hub, seconds, secret=secret))
+    content = await asyncio.to_thread(_packed, files, now)
     await asyncio.to_thread(_write, path, content)
-
-
-async def _credential(hub: ApiClient) -> str:
-    return await hub.config.credentials.authorization() or ""
-
-
-def _versions(observation: Observation) -> dict[str, Any]:
-    members = observation.members if isinstance(observation.members, tuple) else ()
-    return {
-        "fedhpa": version("fedhpa"),
-        "python": platform.python_version(),
-        "hub": observation.hub.version,
-        "members": {each.name: each.version for each in members},
-    }
 
 
 async def _objects(hub: Session) -> dict[str, Any]:

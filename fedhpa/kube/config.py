@@ -206,6 +206,28 @@ async def _from_kubeconfig(
         ) from error
 
 
+def known_contexts(kubeconfig: str | None) -> tuple[str, dict[str, tuple[str, str]]]:
+    """Returns the current context, and of each context its server and the file that defines it.
+
+    The files are those of `load_config`. Where they cannot be read, nothing is known.
+    """
+    import yaml
+
+    listed = kubeconfig or os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
+    current, found, servers = "", dict[str, tuple[str, str]](), dict[str, str]()
+    for file in [kubeconfig] if kubeconfig else listed.split(os.pathsep):
+        try:
+            content = yaml.safe_load(Path(file).expanduser().read_text(encoding="utf-8")) or {}
+            current = current or str(content.get("current-context") or "")
+            for entry in content.get("clusters") or ():
+                servers.setdefault(entry["name"], str(entry["cluster"].get("server", "")).rstrip("/"))
+            for entry in content.get("contexts") or ():
+                found.setdefault(entry["name"], (str(entry["context"].get("cluster", "")), file))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+            continue
+    return current, {name: (servers.get(cluster, ""), file) for name, (cluster, file) in found.items()}
+
+
 def _present(sources: Sequence[str], flag: str) -> list[Path]:
     paths = [Path(one).expanduser() for one in sources]
     files = [path for path in paths if path.is_file()]

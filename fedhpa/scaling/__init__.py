@@ -1,8 +1,10 @@
 """Replica arithmetic: pods and usage in, replica counts out. Pure: no I/O, no clock, no object model."""
 
 from fedhpa.scaling.limits import (
+    DOWN_LIMIT,
     MESSAGES,
     TOO_MANY,
+    UP_LIMIT,
     WITHIN_RANGE,
     Bounds,
     Limited,
@@ -50,10 +52,12 @@ from fedhpa.scaling.requests import PodRequests, amounts, shared_requests
 from fedhpa.scaling.selection import SelectedPods, select_pods, select_usage
 
 __all__ = [
+    "DOWN_LIMIT",
     "IGNORED",
     "MESSAGES",
     "PENDING",
     "TOO_MANY",
+    "UP_LIMIT",
     "WITHIN_RANGE",
     "Bounds",
     "ContainerUsage",

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from fedhpa.admission.crd import CRON_FEDERATED_HPA, FEDERATED_HPA
+from fedhpa.doctor import TABLE
 from testbed.reference.chart import VALUES, value_tables, values_yaml
 from testbed.reference.commands import command_tables
 from testbed.reference.fields import field_tables
 from testbed.reference.flags import flag_tables
+from testbed.reference.markdown import code, table
 from testbed.reference.schemas import write_schemas
 from testbed.reference.series import series_tables
 
@@ -24,7 +26,12 @@ PAGES: Final[dict[str, Callable[[], list[str]]]] = {
     "metrics.md": series_tables,
     "cli.md": command_tables,
     "values.md": value_tables,
+    "doctor.md": lambda: table(("id", "what is broken", "why it matters"), _findings()),
 }
+
+
+def _findings() -> list[tuple[str, str, str]]:
+    return [(code(kind), each["broken"], each["why"]) for kind, each in TABLE.items()]
 
 
 def rendered(name: str, page: str) -> str:

@@ -62,7 +62,8 @@ async def test_a_token_that_may_not_write_hpas_is_found(tmp_path: Path) -> None:
 
     assert {each.id for each in report.findings} == {"member-rights-missing"}
     assert "create horizontalpodautoscalers.autoscaling" in report.findings[0].what
-    assert report.findings[0].command.startswith("fedhpa rbac member --distributed | kubectl ")
+    command = "fedhpa rbac member -n fedhpa-system --propagation=direct --distributed | kubectl apply -f -"
+    assert command in report.findings[0].advice
 
 
 async def test_other_modes_need_no_such_right(tmp_path: Path) -> None:

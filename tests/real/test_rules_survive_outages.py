@@ -297,7 +297,7 @@ async def shown_by_kubectl(plane: Plane, name: str, space: str) -> list[str]:
 
     assert waited.code == 0, waited.err
     header, row = table.out.splitlines()
-    assert header.split() == ["NAME", "TARGET", "NEXT", "LAST", "SUSPENDED", "READY", "AGE"]
+    assert header.split() == ["NAME", "TARGET", "NEXT", "SUSPENDED", "READY", "AGE"]
     assert row.split()[-2] == "True"
     assert row.split()[:2] == wide.out.splitlines()[1].split()[:2]
     return row.split()[:2]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from fedhpa.cli.main import run
+from testbed.real.assets import find_program
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support.fakeapi import FakeApi
 
@@ -69,3 +70,19 @@ async def fedhpa_process(*arguments: str) -> Ran:
             process.kill()
             await process.wait()
     return Ran(process.returncode, out.decode(), err.decode())
+
+
+async def pasted(command: str, folder: Path) -> None:
+    """Runs a command in bash, as a person pastes it, with the real kubectl. Fails unless it succeeds."""
+    kubectl = find_program("kubectl")
+    assert kubectl is not None
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        *("-ec", f"set -o pipefail\n{command}"),
+        env={"PATH": f"{Path(sys.executable).parent}:{kubectl.parent}:/usr/bin:/bin", "HOME": str(folder)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(120):
+        out, _ = await process.communicate()
+    assert process.returncode == 0, (command, out.decode()[-2000:])

@@ -24,7 +24,7 @@ from certs import CertificateAuthority
 from controller.cluster_status import CLUSTERS_LEASE
 from controller.shards import CRON, lease_name
 from fedhpa.api import rights
-from fedhpa.doctor import Observation, Report, diagnose, examine
+from fedhpa.doctor import Report, examine
 from fedhpa.kube import SYSTEM, ApiClient, load_config
 from fedhpa.serving import Health
 from metrics_adapter.registration import APIS, Registration, api_services, service
@@ -125,13 +125,9 @@ class Installation:
         placement = Registration(port=self.adapter.port, external_name="localhost")
         return [service(placement), *api_services(placement, self.authority.bundle_pem, [*APIS.values()])]
 
-    async def observe(self, *, seconds: float = 3.0) -> Observation:
-        """Returns what the administrator of the hub can see. The connections to the hub stay open."""
-        return await examine(self.administrator, seconds=seconds, clock=SYSTEM)
-
     async def diagnosis(self, *, seconds: float = 3.0) -> Report:
-        """Returns the report of the administrator of the hub."""
-        return diagnose(await self.observe(seconds=seconds))
+        """Returns the report of the administrator of the hub. The connections to the hub stay open."""
+        return await examine(self.administrator, seconds=seconds, clock=SYSTEM)
 
     async def apis_are(self, available: bool) -> None:
         """Waits until the hub has noticed whether the adapter works."""
@@ -159,7 +155,10 @@ class Installation:
             )
         for name in CONTROLLER_LEASES:
             self.renew(name)
-        self.edit(FHPAS, "web", "shop", status={"desiredReplicas": 2, "summary": {"propagation": "direct"}})
+        ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Reconciled"}]}
+        summary = {"summary": {"propagation": "direct"}}
+        self.edit(FHPAS, "web", "shop", status={"desiredReplicas": 2, **summary, **ready})
+        self.edit(CRONS, "night", "shop", status=ready)
         for member in self.plane.members.values():
             member.store.create(DEPLOYMENTS, deployment())
         await eventually(

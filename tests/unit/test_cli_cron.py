@@ -19,7 +19,7 @@ def test_next_prints_local_times_as_json() -> None:
     """The answer has schedule, zone, start, and each execution with its UTC offset."""
     done = fedhpa(
         "cron", "next", "0 4 * * *", "--time-zone", "America/New_York", "--from", "2026-03-11T13:23:17Z",
-        "--count", "2",
+        "--count", "2", "-o", "json",
     )  # fmt: skip
 
     assert done.returncode == 0
@@ -42,7 +42,7 @@ def test_executions_are_strictly_after_the_start() -> None:
 @pytest.mark.parametrize("schedule", ["99 * * * *", "-1 * * * *", "0 0 31 2 *", "@every 5m", ""])
 def test_an_invalid_schedule_is_a_finding(schedule: str) -> None:
     """The exit code is 1, and the reason is JSON."""
-    done = fedhpa("cron", "next", schedule)
+    done = fedhpa("cron", "next", schedule, "-o", "json")
     answer = json.loads(done.stdout)
 
     assert done.returncode == 1
@@ -52,7 +52,7 @@ def test_an_invalid_schedule_is_a_finding(schedule: str) -> None:
 
 def test_an_unknown_zone_is_a_finding_with_its_remedy() -> None:
     """An offset is refused with the zone name to use instead."""
-    done = fedhpa("cron", "next", "@daily", "--time-zone", "UTC+8")
+    done = fedhpa("cron", "next", "@daily", "--time-zone", "UTC+8", "-o", "json")
 
     assert done.returncode == 1
     assert "Etc/GMT-8" in json.loads(done.stdout)["error"]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from fedhpa.cli import suggestions
+from fedhpa.cli.hub import expanded
 from fedhpa.cli.main import run
+from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support.commands import fedhpa
+from tests.support.installation import installation
 
 COMMANDS = [
     ("apiservice",),
@@ -30,6 +38,13 @@ COMMANDS = [
     ("version",),
     ("webhook-config",),
 ]
+
+
+def asked_with(**params: str) -> Any:
+    """Returns a line to complete, of which the suggestions read the options so far."""
+    return SimpleNamespace(params=params)
+
+
 GROUPS: list[tuple[str, ...]] = [(), ("certs",), ("cron",), ("rules",)]
 
 
@@ -41,6 +56,14 @@ def test_h_is_help(command: tuple[str, ...]) -> None:
     assert (short.returncode, short.stderr) == (0, "")
     assert short.stdout == long.stdout
     assert short.stdout.startswith(" ".join(["Usage: fedhpa", *command]))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_has_no_types_of_python(command: tuple[str, ...]) -> None:
+    """A value is TEXT, FILE or NUMBER, or one of its words."""
+    help_text = fedhpa(*command, "-h").stdout
+
+    assert not re.search(r"<\w|--\S+ (str|int|float|path|bool)\b", help_text)
 
 
 @pytest.mark.parametrize("command", GROUPS)
@@ -77,7 +100,7 @@ def test_a_kubectl_plugin_names_itself(capsys: pytest.CaptureFixture[str]) -> No
     out, err = capsys.readouterr()
     assert codes == [0, 2]
     assert out.startswith("Usage: kubectl fedhpa explain ")
-    assert err == "kubectl fedhpa: Missing argument 'fhpa/NAME|cronfhpa/NAME'.\n"
+    assert err == "kubectl fedhpa: Missing argument 'fhpa|cronfhpa'.\n"
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -197,3 +220,72 @@ def test_a_closed_pipe_is_no_failure() -> None:
 
     assert ran.stderr == ""
     assert ran.stdout == "---\napiVer"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["fhpa", "web"], "FederatedHPA shop/web: no"),
+        (["fhpa/web"], "FederatedHPA shop/web: no"),
+        (["cronfhpa", "web"], "CronFederatedHPA shop/web: no"),
+    ],
+)
+def test_a_kind_and_a_name_may_be_two_words(words: list[str], expected: str, tmp_path: Path) -> None:
+    """As for kubectl. No hub answers, so the error names the object that was meant."""
+    hub = write_kubeconfig(tmp_path / "hub", "http://127.0.0.1:9", b"", {"token": "t"}, namespace="shop")
+    ran = fedhpa("explain", *words, "--kubeconfig", str(hub))
+
+    assert ran.returncode == 2
+    assert expected.partition(":")[0] in ran.stderr
+
+
+def test_one_kind_may_stand_before_several_names() -> None:
+    assert expanded(["fhpa", "web", "api"]) == ["fhpa/web", "fhpa/api"]
+    assert expanded(["fhpa/web", "cronfhpa/night"]) == ["fhpa/web", "cronfhpa/night"]
+    assert expanded([]) == []
+
+
+def test_contexts_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the kubeconfig that is given, or of KUBECONFIG."""
+    paths = {
+        name: write_kubeconfig(tmp_path / name, "http://127.0.0.1:9", b"", {"token": "t"}, plane=name)
+        for name in ("hub", "house", "member1")
+    }
+    monkeypatch.setenv("KUBECONFIG", f"{paths['hub']}:{paths['house']}:{paths['member1']}:/absent")
+    asked = {
+        "_FEDHPA_COMPLETE": "complete_bash",
+        "COMP_WORDS": "fedhpa explain --context h",
+        "COMP_CWORD": "3",
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "fedhpa.cli.main"], env=os.environ | asked, capture_output=True, text=True
+    )
+
+    assert ran.stdout.split() == ["house", "hub"]
+
+
+async def test_objects_of_the_hub_are_completed(tmp_path: Path) -> None:
+    """Namespaces, Clusters, and our objects in the namespace; nothing where no hub answers."""
+    async with installation(tmp_path) as made:
+        context = asked_with(kubeconfig=str(made.hub.kubeconfig), namespace="shop", target="cronfhpa")
+
+        def ask() -> dict[str, list[str]]:
+            return {
+                "namespaces": suggestions.namespaces(context, "s"),
+                "clusters": suggestions.clusters(context, ""),
+                "objects": suggestions.objects(context, ""),
+                "names": suggestions.names(context, ""),
+            }
+
+        found = await asyncio.to_thread(ask)
+    silent = await asyncio.to_thread(
+        suggestions.clusters, asked_with(kubeconfig=str(tmp_path / "absent")), ""
+    )
+
+    assert found == {
+        "namespaces": ["shop"],
+        "clusters": ["m1"],
+        "objects": ["cronfhpa/night", "fhpa/web"],
+        "names": ["night"],
+    }
+    assert silent == []

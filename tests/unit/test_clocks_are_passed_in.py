@@ -31,6 +31,7 @@ COMMANDS = {
     "fedhpa/cli/join/registration.py": {"SYSTEM"},  # opens the clients of `join` and `unjoin`
     "fedhpa/cli/preview.py": {"SYSTEM"},
     "fedhpa/cli/record.py": {"SYSTEM"},
+    "fedhpa/cli/top.py": {"SYSTEM"},
 }
 # Work that holds the event loop, and the time of a request, are measured in the machine's time, also in a
 # simulation. Nothing depends on them but series and debug lines, or in pieces.py when a list yields.

@@ -6,7 +6,7 @@ import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.status import MAX_STATUS_BYTES, render_status
-from fedhpa.cron.execution.model import Failed, ObjectRecord, RuleState
+from fedhpa.cron.execution.model import Failed, ObjectRecord, RuleState, Succeeded
 from fedhpa.cron.execution.stored import (
     MAX_BYTES,
     TargetReference,
@@ -85,3 +85,22 @@ def test_a_thousand_windows_of_one_minute_fit_64_kib() -> None:
     assert len(settled.record.open) == 1000
     assert len(msgspec.json.encode(content)) <= 64 * 1024
     assert decode_windows(msgspec.json.decode(msgspec.json.encode(content))).state == settled.record
+
+
+def test_the_columns_are_short_and_in_the_zone_of_the_rule() -> None:
+    """`kubectl get cronfhpa` fits into 80 columns, and shows the times that people wrote into the rule."""
+    found = rule("office-hours", "0 9 * * *", 5, timeZone="America/New_York")
+    spec = {"scaleTargetRef": FHPA, "rules": [found]}
+    owner = CronObject.of(
+        ("shop", "office"), {"metadata": {"name": "office", "namespace": "shop"}, "spec": spec}
+    )
+    rules = owner.scheduled(owner.target).rules
+    done = Succeeded(at("13:00"), at("13:00"), {"minReplicas": 5})
+    state = RuleState(at("13:00"), "0" * 16, next_execution=at("13:00") + 86_400, successes=(done,))
+
+    summary = render_status(owner, rules, {"office-hours": state}, None, at("14:00"))["summary"]
+
+    assert summary["last"].endswith(" 09:00 office-hours")
+    assert summary["next"].endswith(" 09:00 office-hours")
+    columns = ["office", summary["target"], summary["next"], "SUSPENDED", "False", "365d"]
+    assert len("   ".join(columns)) <= 80

@@ -244,6 +244,24 @@ def test_a_missing_cluster_is_told_of_once(state: str | None, told: bool) -> Non
     assert events == ([{**expected, "message": message}] if told else [])
 
 
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [(None, False), ("Answered", False), ("Missing", True), ("MetricsMissing", True), ("Lost", True)],
+)
+def test_a_cluster_that_answers_again_is_told_of(state: str | None, told: bool) -> None:
+    """The event follows each event that told of its loss, and no other."""
+    given = scenario([cluster("member1", [50] * 3), cluster("member2", [50] * 3)], target={"replicas": 6})
+    if state is not None:
+        given["record"] = remembered(
+            {"clusters": {"member2": {"state": state, "lastSeen": "2026-03-11T13:23:00Z"}}}
+        )
+
+    events = [event for event in answered(given)["events"] if event["reason"] == "ClusterAnswers"]
+
+    expected = {"type": "Normal", "reason": "ClusterAnswers", "message": "cluster member2 answers again"}
+    assert events == [expected] * told
+
+
 def test_events_of_clusters_without_metrics() -> None:
     """One cluster without metrics gets Kubernetes' events; of several clusters each is named."""
     one = answered(scenario([cluster("member1", [50], podMetrics={"error": "out of order"})]))
@@ -256,7 +274,7 @@ def test_events_of_clusters_without_metrics() -> None:
 
     assert "ClusterMissing" not in [event["reason"] for event in one["events"]]
     assert [event["message"] for event in of_two["events"] if event["reason"] == "ClusterMissing"] == [
-        "cluster member1 is missing: out of order"
+        "cluster member1 answered without all data: out of order"
     ]
 
 

@@ -78,6 +78,26 @@ def test_steps_lead_from_the_present_size_to_the_decided_one() -> None:
     assert sizes[-1][1] == answer["desiredReplicas"] == 5
 
 
+def test_a_step_of_the_rate_limit_names_it_though_the_bounds_are_narrower() -> None:
+    """maxReplicas holds the size in the end. The step before is about the rate."""
+    given = scenario([cluster("member1", [500] * 6)], spec={"maxReplicas": 10})
+    steps = {step["step"]: step for step in answered(given)["steps"]}
+
+    rate = steps["rateLimit"]
+    assert (rate["from"], rate["to"], steps["bounds"]["to"]) == (60, 12, 10)
+    assert rate["reason"] == "the desired replica count is increasing faster than the maximum scale rate"
+
+
+def test_a_cluster_that_answered_is_not_called_missing() -> None:
+    """It answers, but its metrics do not."""
+    failing = cluster("member1", [50] * 3, podMetrics={"error": "out of order"})
+    text = to_text(decided(scenario([failing, cluster("member2", [50] * 3)], target={"replicas": 6})))
+
+    assert "2 of 2 expected clusters answered" in text
+    assert "member1 answered without all data: out of order" in text
+    assert "is missing" not in text
+
+
 def test_text_says_what_why_and_what_would_change_it() -> None:
     """The explanation names sizes, reason, metric, share, coverage, steps and what would change the size."""
     text = to_text(decided(scenario([cluster("member1", [80, 80])])), "web")

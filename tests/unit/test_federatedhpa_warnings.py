@@ -118,6 +118,24 @@ def test_a_refusal_comes_with_what_to_write_instead(spec: dict[str, Any], expect
 
 
 @pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("Deployment", []),
+        ("Rollout", []),
+        ("deployment", ['spec.scaleTargetRef.kind: "deployment" is no kind; Deployment is meant']),
+        ("deployments", ['spec.scaleTargetRef.kind: "deployments" is no kind; Deployment is meant']),
+        ("DaemonSet", ["spec.scaleTargetRef.kind: DaemonSet has no scale, so nothing can set its replicas"]),
+        ("Job", ["spec.scaleTargetRef.kind: Job has no scale, so nothing can set its replicas"]),
+    ],
+)
+def test_a_kind_that_nobody_can_scale_is_said(kind: str, expected: list[str]) -> None:
+    """Kinds of others are not known here, and get no warning."""
+    target = {"apiVersion": "apps/v1", "kind": kind, "name": "web"}
+
+    assert warnings(scaleTargetRef=target) == expected
+
+
+@pytest.mark.parametrize(
     ("spec", "expected"),
     [
         (

@@ -57,16 +57,16 @@ EXTERNAL_AVERAGE = metric("External", "external", {"metric": METRIC}, type="Aver
             [value("Resource", "resource", averageUtilization=45)],
             "cpu: 45%/<auto>",
         ),
-        ([MEMORY], [value("Resource", "resource", averageValue="512Mi")], "memory: 512Mi/1Gi"),
+        ([MEMORY], [value("Resource", "resource", averageValue="512Mi")], "memory: 0.5Gi/1Gi"),
         ([MEMORY], [], "memory: <unknown>/1Gi"),
         (
             [OF_CONTAINER],
             [value("ContainerResource", "containerResource", averageUtilization=7)],
             "cpu: 7%/70%",
         ),
-        ([PODS], [value("Pods", "pods", averageValue="7500m")], "7500m/10"),
+        ([PODS], [value("Pods", "pods", averageValue="7500m")], "7.5/10"),
         ([PODS], [{"type": ""}], "<unknown>/10"),
-        ([OBJECT], [value("Object", "object", value="1500")], "1500/2k"),
+        ([OBJECT], [value("Object", "object", value="1500")], "1.5k/2k"),
         ([OBJECT], [], "<unknown>/2k"),
         ([OBJECT_AVERAGE], [value("Object", "object", averageValue="50")], "50/100 (avg)"),
         ([EXTERNAL], [value("External", "external", value="12")], "12/30"),
@@ -85,7 +85,7 @@ EXTERNAL_AVERAGE = metric("External", "external", {"metric": METRIC}, type="Aver
     ],
     ids=lambda given: given if isinstance(given, str) else None,
 )
-def test_targets_read_as_those_of_kubectl_get_hpa(
+def test_both_values_of_a_target_have_one_unit(
     metrics: list[Any], values: list[dict[str, Any]], shown: str
 ) -> None:
     """Each metric type has the form that kubectl 1.36 prints, and two metrics at most are shown."""

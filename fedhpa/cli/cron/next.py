@@ -33,9 +33,9 @@ def cron_next(
         int, typer.Option(help="Number of times to print.", min=1, max=MAX_COUNT)
     ] = DEFAULT_COUNT,
     output: Annotated[
-        JsonOrText | None,
-        typer.Option("-o", "--output", help="Output format; if not set, text on a terminal, else json."),
-    ] = None,
+        JsonOrText,
+        typer.Option("-o", "--output", help="Output format."),
+    ] = JsonOrText.TEXT,
     stdin: Annotated[
         bool,
         typer.Option(
@@ -54,8 +54,6 @@ def cron_next(
     # A bad --from is wrong usage (2). A bad schedule or time zone is a finding (1).
     _instant(from_, now, UTC)
     answer = _answer({"schedule": schedule, "timeZone": time_zone, "from": from_, "count": count}, now)
-    if output is None:
-        output = JsonOrText.TEXT if sys.stdout.isatty() else JsonOrText.JSON
     if output is JsonOrText.JSON:
         typer.echo(_dump(answer))
     elif answer["valid"]:

@@ -12,6 +12,7 @@ import typer
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.texts import counted, listed
 from fedhpa.api.times import parse_duration
+from fedhpa.cli import suggestions
 from fedhpa.cli.hub import hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name
 
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
     from fedhpa.cli.drain.forecast import Forecast
     from fedhpa.cli.drain.objects import Alone, Staying
 
-ClusterName = Annotated[str, typer.Argument(metavar="CLUSTER", help="Name of the Cluster on the hub.")]
+ClusterName = Annotated[
+    str,
+    typer.Argument(
+        metavar="CLUSTER", help="Name of the Cluster on the hub.", autocompletion=suggestions.clusters
+    ),
+]
 Timeout = Annotated[
     str,
     typer.Option(help="Time to wait until the cluster is empty, such as 30m; if not set, without a limit."),

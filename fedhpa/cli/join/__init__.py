@@ -10,6 +10,7 @@ import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.times import parse_duration
+from fedhpa.cli import suggestions
 from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
 from fedhpa.cli.options import Context, Kubeconfig, PropagationMode, cluster_name
 from fedhpa.cli.rbac import ScaleTargets, scale_targets
@@ -123,7 +124,12 @@ def join(
 
 
 def unjoin(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Cluster on the hub.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of the Cluster on the hub.", autocompletion=suggestions.clusters
+        ),
+    ],
     cluster_kubeconfig: ClusterKubeconfig = None,
     cluster_context: ClusterContext = "",
     namespace: Namespace = DEFAULT_NAMESPACE,

@@ -1,4 +1,4 @@
-"""Breaks of one thing on real planes, by the id of the finding of `fedhpa doctor`."""
+"""Breaks of one thing on real planes, by the id of the finding of `fedhpa doctor`, or by ID/VARIANT."""
 
 from tests.real.breaks import admission, aggregation, controllers, hub, members
 from tests.real.breaks.patient import Break

@@ -129,15 +129,13 @@ async def strict_policy(patient: Patient) -> AsyncIterator[None]:
 BREAKS: dict[str, Break] = {
     "karmada-webhook-registered": karmadas_entries,
     "webhook-not-registered": lambda patient: patient.deleted(OUR_WEBHOOKS),
-    "webhook-service-missing": to_service("default", "absent"),
-    "webhook-no-endpoints": service_without_pods,
-    "webhook-name-unknown": to_url("https://fedhpa-webhook.invalid:443/validate"),
-    "webhook-connection-refused": killed_webhook,
-    "webhook-timeout": silent_webhook,
-    "webhook-certificate-expired": expired_webhook,
-    "webhook-certificate-untrusted": webhooks(
-        lambda hook: hook["clientConfig"].update(caBundle=foreign_bundle())
-    ),
+    "webhook-call-failed/service-missing": to_service("default", "absent"),
+    "webhook-call-failed/no-endpoints": service_without_pods,
+    "webhook-call-failed/name-unknown": to_url("https://fedhpa-webhook.invalid:443/validate"),
+    "webhook-call-failed/refused": killed_webhook,
+    "webhook-call-failed/timeout": silent_webhook,
+    "webhook-certificate/expired": expired_webhook,
+    "webhook-certificate": webhooks(lambda hook: hook["clientConfig"].update(caBundle=foreign_bundle())),
     "webhook-call-failed": wrong_path,
     "webhook-not-asked": webhooks(lambda hook: hook.update(objectSelector={"matchLabels": {"never": "so"}})),
     "webhook-refuses-valid-objects": strict_policy,

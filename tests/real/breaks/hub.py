@@ -149,8 +149,8 @@ async def without_crd(patient: Patient) -> AsyncIterator[None]:
 
 BREAKS: dict[str, Break] = {
     "hub-unreachable": unreachable,
-    "hub-certificate-untrusted": untrusted,
-    "hub-certificate-expired": expired,
+    "hub-certificate": untrusted,
+    "hub-certificate/expired": expired,
     "hub-login-refused": stranger,
     "hub-failing": failing,
     "hub-clock-skew": slow_clock,

@@ -174,21 +174,21 @@ async def held_cluster(patient: Patient) -> AsyncIterator[None]:
 
 BREAKS: dict[str, Break] = {
     "no-members": no_members,
-    "member-cordoned": lambda patient: patient.replaced(CLUSTER, cordoned),
+    "member-tainted": lambda patient: patient.replaced(CLUSTER, cordoned),
     "member-not-deleted": held_cluster,
     "member-duplicate": second_name,
-    "member-secret-unset": lambda patient: patient.replaced(
+    "member-secret-missing/unset": lambda patient: patient.replaced(
         CLUSTER, lambda found: {**found, "spec": {**found["spec"], "secretRef": None}}
     ),
     "member-secret-missing": lambda patient: patient.deleted(SECRET),
     "member-secret-foreign": lambda patient: patient.replaced(SECRET, labelled_secret),
     "member-access-invalid": secret(caBundle=None),
     "member-unreachable": lost_member,
-    "member-timeout": hung_member,
-    "member-certificate-expired": expired_member,
-    "member-certificate-untrusted": secret(caBundle=foreign_bundle()),
+    "member-unreachable/timeout": hung_member,
+    "member-certificate/expired": expired_member,
+    "member-certificate": secret(caBundle=foreign_bundle()),
     "member-token-refused": secret(token=base64.b64encode(b"a-token-of-nobody").decode()),
-    "member-token-expires-soon": short_token,
+    "member-token-expires": short_token,
     "member-not-ready": fails("/readyz"),
     "member-rights-missing": member_without_rights,
     "member-metrics-not-served": member_without_metrics,

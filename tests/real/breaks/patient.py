@@ -11,10 +11,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from certs import CertificateAuthority
-from fedhpa.doctor import Report, diagnose, examine
+from fedhpa.doctor import Commands, Report, examine
 from fedhpa.kube import SYSTEM, ApiClient, load_config
+from fedhpa.kube.config import known_contexts
 from testbed.real.plane import Plane
 from testbed.stage.api import PlaneApi
+from testbed.stage.kubeconfig import merge_kubeconfigs
 from testbed.stage.processes import Processes
 from tests.real.settling import done
 from tests.real.workloads import namespace
@@ -32,13 +34,17 @@ class Patient:
         # The kubeconfig and the clock of the person who calls the doctor.
         self.kubeconfig = plane.hub.kubeconfig
         self.wall = time.time
+        # A kubeconfig with a context for each cluster.
+        members = {name: each.kubeconfig for name, each in plane.members.items()}
+        path = plane.hub.folder / "all.kubeconfig"
+        self.all = merge_kubeconfigs(path, {"hub": plane.hub.kubeconfig, **members})
 
     async def report(self) -> Report:
         """Returns the report of the hub's administrator."""
         async with ApiClient(await load_config(str(self.kubeconfig), clock=SYSTEM)) as client:
-            return diagnose(
-                await examine(client, seconds=10.0, clock=dataclasses.replace(SYSTEM, wall=self.wall))
-            )
+            clock = dataclasses.replace(SYSTEM, wall=self.wall)
+            commands = Commands(str(self.all), "hub", known_contexts(str(self.all))[1])
+            return await examine(client, seconds=10.0, clock=clock, commands=commands)
 
     async def findings(self) -> Counter[tuple[str, str]]:
         """Returns ids and subjects."""
@@ -50,8 +56,9 @@ class Patient:
         before = await self.hub.get(path)
 
         async def put(wanted: Any) -> None:
-            version = (await self.hub.get(path))["metadata"]["resourceVersion"]
-            metadata = {**wanted["metadata"], "resourceVersion": version}
+            stored = (await self.hub.get(path))["metadata"]  # a command may have created it again
+            present = {key: stored[key] for key in ("resourceVersion", "uid")}
+            metadata = {**wanted["metadata"], **present}
             await self.hub.send("PUT", path, body={**wanted, "metadata": metadata})
 
         changed = change(await self.hub.get(path))

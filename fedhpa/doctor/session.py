@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import parsedate_to_datetime
+from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.free_json import Json, at
 from fedhpa.api.texts import one_line, redacted
-from fedhpa.doctor.observations import Cause, Problem, Right
 from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, Response, explain
 from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
 
@@ -27,12 +28,44 @@ OWN_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class _ReviewStatus(msgspec.Struct, frozen=True):
-    allowed: bool = False
+class Cause(StrEnum):
+    """Reasons why a value could not be read."""
+
+    ABSENT = "absent"
+    FORBIDDEN = "forbidden"
+    UNAUTHORIZED = "unauthorized"
+    UNREACHABLE = "unreachable"
+    UNTRUSTED = "untrusted"
+    TIMEOUT = "timeout"
+    FAILED = "failed"
 
 
-class _Review(msgspec.Struct, frozen=True):
-    status: _ReviewStatus = _ReviewStatus()
+class Problem(msgspec.Struct, frozen=True):
+    """A value that could not be read: the cause, and the words of the server or of the transport."""
+
+    cause: Cause
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text or f"it is {self.cause}"
+
+
+class Right(msgspec.Struct, frozen=True):
+    """One verb on one resource, or on one path that is no resource."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"{self.verb} {self.path}"
+        target = f"{self.resource}.{self.group}" if self.group else self.resource
+        name = f"/{self.name}" if self.name else ""
+        return f"{self.verb} {target}{name}" + (f" in {self.namespace}" if self.namespace else "")
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -54,9 +87,21 @@ class Session:
         self._secret = secret
         self._slots = asyncio.Semaphore(MAX_CALLS)
 
-    async def get(self, path: str, as_type: type[T], *, kind: str = "") -> T | Problem:
+    async def get(self, path: str, **params: str) -> Json | Problem:
         """Returns the object at a path."""
-        return await self._guard(lambda: self.client.get(path, as_type, kind=kind, deadline=self.seconds))
+        return (await self.dated(path, **params))[0]
+
+    async def decoded(self, path: str, as_type: type[T]) -> T | Problem:
+        """Returns the object at a path as a type."""
+        return await self._guard(lambda: self.client.get(path, as_type, kind="", deadline=self.seconds))
+
+    async def dated(self, path: str, **params: str) -> tuple[Json | Problem, float | None]:
+        """Returns the object at a path, and the server's time in POSIX seconds, None if it is unknown."""
+        answer = await self.request("GET", path, None, 0.0, **params)
+        try:
+            return (answer, None) if isinstance(answer, Problem) else (answer.json(), date_of(answer))
+        except Exception as error:
+            return self.problem(error), None
 
     async def list(self, path: str, item: type[T], *, labels: str = "") -> tuple[T, ...] | Problem:
         """Returns the items of a collection that can be decoded, at most MAX_ITEMS.
@@ -71,7 +116,7 @@ class Session:
         return await self._guard(read)
 
     async def request(
-        self, method: str, path: str, *, body: Any = None, patience: float = 0.0, **params: str
+        self, method: str, path: str, body: Any = None, patience: float = 0.0, **params: str
     ) -> Response | Problem:
         """Returns the response to a request, whatever its body is.
 
@@ -91,11 +136,9 @@ class Session:
         kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
         answer = await self.request("POST", OWN_REVIEWS if account is None else REVIEWS, body=body)
-        if isinstance(answer, Problem):
-            return answer
         try:
-            return answer.decode(_Review).status.allowed
-        except ApiError as error:
+            return answer if isinstance(answer, Problem) else at(answer.json(), "status", "allowed") is True
+        except Exception as error:
             return self.problem(error)
 
     async def lacking(

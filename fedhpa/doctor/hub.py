@@ -1,0 +1,126 @@
+"""The hub itself: how it is reached, its clock, the kinds that it serves, and if anything is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+from controller.hub_check import is_foreign, pruned_paths
+from fedhpa.admission.crd import (
+    CLUSTER,
+    CRON_FEDERATED_HPA,
+    FEDERATED_HPA,
+    custom_resource_definition,
+)
+from fedhpa.api.free_json import Json, text_at
+from fedhpa.api.rights import NAMESPACE
+from fedhpa.cron.execution.objects import RULE_FIELDS
+from fedhpa.doctor.report import Report, names
+from fedhpa.doctor.session import Cause, Problem, Session
+from fedhpa.doctor.site import CHART, Site
+from fedhpa.kube import Clock
+
+# A lease of 15 s and a period of 15 s bear a difference of this size.
+MAX_SKEW_SECONDS: Final = 30.0
+INSTALL: Final = f"helm install fedhpa {CHART} -n {NAMESPACE} --create-namespace -f values.yaml"
+
+_REACH: Final = {
+    Cause.UNTRUSTED: ("hub-certificate", "Correct the CA in the kubeconfig, or renew the hub's certificate."),
+    Cause.UNAUTHORIZED: ("hub-login-refused", "Log in again, or choose another --context."),
+    Cause.UNREACHABLE: ("hub-unreachable", "Correct the server in the kubeconfig, or start the hub."),
+    Cause.TIMEOUT: ("hub-unreachable", "Look for a firewall between here and the hub, or raise --timeout."),
+}
+_FAILING: Final = ("hub-failing", "Look into the log of the hub's API server.")
+# A CRD without all of these fields of rules is Karmada's.
+_KARMADAS: Final = frozenset(f"spec.rules[].{name}" for name in RULE_FIELDS)
+
+
+async def check_hub(hub: Session, report: Report, clock: Clock) -> tuple[float, float] | None:
+    """Returns the hub's time and its clock minus ours, in seconds; None if the hub cannot be used."""
+    begun = clock.wall()
+    found, date = await hub.dated("/version")
+    middle = (begun + clock.wall()) / 2
+    if isinstance(found, Problem):
+        kind, advice = _REACH.get(found.cause, _FAILING)
+        report.add(kind, report.server or "the hub", found.text, advice=advice)
+        return None
+    report.versions["hub"] = hub.line(text_at(found, "gitVersion"), 64)
+    skew = 0.0 if date is None else date - middle
+    if abs(skew) > MAX_SKEW_SECONDS:
+        advice = "Synchronize both clocks by NTP."
+        report.add("hub-clock-skew", "the hub", skew_text("The hub's clock", "ours", skew), advice=advice)
+    return clock.wall() + skew, skew
+
+
+def skew_text(clock: str, other: str, skew: float) -> str:
+    """Returns a sentence about a clock that is `skew` seconds ahead of the other."""
+    return f"{clock} is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} {other}."
+
+
+def check_installed(site: Site) -> bool:
+    """Returns False, and adds the only finding, if nothing of ours is on this hub."""
+    if site.is_installed():
+        return True
+    command = site.commands.helm(INSTALL.removeprefix("helm "))
+    site.report.add("not-installed", "the hub", "Nothing of fedhpa is installed here.", command)
+    return False
+
+
+def check_definitions(site: Site) -> set[str]:
+    """Checks the CRDs. Returns the kinds that the hub does not serve."""
+    absent = set()
+    for wanted in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
+        kind, own = wanted.model.__name__, custom_resource_definition(wanted)
+        stored = site.definitions[own["metadata"]["name"]]
+        if wanted is CLUSTER and isinstance(stored, Problem) and not isinstance(site.clusters, Problem):
+            continue  # Karmada serves Clusters without a CRD
+        command = _crds(site, stored, " --with-clusters" if wanted is CLUSTER else "")
+        if isinstance(stored, Problem):
+            if stored.cause is not Cause.ABSENT:
+                site.report.skip(f"the CRD of {kind}s", str(stored))
+                continue
+            absent.add(kind)
+            site.report.add("crd-missing", kind, f"The hub does not serve {kind}s.", command)
+            continue
+        try:
+            lost = lost_fields(own, stored)
+            foreign = is_foreign(stored) if wanted is FEDERATED_HPA else set(lost) >= _KARMADAS
+        except (AttributeError, TypeError, KeyError) as error:
+            site.report.skip(f"the CRD of {kind}s", f"its schema cannot be read: {type(error).__name__}")
+            continue
+        if lost:
+            which = "crd-fields-pruned" if foreign else "crd-outdated"
+            site.report.add(which, kind, f"The CRD of {kind}s drops {names(lost)}.", command)
+    return absent
+
+
+def _crds(site: Site, stored: Json | Problem, options: str) -> str:
+    """Returns the command that brings the CRDs of this release.
+
+    Helm compares a CRD with its last release only, so an upgrade to the same chart would mend nothing.
+    """
+    words = f"crds{options}"
+    own = f"fedhpa-{version('fedhpa')}"
+    if text_at(stored, "metadata", "labels", "helm.sh/chart") == own:
+        apply = site.commands.kubectl("apply --server-side --field-manager=helm --force-conflicts -f -")
+        return f"fedhpa {words} | {apply}"
+    return site.mended(stored, site.commands.applied(words))
+
+
+def lost_fields(own: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
+    """Returns the paths of our schema that a stored CRD drops, without paths below a dropped one."""
+    schema = own["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    lost: list[str] = []
+    for path in pruned_paths(stored, _paths(schema, "")):
+        if not lost or not path.startswith((f"{lost[-1]}.", f"{lost[-1]}[]")):
+            lost.append(path)
+    return lost
+
+
+def _paths(schema: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    """Yields the path of each field, parents first."""
+    for name, field in (schema.get("properties") or {}).items():
+        if prefix or name not in ("apiVersion", "kind", "metadata"):
+            yield f"{prefix}{name}"
+            yield from _paths(field.get("items", field), f"{prefix}{name}{'[]' if 'items' in field else ''}.")

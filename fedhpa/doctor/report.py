@@ -1,0 +1,184 @@
+"""The report of the doctor: its findings, the checks that were not made, and the commands that fix.
+
+findings.toml lists the findings, for `TABLE` and for docs/reference/doctor.md.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any, Final
+
+import msgspec
+
+from fedhpa.api.texts import counted, listed, one_line
+
+MAX_NAMES: Final = 5
+MAX_WHAT: Final = 600
+DAY_SECONDS: Final = 86_400.0
+
+# Of each finding what is broken and why it matters, by its id in the order of the report.
+TABLE: Final[dict[str, dict[str, str]]] = tomllib.loads(
+    Path(__file__).with_name("findings.toml").read_text(encoding="utf-8")
+)
+_ORDER: Final = {kind: position for position, kind in enumerate(TABLE)}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A failed check: what it is about, the symptom, and the command that fixes it.
+
+    `advice` says what to do where no single command can fix it.
+    """
+
+    id: str
+    subject: str
+    what: str
+    command: str = ""
+    advice: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason why it matters."""
+        return TABLE[self.id]["why"]
+
+
+class NotChecked(msgspec.Struct, frozen=True):
+    """A check that the caller cannot make, with the reason."""
+
+    check: str
+    why: str
+
+
+class Report:
+    """Collects findings and checks that were not made. `counts` are the numbers of observed objects."""
+
+    def __init__(self, context: str = "", server: str = "") -> None:
+        self.context, self.server = context, server
+        self.versions: dict[str, str] = {}
+        self.counts: dict[str, int] = {}
+        self._findings: list[Finding] = []
+        self._skipped: dict[NotChecked, None] = {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings in the order of the topics."""
+        return tuple(sorted(self._findings, key=lambda finding: _ORDER[finding.id]))
+
+    @property
+    def not_checked(self) -> tuple[NotChecked, ...]:
+        """The checks that were not made, each once."""
+        return tuple(self._skipped)
+
+    @property
+    def exit_code(self) -> int:
+        """1 with a finding, 3 if a check was not made, else 0."""
+        return 1 if self._findings else 3 if self._skipped else 0
+
+    def add(self, kind: str, subject: str, what: str, command: str = "", advice: str = "") -> None:
+        """Adds a finding. Its texts become lines of bounded length."""
+        texts = one_line(subject), one_line(what, MAX_WHAT), "".join(filter(str.isprintable, command)), advice
+        self._findings.append(Finding(kind, *texts))
+
+    def skip(self, check: str, why: str) -> None:
+        """Adds a check that was not made."""
+        self._skipped[NotChecked(one_line(check), one_line(why))] = None
+
+    def merge(self, other: Report) -> None:
+        """Adds what another report found."""
+        self._findings += other.findings
+        self._skipped |= dict.fromkeys(other.not_checked)
+
+    def has(self, kind: str, subject: str = "") -> bool:
+        """True if there is such a finding, about any subject or about this one."""
+        return any(each.id == kind and subject in ("", each.subject) for each in self._findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report in the form of `fedhpa doctor -o json`."""
+        return {
+            "context": self.context,
+            "server": self.server,
+            "healthy": not self.exit_code,
+            "findings": [msgspec.structs.asdict(each) | {"why": each.why} for each in self.findings],
+            "notChecked": [msgspec.structs.asdict(each) for each in self.not_checked],
+            "checked": self.counts,
+        }
+
+    def to_text(self) -> str:
+        """Returns the report as text, which begins with the context and the server."""
+        lines = [f"context {self.context or '(none)'}, server {self.server or 'unknown'}"]
+        for each in self.findings:
+            lines += [f"{each.id}  {each.subject}", f"  what  {each.what}", f"  why   {each.why}"]
+            lines += [f"  fix   {each.command}"] if each.command else []
+            lines += [f"  do    {each.advice}"] if each.advice else []
+        lines += [f"not checked: {each.check}: {each.why}" for each in self.not_checked]
+        if not self._findings:
+            counts = ", ".join(f"{kind}: {number}" for kind, number in self.counts.items())
+            lines.append(f"{self._verdict()} ({counts})" if counts else self._verdict())
+        return "\n".join(lines) + "\n"
+
+    def _verdict(self) -> str:
+        number = len(self._skipped)
+        were = "was" if number == 1 else "were"
+        return f"nothing was found, but {counted(number, 'check')} {were} not made" if number else "healthy"
+
+
+class Commands:
+    """Writes commands for the caller, with the kubeconfig and the context that he gave.
+
+    `contexts` has the server and the file of each context that he has.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: str = "",
+        context: str = "",
+        contexts: Mapping[str, tuple[str, str]] | None = None,
+    ) -> None:
+        self._file = f" --kubeconfig={quote(kubeconfig)}" if kubeconfig else ""
+        self._context = f"={quote(context)}" if context else ""
+        self._members = {server: (name, file) for name, (server, file) in (contexts or {}).items()}
+
+    def kubectl(self, words: str, member: str = "") -> str:
+        """Returns a command of kubectl for the hub, or for the context `member`."""
+        context = f"={quote(member)}" if member else self._context
+        return f"kubectl{self._file}{f' --context{context}' if context else ''} {words}"
+
+    def fedhpa(self, words: str) -> str:
+        """Returns a command of ours that talks to the hub."""
+        return f"fedhpa {words}{self._file}{f' --context{self._context}' if self._context else ''}"
+
+    def helm(self, words: str) -> str:
+        """Returns a command of helm."""
+        return f"helm {words}{self._file}{f' --kube-context{self._context}' if self._context else ''}"
+
+    def applied(self, printed: str, member: str = "") -> str:
+        """Returns a command that applies what a command of ours prints."""
+        return f"fedhpa {printed} | {self.kubectl('apply -f -', member)}"
+
+    def context_of(self, server: str) -> str:
+        """Returns the context of the kubeconfig that leads to a server; "" for none."""
+        return self._members.get(server.rstrip("/"), ("", ""))[0]
+
+    def join(self, name: str, server: str) -> tuple[str, str]:
+        """Returns the command that registers a member again, or the advice where its context is unknown."""
+        context = self.context_of(server)
+        if not context:
+            words = f"fedhpa join {quote(name)} --cluster-kubeconfig FILE"
+            return "", f"Run `{words}` with the kubeconfig of an administrator of {name}."
+        file = quote(self._members[server.rstrip("/")][1])
+        words = f"join {quote(name)} --cluster-kubeconfig={file} --cluster-context={quote(context)}"
+        return self.fedhpa(words), ""
+
+
+def names(found: Iterable[object]) -> str:
+    """Returns the first names, and the number of the others."""
+    return listed([str(each) for each in found], MAX_NAMES)
+
+
+def days(seconds: float) -> str:
+    """Returns a duration in days, in hours below two days, or in minutes below two hours."""
+    if seconds >= 2 * DAY_SECONDS:
+        return f"{seconds / DAY_SECONDS:.0f} days"
+    return f"{seconds / 3_600:.0f} hours" if seconds >= 2 * 3_600 else f"{seconds / 60:.0f} minutes"

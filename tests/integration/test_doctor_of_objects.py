@@ -1,0 +1,264 @@
+"""The doctor with rights in one namespace, without an installation, on what Helm owns, and on metrics."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from fedhpa.doctor import Commands, Report, examine
+from fedhpa.kube import SYSTEM
+from testbed.embedded.plane import Plane
+from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
+from tests.support.commands import fedhpa_thread
+from tests.support.installation import (
+    CLUSTER_ROLES,
+    CLUSTERS,
+    CRDS,
+    DEPLOYMENTS,
+    FHPAS,
+    LEASES,
+    SECRETS,
+    SHARD_LEASES,
+    VALIDATING,
+    Installation,
+    deployment,
+    federated_hpa,
+    installation,
+)
+
+ROLES = ("rbac.authorization.k8s.io", "roles")
+ROLE_BINDINGS = ("rbac.authorization.k8s.io", "rolebindings")
+HELM = {
+    "annotations": {"meta.helm.sh/release-name": "auto", "meta.helm.sh/release-namespace": NAMESPACE},
+    "labels": {"app.kubernetes.io/managed-by": "Helm"},
+}
+UPGRADE = "helm upgrade auto charts/fedhpa -n fedhpa-system --reset-then-reuse-values"
+
+
+def commands(report: Report) -> dict[str, str]:
+    return {each.id: each.command for each in report.findings}
+
+
+def tenant(made: Installation) -> Path:
+    """Returns the kubeconfig of a person who may read namespace shop and nothing else."""
+    rules = [
+        {"apiGroups": ["autoscaling.karmada.io"], "resources": ["*"], "verbs": ["get", "list"]},
+        {"apiGroups": ["apps", "autoscaling"], "resources": ["*"], "verbs": ["get", "list"]},
+    ]
+    metadata = {"name": "tenant", "namespace": "shop"}
+    group = "rbac.authorization.k8s.io"
+    head = {"apiVersion": f"{group}/v1", "metadata": metadata}
+    made.store.create(ROLES, {**head, "kind": "Role", "rules": rules})
+    reference = {"apiGroup": group, "kind": "Role", "name": "tenant"}
+    subjects = [{"apiGroup": group, "kind": "User", "name": "tenant"}]
+    made.store.create(
+        ROLE_BINDINGS, {**head, "kind": "RoleBinding", "roleRef": reference, "subjects": subjects}
+    )
+    return made.hub.user_kubeconfig("tenant")
+
+
+async def test_a_tenant_checks_his_namespace(tmp_path: Path) -> None:
+    """With -n the objects of one namespace are checked with rights in it alone, and each must be Ready."""
+    async with installation(tmp_path) as made:
+        given = ("doctor", "--kubeconfig", str(tenant(made)), "-n", "shop")
+        sound = await fedhpa_thread(*given)
+        made.edit(FHPAS, "web", "shop", status={"conditions": [{"type": "Ready", "status": "False"}]})
+        broken = await fedhpa_thread(*given, "-o", "json")
+
+    assert (sound.code, sound.err) == (0, "")
+    assert sound.out.splitlines()[1:] == ["healthy (FederatedHPAs: 1, CronFederatedHPAs: 1)"]
+    assert broken.code == 1
+    assert [(one["id"], one["subject"]) for one in json.loads(broken.out)["findings"]] == [
+        ("object-not-ready", "fhpa shop/web")
+    ]
+
+
+async def test_an_object_that_nobody_looked_at_is_not_healthy(tmp_path: Path) -> None:
+    """Nothing else is broken, but an object without a status does nothing."""
+    async with installation(tmp_path) as made:
+        made.store.create(FHPAS, federated_hpa("new", scaleTargetRef={**REFERENCE, "name": "new"}))
+        made.plane.members["m1"].store.create(
+            DEPLOYMENTS, {**deployment(), "metadata": {"namespace": "shop", "name": "new"}}
+        )
+        report = await made.diagnosis()
+
+    assert [(each.id, each.subject) for each in report.findings] == [("object-not-ready", "fhpa shop/new")]
+    assert report.findings[0].what == "It has no status yet: no controller has looked at it."
+
+
+REFERENCE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+async def test_a_hub_without_an_installation_is_one_finding(tmp_path: Path) -> None:
+    """The command installs by Helm: CRDs that somebody applied by hand would stop `helm install`."""
+    plane = Plane(())
+    await plane.start()
+    try:
+        for raw in plane.hub.store.list(CRDS):
+            plane.hub.store.delete(CRDS, "", raw["metadata"]["name"])
+        ran = await fedhpa_thread("doctor", "--kubeconfig", str(plane.hub.kubeconfig), "-o", "json")
+    finally:
+        await plane.end()
+    findings = json.loads(ran.out)["findings"]
+
+    assert ran.code == 1
+    assert [(each["id"], each["command"].split()[:3]) for each in findings] == [
+        ("not-installed", ["helm", "install", "fedhpa"])
+    ]
+
+
+async def test_what_helm_owns_is_mended_by_helm(tmp_path: Path) -> None:
+    """Helm's owner is read from the object, or from others where the object is gone."""
+    async with installation(tmp_path) as made:
+        for collection, name in (
+            (CRDS, "federatedhpas.autoscaling.karmada.io"),
+            (("rbac.authorization.k8s.io", "clusterrolebindings"), "fedhpa:controller"),
+        ):
+            made.edit(collection, name, metadata=HELM)
+        role = made.store.get(CLUSTER_ROLES, "", "fedhpa:controller")
+        made.store.update(CLUSTER_ROLES, {**role, "rules": role["rules"][1:]})
+        made.delete(VALIDATING, "fedhpa-webhook")
+        report = await made.diagnosis()
+
+    assert commands(report) == {"component-rights-missing": UPGRADE, "webhook-not-registered": UPGRADE}
+
+
+async def test_the_printed_role_has_what_was_observed(tmp_path: Path) -> None:
+    """The flags, the subject and the kinds that may be scaled stay as they are."""
+    async with installation(tmp_path) as made:
+        group = "rbac.authorization.k8s.io"
+        binding = made.store.get((group, "clusterrolebindings"), "", "fedhpa:controller")
+        user = {"apiGroup": group, "kind": "User", "name": "hub-user"}
+        made.store.update((group, "clusterrolebindings"), {**binding, "subjects": [user]})
+        container = {
+            "name": "controller",
+            "image": "x",
+            "args": ["--manage-certificates", "--metrics-via=hub"],
+        }
+        manifest = {**deployment(), "metadata": {"namespace": NAMESPACE, "name": "fedhpa-controller"}}
+        manifest["spec"]["template"]["spec"]["containers"] = [container]
+        made.store.create(DEPLOYMENTS, manifest)
+        report = await made.diagnosis()
+
+    command = commands(report)["component-rights-missing"]
+    assert set(shlex.split(command.partition(" | ")[0])) >= {
+        "--user=hub-user",
+        "--metrics-via=hub",
+        "--manage-certificates",
+        "--propagation=direct",
+    }
+
+
+async def test_a_process_that_runs_as_a_deployment_is_restarted(tmp_path: Path) -> None:
+    """A Deployment with 0 replicas is scaled, another one is restarted, and without one nobody knows how."""
+    async with installation(tmp_path) as made:
+        for name in SHARD_LEASES:
+            made.delete(LEASES, name, NAMESPACE)
+        alone = await made.diagnosis()
+        manifest = {**deployment(), "metadata": {"namespace": NAMESPACE, "name": "fedhpa-controller"}}
+        made.store.create(DEPLOYMENTS, manifest)
+        running = await made.diagnosis()
+        made.edit(DEPLOYMENTS, "fedhpa-controller", NAMESPACE, spec={"replicas": 0})
+        stopped = await made.diagnosis()
+
+    deployed = "deployment fedhpa-controller"
+    assert alone.findings[0].advice.startswith("Start fedhpa-controller, ")
+    assert commands(running)["controller-not-running"] == f"kubectl -n {NAMESPACE} rollout restart {deployed}"
+    assert (
+        commands(stopped)["controller-not-running"] == f"kubectl -n {NAMESPACE} scale {deployed} --replicas=2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [(("7", "7"), ["external-counted-often"]), (("7", "8"), []), (("0", "0"), [])],
+)
+async def test_a_metric_that_all_members_read_from_one_store(
+    tmp_path: Path, values: tuple[str, str], expected: list[str]
+) -> None:
+    """Two members with the same value are summed up. Different values, and none, are no sign of one store."""
+    external = {
+        "metric": {"name": "queue", "selector": {"matchLabels": {"queue": "orders"}}},
+        "target": {"type": "AverageValue", "averageValue": "5"},
+    }
+    asked: list[str] = []
+    async with installation(tmp_path, ("m1", "m2")) as made:
+        made.edit(FHPAS, "web", "shop", spec={"metrics": [{"type": "External", "external": external}]})
+        for member, value in zip(made.plane.members.values(), values, strict=True):
+            serve_external(member, value, asked)
+        report = await made.diagnosis()
+
+    assert [each.id for each in report.findings] == expected
+    assert set(asked) == {"queue=orders"}
+    if expected:
+        patch = shlex.split(report.findings[0].command)[-1]
+        path = "/spec/metrics/0/external/aggregation"
+        assert json.loads(patch) == [{"op": "add", "path": path, "value": "Max"}]
+
+
+def serve_external(member: Any, value: str, asked: list[str]) -> None:
+    """Lets a member answer one value for all external metrics."""
+    route = member.route
+
+    async def answer(request: web.Request, *_: Any) -> web.StreamResponse:
+        asked.append(request.query.get("labelSelector", ""))
+        return web.json_response({"kind": "ExternalMetricValueList", "items": [{"value": value}]})
+
+    member.apiserver.route = lambda path: answer if "/queue" in path else route(path)
+
+
+async def test_a_member_with_a_context_is_registered_again_by_one_command(tmp_path: Path) -> None:
+    """The context that leads to the member's server is named, with its file. Without one there is advice."""
+    async with installation(tmp_path) as made:
+        made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
+        contexts = {"my member": (made.plane.members["m1"].server, "/my files/config")}
+        known = Commands("hub.yaml", "the hub", contexts)
+        report = await examine(made.administrator, clock=SYSTEM, commands=known)
+        unknown = await made.diagnosis()
+
+    words = shlex.split(commands(report)["member-secret-missing"])
+    assert words[:3] == ["fedhpa", "join", "m1"]
+    assert set(words[3:]) == {
+        "--cluster-kubeconfig=/my files/config",
+        "--cluster-context=my member",
+        "--kubeconfig=hub.yaml",
+        "--context=the hub",
+    }
+    assert unknown.findings[0].command == ""
+    assert "fedhpa join m1 --cluster-kubeconfig FILE" in unknown.findings[0].advice
+
+
+HOSTILE = "x; rm -rf $HOME `id` {0} '"
+
+
+async def test_a_command_is_safe_to_paste(tmp_path: Path) -> None:
+    """A name of others is one word of the command, whatever it contains."""
+    async with installation(tmp_path) as made:
+        taints = [{"key": HOSTILE, "effect": "NoSchedule"}]
+        made.edit(CLUSTERS, "m1", spec={"taints": taints})
+        theirs = {**made.store.get(VALIDATING, "", "fedhpa-webhook"), "metadata": {"name": HOSTILE}}
+        made.store.create(VALIDATING, theirs)
+        found = commands(await made.diagnosis())
+
+    assert json.loads(shlex.split(found["member-tainted"])[-1])[0]["value"] == HOSTILE
+    assert HOSTILE in shlex.split(found["karmada-webhook-registered"])
+
+
+async def test_a_policy_that_refuses_valid_objects_is_quoted(tmp_path: Path) -> None:
+    """Another webhook, or a policy, refuses what ours admits."""
+    async with installation(tmp_path) as made:
+        found = made.store.get(VALIDATING, "", "fedhpa-webhook")
+        strict = {
+            **found["webhooks"][1],
+            "name": "strict.example.com",
+            "rules": found["webhooks"][0]["rules"],
+        }
+        made.store.create(VALIDATING, {**found, "metadata": {"name": "strict"}, "webhooks": [strict]})
+        report = await made.diagnosis()
+
+    assert [each.id for each in report.findings] == ["webhook-refuses-valid-objects"]

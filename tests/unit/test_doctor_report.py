@@ -1,0 +1,117 @@
+"""The doctor's report, the words of failed calls, and the lifetimes of certificates."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from fedhpa.doctor.admission import cause_of
+from fedhpa.doctor.certificates import Certificate, check_certificates
+from fedhpa.doctor.report import TABLE, Commands, Report
+from fedhpa.doctor.site import Site
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+POST = 'failed to call webhook: Post "https://fedhpa-webhook.fedhpa-system.svc:443/validate?timeout=3s": '
+MANAGED = {"spec": {"template": {"spec": {"containers": [{"args": ["--manage-certificates"]}]}}}}
+
+
+def site(*, managed: bool = False) -> Site:
+    found = Site(cast(Any, None), Report("hub", "https://hub"), Commands(), NOW, 0.0, "")
+    found.deployments = {"fedhpa-controller": MANAGED} if managed else {}
+    return found
+
+
+def found(place: Site) -> list[tuple[str, str]]:
+    return [(each.id, each.command or each.advice) for each in place.report.findings]
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ('service "fedhpa-webhook" not found', "missing"),
+        ("dial tcp: lookup x.y.svc on 10.0.0.10:53: read udp: connection refused", "missing"),
+        ("dial tcp: lookup x.y.svc on 10.0.0.10:53: server misbehaving", "missing"),
+        ("dial tcp 10.0.0.1:443: i/o timeout", ""),
+        ("net/http: TLS handshake timeout", ""),
+        ("dial tcp 10.0.0.1:443: connect: no route to host", ""),
+        ("x509: certificate is valid for a.svc, not b.svc", "certificate"),
+        ("tls: failed to verify certificate: x509: certificate has expired", "certificate"),
+        ("remote error: tls: handshake failure", "certificate"),
+        ("EOF", ""),
+    ],
+)
+def test_the_words_of_the_api_server_tell_the_cause(words: str, cause: str) -> None:
+    """The URL in the message has any words, such as the timeout in its query, and counts for nothing."""
+    assert cause_of(POST + words) == cause
+
+
+def test_findings_have_the_order_of_the_table() -> None:
+    """The report is sorted by topic, whatever was found first."""
+    report = Report("hub", "https://hub")
+    for kind in reversed(TABLE):
+        report.add(kind, "it", "broken", "mend it")
+
+    assert [each.id for each in report.findings] == list(TABLE)
+    assert report.exit_code == 1
+
+
+def test_a_report_says_if_it_is_complete() -> None:
+    """Exit code 3 is neither healthy nor a finding. A finding comes before it."""
+    report = Report("hub", "https://hub")
+    assert (report.exit_code, report.to_json()["healthy"]) == (0, True)
+
+    report.skip("the members", "forbidden")
+    report.skip("the members", "forbidden")
+
+    assert (report.exit_code, report.to_json()["healthy"]) == (3, False)
+    assert report.to_text().splitlines() == [
+        "context hub, server https://hub",
+        "not checked: the members: forbidden",
+        "nothing was found, but 1 check was not made",
+    ]
+    report.add("no-members", "clusters", "none")
+    assert report.exit_code == 1
+
+
+@pytest.mark.parametrize(("left", "told"), [(3 * DAY, True), (-3 * DAY, True), (15 * DAY, False)])
+def test_a_certificate_that_nobody_keeps_is_told_two_weeks_before(left: float, told: bool) -> None:
+    place = site()
+    check_certificates(place, [Certificate("fedhpa-webhook", "the CA", NOW - 300 * DAY, NOW + left)])
+
+    assert [kind for kind, _ in found(place)] == ["certificate-expires"] * told
+
+
+def test_an_expired_certificate_is_told_once() -> None:
+    """Where the hub refuses the webhook's expired certificate, its lifetime is no second finding."""
+    place = site()
+    place.report.add("webhook-certificate", "fedhpa-webhook", "x509: certificate has expired")
+    check_certificates(place, [Certificate("fedhpa-webhook", "the CA", NOW - 300 * DAY, NOW - DAY)])
+
+    assert [kind for kind, _ in found(place)] == ["webhook-certificate"]
+
+
+@pytest.mark.parametrize(("days", "due"), [(364, True), (15, True), (366, False)])
+def test_a_managed_ca_is_replaced_in_its_last_year(days: int, due: bool) -> None:
+    """It is told once, though two registrations have it. Elsewhere CAs may live shorter."""
+    cas = [
+        Certificate(owner, f"{owner} caBundle", NOW - 3000 * DAY, NOW + days * DAY)
+        for owner in ("fedhpa-webhook", "fedhpa-metrics-adapter")
+    ]
+    managed, alone = site(managed=True), site()
+    check_certificates(managed, cas)
+    check_certificates(alone, cas)
+
+    expected = [("certificate-expires", "fedhpa certs rotate-ca -n fedhpa-system")] if due else []
+    assert (found(managed), found(alone)) == (expected, [])
+
+
+def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None:
+    """A certificate of one day is overdue with a fifth of its life left."""
+    day, late = site(), site()
+    check_certificates(day, [Certificate("m1", "the caBundle of m1", NOW - DAY / 2, NOW + DAY / 2)])
+    check_certificates(late, [Certificate("m1", "the caBundle of m1", NOW - 0.9 * DAY, NOW + 0.1 * DAY)])
+
+    assert found(day) == []
+    assert [kind for kind, _ in found(late)] == ["certificate-expires"]
