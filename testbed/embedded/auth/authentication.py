@@ -83,7 +83,7 @@ class Authenticator:
 
     def _certified(self, leaf: bytes) -> User | None:
         certificate = self._certificates.verify(leaf)
-        if certificate is None or not common_name(certificate):
+        if isinstance(certificate, str) or not common_name(certificate):
             return None
         groups = names_of(certificate, NameOID.ORGANIZATION_NAME)
         extra = {CREDENTIAL: (f"X509SHA256={hashlib.sha256(leaf).hexdigest()}",)}
