@@ -16,15 +16,15 @@ from controller.federatedhpa.metric_reader import (
     CustomAnswers,
     ExternalAnswers,
     MetricSource,
+    decode_usage,
     error_reason,
     metric_queries,
     read_metrics,
 )
 from controller.federatedhpa.pod_index import PodIndex, PodIndexes, PodSelection
-from fedhpa.api.answers import list_items
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
-from fedhpa.api.wire import PodMetrics, Scale
+from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
 from fedhpa.decision import (
     ClusterScale,
@@ -35,8 +35,6 @@ from fedhpa.decision import (
 )
 from fedhpa.kube import NOT_FOUND, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
-    METRICS_API,
-    POD_METRICS_LIST,
     WATCHED_VERSION,
     Again,
     HpaCache,
@@ -48,7 +46,7 @@ from fedhpa.members import (
     pod_metrics_path,
 )
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
-from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord, pod_record, usage_record
+from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord, pod_record
 
 
 class MemberCaches:
@@ -90,27 +88,6 @@ class MemberCaches:
             mapper = ResourceMapper(member.client, clock=self._clock)
             kept = self._mappers[member.name] = (member, mapper)
         return kept[1]
-
-
-def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
-    """The records of a PodMetricsList. Raises ValueError or InvalidObject if the list is invalid."""
-    items = list_items(body, PodMetrics, POD_METRICS_LIST, METRICS_API)
-    return checked_usage(tuple([usage_record(cluster, item) for item in items]))
-
-
-def checked_usage(records: tuple[UsageRecord, ...]) -> tuple[UsageRecord, ...]:
-    """The same records. Raises InvalidObject for negative usage, which would cause a scale-down."""
-    for record in records:
-        for container in record.containers:
-            cpu, memory, others = container.cpu, container.memory, container.others
-            if (
-                (cpu is not None and cpu < 0)
-                or (memory is not None and memory < 0)
-                or (others is not None and min(others.values()) < 0)
-            ):
-                place = f"pod {record.namespace}/{record.name}, container {container.name!r}"
-                raise InvalidObject(f"{place}: usage is negative")
-    return records
 
 
 NOT_REGISTERED = "no Cluster of this name is registered"
@@ -262,7 +239,7 @@ _Watched = tuple[Scale, PodIndex, PodSelection]
 def _watched(
     caches: MemberCaches, member: Member, name: str, workload: Workload
 ) -> _Watched | ClusterSnapshot | None:
-    """What the watches say of a built-in workload; None if it needs a request, the reading if that is all."""
+    """The watched state of a built-in workload, or its reading if that is all; None if it needs a request."""
     try:
         scale = caches.scales.cached(member, workload.resource.plural, workload.namespace, workload.name)
     except ApiError as error:

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from controller.federatedhpa.cluster_reader import HubSamples, MemberCaches, MetricNeeds, checked_usage
-from controller.federatedhpa.metric_reader import MetricSource, error_reason, read_metrics
+from controller.federatedhpa.cluster_reader import HubSamples, MemberCaches, MetricNeeds
+from controller.federatedhpa.metric_reader import MetricSource, checked_usage, error_reason, read_metrics
 from fedhpa.api.answers import list_items
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
 from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics

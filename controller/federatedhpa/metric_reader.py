@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from fedhpa.api.answers import list_items
 from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.selectors import Selector, selector_of
+from fedhpa.api.wire import PodMetrics
 from fedhpa.decision import Failure
 from fedhpa.kube import MAX_MESSAGE, ResourceMapper, contain
-from fedhpa.members import Again, SharedLists, Upstream
+from fedhpa.members import METRICS_API, POD_METRICS_LIST, Again, SharedLists, Upstream
 from fedhpa.members import metrics as apis
 from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, ScalingMetric
-from fedhpa.scaling import CustomSample, ExternalSample
+from fedhpa.scaling import CustomSample, ExternalSample, UsageRecord, usage_record
 
 # Concurrent queries of one object to one cluster. Admission allows 64 metrics.
 MAX_CONCURRENT: Final = 8
@@ -181,3 +183,24 @@ async def _external(
     except ValueError as error:
         return Failure(str(error))
     return fetched.value
+
+
+def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:
+    """The records of a PodMetricsList. Raises ValueError or InvalidObject if the list is invalid."""
+    items = list_items(body, PodMetrics, POD_METRICS_LIST, METRICS_API)
+    return checked_usage(tuple([usage_record(cluster, item) for item in items]))
+
+
+def checked_usage(records: tuple[UsageRecord, ...]) -> tuple[UsageRecord, ...]:
+    """The same records. Raises InvalidObject for negative usage, which would cause a scale-down."""
+    for record in records:
+        for container in record.containers:
+            cpu, memory, others = container.cpu, container.memory, container.others
+            if (
+                (cpu is not None and cpu < 0)
+                or (memory is not None and memory < 0)
+                or (others is not None and min(others.values()) < 0)
+            ):
+                place = f"pod {record.namespace}/{record.name}, container {container.name!r}"
+                raise InvalidObject(f"{place}: usage is negative")
+    return records

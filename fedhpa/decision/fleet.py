@@ -109,10 +109,9 @@ class FleetView:
         self.now = now
         self.namespace = snapshot.hpa.namespace
         self.snapshot = snapshot
-        self.lost: dict[str, str] = {}
+        self.lost, self.missing = dict[str, str](), dict[str, str]()
         self.expected: list[ClusterSnapshot] = []
         self.answered: list[ClusterView] = []
-        self.missing: dict[str, str] = {}
         self.selector_errors: list[tuple[str, str]] = []
         self.direct = snapshot.target is None
         asking = [cluster for cluster in snapshot.clusters if _may_be_no_member(cluster, snapshot)]
@@ -134,15 +133,13 @@ class FleetView:
         self.leaving = [one for one in self.expected if self._leaves(one)] if self.memberships else []
         self.preferences = self._preferences(snapshot) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
-        self.size_was_decided = True
-        self.moving = False
+        self.size_was_decided, self.moving = True, False
         self.current = self._current(snapshot)
         shares = [self.known_share(cluster) for cluster in self.candidates]
         self.scheduling = self._scheduling(snapshot, shares)
         self._whole = self._known_sum(shares)
         self.calibration = self.calibration_of(self.answered)
-        self.metrics_lost: frozenset[str] = frozenset()
-        self.implausible: frozenset[str] = frozenset()
+        self.metrics_lost = self.implausible = frozenset[str]()
         self.status_replicas = sum(cluster.scale.status_replicas for cluster in self.answered)
 
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:
@@ -156,30 +153,31 @@ class FleetView:
             return {}
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
         found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
+<<<<<<< HEAD
         for view in self.answered:
             if view.snapshot.membership is not None:
                 found.pop(view.name, None)
             if view.snapshot.membership == STUCK:
                 found[view.name] = Stuck(self.standing(view.name).stuck_since or self.now, GIVEN)
         bridged = {view.name for view in self.answered if view.age}
+=======
+>>>>>>> perf
         for name, one in found.items():
-            if name in bridged and self.standing(name).stuck_since is None:
+            if self.views[name].age and self.standing(name).stuck_since is None:
                 continue  # the pods are those of some time ago
             known = self.memberships.get(name) or Membership(MEMBER, "", NEW_MEMBER)
             standing = msgspec.structs.replace(known.standing, stuck_since=one.since // 1)
-            leaves = known.state == LEAVING
-            state, why = (LEAVING, known.why) if leaves else (STUCK, one.why)
+            state, why = (LEAVING, known.why) if known.state == LEAVING else (STUCK, one.why)
             self.memberships[name] = Membership(state, why, standing)
         return {name: one for name, one in found.items() if self.membership(name) == STUCK}
 
     def lacking_since(self, cluster: str) -> float | None:
         """Returns since when a cluster has fewer pods than replicas; None if it has as many."""
-        if not self._lacking:
+        pods = self._lacking.get(cluster)
+        if pods is None:
             return None
         known = self.snapshot.memory.clusters.get(cluster)
-        before = None if known is None else known.lacking_since
-        pods = self._lacking.get(cluster)
-        return None if pods is None else lacking_since(pods, before, self.now // 1)
+        return lacking_since(pods, None if known is None else known.lacking_since, self.now // 1)
 
     def is_out(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster leaves and runs nothing of the workload any more. Nobody needs its answer.
@@ -188,9 +186,15 @@ class FleetView:
         """
         if not self._leaves(cluster):
             return False
+<<<<<<< HEAD
         known = self.snapshot.memory.clusters.get(cluster.name)
         gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
         return (gone and (known is None or known.state != LOST)) or self.is_empty(cluster)
+=======
+        return self.is_empty(cluster) or (
+            _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
+        )
+>>>>>>> perf
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster answers that it runs nothing of the workload, and no pod terminates there."""
@@ -250,9 +254,8 @@ class FleetView:
 
     def known_share(self, cluster: ClusterSnapshot) -> int | None:
         """Returns the cluster's spec.replicas, the last known if it is missing, None if unknown."""
-        view = self.views.get(cluster.name)
-        if view is not None:
-            return view.scale.spec_replicas
+        if cluster.name in self.views:
+            return self.views[cluster.name].scale.spec_replicas
         # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
         return None if cluster.last_replicas is None else max(cluster.last_replicas, 0)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from controller.federatedhpa.cluster_reader import decode_usage
+from controller.federatedhpa.metric_reader import decode_usage
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.wire import Pod
 from fedhpa.kube import SYSTEM

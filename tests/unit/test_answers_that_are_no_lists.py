@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.cluster_reader import decode_usage
 from controller.federatedhpa.hub_metrics import _decode_usage as usage_of_the_hub
+from controller.federatedhpa.metric_reader import decode_usage
 from fedhpa.api.answers import WHOLE_BYTES, check_collection
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
