@@ -59,7 +59,7 @@ class Oracle:
     windows: dict[str, float] = field(default_factory=dict)
 
     def size(self) -> int:
-        """What runs."""
+        """The size that the target should have."""
         found = self.base
         for name in sorted(self.windows, key=lambda each: (self.windows[each], each)):
             one = self.rules[name]
