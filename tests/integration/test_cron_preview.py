@@ -284,8 +284,8 @@ async def test_what_the_records_have_is_previewed_and_explained() -> None:
 
     assert len(w.hub.writes) == writes
     assert [window.rule for window in memory.record.open] == ["sale"]  # type: ignore[union-attr]
-    assert memory.states is not None
-    assert sorted(memory.states) == ["sale", "up"]
+    assert memory.rules is not None
+    assert sorted(memory.rules.rules) == ["sale", "up"]
     closing = to_json(found)["lines"][0]
     assert (closing["rule"], closing["action"], closing["then"]["minReplicas"]) == ("sale", "closes", 5)
 

@@ -130,7 +130,7 @@ class ChaosOfRules(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = looptime.patch_event_loop(asyncio.new_event_loop(), noop_cycles=0)
+        self.loop = looptime.patch_event_loop(asyncio.SelectorEventLoop(), noop_cycles=0)
         self.loop.setup_looptime()
         self.ahead = 0.0
         self.stop_world, self.w = self._hold(lambda: world(m1=1, m2=1, m3=1))
