@@ -313,7 +313,7 @@ class ChaosOfRules(RuleBasedStateMachine):
             self.loop.close()
 
 
-@pytest.mark.parametrize("many", [pytest.param(examples(2, 400), marks=NIGHT)])
+@pytest.mark.parametrize("many", [pytest.param(examples(2, 100), marks=NIGHT)])
 def test_the_size_is_right_whatever_happened(many: int) -> None:
     """Ten minutes of it at night."""
     found = settings(
