@@ -153,15 +153,11 @@ class FleetView:
             return {}
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
         found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
-<<<<<<< HEAD
         for view in self.answered:
             if view.snapshot.membership is not None:
                 found.pop(view.name, None)
             if view.snapshot.membership == STUCK:
                 found[view.name] = Stuck(self.standing(view.name).stuck_since or self.now, GIVEN)
-        bridged = {view.name for view in self.answered if view.age}
-=======
->>>>>>> perf
         for name, one in found.items():
             if self.views[name].age and self.standing(name).stuck_since is None:
                 continue  # the pods are those of some time ago
@@ -186,15 +182,11 @@ class FleetView:
         """
         if not self._leaves(cluster):
             return False
-<<<<<<< HEAD
-        known = self.snapshot.memory.clusters.get(cluster.name)
+        if self.is_empty(cluster):
+            return True
         gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
-        return (gone and (known is None or known.state != LOST)) or self.is_empty(cluster)
-=======
-        return self.is_empty(cluster) or (
-            _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
-        )
->>>>>>> perf
+        known = self.snapshot.memory.clusters.get(cluster.name)
+        return gone and (known is None or known.state != LOST)
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster answers that it runs nothing of the workload, and no pod terminates there."""

@@ -94,7 +94,7 @@ class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
 
 
 class ObjectRecord(msgspec.Struct, frozen=True):
-    """What the record of an object has: the state of each rule by name, as of a `generation` of its spec.
+    """The content of an object's record: the state of each rule by name, as of a `generation` of its spec.
 
     `shares` are the replicas that each cluster had after the last execution on `target`, a workload in the
     members.
