@@ -182,11 +182,9 @@ class FleetView:
         """
         if not self._leaves(cluster):
             return False
-        if self.is_empty(cluster):
-            return True
-        gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
         known = self.snapshot.memory.clusters.get(cluster.name)
-        return gone and (known is None or known.state != LOST)
+        gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
+        return self.is_empty(cluster) or (gone and (known is None or known.state != LOST))
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster answers that it runs nothing of the workload, and no pod terminates there."""
