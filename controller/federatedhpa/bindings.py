@@ -154,13 +154,15 @@ def by_placement(
     members: Mapping[str, Member],
     lost: Collection[str],
     duplicates: Collection[str] = (),
+    running: Collection[str] = (),
 ) -> Candidates:
     """Returns the candidates of mode Distributed, from those that the ResourceBinding gives.
 
     They are the clusters that the placement and spec.clusterAffinity select. Those that the ResourceBinding
     does not hold yet begin. The next group of the placement's clusterAffinities takes part only if all
     clusters of the one before are `lost`. Other names of a cluster, the `duplicates`, stay in the
-    ResourceBinding as they are. Raises InvalidObject for an affinity that cannot be read.
+    ResourceBinding as they are. Those of `running` that are selected no more stay candidates until their
+    replicas have moved. Raises InvalidObject for an affinity that cannot be read.
     """
     placement, bound = found.placement, found.bound
     if placement is None or bound is None:
@@ -187,9 +189,11 @@ def by_placement(
     # For another name of a registered cluster, Karmada would remove the workload of that cluster.
     twice = bound.shares.keys() & set(duplicates)
     gone = frozenset(bound.shares.keys() - members.keys() - twice)
+    left = frozenset(set(running) & bound.shares.keys() & members.keys() - tiers.keys() - twice)
     return replace(
         found,
-        names=tuple(sorted(held & tiers.keys() | twice)),
+        names=tuple(sorted(held & tiers.keys() | twice | left)),
+        deselected=left,
         bound=replace(bound, begins=begins, gone=gone),
         overflow={name: tier for name, tier in tiers.items() if tier},
         replaced=replaced,

@@ -27,8 +27,8 @@ from controller.federatedhpa.clusters import (
     NO_BINDINGS,
     NOT_BUILT,
     Candidates,
+    by_affinity,
     cluster_snapshots,
-    placed_directly,
     unsupported_field,
     with_member_hpas,
     without_duplicates,
@@ -145,11 +145,14 @@ class SnapshotBuilder:
             return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
-            chosen = await self._candidates(spec, workload, memory.running(workload.path))
+            holding = memory.running(workload.path)
+            if spec.get("mode") == DISTRIBUTED:
+                holding |= self._holding(key, memory.state)
+            chosen = await self._candidates(spec, workload, holding)
             if spec.get("mode") == DISTRIBUTED and self._settings.propagation != DIRECT:
                 lost = [name for name, state in memory.state.states.items() if state == LOST]
                 affinity = spec.get("clusterAffinity")
-                chosen = by_placement(chosen, affinity, self._members, lost, self.duplicates)
+                chosen = by_placement(chosen, affinity, self._members, lost, self.duplicates, holding)
             candidates, found = without_duplicates(chosen, self.duplicates)
             template = await self._template(workload)
         except NoBinding as error:
@@ -193,7 +196,6 @@ class SnapshotBuilder:
             direct=template is None or distributed,
             lost_after=self._lost_after(hpa),
             reads_nodes=self._reads_nodes,
-            remembers_full=distributed and memory.state.remembers_full,
         )
         hpas: Mapping[str, HpaReading] = {}
         if distributed:
@@ -257,6 +259,13 @@ class SnapshotBuilder:
     def _lost_after(self, hpa: ScalingObject) -> float:
         own = hpa.spec.lost_after
         return self._settings.decision.cluster_lost_timeout if own is None else own
+
+    def _holding(self, key: Key, state: MemoryState) -> set[str]:
+        """The registered clusters that may hold our HPA: by the record, or by what a watch shows."""
+        assigned, cache = clusters_with_hpas(state), self._caches.hpas
+        cached = ((name, cache.cached(member, *key)) for name, member in self._members.items())
+        shown = {name for name, known in cached if known is not None and is_ours(HpaReading(*known))}
+        return shown | (assigned & self._members.keys())
 
     async def _member_hpas(
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
@@ -327,7 +336,8 @@ class SnapshotBuilder:
         self, spec: Mapping[str, Any], workload: Workload, running: Collection[str] = ()
     ) -> Candidates:
         if self._settings.propagation == DIRECT:
-            return placed_directly(spec, {**self._members, **self.duplicates}, running)
+            everywhere = {**self._members, **self.duplicates}
+            return by_affinity(spec.get("clusterAffinity"), everywhere, running)
         try:
             return await by_binding(
                 self._hub,

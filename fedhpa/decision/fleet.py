@@ -24,7 +24,7 @@ from fedhpa.decision.snapshot import (
     TemplateScale,
     metrics_api,
 )
-from fedhpa.decision.spec import CENTRALIZED, PlacementPreference
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, PlacementPreference
 from fedhpa.decision.stuck import Stuck, lacking_since, stuck_clusters
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
@@ -117,13 +117,17 @@ class FleetView:
         self.memberships: dict[str, Membership] = {}
         if asking:
             self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
+        for cluster in snapshot.clusters:
+            if cluster.membership or cluster.pending_replicas:
+                self.memberships[cluster.name] = Membership(cluster.membership or STUCK, "", NEW_MEMBER)
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
         self.returns = self.moves and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
             if not self.is_out(cluster):
                 self._add(cluster)
         self._answered_names = {cluster.name for cluster in self.answered}
-        lacking = self.moves and [one for one in self.answered if one.ready_pods < one.replicas]
+        sees_pods = self.moves or snapshot.hpa.spec.mode == DISTRIBUTED
+        lacking = sees_pods and [one for one in self.answered if one.ready_pods < one.replicas]
         self._lacking = [one for one in lacking or () if not one.is_short]
         self.stuck = self._stuck(snapshot) if self._lacking else {}
         self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]

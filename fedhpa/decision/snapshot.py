@@ -76,7 +76,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     overflow cluster of Karmada's placement, 0 for others. `eviction` says that Karmada evicts it. Where it is
     lost and `replaced`, the placement has other clusters for that case.
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
-    `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
+    A scenario may say what no pods show (mode Distributed only): `pending_replicas` have waited for a node
+    longer than the delay, so the cluster is Stuck; it has this `membership`, and `ready_replicas` serve.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
     `clock_ahead` is by how many seconds its clock is ahead of ours, so its pods are judged by its own time.
     `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.context`);
@@ -102,6 +103,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     absence: Absence | None = None
     hpa: MemberHpa | Failure | None = None
     pending_replicas: int | None = None
+    membership: str = ""
+    ready_replicas: int | None = None
     drift: tuple[str, ...] = ()
     cluster: KnownCluster | None = None
     selected: bool = True
