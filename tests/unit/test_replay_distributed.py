@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.federatedhpa.recording import worth_writing
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.assignment.writes import Outcome, Result
 from fedhpa.decision import to_json, to_text
@@ -288,6 +289,16 @@ def test_the_mean_usage_of_all_members_is_shown() -> None:
     answer = replayed(raw)
 
     assert answer["status"]["summary"]["targets"] == "cpu: 50%/50%"
+
+
+def test_a_quiet_status_is_not_written_again() -> None:
+    """It is as the hub gave it back, but for the times of answers."""
+    raw = assigned(scenario(federated(2, 12), cluster("a", 3, hpa(1, 6, 3)), cluster("b", 1, hpa(1, 6, 1))))
+    first, later = decided(raw), decided({**raw, "now": format_time((parse_time(raw["now"]) or 0) + 60)})
+    stored = json.loads(json.dumps(first.status))
+
+    assert first.status["currentMetrics"]
+    assert worth_writing(stored, later.status, first.now, later.now) is False
 
 
 def test_text_names_each_members_bounds() -> None:
