@@ -60,6 +60,12 @@ def with_bounds(
         assigned_for=view.previous.assigned_for if made is None else made.assigned_for,
         course=view.previous.course if made is None else made.course,
     )
+    # A cluster that left is shown no more: it holds no HPA, and runs nothing.
+    out = {
+        cluster.name
+        for cluster, one in zip(context.snapshot.clusters, view.members, strict=True)
+        if one.leaving and one.cluster in empty and context.fleet.is_empty(cluster)
+    }
     entries = [
         {
             **entry,
@@ -67,6 +73,7 @@ def with_bounds(
             **_hpa(view.hpas.get(str(entry["name"])), context.now),
         }
         for entry in cluster_entries(decision, context.snapshot, context.fleet, memory)
+        if entry["name"] not in out
     ]
     status = status_of(decision, context.snapshot, context.fleet, entries, values if any(values) else None)
     return msgspec.structs.replace(decision, status=status, memory=memory)
