@@ -150,7 +150,7 @@ def _bound(path: str, template: ObjectMeta, bindings: Resource, binding: _Bindin
 
 def by_placement(
     found: Candidates,
-    affinity: Mapping[str, Any] | None,
+    spec: Mapping[str, Any],
     members: Mapping[str, Member],
     lost: Collection[str],
     duplicates: Collection[str] = (),
@@ -167,7 +167,7 @@ def by_placement(
     placement, bound = found.placement, found.bound
     if placement is None or bound is None:
         return found
-    allowed = set(by_affinity(affinity, members).names)
+    allowed = set(by_affinity(spec.get("clusterAffinity"), members).names)
     tiers: dict[str, int] = {}
     replaced: frozenset[str] = frozenset()
     for group in placement.groups(found.group):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -145,14 +145,12 @@ class SnapshotBuilder:
             return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
-            holding = memory.running(workload.path)
-            if spec.get("mode") == DISTRIBUTED:
-                holding |= self._holding(key, memory.state)
+            own = self._holding(key, memory.state) if spec.get("mode") == DISTRIBUTED else frozenset[str]()
+            holding = memory.running(workload.path) | own
             chosen = await self._candidates(spec, workload, holding)
             if spec.get("mode") == DISTRIBUTED and self._settings.propagation != DIRECT:
                 lost = [name for name, state in memory.state.states.items() if state == LOST]
-                affinity = spec.get("clusterAffinity")
-                chosen = by_placement(chosen, affinity, self._members, lost, self.duplicates, holding)
+                chosen = by_placement(chosen, spec, self._members, lost, self.duplicates, holding)
             candidates, found = without_duplicates(chosen, self.duplicates)
             template = await self._template(workload)
         except NoBinding as error:
@@ -200,9 +198,8 @@ class SnapshotBuilder:
         hpas: Mapping[str, HpaReading] = {}
         if distributed:
             hpas = await self._member_hpas(key, memory.state, expected)
-            hold = hold_in_force((hpa.hold, *holds), now)
-            held = {**raw, "spec": member_spec(spec, hold, memory.state)}
-            clusters = with_member_hpas(clusters, hpas, memory, held)
+            held_spec = member_spec(spec, hold_in_force((hpa.hold, *holds), now), memory.state)
+            clusters = with_member_hpas(clusters, hpas, memory, {**raw, "spec": held_spec})
         snapshot = Snapshot(
             hpa=hpa,
             clusters=clusters,
@@ -225,11 +222,11 @@ class SnapshotBuilder:
             last_steps=memory.last_steps,
             last_reason=memory.last_reason,
         )
-        gone = hpas.keys() - expected.keys()
-        left = {name for name in gone if is_ours(hpas[name]) and not memory.briefly_absent(name, now)}
+        ours = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
+        left = {name for name in ours if not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
-        placed = () if bound is None else [name for name in bound.shares if name in self._members]
-        others = await self._scales_of(workload, tuple(sorted(left | set(placed) - expected.keys())))
+        placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
+        others = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))
         running = {name: 0 if one is None else one.scale.spec.replicas for name, one in others.items()}
         targets = WriteTargets(
             workload.path,
@@ -260,12 +257,11 @@ class SnapshotBuilder:
         own = hpa.spec.lost_after
         return self._settings.decision.cluster_lost_timeout if own is None else own
 
-    def _holding(self, key: Key, state: MemoryState) -> set[str]:
+    def _holding(self, key: Key, state: MemoryState) -> Set[str]:
         """The registered clusters that may hold our HPA: by the record, or by what a watch shows."""
-        assigned, cache = clusters_with_hpas(state), self._caches.hpas
-        cached = ((name, cache.cached(member, *key)) for name, member in self._members.items())
-        shown = {name for name, known in cached if known is not None and is_ours(HpaReading(*known))}
-        return shown | (assigned & self._members.keys())
+        cached = {name: self._caches.hpas.cached(member, *key) for name, member in self._members.items()}
+        shown = {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
+        return shown | (clusters_with_hpas(state) & cached.keys())
 
     async def _member_hpas(
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
@@ -336,8 +332,7 @@ class SnapshotBuilder:
         self, spec: Mapping[str, Any], workload: Workload, running: Collection[str] = ()
     ) -> Candidates:
         if self._settings.propagation == DIRECT:
-            everywhere = {**self._members, **self.duplicates}
-            return by_affinity(spec.get("clusterAffinity"), everywhere, running)
+            return by_affinity(spec.get("clusterAffinity"), {**self._members, **self.duplicates}, running)
         try:
             return await by_binding(
                 self._hub,

@@ -12,13 +12,13 @@ from typing import Final
 
 from msgspec import structs
 
-from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep, Rules, Step, named, sentence
+from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, Step, named, sentence
 from fedhpa.assignment.divide import BRIDGE_SECONDS, Division, divide, limit_of
 from fedhpa.assignment.division import divider
-from fedhpa.assignment.incident import Goals, kept
+from fedhpa.assignment.incident import Goals
 from fedhpa.assignment.initial import initial
 from fedhpa.assignment.moves import held_minima, leave
-from fedhpa.assignment.plan import Plan, Previous, most_of
+from fedhpa.assignment.plan import Plan, Previous, under_hold
 from fedhpa.assignment.policies import DUPLICATED
 from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
 from fedhpa.assignment.zero import Zeroed, zero
@@ -40,29 +40,7 @@ def plan(rules: Rules, members: Sequence[Member], previous: Previous, now: float
     `members` are all candidate clusters, in any order. `now` is a POSIX time in seconds.
     """
     made = _Pass(rules, members, previous, now).plan()
-    return made if rules.hold is None else _held(made, rules.hold, members, previous)
-
-
-def _held(made: Plan, hold: HoldRules, members: Sequence[Member], previous: Previous) -> Plan:
-    """Returns what the hold allows of a pass. A failover may grow what it needs under every hold."""
-    hold = replace(hold, up=hold.up and not made.lost)
-    found = kept(hold, members, previous.states, made.present, made.goals, made.scales, made.states)
-    most = sum(most_of(bounds) for cluster, bounds in found.goals.items() if cluster not in made.lost)
-    step = PlanStep(step="hold", before=_least(made.goals), after=_least(found.goals), reason=hold.reason)
-    return replace(
-        made,
-        goals=found.goals,
-        scales=found.scales,
-        states=found.states,
-        # What the hold stops is decided again after it, and a lowered maxReplicas acts at once then.
-        assigned_for=made.assigned_for if found.goals == made.goals else previous.assigned_for,
-        exceeded=0 if made.total is None else max(most - made.total + made.exceeded, 0),
-        steps=(*made.steps, step),
-    )
-
-
-def _least(goals: Goals) -> int:
-    return sum(bounds.minimum for bounds in goals.values() if bounds is not None)
+    return made if rules.hold is None else under_hold(made, rules.hold, members, previous)
 
 
 class _Pass:

@@ -117,9 +117,6 @@ class FleetView:
         self.memberships: dict[str, Membership] = {}
         if asking:
             self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
-        for cluster in snapshot.clusters:
-            if cluster.membership or cluster.pending_replicas:
-                self.memberships[cluster.name] = Membership(cluster.membership or STUCK, "", NEW_MEMBER)
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
         self.returns = self.moves and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
@@ -127,8 +124,8 @@ class FleetView:
                 self._add(cluster)
         self._answered_names = {cluster.name for cluster in self.answered}
         sees_pods = self.moves or snapshot.hpa.spec.mode == DISTRIBUTED
-        lacking = sees_pods and [one for one in self.answered if one.ready_pods < one.replicas]
-        self._lacking = [one for one in lacking or () if not one.is_short]
+        lacking = [one for one in self.answered if sees_pods and one.ready_pods < one.replicas]
+        self._lacking = [one for one in lacking if not one.is_short]
         self.stuck = self._stuck(snapshot) if self._lacking else {}
         self.leaving = [cluster for cluster in self.expected if self._leaves(cluster)]
         self.preferences = self._preferences(snapshot) if self.direct else {}
@@ -373,7 +370,7 @@ def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
     known = snapshot.memory.standing(cluster.name)
     listed = cluster.cluster
     tainted = listed is not None and (listed.taints or listed.deleted)
-    if not cluster.selected or tainted or known not in PLAIN:
+    if not cluster.selected or tainted or known not in PLAIN or cluster.given_membership:
         return True
     return known is None and is_new_host(cluster, snapshot)
 

@@ -100,6 +100,8 @@ def memberships(
             since = None if known is None else known.serves_since
             standing = msgspec.structs.replace(one.standing, new=True, serves_since=since)
             one = one._replace(standing=standing)
+        if cluster.given_membership:
+            one = Membership(cluster.given_membership, "", one.standing)
         found[cluster.name] = one
     leaving = {name for name, one in found.items() if one.state == LEAVING}
     hold, waits = snapshot.hold_at(now), ""

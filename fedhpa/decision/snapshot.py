@@ -12,6 +12,7 @@ from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.selectors import Selector, selector_of
+from fedhpa.api.taints import STUCK
 from fedhpa.api.wire import Scale
 from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
 from fedhpa.decision.model import Step
@@ -118,6 +119,11 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     uid: str = ""
     missing_since: float | None = None
     bridge: Bridge | None = None
+
+    @property
+    def given_membership(self) -> str:
+        """The membership that a scenario gives; "" where the pods show it."""
+        return self.membership or (STUCK if self.pending_replicas else "")
 
 
 # The last complete answer of a cluster, and when it came, in POSIX seconds.
