@@ -256,6 +256,22 @@ def test_a_cluster_whose_hpa_is_not_ours_counts_what_it_runs() -> None:
     assert made.scales == {}
 
 
+@pytest.mark.parametrize("by_label", [True, False], ids=["label", "deletion"])
+def test_a_hand_over_removes_no_replica(by_label: bool) -> None:
+    """An HPA of somebody else with a maximum of 100 leaves room for others, and becomes ours as it runs."""
+    tenant = Bounds(minimum=4, maximum=100)
+    theirs = hpa(None, 4, answers=False, foreign=True, maximum=4, written=tenant)
+    members = named([theirs, hpa(None, 2), hpa(None, 2)])
+    first = plan(rules(minimum=3), members, FRESH, NOW)
+    handed = replace(theirs, cluster="m1", answers=True, foreign=False, maximum=0)
+    handed = replace(handed, written=tenant if by_label else None)
+    second = plan(rules(minimum=3), [handed, *applied(members, first)[1:]], following(first), NOW + MINUTE)
+
+    assert maxima(first)[1:] == [4, 4]
+    assert all(most >= runs for most, runs in zip(maxima(second), (4, 2, 2), strict=True))
+    assert sum(maxima(second)) == 12
+
+
 def test_the_share_of_a_lost_cluster_goes_to_the_others() -> None:
     """Its bounds stay in the plan, but count in no sum. Others hold its part of minReplicas."""
     members = named([hpa((2, 4), 4), away((2, 4), 4, 400, lost=True), hpa((1, 4), 2)])

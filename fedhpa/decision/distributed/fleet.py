@@ -205,7 +205,7 @@ class BoundsView:
                 yield f"lost {one.cluster}"
             elif not one.answers and pinned and one.missing_for >= BRIDGE_SECONDS:
                 yield f"needed {one.cluster}"
-            if one.back:
+            if one.back or (one.answers and self.states[one.cluster].waits):
                 yield f"back {one.cluster}"
             if (
                 one.has_hpa
