@@ -246,9 +246,10 @@ async def test_an_eviction_of_karmada_is_reported_and_its_cluster_leaves(tmp_pat
         k.edit_hub(
             BINDINGS, BINDING, lambda one: one["spec"].update(gracefulEvictionTasks=[task], clusters=ONLY_M1)
         )
-        await asyncio.sleep(120)
-        shares = k.shares
+        await asyncio.sleep(20)
         entry = next(one for one in k.f.status()["clusters"] if one["name"] == "m2")
+        await asyncio.sleep(100)
+        shares = k.shares
         k.taint("m2", key="broken", effect="NoExecute")
         k.keeps.clear()
         k.edit_hub(BINDINGS, BINDING, lambda one: one["spec"].update(gracefulEvictionTasks=[]))
