@@ -1,7 +1,7 @@
 """Holds a deleted Cluster until its replicas run in other clusters (--propagation=direct).
 
 The leader of each shard keeps a finalizer of its own in each Cluster that runs replicas of the shard's
-objects of mode Centralized. A deletion thus waits for all shards, and no process needs to know what another
+objects. A deletion thus waits for all shards, and no process needs to know what another
 one reconciles. It waits for an hour at most.
 """
 
@@ -44,7 +44,7 @@ Running = Mapping[str, Mapping[Key, int]]
 
 
 async def running_replicas(objects: Objects, memories: Mapping[Key, ObjectMemory]) -> Running:
-    """Returns the replicas by cluster and object of mode Centralized, as last decided or seen.
+    """Returns the replicas by cluster and object, as last decided or seen.
 
     Before its first reconcile, what the status shows counts. An object with dryRun moves nothing, so a
     Cluster does not wait for it.
@@ -54,7 +54,7 @@ async def running_replicas(objects: Objects, memories: Mapping[Key, ObjectMemory
         if number % SLICE == 0:
             await asyncio.sleep(0)
         spec = raw.get("spec") or {}
-        if spec.get("mode") not in (None, "", "Centralized") or spec.get("dryRun") is True:
+        if spec.get("dryRun") is True:
             continue
         memory = memories.get(key)
         shares = shown_shares(raw.get("status")) if memory is None else memory.last_replicas

@@ -153,14 +153,15 @@ def on_karmada(
     members: Mapping[str, Member],
     unable: Collection[str],
     duplicates: Collection[str] = (),
+    running: Collection[str] = (),
 ) -> Candidates:
     """Returns the candidates of an object, from those that the ResourceBinding gives.
 
-    Clusters that are `unable` take no replicas. Raises NoBinding without any candidate, and InvalidObject for
-    an affinity that cannot be read.
+    Clusters that are `unable` take no replicas, and those that are `running` have some. Raises NoBinding
+    without any candidate, and InvalidObject for an affinity that cannot be read.
     """
     if spec.get("mode") == DISTRIBUTED:
-        found = _by_placement(found, spec.get("clusterAffinity"), members, unable, duplicates)
+        found = _by_placement(found, spec, members, unable, duplicates, running)
     if found.bound is not None and not (found.names or found.bound.begins):
         raise NoBinding("the ResourceBinding of the scale target has no schedulable clusters")
     return found
@@ -168,22 +169,24 @@ def on_karmada(
 
 def _by_placement(
     found: Candidates,
-    affinity: Mapping[str, Any] | None,
+    spec: Mapping[str, Any],
     members: Mapping[str, Member],
     unable: Collection[str],
     duplicates: Collection[str],
+    running: Collection[str],
 ) -> Candidates:
     """Returns the candidates of mode Distributed.
 
     They are the clusters that the placement and spec.clusterAffinity select. Those that the ResourceBinding
     does not hold yet begin. The next group of the placement's clusterAffinities takes part only if all
     clusters of the one before are `unable` to run replicas, are evicted, or have a Cluster that is being
-    deleted. Other names of a cluster, the `duplicates`, stay in the ResourceBinding as they are.
+    deleted. Other names of a cluster, the `duplicates`, stay in the ResourceBinding as they are. Those of
+    `running` that are selected no more stay candidates until their replicas have moved.
     """
     placement, bound = found.placement, found.bound
     if placement is None or bound is None:
         return found
-    allowed = set(by_affinity(affinity, members).names)
+    allowed = set(by_affinity(spec.get("clusterAffinity"), members).names)
     gone = {*unable, *found.evictions}
     tiers: dict[str, int] = {}
     replaced: frozenset[str] = frozenset()
@@ -206,9 +209,11 @@ def _by_placement(
     # For another name of a registered cluster, Karmada would remove the workload of that cluster.
     twice = bound.shares.keys() & set(duplicates)
     removed = frozenset(bound.shares.keys() - members.keys() - twice)
+    left = frozenset(set(running) & bound.shares.keys() & members.keys() - tiers.keys() - twice)
     return replace(
         found,
-        names=tuple(sorted(held & tiers.keys() | twice)),
+        names=tuple(sorted(held & tiers.keys() | twice | left)),
+        deselected=left,
         bound=replace(bound, begins=begins, gone=removed),
         overflow={name: tier for name, tier in tiers.items() if tier},
         replaced=replaced,

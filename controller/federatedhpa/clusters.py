@@ -59,20 +59,6 @@ class Candidates:
     selection: str = ""
 
 
-def placed_directly(
-    spec: Mapping[str, Any], members: Mapping[str, Member], running: Collection[str]
-) -> Candidates:
-    """The clusters with propagation direct; those of `running` have replicas. Raises InvalidObject.
-
-    Mode Distributed removes its HPA from a cluster that is not selected any more, or whose Cluster is being
-    deleted. Mode Centralized first moves the replicas.
-    """
-    affinity = spec.get("clusterAffinity")
-    if spec.get("mode") != "Distributed":
-        return by_affinity(affinity, members, running)
-    return by_affinity(affinity, {name: one for name, one in members.items() if not one.known.deleted})
-
-
 def by_affinity(
     affinity: Mapping[str, Any] | None,
     members: Mapping[str, Member],
@@ -243,17 +229,17 @@ async def cluster_snapshots(
     *,
     direct: bool,
     lost_after: float,
-    remembers_full: bool = False,
     reads_nodes: bool = False,
 ) -> tuple[ClusterSnapshot, ...]:
     """Returns the clusters by name, with their capacity as far as it is known.
 
-    A cluster is lost after `lost_after` seconds, and a deleted one at once. With `remembers_full`, mode
-    Distributed has full clusters that may have room again. `reads_nodes` lists the nodes under any policy.
+    A cluster is lost after `lost_after` seconds, and a deleted one at once. `reads_nodes` lists the nodes
+    under any policy.
     """
     assignment = hpa.spec.assignment
-    always = reads_nodes or remembers_full
-    available = await available_replicas(nodes, members, assignment, readings, direct=direct, always=always)
+    available = await available_replicas(
+        nodes, members, assignment, readings, direct=direct, always=reads_nodes
+    )
     capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
     held = _held(memory, readings, now) if direct else frozenset()
     # Of a cluster that a ResourceBinding names and nobody registers any more, Karmada has removed the Works.

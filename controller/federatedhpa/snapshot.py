@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -27,8 +27,8 @@ from controller.federatedhpa.clusters import (
     NO_BINDINGS,
     NOT_BUILT,
     Candidates,
+    by_affinity,
     cluster_snapshots,
-    placed_directly,
     unsupported_field,
     with_member_hpas,
     without_duplicates,
@@ -144,9 +144,12 @@ class SnapshotBuilder:
             return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
             workload = await self._workload(spec, key[0])
-            chosen = await self._candidates(spec, workload, memory.running(workload.path))
+            own = self._holding(key, memory.state) if spec.get("mode") == DISTRIBUTED else frozenset[str]()
+            holding = memory.running(workload.path) | own
+            chosen = await self._candidates(spec, workload, holding)
             if self._settings.propagation != DIRECT:
-                chosen = on_karmada(chosen, spec, self._members, memory.state.unable, self.duplicates)
+                unable = memory.state.unable
+                chosen = on_karmada(chosen, spec, self._members, unable, self.duplicates, holding)
             candidates, found = without_duplicates(chosen, self.duplicates)
             template = await self._template(workload)
         except NoBinding as error:
@@ -190,14 +193,12 @@ class SnapshotBuilder:
             direct=template is None or distributed,
             lost_after=self._lost_after(hpa),
             reads_nodes=self._reads_nodes,
-            remembers_full=distributed and memory.state.remembers_full,
         )
         hpas: Mapping[str, HpaReading] = {}
         if distributed:
             hpas = await self._member_hpas(key, memory.state, expected)
-            hold = hold_in_force((hpa.hold, *holds), now)
-            held = {**raw, "spec": member_spec(spec, hold, memory.state)}
-            clusters = with_member_hpas(clusters, hpas, memory, held)
+            held_spec = member_spec(spec, hold_in_force((hpa.hold, *holds), now), memory.state)
+            clusters = with_member_hpas(clusters, hpas, memory, {**raw, "spec": held_spec})
         snapshot = Snapshot(
             hpa=hpa,
             clusters=clusters,
@@ -221,11 +222,11 @@ class SnapshotBuilder:
             last_steps=memory.last_steps,
             last_reason=memory.last_reason,
         )
-        gone = hpas.keys() - expected.keys()
-        left = {name for name in gone if is_ours(hpas[name]) and not memory.briefly_absent(name, now)}
+        ours = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
+        left = {name for name in ours if not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
-        placed = () if bound is None else [name for name in bound.shares if name in self._members]
-        others = await self._scales_of(workload, tuple(sorted(left | set(placed) - expected.keys())))
+        placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
+        others = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))
         running = {name: 0 if one is None else one.scale.spec.replicas for name, one in others.items()}
         targets = WriteTargets(
             workload.path,
@@ -255,6 +256,12 @@ class SnapshotBuilder:
     def _lost_after(self, hpa: ScalingObject) -> float:
         own = hpa.spec.lost_after
         return self._settings.decision.cluster_lost_timeout if own is None else own
+
+    def _holding(self, key: Key, state: MemoryState) -> Set[str]:
+        """The registered clusters that may hold our HPA: by the record, or by what a watch shows."""
+        cached = {name: self._caches.hpas.cached(member, *key) for name, member in self._members.items()}
+        shown = {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
+        return shown | (clusters_with_hpas(state) & cached.keys())
 
     async def _member_hpas(
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
@@ -321,7 +328,7 @@ class SnapshotBuilder:
         self, spec: Mapping[str, Any], workload: Workload, running: Collection[str] = ()
     ) -> Candidates:
         if self._settings.propagation == DIRECT:
-            return placed_directly(spec, {**self._members, **self.duplicates}, running)
+            return by_affinity(spec.get("clusterAffinity"), {**self._members, **self.duplicates}, running)
         try:
             return await by_binding(
                 self._hub,

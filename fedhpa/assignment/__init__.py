@@ -1,9 +1,10 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
+from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep, Rules
 from fedhpa.assignment.direct import Place, as_if, fair_split, limits, size_of_each, split
 from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
-from fedhpa.assignment.member_hpa import pinned_need, usage_load
+from fedhpa.assignment.member_hpa import limited_for, usage_load
 from fedhpa.assignment.mover import (
     needed_replicas,
     next_step,
@@ -11,15 +12,16 @@ from fedhpa.assignment.mover import (
     waiting,
     without_surge,
 )
-from fedhpa.assignment.observed import HoldRules
-from fedhpa.assignment.plan import Observed, Plan, PlanStep, Previous, Rules, plan
+from fedhpa.assignment.passes import plan
+from fedhpa.assignment.plan import Plan, Previous
 from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED, PRIORITIZED
-from fedhpa.assignment.shares import Bounds, MemberState
 from fedhpa.assignment.spread import Host, spread
 from fedhpa.assignment.state import (
+    NO_COURSE,
     NO_STATE,
     ClusterState,
     Count,
+    Course,
     Seconds,
     States,
     release_step,
@@ -30,15 +32,16 @@ __all__ = [
     "BY_CAPACITY",
     "DUPLICATED",
     "LOAD_WEIGHTED",
+    "NO_COURSE",
     "NO_STATE",
     "PRIORITIZED",
     "Bounds",
     "ClusterState",
     "Count",
+    "Course",
     "HoldRules",
     "Host",
-    "MemberState",
-    "Observed",
+    "Member",
     "Outcome",
     "Place",
     "Plan",
@@ -53,10 +56,10 @@ __all__ = [
     "as_if",
     "assigned_for",
     "fair_split",
+    "limited_for",
     "limits",
     "needed_replicas",
     "next_step",
-    "pinned_need",
     "plan",
     "receivers_back",
     "release_step",

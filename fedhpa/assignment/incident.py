@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace as with_fields
 
-from fedhpa.assignment.observed import HoldRules, Observed
-from fedhpa.assignment.shares import Bounds
+from fedhpa.assignment.clusters import Bounds, HoldRules, Member
 from fedhpa.assignment.state import NO_STATE, ClusterState, States
 
 Goals = Mapping[str, Bounds | None]
@@ -20,17 +19,16 @@ Goals = Mapping[str, Bounds | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """The goals, scales and states of a pass under a hold. `removals` are HPAs that would have gone."""
+    """The goals, scales and states of a pass under a hold."""
 
     goals: dict[str, Bounds | None]
     scales: dict[str, int]
     states: dict[str, ClusterState]
-    removals: frozenset[str]
 
 
 def kept(
     hold: HoldRules,
-    observed: Sequence[Observed],
+    members: Sequence[Member],
     before: States,
     present: Goals,
     goals: Goals,
@@ -43,33 +41,31 @@ def kept(
     that it found. No maximum and no minimum falls below what runs under `down`. Under `up` a minimum rises
     only to what runs, or as far as minReplicas asks.
     """
-    found = Kept(goals=dict(goals), scales=dict(scales), states=dict(states), removals=frozenset())
-    removals = set()
-    for one in observed:
-        cluster = one.state.cluster
-        if one.foreign or one.lost or not one.state.reachable:
+    found = Kept(goals=dict(goals), scales=dict(scales), states=dict(states))
+    for one in members:
+        cluster = one.cluster
+        if not one.answers:
             continue
-        was, runs = before.get(cluster, NO_STATE), one.state.present
+        was, runs = before.get(cluster, NO_STATE), one.running
         now, goal = present.get(cluster), goals.get(cluster)
         if hold.down and now is not None and goal is None:
-            removals.add(cluster)
             _stay(found, cluster, now, was)
             continue
-        if hold.up and now is None and goal is not None and states[cluster].spare:
+        if hold.up and now is None and goal is not None and states[cluster].minimum == 0:
             _stay(found, cluster, None, was)
             continue
         if goal is not None:
             goal = _allowed(hold, now, goal, runs, states[cluster].minimum or 0)
             found.goals[cluster] = goal
-            found.states[cluster] = with_fields(states[cluster], maximum=goal.maximum)
+            found.states[cluster] = with_fields(states[cluster], floor=goal.minimum, maximum=goal.maximum)
         written = scales.get(cluster)
         if written is not None and _stops(hold, written, runs, was):
             del found.scales[cluster]
-            zeroed = ("zero_since", "at_min_since", "starting")
+            zeroed = ("zero_since", "quiet_since")
             found.states[cluster] = with_fields(
                 found.states[cluster], **{field: getattr(was, field) for field in zeroed}
             )
-    return Kept(goals=found.goals, scales=found.scales, states=found.states, removals=frozenset(removals))
+    return found
 
 
 def _stay(found: Kept, cluster: str, bounds: Bounds | None, state: ClusterState) -> None:
@@ -91,5 +87,5 @@ def _allowed(hold: HoldRules, now: Bounds | None, goal: Bounds, runs: int, assig
 
 def _stops(hold: HoldRules, written: int, runs: int, before: ClusterState) -> bool:
     """True if the hold stops the scale. The first replicas of a cluster belong to minReplicas."""
-    wakes = before.zero_since is not None or before.spare
+    wakes = before.zero_since is not None or before.minimum == 0
     return (hold.down and written < runs) or (hold.up and written > runs and wakes)

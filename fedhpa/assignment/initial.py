@@ -1,55 +1,76 @@
-"""The first bounds of all member HPAs, also after a change of what a user asks for (mode Distributed).
+"""The parts of minReplicas that clusters get, and their maxima where nothing runs yet (mode Distributed).
 
 Source: docs/explanation/distributed.md, "Initial bounds".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from fedhpa.assignment.distribute import raised, rest
+from fedhpa.api.taints import CORDONED
+from fedhpa.assignment.clusters import Member
 from fedhpa.assignment.division import divider, fill
-from fedhpa.assignment.policies import BY_RANK, DUPLICATED, STATIC_WEIGHTED, Policy
-from fedhpa.assignment.shares import Bounds, MemberState
+from fedhpa.assignment.policies import BY_RANK, DUPLICATED, Policy
 
 # The settings of one candidate cluster that the bounds depend on, such as its weight and its priority.
 Preference: TypeAlias = Sequence[int | float | str | None]
 
 
+class Initial(NamedTuple):
+    """The part of minReplicas of each cluster, None for one without an HPA.
+
+    `maxima` are those of the clusters that can be written, None where something runs already.
+    """
+
+    minima: Mapping[str, int | None]
+    maxima: Mapping[str, int] | None
+
+
 def initial(
     minimum: int,
     maximum: int,
-    members: Sequence[MemberState],
+    members: Sequence[Member],
     policy: Policy = None,
     *,
     exact: bool = False,
     uid: str = "",
-) -> dict[str, Bounds | None]:
-    """Returns the bounds of each member HPA, None for a cluster that gets no HPA.
+) -> Initial:
+    """Returns the first division of the FederatedHPA's `minimum` and `maximum`. Policy None is equal weights.
 
-    `minimum` and `maximum` are the FederatedHPA's. Policy None means equal weights. `exact` is minimumPolicy
-    Exact: the minima add up to `minimum`. Otherwise no minimum is below 1. Unreachable clusters keep their
-    bounds. Each HPA gets one replica first, and then what runs is cut only where `maximum` does not suffice.
-    `uid` is the object's.
+    `exact` is minimumPolicy Exact: the minima add up to `minimum`, but a cluster that runs replicas has at
+    least 1. Otherwise each HPA has at least 1. A cluster that does not answer keeps its part, and one that
+    leaves has none.
     """
-    bounds = {member.cluster: None if member.reachable else _present(member) for member in members}
-    lost = [bound for bound in bounds.values() if bound is not None]
-    # An overflow cluster without replicas waits until the others do not suffice.
-    members = [one for one in members if one.reachable and (one.present or not one.overflow)]
+    minima: dict[str, int | None] = {one.cluster: one.minimum for one in members}
+    minima |= {one.cluster: 0 if one.has_hpa else None for one in members if one.leaving}
+    able = [one for one in members if one.answers and not one.leaving]
+    minima |= dict.fromkeys((one.cluster for one in able), None)
+    able = [one for one in able if _takes_part(one)]
     if policy == DUPLICATED:
-        return bounds | {member.cluster: _whole(minimum, maximum, member) for member in members}
-    # An unreachable cluster with a large maximum leaves each other cluster its one replica.
-    spared = min(sum(member.high != 0 for member in members), maximum)
-    division = _Division(
-        max(minimum - sum(bound.minimum for bound in lost), 1 if exact else 0),
-        max(maximum - sum(bound.maximum for bound in lost), spared),
-        members,
-        policy,
-        uid,
-    )
-    return bounds | (division.exact() if exact else division.at_least_one())
+        lows = {one.cluster: max(minimum, one.low, 1) for one in able}
+        return Initial(minima | {one.cluster: _within(lows[one.cluster], one.high) for one in able}, None)
+    held = [one for one in members if not one.answers and not one.foreign]
+    minimum = max(minimum - sum(one.minimum or 0 for one in held), 1 if exact else 0)
+    maximum = max(maximum - sum(one.maximum for one in held), min(len(able), maximum))
+    division = _Division(able, policy, uid, minimum + maximum)
+    runs = any(one.running for one in able)
+    maxima = division.of(maximum)
+    parts = division.of(minimum)
+    chosen = _chosen(able, parts if exact else maxima, maximum, division)
+    holders = [one for one in able if one.cluster in chosen]
+    if not exact:
+        # A cluster without an HPA has no part.
+        parts = _Division(holders, policy, uid, minimum + maximum).of(minimum, None if runs else maxima)
+    least = {one.cluster: max(parts[one.cluster], _within(one.low, one.high), 1) for one in holders}
+    if runs:
+        return Initial(minima | least, None)
+    if exact:
+        division = _Division(holders, policy, uid, minimum + maximum)
+        maxima = division.of(maximum, least=parts)
+    maxima = {one.cluster: maxima[one.cluster] if one in holders else 0 for one in able}
+    return Initial(minima | {name: min(number, maxima[name]) for name, number in least.items()}, maxima)
 
 
 def assigned_for(minimum: int, policy: Policy, *, exact: bool, preferences: Mapping[str, Preference]) -> str:
@@ -62,126 +83,58 @@ def assigned_for(minimum: int, policy: Policy, *, exact: bool, preferences: Mapp
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
-def starting_replicas(present: int | None, bounds: Bounds | None, *, scaling_to_zero: bool = False) -> int:
-    """Returns the replicas of a cluster whose bounds are new. `present` are those it has, None or 0 for none.
+def _takes_part(member: Member) -> bool:
+    """True if a cluster may get an HPA now: overflow and Cordoned ones only where replicas run already."""
+    waits = member.overflow or member.membership == CORDONED
+    return member.high != 0 and bool(member.running or not waits or (member.has_hpa and not member.overflow))
 
-    A cluster without replicas starts with its minimum, or with none if the workload may scale to zero.
+
+def _chosen(
+    members: Sequence[Member], parts: Mapping[str, int], maximum: int, division: _Division
+) -> set[str]:
+    """Returns the clusters that get an HPA: all that run replicas, and of the others those with a part.
+
+    No running replica makes room for the first one of another cluster.
     """
-    if bounds is None:
-        return 0
-    if not present and scaling_to_zero:
-        return 0
-    return min(max(present or 0, bounds.minimum), bounds.maximum)
+    running = {one.cluster for one in members if one.running}
+    empty = {one.cluster: 1 for one in members if parts[one.cluster] and not one.running}
+    room = maximum - sum(max(one.running, 1) for one in members if one.running) if running else maximum
+    if room < len(empty):
+        empty = division.of(max(room, 0), {one.cluster: empty.get(one.cluster, 0) for one in members})
+    return running | {name for name, number in empty.items() if number}
 
 
 class _Division:
-    """The division of a minimum and a maximum among the clusters that can be changed."""
+    """Divides totals over some clusters: their lows first, by rank then their capacity, then their highs."""
 
-    def __init__(
-        self, minimum: int, maximum: int, members: Sequence[MemberState], policy: Policy, uid: str
-    ) -> None:
-        self._minimum, self._maximum, self._policy, self._uid = minimum, maximum, policy, uid
-        self._members = members
-        self._names = [member.cluster for member in members]
-        self._divide = divider({member.cluster: member for member in members}, policy, uid)
-        self._limits = [minimum + maximum if member.limit is None else member.limit for member in members]
+    def __init__(self, members: Sequence[Member], policy: Policy, uid: str, most: int) -> None:
+        self._members, self._policy, self._most = members, policy, most
+        self._divide = divider({one.cluster: one for one in members}, policy, uid)
 
-    def at_least_one(self) -> dict[str, Bounds | None]:
-        """Returns bounds of which no minimum is below 1 or the cluster's lowest share."""
-        # Where each cluster runs replicas, each one gets an HPA, and the division of M chooses none.
-        everywhere = all(member.present for member in self._members)
-        maxima = self._limits if everywhere else self._divided(self._maximum, self._limits)
-        if self._runs:
-            # Other weights than those that a user wrote say nothing about what a cluster will need.
-            weighed = self._policy == STATIC_WEIGHTED and len({one.weight for one in self._members}) > 1
-            whole = self._divided(self._maximum, self._limits) if weighed else None
-            maxima = self._around(maxima, self._divided(self._minimum, self._limits), whole)
-        minima = self._divided(self._minimum, maxima)
-        lows = [min(member.low, most) for member, most in zip(self._members, maxima, strict=True)]
-        return self._bounds(maxima, [max(shares) for shares in zip(minima, lows, strict=True)])
-
-    def exact(self) -> dict[str, Bounds | None]:
-        """Returns bounds whose minima add up to the whole minimum, unless more clusters run replicas."""
-        minima = self._divided(self._minimum, self._limits)
-        if self._runs:
-            maxima = self._around(minima, minima)
-            return self._bounds(maxima, self._divided(self._minimum, maxima))
-        limits = [limit if least else 0 for limit, least in zip(self._limits, minima, strict=True)]
-        maxima = self._filled(self._maximum, [minima, *self._levels(limits, minima)])
-        return self._bounds(maxima, minima)
-
-    @property
-    def _runs(self) -> bool:
-        return any(member.present for member in self._members)
-
-    def _around(
-        self, chosen: Sequence[int], parts: Sequence[int], whole: Sequence[int] | None = None
-    ) -> list[int]:
-        """Returns maxima that keep what runs. Clusters with a chosen share or with replicas get an HPA.
-
-        `parts` is the division of the minimum. `whole` is that of the maximum by weights: it stands if it
-        keeps what runs.
-        """
-        holders = [
-            member
-            for member, share in zip(self._members, chosen, strict=True)
-            if (share or member.present) and member.high != 0
+    def of(
+        self,
+        total: int,
+        highs: Mapping[str, int] | None = None,
+        least: Mapping[str, int] | None = None,
+    ) -> dict[str, int]:
+        """Returns the shares of a total: at most `highs`, and above `least` first."""
+        limits = [
+            _within(self._most if highs is None else highs[one.cluster], one.high) for one in self._members
         ]
-        ones = [1] * len(holders)
-        running = [member.running for member in holders]
-        lows = [member.low for member in holders]
-        minima = self._of(holders, parts)
-        # Without an HPA for each, what runs goes before the first replica of another cluster.
-        crowded = len(holders) > self._maximum
-        levels = [[min(member.present, 1) for member in holders]]
-        for wanted in (*((running, ones) if crowded else (ones, running)), lows, minima):
-            levels.append(raised(holders, levels[-1], wanted))
-        if whole is not None and all(
-            share >= least for share, least in zip(self._of(holders, whole), levels[-1], strict=True)
-        ):
-            return list(whole)
-        named = {member.cluster: member for member in holders}
-        left = self._maximum - sum(levels[-1])
-        if left <= 0:
-            divide = divider(named, self._policy, self._uid)
-            shares = fill(self._maximum, named, levels, divide)
-        else:
-            shares = rest(left, holders, levels[-1], self._policy, self._uid)
-        return [shares.get(name, 0) for name in self._names]
-
-    def _of(self, holders: Sequence[MemberState], shares: Sequence[int]) -> list[int]:
-        found = dict(zip(self._names, shares, strict=True))
-        return [found[member.cluster] for member in holders]
-
-    def _divided(self, total: int, highs: Sequence[int]) -> list[int]:
-        lows = [min(member.low, high) for member, high in zip(self._members, highs, strict=True)]
-        return self._filled(total, [lows, *self._levels(highs, lows)])
-
-    def _levels(self, highs: Sequence[int], lows: Sequence[int]) -> Iterator[list[int]]:
+        lows = [
+            min(max(one.low, 0 if least is None else least[one.cluster]), limit)
+            for one, limit in zip(self._members, limits, strict=True)
+        ]
+        levels = [lows]
         if self._policy in BY_RANK:
-            yield [
-                max(low, high if member.room is None else min(high, member.room))
-                for member, low, high in zip(self._members, lows, highs, strict=True)
-            ]
-        yield list(highs)
-
-    def _filled(self, total: int, levels: Sequence[Sequence[int]]) -> list[int]:
-        shares = fill(total, self._names, levels, self._divide)
-        return [shares[name] for name in self._names]
-
-    def _bounds(self, maxima: Sequence[int], minima: Sequence[int]) -> dict[str, Bounds | None]:
-        return {
-            name: Bounds(minimum=max(least, 1), maximum=most) if most else None
-            for name, least, most in zip(self._names, minima, maxima, strict=True)
-        }
+            levels.append(
+                [
+                    max(low, _within(limit, one.capacity))
+                    for one, low, limit in zip(self._members, lows, limits, strict=True)
+                ]
+            )
+        return fill(total, [one.cluster for one in self._members], [*levels, limits], self._divide)
 
 
-def _present(member: MemberState) -> Bounds | None:
-    if member.minimum is None or not member.maximum:
-        return None
-    return Bounds(minimum=min(member.minimum, member.maximum), maximum=member.maximum)
-
-
-def _whole(minimum: int, maximum: int, member: MemberState) -> Bounds | None:
-    most = maximum if member.high is None else min(maximum, member.high)
-    return Bounds(minimum=min(max(minimum, member.low, 1), most), maximum=most) if most > 0 else None
+def _within(number: int, high: int | None) -> int:
+    return number if high is None else min(number, high)

@@ -28,44 +28,35 @@ _VALUES: Final = {
 }
 
 
-def usage_load(hpa: JSON) -> Fraction | None:
+def usage_load(hpa: JSON, ready: int, *, known: bool = False) -> Fraction | None:
     """Returns the replicas that would keep the present usage exactly at target; None if unknown.
 
-    It is currentReplicas x the highest usage / target. It is unknown unless every metric has a value.
+    It is the `ready` replicas x the highest usage / target: currentReplicas would count pods that only start.
+    It is unknown unless every metric has a value, or with `known` one.
     """
-    ratios = list(_ratios(hpa))
-    known = [ratio for ratio in ratios if ratio is not None]
-    return _load(hpa, known) if len(known) == len(ratios) else None
-
-
-def pinned_need(hpa: JSON, delay: float, now: float) -> int | None:
-    """Returns the replicas that a pinned HPA would ask for; None if it is not pinned, or if unknown.
-
-    It is pinned if it runs at maxReplicas and asks for more (ScalingLimited=True, reason TooManyReplicas) for
-    at least `delay` seconds. A condition without a time counts as old enough.
-    """
-    spec, status = _object(hpa, "spec"), _object(hpa, "status")
-    most, current = _whole(spec.get("maxReplicas")), _whole(status.get("currentReplicas"))
-    if most is None or current is None or current < most:
+    # While the HPA cannot compute, its values are old.
+    if _condition(_object(hpa, "status"), "ScalingActive").get("status") == "False":
         return None
+    ratios = list(_ratios(hpa))
+    values = [ratio for ratio in ratios if ratio is not None]
+    if not values or (len(values) < len(ratios) and not known):
+        return None
+    return min(ready * max(values), Fraction(_MAX_REPLICAS))
+
+
+def limited_for(hpa: JSON, now: float) -> float | None:
+    """Returns for how many seconds an HPA has asked for more than its maxReplicas; None if it does not.
+
+    ScalingLimited keeps its time between its reasons, so the clock begins with the last scaling at the
+    earliest. Without any time it is infinite.
+    """
+    status = _object(hpa, "status")
     limited = _condition(status, "ScalingLimited")
     if limited.get("status") != "True" or limited.get("reason") != "TooManyReplicas":
         return None
-    since = limited.get("lastTransitionTime")
-    if since is not None and not _older(since, delay, now):
-        return None
-    # A metric without a value can only ask for more.
-    load = _load(hpa, [ratio for ratio in _ratios(hpa) if ratio is not None])
-    return None if load is None else min(math.ceil(load), _MAX_REPLICAS)
-
-
-def _load(hpa: JSON, ratios: list[Fraction]) -> Fraction | None:
-    status = _object(hpa, "status")
-    current = _whole(status.get("currentReplicas"))
-    # While the HPA cannot compute, its values are old.
-    if current is None or not ratios or _condition(status, "ScalingActive").get("status") == "False":
-        return None
-    return current * max(ratios)
+    times = [_time(limited.get("lastTransitionTime")), _time(status.get("lastScaleTime"))]
+    known = [time for time in times if time is not None]
+    return max(now - max(known), 0.0) if known else math.inf
 
 
 def _ratios(hpa: JSON) -> Iterator[Fraction | None]:
@@ -105,14 +96,13 @@ def _condition(status: Mapping[str, JSON], kind: str) -> Mapping[str, JSON]:
     return next(found, {})
 
 
-def _older(time: JSON, seconds: float, now: float) -> bool:
-    if not isinstance(time, str):
-        return False
+def _time(value: JSON) -> float | None:
+    if not isinstance(value, str):
+        return None
     try:
-        since = parse_time(time)
+        return parse_time(value)
     except InvalidObject:
-        return False
-    return since is not None and now - min(since, now) >= seconds
+        return None
 
 
 def _object(value: JSON, key: str) -> Mapping[str, JSON]:
@@ -124,12 +114,6 @@ def _objects(value: JSON) -> list[Mapping[str, JSON]]:
     return (
         [one for one in value[:_MAX_METRICS] if isinstance(one, Mapping)] if isinstance(value, list) else []
     )
-
-
-def _whole(value: JSON) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_REPLICAS:
-        return None
-    return value
 
 
 def _milli(value: JSON) -> int | None:

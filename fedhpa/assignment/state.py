@@ -1,4 +1,4 @@
-"""The state of scale assist, hold, zero and remembered full clusters, one entry for each cluster.
+"""What a pass of mode Distributed leaves for the next one: one entry for each cluster, and one for all.
 
 It is part of the memory that the ScalingRecord of a FederatedHPA keeps, so that a restarted controller goes
 on from there. Source: docs/explanation/distributed.md.
@@ -7,124 +7,84 @@ on from there. Source: docs/explanation/distributed.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from fedhpa.assignment.shares import Bounds
+from fedhpa.assignment.clusters import Bounds
 
 # The bounds of stored numbers: replicas of a workload, and POSIX seconds until the year 2984.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, lt=3.2e10)]
-# A full cluster is remembered for at most this long.
-MAX_CAP_MINUTES: Final = 30
-# A surplus, help and holds leave by this part of maxReplicas in each pass.
+# Replicas move, and a surplus goes, by this part of maxReplicas at a time.
 _STEP_PER_CENT: Final = 10
 
 
 def release_step(maximum: int) -> int:
-    """Returns how many replicas of a minimum are released in one pass: 10 % of maxReplicas, at least 1."""
+    """Returns how many replicas move at a time: 10 % of maxReplicas, at least 1."""
     return max(maximum * _STEP_PER_CENT // 100, 1)
-
-
-class Cap(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
-    """The remembered size of a cluster whose nodes were full.
-
-    `since` is when pods became pending there. `until` is the end of the memory, None while pods are pending.
-    `minutes` is how long it lasts after that: 1, 2, 4, ... 30. `room_seen` counts the passes without a break
-    in which the cluster reported room. `ended_early` is True once the memory has ended early because of that.
-    All times are POSIX seconds.
-    """
-
-    replicas: Count
-    since: Seconds
-    until: Seconds | None = None
-    minutes: Annotated[int, msgspec.Meta(ge=1, le=MAX_CAP_MINUTES)] = 1
-    room_seen: Annotated[int, msgspec.Meta(ge=0, le=1)] = 0
-    ended_early: bool = False
-
-    def holds(self, now: float) -> bool:
-        """True while the size limits the cluster."""
-        return self.until is None or now < self.until
 
 
 class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
     """The stored state of one cluster. None and 0 mean that there is none. Times are POSIX seconds.
 
-    `minimum` and `maximum` are the assigned bounds; `minimum` is without help and hold.
-
-    A cluster that helps: its minReplicas is `given` higher since `given_since`. `given_share` of it is for
-    the present deficit. All of it has been ready since `ready_since`.
-    A cluster that needs help: `deficit_before` are the replicas that it lacked when help was given, and
-    `ineffective_since` is when that help turned out to change nothing.
-
-    `held` is a raised minReplicas that lets lower priorities scale down first. `held_since` is
-    since when it has kept replicas without a change there, and `lower_replicas` are the replicas of these
-    priorities at their last change.
-
-    `zero_since` is when its scale was set to 0. `at_min_since` is since when it could go to 0. `lost` is True
-    if its share went to other clusters. `over_since` is when it came back.
-    `away` is True if it is lost, but its share is held because it came back a short time before.
-
-    `starting` is True until its first replicas are seen, or until it can be reached for its first bounds.
-    `spare` is True if it has an HPA only because the others did not suffice. `idle_since` is since when such
-    a cluster has not been needed.
+    `minimum` is its part of minReplicas, 0 for a spare cluster, None without an HPA. `floor` is the
+    minReplicas that was written, if that is another number. `maximum` is the assigned maxReplicas. `lost` is
+    True while its bounds count in no sum. One that `waits` could not be written yet, and has no part.
+    `zero_since` is when its scale was set to 0. `quiet_since` is since when it could go to 0. `idle_since` is
+    since when a spare cluster has not been needed.
     """
 
     minimum: Count | None = None
+    floor: Count | None = None
     maximum: Count | None = None
-    given: Count = 0
-    given_since: Seconds | None = None
-    given_share: Count = 0
-    ready_since: Seconds | None = None
-    deficit_before: Count | None = None
-    ineffective_since: Seconds | None = None
-    held: Count = 0
-    held_since: Seconds | None = None
-    lower_replicas: Count | None = None
-    cap: Cap | None = None
-    zero_since: Seconds | None = None
-    at_min_since: Seconds | None = None
     lost: bool = False
-    over_since: Seconds | None = None
-    away: bool = False
-    starting: bool = False
-    spare: bool = False
+    waits: bool = False
+    zero_since: Seconds | None = None
+    quiet_since: Seconds | None = None
     idle_since: Seconds | None = None
-
-    def floor(self, minimum: int, maximum: int) -> int:
-        """Returns the minReplicas to write for these bounds. Help and hold never pass the maximum."""
-        return min(maximum, max(minimum + self.given, self.held))
 
     @property
     def bounds(self) -> Bounds | None:
-        """The bounds that the HPA should have, help and hold included; None without an HPA."""
+        """The bounds that the HPA should have; None without an HPA."""
         if not self.maximum:
             return None
-        least = self.floor(min(max(self.minimum or 1, 1), self.maximum), self.maximum)
-        return Bounds(minimum=least, maximum=self.maximum)
+        least = self.minimum if self.floor is None else self.floor
+        return Bounds(minimum=min(max(least or 1, 1), self.maximum), maximum=self.maximum)
 
     def at(self, now: float) -> ClusterState:
         """Returns the state as it counts at `now`: times from a leader whose clock was ahead count as now."""
-        late = {name: now for name in _TIMES if (since := getattr(self, name)) is not None and since > now}
-        cap = self.cap
-        if cap is not None:
-            until = None if cap.until is None else min(cap.until, now + cap.minutes * 60)
-            if cap.since > now or until != cap.until:
-                cap = replace(cap, since=min(cap.since, now), until=until)
-        return self if cap is self.cap and not late else replace(self, cap=cap, **late)
+        return _at(self, ("zero_since", "quiet_since", "idle_since"), now)
 
 
-_TIMES: Final = (
-    "given_since",
-    "ready_since",
-    "ineffective_since",
-    "held_since",
-    "zero_since",
-    "at_min_since",
-    "over_since",
-    "idle_since",
-)
+class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """The stored state of all clusters together. Times are POSIX seconds, None if there is none.
+
+    Bounds were written last at `written`. More than maxReplicas has run since `excess_since`, and a step of
+    that went at `stepped`. `size` replicas ran when the present move began, 0 without one. `unfinished` is
+    True if a write of the last pass failed.
+    """
+
+    written: Seconds | None = None
+    excess_since: Seconds | None = None
+    stepped: Seconds | None = None
+    size: Count = 0
+    unfinished: bool = False
+
+    def at(self, now: float) -> Course:
+        """Returns the state as it counts at `now`, as `ClusterState.at`."""
+        return _at(self, ("written", "excess_since", "stepped"), now)
+
+
+_State = TypeVar("_State", ClusterState, Course)
+
+
+def _at(state: _State, times: tuple[str, ...], now: float) -> _State:
+    late = {name: now for name in times if (since := getattr(state, name)) is not None and since > now}
+    return replace(state, **late) if late else state
+
+
 States = Mapping[str, ClusterState]
 NO_STATE: Final = ClusterState()
+NO_COURSE: Final = Course()

@@ -8,11 +8,11 @@ lowered last, and only by what was confirmed raised.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fedhpa.assignment.clusters import Bounds
 from fedhpa.assignment.division import by_weight
-from fedhpa.assignment.shares import Bounds
 
 _NONE = Bounds(minimum=0, maximum=0)
 
@@ -48,14 +48,16 @@ def next_writes(
     present: Mapping[str, Bounds | None],
     wanted: Mapping[str, Bounds | None],
     outcomes: Iterable[Outcome] = (),
+    first: Collection[str] = (),
 ) -> tuple[Write, ...]:
     """Returns the writes that may be sent now, all at once; none when the pass has ended.
 
     `total` is the FederatedHPA's maximum, None under Duplicated. `present` are all bounds when the pass
     began; clusters that are not in `wanted` keep theirs. `outcomes` are those of all earlier writes of the
-    pass, in order. A cluster with a failed write is left to the next pass.
+    pass, in order. A cluster with a failed write is left to the next pass. Where room is scarce, the maxima
+    of the `first` clusters rise first.
     """
-    state = _Pass(total, present, wanted, outcomes)
+    state = _Pass(total, present, wanted, outcomes, first)
     return state.lowered_maxima() or state.raised() or state.lowered_minima()
 
 
@@ -68,8 +70,9 @@ class _Pass:
         present: Mapping[str, Bounds | None],
         wanted: Mapping[str, Bounds | None],
         outcomes: Iterable[Outcome],
+        first: Collection[str],
     ) -> None:
-        self._total = total
+        self._total, self._first = total, first
         self._now = {cluster: present.get(cluster) or _NONE for cluster in sorted({*present, *wanted})}
         # Of an unknown outcome the worse is assumed: the higher maximum, and either minimum.
         self._most, self._least = dict(self._now), dict(self._now)
@@ -146,7 +149,10 @@ class _Pass:
     def _granted(self, rises: Mapping[str, int], taken: Sequence[int]) -> dict[str, int]:
         rises = {cluster: rise for cluster, rise in rises.items() if rise > 0}
         room = sum(rises.values()) if self._total is None else max(self._total - sum(taken), 0)
-        return _part(room, rises)
+        first = {cluster: rise for cluster, rise in rises.items() if cluster in self._first}
+        granted = _part(room, first)
+        others = {cluster: rise for cluster, rise in rises.items() if cluster not in first}
+        return granted | _part(room - sum(granted.values()), others)
 
     def _writes(self, after: Mapping[str, Bounds]) -> tuple[Write, ...]:
         return tuple(

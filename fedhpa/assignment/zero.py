@@ -1,7 +1,7 @@
 """Clusters without replicas: which cluster's scale is written to 0, and which comes back.
 
 An HPA whose target has 0 replicas rests, so the cluster stays at 0 until the hub writes its scale again.
-Source: docs/explanation/distributed.md.
+Source: docs/explanation/distributed.md, "Clusters without replicas".
 """
 
 from __future__ import annotations
@@ -9,126 +9,115 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final
 
 from msgspec.structs import replace
 
+from fedhpa.assignment.clusters import Member, Rules, lowest
 from fedhpa.assignment.division import in_order
-from fedhpa.assignment.policies import AGGREGATED, DUPLICATED, DYNAMIC_WEIGHTED, PRIORITIZED, Policy
-from fedhpa.assignment.shares import MemberState
+from fedhpa.assignment.policies import AGGREGATED, DUPLICATED, DYNAMIC_WEIGHTED, PRIORITIZED
 from fedhpa.assignment.state import NO_STATE, ClusterState, States
 
 # A cluster goes to 0 if the others could have run its load for this long without a break.
 _WAIT_SECONDS: Final = 5 * 60
-# A load is a sum of quotients. A sum this little above a whole number is that number.
-_ROUNDING: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Zeroed:
-    """The next state, the replicas to write to scales, and the reasons of what changed."""
+    """The next states, and the reasons of what changed. `back` are the clusters that come back from 0."""
 
-    states: States
-    replicas: Mapping[str, int]
+    states: dict[str, ClusterState]
+    back: frozenset[str]
     reasons: tuple[str, ...]
 
 
 def zero(
-    states: States,
-    members: Sequence[MemberState],
-    policy: Policy,
-    minimum: int,
-    now: float,
-    loads: Mapping[str, float],
-    *,
-    wanted: bool = False,
-    uid: str = "",
+    rules: Rules, members: Sequence[Member], states: States, maxima: Mapping[str, int], unmet: int, now: float
 ) -> Zeroed:
-    """Returns the state with the clusters at 0.
-
-    `minimum` is minReplicas of the FederatedHPA. `loads` has for each cluster the replicas that its present
-    usage would keep exactly at target: currentReplicas x the highest usage / target. Unknown loads are left
-    out. `wanted` is True if an Object or External metric asks for replicas while no cluster runs any.
-    `uid` is the object's.
-    """
-    reachable = [member for member in members if member.reachable and member.minimum is not None]
-    at_zero = [member for member in reachable if states.get(member.cluster, NO_STATE).zero_since is not None]
-    running = [member for member in reachable if member not in at_zero]
+    """Returns the states with the clusters at 0. `maxima` and `unmet` are those of the division."""
     found = dict(states)
-    if at_zero and (any(_needs_help(member) for member in running) or (wanted and not running)):
-        if policy == PRIORITIZED:
-            highest = max(member.priority for member in at_zero)
-            at_zero = [member for member in at_zero if member.priority == highest]
-        replicas = {member.cluster: max(member.minimum or 0, 1) for member in at_zero}
-        for name in replicas:
+    members = [one for one in members if one.has_hpa and not one.lost and not one.foreign]
+    zeroed = {one.cluster for one in members if states.get(one.cluster, NO_STATE).zero_since is not None}
+    at_zero = [one for one in members if one.cluster in zeroed and one.answers and not one.leaving]
+    if not rules.scales_to_zero or not rules.assists:
+        for name in zeroed:
+            found[name] = replace(found[name], zero_since=None, quiet_since=None)
+        return Zeroed(found, frozenset(zeroed), ())
+    running = [one for one in members if one.cluster not in zeroed]
+    why = _why_back(rules, members, running, maxima, unmet)
+    if at_zero and why:
+        if rules.policy == PRIORITIZED:
+            highest = max(one.priority for one in at_zero)
+            at_zero = [one for one in at_zero if one.priority == highest]
+        back = frozenset(one.cluster for one in at_zero)
+        for name in back:
             found[name] = replace(found[name], zero_since=None)
-        _watch(found, running, None, now)
-        return Zeroed(found, replicas, tuple(f"{name}: comes back from 0 to help" for name in replicas))
-    # An unreachable cluster may run replicas that nobody sees now, so it blocks the way to 0.
-    candidate = None
-    if len(reachable) == len(members):
-        candidate = _candidate(states, running, policy, minimum, loads, uid)
+        _watch(found, running, "", now)
+        return Zeroed(
+            found, back, tuple(f"{name}: comes back from 0, because {why}" for name in sorted(back))
+        )
+    candidate = _candidate(rules, members, running)
     _watch(found, running, candidate, now)
-    since = found[candidate.cluster].at_min_since if candidate is not None else None
-    if candidate is None or since is None or now - since < _WAIT_SECONDS:
-        return Zeroed(found, {}, ())
-    name = candidate.cluster
-    found[name] = replace(found[name], zero_since=now, at_min_since=None)
-    reason = f"{name}: goes to 0, because the other clusters could have run its load for five minutes"
-    return Zeroed(found, {name: 0}, (reason,))
+    since = found[candidate].quiet_since if candidate else None
+    if since is None or now - since < _WAIT_SECONDS:
+        return Zeroed(found, frozenset(), ())
+    found[candidate] = replace(found[candidate], zero_since=now, quiet_since=None)
+    reason = f"{candidate}: goes to 0, because the other clusters could have run its load for five minutes"
+    return Zeroed(found, frozenset(), (reason,))
 
 
-def _needs_help(member: MemberState) -> bool:
-    return member.pending > 0 or member.need is not None
+def _why_back(
+    rules: Rules, members: Sequence[Member], running: Sequence[Member], maxima: Mapping[str, int], unmet: int
+) -> str:
+    """Returns why clusters at 0 are needed; "" if they are not."""
+    if sum(one.running for one in running) < rules.minimum:
+        return f"fewer than minReplicas {rules.minimum} run"
+    if unmet:
+        return f"{unmet} replicas are needed that fit nowhere else"
+    if any(_is_full(one, maxima) for one in running):
+        return "usage is above target where no room is left"
+    if not any(one.running for one in members) and any(one.wakes for one in members):
+        return "a metric asks for replicas"
+    return ""
 
 
-def _watch(
-    found: dict[str, ClusterState],
-    running: Sequence[MemberState],
-    candidate: MemberState | None,
-    now: float,
-) -> None:
+def _is_full(member: Member, maxima: Mapping[str, int]) -> bool:
+    most = lowest(member.capacity, maxima.get(member.cluster, member.maximum))
+    above = member.load is not None and member.load > member.running
+    return member.stuck or (above and most is not None and member.running >= most)
+
+
+def _watch(found: dict[str, ClusterState], running: Sequence[Member], candidate: str, now: float) -> None:
     for member in running:
         state = found.get(member.cluster, NO_STATE)
-        begun = now if state.at_min_since is None else state.at_min_since
-        since = begun if candidate is member else None
-        if state.at_min_since != since:
-            found[member.cluster] = replace(state, at_min_since=since)
+        since = (
+            (now if state.quiet_since is None else state.quiet_since) if member.cluster == candidate else None
+        )
+        if state.quiet_since != since:
+            found[member.cluster] = replace(state, quiet_since=since)
 
 
-def _candidate(
-    states: States,
-    running: Sequence[MemberState],
-    policy: Policy,
-    minimum: int,
-    loads: Mapping[str, float],
-    uid: str,
-) -> MemberState | None:
-    """Returns the cluster whose load the others can run now, by policy; None without one."""
-    if policy == DUPLICATED or any(member.cluster not in loads for member in running):
-        return None
-    total = sum(member.running for member in running)
-    if total <= minimum or not all(_rests(states, member) for member in running):
-        return None
-    last = _last(running, policy, uid)
-    need = math.ceil(sum(loads[member.cluster] for member in running) - _ROUNDING)
-    others = total - last.running
-    return last if max(need, minimum) <= others else None
+def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member]) -> str:
+    """Returns the cluster whose load the others can run now, by policy; "" without one.
 
-
-def _rests(states: States, member: MemberState) -> bool:
-    state = states.get(member.cluster, NO_STATE)
-    return (
-        not member.pending and not state.given and not state.held and member.running <= (member.minimum or 0)
-    )
-
-
-def _last(running: Sequence[MemberState], policy: Policy, uid: str) -> MemberState:
-    if policy == PRIORITIZED:
-        weights = {member.cluster: member.priority for member in running}
-    elif policy in (AGGREGATED, DYNAMIC_WEIGHTED):
-        weights = {member.cluster: member.rank for member in running}
+    A cluster that does not answer may run replicas that nobody sees now, so it blocks the way to 0.
+    """
+    running = [one for one in running if one.running]
+    if rules.policy == DUPLICATED or not running or not all(one.answers for one in members):
+        return ""
+    total = sum(one.running for one in running)
+    if total <= rules.minimum or any(one.running > max(one.minimum or 0, 1) for one in running):
+        return ""
+    if any(one.load is None or one.membership for one in running):
+        return ""
+    need = math.ceil(sum((one.load or Fraction(0) for one in running), Fraction(0)))
+    if rules.policy == PRIORITIZED:
+        weights = {one.cluster: one.priority for one in running}
+    elif rules.policy in (AGGREGATED, DYNAMIC_WEIGHTED):
+        weights = {one.cluster: one.rank for one in running}
     else:
-        weights = {member.cluster: member.weight for member in running}
-    name = in_order(weights, uid)[-1]
-    return next(member for member in running if member.cluster == name)
+        weights = {one.cluster: one.weight for one in running}
+    last = in_order(weights, rules.uid)[-1]
+    others = sum(one.running for one in running if one.cluster != last)
+    return last if max(need, rules.minimum) <= others else ""

@@ -26,7 +26,7 @@ def bridged(snapshot: Snapshot, missed: Mapping[str, str], now: float, lost_afte
     short = {
         one.name
         for one in snapshot.clusters
-        if one.name in missed and one.name in snapshot.answers and _missed_for(one, now) < most
+        if one.name in missed and one.name in snapshot.answers and missed_for(one, now) < most
     }
     if not short or not any(_answers_now(one, missed) for one in snapshot.clusters):
         return snapshot
@@ -48,12 +48,11 @@ def _has_scale(cluster: ClusterSnapshot) -> bool:
     return usable and cluster.ready and cluster.error is None
 
 
-def _missed_for(cluster: ClusterSnapshot, now: float) -> float:
+def missed_for(cluster: ClusterSnapshot, now: float) -> float:
     """Returns for how many seconds the cluster has been missed. A running clock began earlier."""
     clock = cluster.absence
-    if clock is not None and clock.back is None:
-        return now - clock.since
-    return 0.0 if cluster.missing_since is None else max(now - cluster.missing_since, 0.0)
+    known = (cluster.missing_since, clock.since if clock is not None and clock.back is None else None)
+    return max((now - since for since in known if since is not None), default=0.0)
 
 
 def _represented(cluster: ClusterSnapshot, reason: str, snapshot: Snapshot, now: float) -> ClusterSnapshot:

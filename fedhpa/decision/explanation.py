@@ -90,21 +90,14 @@ def _limits(share: MemberBounds) -> Iterator[str]:
         yield "the cluster cannot be read, so nothing is written there"
     if share.is_foreign:
         yield "its HPA is not ours and is never written"
-    if share.pending:
-        yield f"{share.pending} of them {'waits' if share.pending == 1 else 'wait'} for a node"
-    if share.capped_at is not None:
-        end = f"until {share.capped_until}" if share.capped_until else "while pods are pending"
-        yield f"its nodes were full at {_replicas(share.capped_at)}, which limits it {end}"
     if share.need is not None:
         yield f"its HPA is at maxReplicas and needs {_replicas(share.need)}"
 
 
 def _raises(share: MemberBounds) -> Iterator[str]:
     """Yields what the hub does besides the bounds."""
-    if share.assist:
-        yield f"minReplicas is {share.assist} higher to help other clusters"
-    if share.held:
-        yield f"holds {_replicas(share.held)} until lower priorities have scaled down"
+    if share.part is not None:
+        yield f"{share.part} of minReplicas are its own part"
     if share.is_at_zero:
         yield "scaled to 0 by scalingToZero"
     if share.replicas is not None:

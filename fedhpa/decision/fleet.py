@@ -24,7 +24,7 @@ from fedhpa.decision.snapshot import (
     TemplateScale,
     metrics_api,
 )
-from fedhpa.decision.spec import CENTRALIZED, PlacementPreference
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, PlacementPreference
 from fedhpa.decision.stuck import Stuck, lacking_since, stuck_clusters
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
@@ -126,8 +126,9 @@ class FleetView:
             if not self.is_out(cluster):
                 self._add(cluster)
         self.views = {view.name: view for view in self.answered}
-        lacking = self.moves and [one for one in self.answered if one.ready_pods < one.scale.spec_replicas]
-        self._lacking = {one.name: one for one in lacking or () if not one.is_short}
+        sees_pods = self.moves or snapshot.hpa.spec.mode == DISTRIBUTED
+        lacking = [one for one in self.answered if sees_pods and one.ready_pods < one.scale.spec_replicas]
+        self._lacking = {one.name: one for one in lacking if not one.is_short}
         given = self.moves and any(one.state == STUCK for one in self.memberships.values())
         self.stuck = self._stuck(snapshot) if self._lacking or given else {}
         self.leaving = [one for one in self.expected if self._leaves(one)] if self.memberships else []
@@ -154,9 +155,9 @@ class FleetView:
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
         found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
         for view in self.answered:
-            if view.snapshot.membership is not None:
+            if view.snapshot.given_membership is not None:
                 found.pop(view.name, None)
-            if view.snapshot.membership == STUCK:
+            if view.snapshot.given_membership == STUCK:
                 found[view.name] = Stuck(self.standing(view.name).stuck_since or self.now, GIVEN)
         for name, one in found.items():
             if self.views[name].age and self.standing(name).stuck_since is None:
@@ -379,7 +380,7 @@ class FleetView:
 def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
     known, listed = snapshot.memory.standing(cluster.name), cluster.cluster
     tainted = listed is not None and (listed.taints or listed.deleted)
-    if tainted or not cluster.selected or known not in PLAIN or cluster.membership is not None:
+    if tainted or not cluster.selected or known not in PLAIN or cluster.given_membership is not None:
         return True
     return known is None and is_new_host(cluster, snapshot)
 

@@ -94,8 +94,8 @@ def memberships(
     for cluster in clusters:
         requests = list(_requests(cluster, tolerations, now, evicts=evicts))
         known = memory.standing(cluster.name)
-        if cluster.membership is not None:
-            found[cluster.name] = _given(cluster.membership, known or NEW_MEMBER, now)
+        if cluster.given_membership is not None:
+            found[cluster.name] = _given(cluster.given_membership, known or NEW_MEMBER, now)
             continue
         is_new = is_new_host(cluster, snapshot)
         if is_new and new_hosts == CORDON:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.taints import LEAVING, MEMBER
-from fedhpa.assignment import NO_STATE, ClusterState, Count, Seconds
+from fedhpa.assignment import NO_COURSE, NO_STATE, ClusterState, Count, Course, Seconds
 from fedhpa.decision.resets import Resets
 from fedhpa.scaling import Recommendation, ScaleEvent
 
@@ -254,7 +254,8 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     """The memory of one FederatedHPA; the default is a fresh start.
 
     `size` is that of the workload after the decision, None if unknown. `absences` are the clocks of lost
-    clusters. `assigned_for` is what the bounds of mode Distributed were divided for. `resets` are changes of
+    clusters. `assigned_for` is what the bounds of mode Distributed were divided for, and `course` what its
+    next pass needs besides. `resets` are changes of
     the size by other clients. `target` is the URL path of the workload, "" if unknown.
     """
 
@@ -264,6 +265,7 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     rebalance: Rebalance | None = None
     clusters: dict[str, ClusterMemory] = {}
     assigned_for: str = ""
+    course: Course = NO_COURSE
     resets: Resets | None = None
     target: str = ""
 
@@ -286,15 +288,15 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
             if one.state == LOST or one.standing.membership == LEAVING
         ]
 
-    @property
-    def remembers_full(self) -> bool:
-        """True if a cluster is remembered whose nodes were full."""
-        return any(one.assignment.cap is not None for one in self.clusters.values())
-
     def standing(self, cluster: str) -> Standing | None:
         """Returns the membership of a cluster after the decision; None if it did not know the cluster."""
         known = self.clusters.get(cluster)
         return None if known is None else known.standing
+
+    def may_have_hpa(self, cluster: str) -> bool:
+        """True if a cluster may have an HPA of ours."""
+        known = self.clusters.get(cluster)
+        return known is not None and known.may_have_hpa
 
     def assignment(self, cluster: str) -> ClusterState:
         """Returns what mode Distributed remembers of a cluster."""

@@ -116,46 +116,37 @@ class ClusterMembership(msgspec.Struct, frozen=True, gc=False, rename={"waits_fo
 class MemberBounds(msgspec.Struct, frozen=True, gc=False):
     """The HPA of one cluster after a pass of mode Distributed. Without an HPA both bounds are 0.
 
-    `assist` and `held` are what help adds to minReplicas and what a hold raises it to. `capped_at` is the
-    remembered size of a full cluster. `capped_until` is when it is forgotten, RFC 3339, None while pods are
-    pending. `replicas` is a scale that the hub writes itself.
+    `replicas` is a scale that the hub writes itself.
 
-    The other fields are for people. `current` are its replicas, None if unknown, and `pending` those of them
-    that wait for a node. `need` is what a pinned HPA asks for, None unless it is pinned. The flags say that
-    the cluster `is_missing` (it does not answer), that the others have its share (`is_lost`), that it runs
-    nothing by scalingToZero (`is_at_zero`), and that its HPA is not ours (`is_foreign`).
+    The other fields are for people. `current` are its replicas, None if unknown. `need` is what a pinned HPA
+    asks for, None unless it is pinned. The flags say that the cluster `is_missing` (it does not answer), that
+    its bounds count in no sum (`is_lost`), that it runs nothing by scalingToZero (`is_at_zero`), and that its
+    HPA is not ours (`is_foreign`). `part` is its part of minReplicas, if minReplicas is another number.
     """
 
     cluster: str
     min_replicas: int
     max_replicas: int
-    assist: int = 0
-    held: int = 0
-    capped_until: str | None = None
     replicas: int | None = None
-    capped_at: int | None = None
     current: int | None = None
-    pending: int = 0
     need: int | None = None
     is_missing: bool = False
     is_lost: bool = False
     is_at_zero: bool = False
     is_foreign: bool = False
+    part: int | None = None
 
 
-def member_bounds(cluster: str, bounds: Bounds | None, state: ClusterState, now: float) -> MemberBounds:
+def member_bounds(cluster: str, bounds: Bounds | None, state: ClusterState) -> MemberBounds:
     """Returns the bounds of one cluster with what its state says about them."""
-    cap = state.cap if state.cap is not None and state.cap.holds(now) else None
+    least = 0 if bounds is None else bounds.minimum
     return MemberBounds(
         cluster=cluster,
-        min_replicas=0 if bounds is None else bounds.minimum,
+        min_replicas=least,
         max_replicas=0 if bounds is None else bounds.maximum,
-        assist=state.given,
-        held=state.held,
-        capped_at=None if cap is None else cap.replicas,
-        capped_until=None if cap is None or cap.until is None else format_time(cap.until),
         is_lost=state.lost,
         is_at_zero=state.zero_since is not None,
+        part=state.minimum if bounds is not None and state.minimum and state.minimum != least else None,
     )
 
 

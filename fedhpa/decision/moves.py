@@ -29,7 +29,6 @@ from fedhpa.decision.rebalance import (
     title,
 )
 from fedhpa.decision.returns import needed
-from fedhpa.decision.spec import DISTRIBUTED
 
 # Under Duplicated a leaving cluster shrinks by one step in this time.
 SHRINK_SECONDS: Final = 60.0
@@ -204,8 +203,6 @@ def reported_memberships(context: Context) -> dict[str, ClusterMembership]:
     elsewhere = ""
     if not fleet.direct:
         elsewhere = "Karmada's scheduler places the replicas"
-    elif context.spec.mode == DISTRIBUTED:
-        elsewhere = "mode Distributed moves no replicas for it"
     for name, one in list(fleet.memberships.items()):
         if not context.spec.dry_run and not elsewhere:
             _report(context, name, one)

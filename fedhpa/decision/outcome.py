@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fedhpa.assignment import DUPLICATED, NO_STATE
+from fedhpa.assignment import DUPLICATED, NO_COURSE, NO_STATE
 from fedhpa.decision.conditions import report, report_hub, report_outlook, report_owners
 from fedhpa.decision.context import Context, absence_clocks
 from fedhpa.decision.fleet import FleetView
@@ -313,7 +313,7 @@ def memory_of(
             writes=writes,
         )
         for cluster in snapshot.clusters
-        if cluster.selected or not fleet.is_empty(cluster)
+        if cluster.selected or not fleet.is_empty(cluster) or before.may_have_hpa(cluster.name)
     }
     if clusters and fleet.moves:
         # One that is selected again later is no new host.
@@ -325,6 +325,7 @@ def memory_of(
         rebalance=decision.rebalance,
         clusters=clusters or before.clusters,
         assigned_for=before.assigned_for if keeps else "",
+        course=before.course if keeps else NO_COURSE,
         resets=None if decision.distributed else before.resets,
         target=before.target,
     )

@@ -12,6 +12,7 @@ from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.selectors import Selector, selector_of
+from fedhpa.api.taints import STUCK
 from fedhpa.api.wire import Scale
 from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
 from fedhpa.decision.model import Step
@@ -76,7 +77,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     overflow cluster of Karmada's placement, 0 for others. Where it is lost and `replaced`, the placement has
     other clusters for that case.
     `hpa` is the cluster's HPA of the FederatedHPA's name, None if there is none (mode Distributed only).
-    `pending_replicas` have waited for a node longer than the delay, None to count them from the pods.
+    Only a scenario gives `pending_replicas` (mode Distributed only): they have waited for a node longer than
+    the delay, so the cluster is Stuck.
     `drift` are the fields of the HPA's spec, besides its bounds, that are not as the FederatedHPA has them.
     `clock_ahead` is by how many seconds its clock is ahead of ours, so its pods are judged by its own time.
     `implausible_for` is for how many seconds its answers were implausible (`fedhpa.decision.context`);
@@ -117,6 +119,11 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     bridge: Bridge | None = None
     membership: str | None = None
     ready_replicas: int | None = None
+
+    @property
+    def given_membership(self) -> str | None:
+        """The membership that a scenario gives; None where it is derived."""
+        return STUCK if self.membership is None and self.pending_replicas else self.membership
 
 
 # The last complete answer of a cluster, and when it came, in POSIX seconds.

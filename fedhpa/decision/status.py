@@ -65,7 +65,8 @@ def status_of(
     # People count pods, and the size does not include the surge of a move.
     status["currentReplicas"] = fleet.running if fleet.moving else decision.current_replicas
     status["desiredReplicas"] = decision.desired_replicas
-    status["currentMetrics"] = values
+    # As the hub gives it back: a tuple would differ from the stored list each time.
+    status["currentMetrics"] = None if values is None else list(values)
     conditions = (_ready(decision, snapshot), *decision.conditions)
     status["conditions"] = [condition_json(condition) for condition in conditions]
     status["summary"] = summary(decision, snapshot.hpa.spec, values)

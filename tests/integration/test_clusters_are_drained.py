@@ -115,22 +115,6 @@ async def test_a_cordon_keeps_all_other_taints(tmp_path: Path) -> None:
     assert again.out == "member2 was neither cordoned nor draining.\n"
 
 
-async def test_objects_of_mode_distributed_are_named(tmp_path: Path) -> None:
-    """A cordon says that they may grow there. A drain lists them, does not wait for them, and exits 1."""
-    found = {"mode": "Distributed", "maxReplicas": 20}
-    async with started_hub(tmp_path, own=(found, status(THREE))) as hub:
-        cordoned = await fedhpa(hub, "cordon", "member2")
-        drained = await fedhpa(hub, "drain", "member2")
-
-    assert cordoned.code == 0
-    assert "gets no more of mode Centralized" in cordoned.out
-    assert "these may go on growing there: shop/own" in cordoned.out
-    assert drained.code == 1
-    assert "member2 still runs objects of mode Distributed: 0 replicas moved." in drained.out
-    left = "shop/own: 4 replicas still there: objects of mode Distributed are not moved yet"
-    assert f"not moved:\n  {left}\n" in drained.out
-
-
 @asynccontextmanager
 async def client(hub: ControlPlane) -> AsyncIterator[ApiClient]:
     async with ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as found:

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedhpa.assignment.shares import Bounds
+from fedhpa.assignment import Bounds
 from fedhpa.assignment.writes import Outcome, Result, Write, next_writes
 
 HPAs = dict[str, Bounds | None]

@@ -12,8 +12,8 @@ from demo.distributed import burst
 from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import ASSIGNMENT_TYPES, FederatedHPA
+from fedhpa.assignment import Member
 from fedhpa.assignment.initial import initial
-from fedhpa.assignment.shares import MemberState
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "choose-a-policy.md").read_text(encoding="utf-8")
 MANIFESTS: dict[str, Any] = {
@@ -56,10 +56,10 @@ def test_an_example_is_admitted_in_both_modes(policy: str, mode: str) -> None:
         ("StaticWeighted", [{"weight": 2}, {}, {}], "2 to 8, 1 to 4 and 1 to 4"),
         (
             "DynamicWeighted",
-            [{"capacity": 1}, {"capacity": 5}, {"capacity": 2}],
+            [{"room": 1}, {"room": 5}, {"room": 2}],
             "1 to 3, 5 to 15 and 2 to 6",
         ),
-        ("Prioritized", [{"priority": 10, "capacity": 8}, {"priority": 1}], "6 to 8 there and 1 to 12"),
+        ("Prioritized", [{"priority": 10, "room": 8}, {"priority": 1}], "6 to 8 there and 1 to 12"),
     ],
 )
 def test_mode_distributed_begins_with_the_bounds_of_the_page(
@@ -67,9 +67,10 @@ def test_mode_distributed_begins_with_the_bounds_of_the_page(
 ) -> None:
     """The numbers are those of fedhpa.assignment."""
     spec = MANIFESTS[policy]["spec"]
-    states = [MemberState(cluster=f"m{i}", **fields) for i, fields in enumerate(members)]
+    states = [Member(cluster=f"m{i}", **fields) for i, fields in enumerate(members)]
     found = initial(spec["minReplicas"], spec["maxReplicas"], states, policy)
-    shown = [f"{each.minimum} to {each.maximum}" for each in found.values() if each is not None]
+    assert found.maxima is not None
+    shown = [f"{low} to {found.maxima[name]}" for name, low in found.minima.items() if low is not None]
     words = bounds.replace(" there", "").replace(",", "").replace(" and", "").split()
 
     assert bounds in " ".join(TEXT.split())

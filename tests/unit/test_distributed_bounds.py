@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from fedhpa.assignment.distribute import Distribution, distribute, eased_total
-from fedhpa.assignment.initial import Preference, assigned_for, initial, starting_replicas
+from fedhpa.assignment import Member
+from fedhpa.assignment.divide import divide
+from fedhpa.assignment.initial import Preference, assigned_for, initial
 from fedhpa.assignment.policies import (
     AGGREGATED,
     DUPLICATED,
@@ -16,401 +17,254 @@ from fedhpa.assignment.policies import (
     STATIC_WEIGHTED,
     Policy,
 )
-from fedhpa.assignment.shares import Bounds, MemberState
+from tests.support.distributed import member as m
+from tests.support.distributed import named
 
 Pair = tuple[int, int]
 
 
-def weighing(*weights: int) -> list[MemberState]:
-    """Empty clusters m1, m2, ... with weights."""
-    return [MemberState(cluster=f"m{i}", weight=weight) for i, weight in enumerate(weights, 1)]
+def empty(*fields: dict[str, Any]) -> list[Member]:
+    """Empty clusters m1, m2, ..."""
+    return named([Member(cluster="", **each) for each in fields])
 
 
-def holding(*capacities: int) -> list[MemberState]:
-    """Empty clusters m1, m2, ... with capacities."""
-    return [MemberState(cluster=f"m{i}", capacity=most) for i, most in enumerate(capacities, 1)]
+def weighing(*weights: int) -> list[Member]:
+    """Empty clusters with weights."""
+    return empty(*[{"weight": weight} for weight in weights])
 
 
-def ranked(*clusters: Pair) -> list[MemberState]:
-    """Empty clusters m1, m2, ... with priorities and capacities."""
-    return [
-        MemberState(cluster=f"m{i}", priority=priority, capacity=most)
-        for i, (priority, most) in enumerate(clusters, 1)
-    ]
+def holding(*rooms: int) -> list[Member]:
+    """Empty clusters with capacities."""
+    return empty(*[{"room": room} for room in rooms])
 
 
-def first(
-    minimum: int, maximum: int, members: list[MemberState], policy: Policy = None, *, exact: bool = False
-) -> list[Pair | None]:
-    """Returns the first bounds as pairs of minimum and maximum."""
-    found = initial(minimum, maximum, members, policy, exact=exact)
-    return [None if bounds is None else (bounds.minimum, bounds.maximum) for bounds in found.values()]
+def ranked(*clusters: Pair) -> list[Member]:
+    """Empty clusters with priorities and capacities."""
+    return empty(*[{"priority": priority, "room": room} for priority, room in clusters])
 
 
-def m(
-    running: int,
-    *,
-    least: int | None = 1,
-    pending: int = 0,
-    need: int | None = None,
-    capacity: int | None = None,
-    weight: int = 1,
-    priority: int = 0,
-    high: int | None = None,
-    most: int | None = None,
-    cap: int | None = None,
-    low: int = 0,
-) -> MemberState:
-    """Returns a cluster that `spread` names. A cluster of which `most` is given is unreachable."""
-    return MemberState(
-        cluster="",
-        minimum=least,
-        maximum=running if most is None else most,
-        running=running,
-        pending=pending,
-        need=need,
-        capacity=capacity,
-        weight=weight,
-        priority=priority,
-        high=high,
-        reachable=most is None,
-        cap=cap,
-        low=low,
-    )
+FIRST: dict[int, tuple[Pair, list[Member], Policy, bool, list[Pair | None]]] = {
+    1: ((2, 10), weighing(1, 2, 3), STATIC_WEIGHTED, False, [(1, 1), (1, 4), (1, 5)]),
+    2: ((8, 24), holding(1, 5, 2), DYNAMIC_WEIGHTED, False, [(1, 3), (5, 15), (2, 6)]),
+    3: ((8, 24), holding(8, 2, 2), AGGREGATED, False, [(8, 20), (1, 2), (1, 2)]),
+    4: ((8, 24), ranked((2, 20), (1, 1)), PRIORITIZED, False, [(8, 23), (1, 1)]),
+    6: ((1, 2), weighing(1, 1, 1), None, False, [(1, 1), (1, 1), None]),
+    7: ((2, 10), weighing(1, 1, 1), None, True, [(1, 5), (1, 5), None]),
+    8: ((2, 10), weighing(1, 2, 3), STATIC_WEIGHTED, True, [None, (1, 4), (1, 6)]),
+    9: (
+        (3, 12),
+        empty({"weight": 6, "high": 3}, {"weight": 2}, {"weight": 1}),
+        STATIC_WEIGHTED,
+        False,
+        [(2, 3), (1, 6), (1, 3)],
+    ),
+    10: ((3, 9), holding(0, 0, 0), DYNAMIC_WEIGHTED, False, [(1, 3), (1, 3), (1, 3)]),
+    11: ((4, 12), ranked((3, 2), (2, 3), (1, 9)), PRIORITIZED, False, [(2, 2), (2, 3), (1, 7)]),
+    12: ((3, 8), ranked((1, 5), (1, 5)), PRIORITIZED, False, [(3, 5), (1, 3)]),
+}
 
 
-def named(members: tuple[MemberState, ...]) -> list[MemberState]:
-    """Returns the clusters with the names m1, m2, ..."""
-    return [replace(member, cluster=f"m{i}") for i, member in enumerate(members, 1)]
+@pytest.mark.parametrize("number", FIRST)
+def test_an_example_of_initial_bounds(number: int) -> None:
+    """Nothing runs yet, so both numbers are divided by the policy."""
+    (least, most), members, policy, exact, expected = FIRST[number]
+    found = initial(least, most, members, policy, exact=exact)
 
-
-def spread(total: int, *members: MemberState, policy: Policy = None) -> Distribution:
-    """Distributes a total over clusters m1, m2, ..."""
-    return distribute(total, named(members), policy)
-
-
-def maxima(total: int, *members: MemberState, policy: Policy = None) -> tuple[int, ...]:
-    """Returns the largest size of each cluster."""
-    return tuple(spread(total, *members, policy=policy).maxima.values())
-
-
-def test_example_01_static_weights() -> None:
-    """Every cluster with a maximum has a minimum of at least 1, so the minima add up to more than 2."""
-    assert first(2, 10, weighing(1, 2, 3), STATIC_WEIGHTED) == [(1, 1), (1, 4), (1, 5)]
-
-
-def test_example_02_dynamic_weights() -> None:
-    """Both numbers are divided by capacity."""
-    assert first(8, 24, holding(1, 5, 2), DYNAMIC_WEIGHTED) == [(1, 3), (5, 15), (2, 6)]
-
-
-def test_example_03_aggregated() -> None:
-    """Each cluster is filled up to its capacity, and the rest goes to the first."""
-    assert first(8, 24, holding(8, 2, 2), AGGREGATED) == [(8, 20), (1, 2), (1, 2)]
-
-
-def test_example_04_prioritized() -> None:
-    """The cluster of the highest priority gets the rest."""
-    assert first(8, 24, ranked((2, 20), (1, 1)), PRIORITIZED) == [(8, 23), (1, 1)]
+    assert found.maxima is not None
+    pairs = [None if low is None else (low, found.maxima[name]) for name, low in found.minima.items()]
+    assert pairs == expected
 
 
 def test_example_05_duplicated() -> None:
-    """Every cluster gets both numbers, and what runs is brought between them."""
-    found = initial(3, 10, weighing(1, 1, 1, 1), DUPLICATED)
+    """Every cluster gets both numbers, whatever runs there."""
+    members = named([m(running, least=None) for running in (1, 4, 20, 0)])
+    found = initial(3, 10, members, DUPLICATED)
 
-    assert list(found.values()) == [Bounds(minimum=3, maximum=10)] * 4
-    assert [
-        starting_replicas(present, bounds)
-        for present, bounds in zip((1, 4, 20, None), found.values(), strict=True)
-    ] == [3, 4, 10, 3]
+    assert list(found.minima.values()) == [3, 3, 3, 3]
+    assert list(divide(10, [m(20, "m1", 3)], DUPLICATED).maxima.values()) == [10]
 
 
-def test_example_06_more_clusters_than_the_maximum() -> None:
-    """A cluster that gets no maximum gets no HPA."""
-    assert first(1, 2, weighing(1, 1, 1)) == [(1, 1), (1, 1), None]
+def first(running: int, **fields: Any) -> Member:
+    """The first priority."""
+    return m(running, priority=2, **fields)
 
 
-def test_example_07_exact_with_equal_weights() -> None:
-    """The minima add up to 2, and the maximum is divided over the clusters that got a minimum."""
-    assert first(2, 10, weighing(1, 1, 1), exact=True) == [(1, 5), (1, 5), None]
+def away(most: int, seconds: float) -> Member:
+    """A Missing cluster with its maximum."""
+    return m(most, maximum=most, answers=False, missing_for=seconds)
 
 
-def test_example_08_exact_with_static_weights() -> None:
-    """The cluster of the smallest weight gets no HPA."""
-    assert first(2, 10, weighing(1, 2, 3), STATIC_WEIGHTED, exact=True) == [None, (1, 4), (1, 6)]
+# The total, the clusters, the policy, and the maxima. After a trigger, what is not needed stays.
+AFTER_A_PERIOD: dict[str, tuple[int, list[Member], Policy, tuple[int, ...]]] = {
+    "13": (22, [m(6, weight=2), m(6), m(6)], STATIC_WEIGHTED, (8, 7, 7)),
+    "14": (24, [first(16, least=8, ready=10, membership="Stuck"), m(1)], PRIORITIZED, (11, 13)),
+    "15": (8, [m(4, priority=3), m(1, priority=1)], PRIORITIZED, (7, 1)),
+    "16": (12, [m(4, need=8), m(1), m(2)], None, (9, 1, 2)),
+    "17": (12, [m(4, need=8), m(4), m(2)], None, (6, 4, 2)),
+    "18": (10, [m(6), m(6), m(6)], None, (4, 3, 3)),
+    "19": (10, [first(8), m(6)], PRIORITIZED, (8, 2)),
+    "20": (12, [m(4, ready=2, membership="Stuck"), m(4, need=6), m(2)], None, (3, 7, 2)),
+    "21": (12, [m(4, need=8), away(4, 30), m(2)], None, (6, 4, 2)),
+    "22": (12, [m(4, need=8), away(4, 60), m(2)], None, (8, 4, 2)),
+    "22b": (12, [m(8), away(4, 75), m(2)], None, (8, 4, 2)),
+    "23": (12, [m(4, least=2), m(2)], None, (7, 5)),
+    "25": (24, [first(8, least=8, now=12, room=32), m(1, need=2, pinned=30)], PRIORITIZED, (23, 1)),
+    "26": (24, [first(8, least=8, now=12, room=32), m(1, need=2, pinned=120)], PRIORITIZED, (22, 2)),
+    "27": (24, [m(8, least=8, room=0), m(1, room=1), m(1, room=1)], AGGREGATED, (20, 2, 2)),
+    "28": (
+        24,
+        [m(1, room=0), m(5, least=5, room=0), m(2, least=2, room=0)],
+        DYNAMIC_WEIGHTED,
+        (3, 15, 6),
+    ),
+    "29": (12, [m(3, need=9, high=3, weight=6), m(1, weight=2), m(1)], STATIC_WEIGHTED, (3, 6, 3)),
+    "30": (12, [m(9), m(1), m(0)], None, (10, 1, 1)),
+}
+AFTER_A_TRIGGER: dict[str, tuple[int, list[Member], Policy, tuple[int, ...]]] = {
+    "24": (12, [m(4, maximum=7), m(4, maximum=9, back=True), m(3, maximum=5)], None, (4, 4, 4)),
+    "31": (24, [m(16, now=6, maximum=16), m(8, need=12, maximum=8)], None, (12, 12)),
+    "32": (24, [m(16, now=15, maximum=16), m(8, need=12, maximum=8)], None, (16, 8)),
+    "33": (
+        24,
+        [first(20, now=9, maximum=20), m(4, need=8, maximum=4, pinned=30)],
+        PRIORITIZED,
+        (16, 8),
+    ),
+}
 
 
-def test_example_09_a_threshold_cuts_off() -> None:
-    """The others divide the replicas above autoscalingMaxThreshold by their weights."""
-    members = [
-        MemberState(cluster="m1", weight=6, high=3),
-        MemberState(cluster="m2", weight=2),
-        MemberState(cluster="m3", weight=1),
-    ]
+@pytest.mark.parametrize("number", [*AFTER_A_PERIOD, *AFTER_A_TRIGGER])
+def test_an_example_of_maxima(number: str) -> None:
+    """The numbers are those of the page."""
+    keep = number in AFTER_A_TRIGGER
+    total, members, policy, expected = (AFTER_A_TRIGGER if keep else AFTER_A_PERIOD)[number]
+    found = divide(total, named(members), policy, keep=keep)
 
-    assert first(3, 12, members, STATIC_WEIGHTED) == [(2, 3), (1, 6), (1, 3)]
-
-
-def test_example_10_all_capacities_are_zero() -> None:
-    """Weights that are all 0 count as equal."""
-    assert first(3, 9, holding(0, 0, 0), DYNAMIC_WEIGHTED) == [(1, 3), (1, 3), (1, 3)]
-
-
-def test_example_11_three_priorities() -> None:
-    """Each priority is filled before the next one."""
-    assert first(4, 12, ranked((3, 2), (2, 3), (1, 9)), PRIORITIZED) == [(2, 2), (2, 3), (1, 7)]
-
-
-def test_example_12_equal_priorities() -> None:
-    """The name decides between equal priorities of an object without a UID."""
-    assert first(3, 8, ranked((1, 5), (1, 5)), PRIORITIZED) == [(3, 5), (1, 3)]
-
-
-def test_example_13_the_rest_goes_by_weight_on_top_of_what_runs() -> None:
-    """Four replicas above 6, 6 and 6 are divided 2:1:1."""
-    assert maxima(22, m(6, weight=2), m(6), m(6), policy=STATIC_WEIGHTED) == (8, 7, 7)
-
-
-def test_example_14_pending_pods_give_their_share_to_the_next_priority() -> None:
-    """A cluster with pending pods keeps what runs."""
-    found = maxima(24, m(10, least=8, pending=6, priority=2), m(1, priority=1), policy=PRIORITIZED)
-
-    assert found == (10, 14)
-
-
-def test_example_15_the_rest_goes_to_the_highest_priority() -> None:
-    """The lower priority keeps what runs."""
-    assert maxima(8, m(4, priority=3), m(1, priority=1), policy=PRIORITIZED) == (7, 1)
-
-
-def test_example_16_a_need_goes_first() -> None:
-    """A pinned cluster gets what it needs before the rest is divided."""
-    assert maxima(12, m(4, need=8), m(1), m(2)) == (9, 1, 2)
-
-
-def test_example_17_a_need_that_does_not_fit() -> None:
-    """A need takes nothing from replicas that run."""
-    assert maxima(12, m(4, need=8), m(4), m(2)) == (6, 4, 2)
-
-
-def test_example_18_a_lowered_maximum_with_equal_weights() -> None:
-    """A lowered maximum lowers what runs, by policy."""
-    assert maxima(10, m(6), m(6), m(6)) == (4, 3, 3)
-
-
-def test_example_19_a_lowered_maximum_with_priorities() -> None:
-    """The lower priority loses replicas first."""
-    assert maxima(10, m(8, priority=2), m(6, priority=1), policy=PRIORITIZED) == (8, 2)
-
-
-def test_example_20_pending_pods_and_a_need() -> None:
-    """The cluster with pending pods gets no part of the rest."""
-    assert maxima(12, m(2, pending=2), m(4, need=6), m(2)) == (2, 7, 3)
-
-
-def test_example_21_an_unreachable_cluster_holds_its_maximum() -> None:
-    """The others divide the total without it."""
-    assert maxima(12, m(4, need=8), m(3, most=4), m(2)) == (6, 4, 2)
-
-
-def test_example_22_a_lost_cluster_gives_up_its_share() -> None:
-    """A cluster that was failed over is no candidate."""
-    assert maxima(12, m(4, least=2), m(2)) == (7, 5)
-
-
-def test_example_23_a_lost_cluster_returns() -> None:
-    """Its replicas count again."""
-    assert maxima(12, m(4), m(4), m(3)) == (5, 4, 3)
-
-
-def test_example_24_a_pinned_low_priority_gets_nothing() -> None:
-    """Its load goes to the higher priority while that has room."""
-    members = (m(8, least=8, capacity=40, priority=2), m(1, need=2, priority=1))
-
-    assert maxima(24, *members, policy=PRIORITIZED) == (23, 1)
-
-
-def test_example_25_the_highest_priority_is_full() -> None:
-    """The next priority gets the rest."""
-    members = (m(20, least=8, pending=3, priority=2), m(1, priority=1))
-
-    assert maxima(24, *members, policy=PRIORITIZED) == (20, 4)
-
-
-def test_example_26_aggregated_keeps_its_initial_bounds() -> None:
-    """The result is that of example 3."""
-    members = (m(8, least=8, capacity=8), m(1, capacity=2), m(1, capacity=2))
-
-    assert maxima(24, *members, policy=AGGREGATED) == (20, 2, 2)
-
-
-def test_example_27_dynamic_weights_of_full_clusters() -> None:
-    """The weight of a full cluster is what runs."""
-    members = (m(1, capacity=1), m(5, least=5, capacity=5), m(2, least=2, capacity=2))
-
-    assert maxima(24, *members, policy=DYNAMIC_WEIGHTED) == (3, 15, 6)
-
-
-def test_example_28_a_need_above_the_threshold() -> None:
-    """A need above autoscalingMaxThreshold is not met; the others get the rest by weight."""
-    members = (m(3, need=9, high=3, weight=6), m(1, weight=2), m(1, weight=1))
-
-    assert maxima(12, *members, policy=STATIC_WEIGHTED) == (3, 6, 3)
-
-
-def test_example_29_pending_pods_everywhere() -> None:
-    """Replicas that no cluster may take stay unassigned."""
-    found = spread(12, m(2, pending=1), m(2, pending=1))
-
-    assert list(found.maxima.values()) == [2, 2]
-    assert found.unassigned == 8
+    assert tuple(found.maxima.values()) == expected
 
 
 def test_example_30_switched_on_over_running_replicas() -> None:
-    """Running replicas are kept, and a selected cluster without replicas gets one. `initial` agrees."""
-    assert maxima(12, m(9), m(1), m(0)) == (10, 1, 1)
-    assert first(3, 12, named((m(9, least=None), m(1, least=None), m(0, least=None)))) == [
-        (1, 10),
-        (1, 1),
-        (1, 1),
-    ]
+    """A cluster without replicas gets an HPA beside those that run."""
+    found = initial(3, 12, named([m(9, least=None), m(1, least=None), m(0, least=None)]))
+
+    assert list(found.minima.values()) == [1, 1, 1]
+    assert found.maxima is None
 
 
-def test_clusters_without_an_hpa_come_last() -> None:
-    """They get replicas only when the others can take no more."""
-    assert maxima(12, m(4, high=9), m(0, least=None), m(0, least=None)) == (9, 2, 1)
-    assert maxima(12, m(4), m(0, least=None)) == (12, 0)
+def test_the_rest_stays_where_it_is_after_a_trigger() -> None:
+    """Only the pinned cluster gets more, from the one with most room above what it runs."""
+    members = named([m(5, maximum=5, need=8), m(10, maximum=20), m(3, maximum=5)])
+
+    assert tuple(divide(30, members, keep=True).maxima.values()) == (8, 17, 5)
+    assert tuple(divide(30, members).maxima.values()) == (11, 13, 6)
 
 
-def test_a_maximum_below_the_number_of_clusters_takes_an_hpa_away() -> None:
-    """The clusters that keep an HPA are chosen by policy."""
-    assert maxima(2, m(3, weight=1), m(3, weight=5), m(3, weight=2), policy=STATIC_WEIGHTED) == (0, 1, 1)
+def test_what_nobody_can_take_goes_back_to_stuck_clusters() -> None:
+    """Else their HPAs would delete the pods for which nodes may come."""
+    members = named([m(6, ready=3, membership="Stuck", maximum=8), m(2, high=3, maximum=3)])
+
+    assert tuple(divide(12, members, keep=True).maxima.values()) == (8, 3)
+    assert tuple(divide(9, members, keep=True).maxima.values()) == (6, 3)
 
 
-def test_an_unreachable_cluster_takes_no_minimum_away() -> None:
-    """If it holds more than a lowered total leaves, the others keep their minima above the total."""
-    found = spread(10, m(9, most=9), m(4, least=2), m(1))
+def test_a_cordoned_cluster_grows_last() -> None:
+    """It keeps what runs, and its minimum; where no Member can take more, it gets the rest."""
+    members = named([m(4, membership="Cordoned", maximum=9), m(2, maximum=3)])
+    full = named([m(4, membership="Cordoned", maximum=9), m(2, high=3, maximum=3)])
 
-    assert list(found.maxima.values()) == [9, 2, 1]
-    assert (found.unassigned, found.exceeded) == (0, 2)
-
-
-def test_a_full_cluster_keeps_what_runs_and_no_more() -> None:
-    """A remembered full cluster is no longer pending. Replicas above the remembered size are not cut."""
-    assert maxima(12, m(4, cap=6), m(2)) == (6, 6)
-    assert maxima(12, m(8, cap=6), m(2)) == (8, 4)
-    assert spread(12, m(4, cap=6), m(2, high=3)).unassigned == 3
+    assert tuple(divide(12, members, keep=True).maxima.values()) == (4, 8)
+    assert divide(12, members).cordoned_grow is False
+    assert tuple(divide(12, full, keep=True).maxima.values()) == (9, 3)
+    assert divide(12, full).cordoned_grow is True
 
 
-def test_a_minimum_stands_above_a_full_cluster_and_below_the_threshold() -> None:
-    """Pending pods do not lower a maximum below the minimum; autoscalingMaxThreshold does."""
-    assert maxima(12, m(2, least=4, pending=2), m(1)) == (4, 8)
-    assert maxima(12, m(5, least=4, high=3), m(1)) == (3, 9)
+def test_a_foreign_hpa_counts_what_it_runs() -> None:
+    """Its own maximum is of no interest, and ours is never cut below running for it."""
+    foreign = m(5, least=None, maximum=5, answers=False, foreign=True)
+
+    assert tuple(divide(12, named([foreign, m(4)])).maxima.values()) == (5, 7)
+    assert tuple(divide(12, named([foreign, m(9)])).maxima.values()) == (5, 9)
 
 
-def test_a_remembered_full_cluster_ranks_by_its_size() -> None:
-    """A full cluster is first under Aggregated only if what it runs is more than others could run."""
-    members = (m(3, cap=3, capacity=50), m(1, capacity=8))
+def test_a_missing_cluster_cuts_nothing_that_runs() -> None:
+    """M is exceeded before that. A lowered M still counts."""
+    assert tuple(divide(12, named([away(6, 10), m(8), m(1)])).maxima.values()) == (6, 8, 1)
+    assert tuple(divide(8, named([away(6, 10), m(8), m(2)])).maxima.values()) == (6, 6, 2)
 
-    assert maxima(12, *members, policy=AGGREGATED) == (3, 9)
+
+def test_take_back_leaves_a_margin_and_the_minimum() -> None:
+    """The largest surplus gives first, and only as much as the needs require."""
+    members = named([m(9, now=1, least=5, maximum=9), m(8, now=2, maximum=8), m(3, need=9, maximum=3)])
+
+    assert tuple(divide(20, members, keep=True).maxima.values()) == (5, 6, 9)
 
 
-def test_a_kept_maximum_is_not_lowered() -> None:
-    """A cluster whose HPA scaled just now keeps its maximum, and may get more."""
-    members = [
-        MemberState(cluster="m1", minimum=1, maximum=8, running=2),
-        MemberState(cluster="m2", minimum=1, maximum=4, running=4, need=9),
-    ]
+def test_idle_replicas_go_first() -> None:
+    """Of a lowered total, those that the metrics ask for stay longest."""
+    assert tuple(divide(10, named([m(6), m(6, now=2)])).maxima.values()) == (6, 4)
 
-    assert distribute(12, members).maxima == {"m1": 3, "m2": 9}
-    assert distribute(12, members, kept={"m1"}).maxima == {"m1": 8, "m2": 4}
-    assert distribute(20, members, kept={"m1"}).maxima == {"m1": 10, "m2": 10}
+
+def test_a_surplus_stays_as_far_as_it_is_let() -> None:
+    """After a return more may run than the total."""
+    members = named([m(8, maximum=8), m(8, maximum=8, back=True)])
+
+    assert tuple(divide(12, members, keep=True, most=100).maxima.values()) == (8, 8)
+    assert tuple(divide(12, members, keep=True, most=15).maxima.values()) == (8, 7)
 
 
 def test_duplicated_gives_the_whole_maximum_to_each() -> None:
-    """Only thresholds lower it: pending pods of one cluster do not help the others."""
-    found = spread(9, m(2, pending=2), m(2, high=5), m(3, most=7), policy=DUPLICATED)
+    """Only thresholds and a cordon lower it."""
+    members = named([m(2), m(2, high=5), away(7, 90), m(3, membership="Cordoned")])
 
-    assert list(found.maxima.values()) == [9, 5, 7]
-    assert (found.unassigned, found.exceeded) == (0, 0)
-
-
-@pytest.mark.parametrize(("running", "expected"), [(60, 57), (34, 31), (31, 30), (30, 30), (0, 30)])
-def test_a_surplus_leaves_in_steps(running: int, expected: int) -> None:
-    """After a return, a surplus over the maximum of 30 shrinks by 3 a pass."""
-    assert eased_total(30, running) == expected
+    assert list(divide(9, members, DUPLICATED).maxima.values()) == [9, 5, 7, 3]
 
 
-def test_a_small_surplus_leaves_by_one() -> None:
-    """10 % of a small maximum is less than one replica."""
-    assert eased_total(4, 7) == 6
+def test_an_hpa_has_at_least_one_replica() -> None:
+    """A total below the number of clusters takes HPAs away, by policy."""
+    members = named([m(3, weight=1), m(3, weight=5), m(3, weight=2)])
+
+    assert tuple(divide(2, members, STATIC_WEIGHTED).maxima.values()) == (0, 1, 1)
 
 
-def test_switching_on_cuts_nothing_that_runs() -> None:
+def test_switching_on_starts_no_cluster_in_place_of_a_running_replica() -> None:
     """With few replicas for many clusters, those that run some go first. Exact gives them an HPA, too."""
-    running = named((m(0, least=None), m(0, least=None), m(2, least=None)))
+    running = named([m(0, least=None), m(0, least=None), m(2, least=None)])
 
-    assert first(1, 2, running) == [None, None, (1, 2)]
-    assert first(1, 4, running) == [(1, 1), (1, 1), (1, 2)]
-    assert first(1, 9, running, exact=True) == [(1, 4), None, (1, 5)]
-
-
-def test_switching_on_cuts_no_running_replica_for_a_minimum() -> None:
-    """Minima are raised only as far as room is left beside what runs."""
-    running = named((m(9, least=None), m(1, least=None), m(0, least=None)))
-
-    assert first(9, 12, running) == [(6, 9), (2, 2), (1, 1)]
-
-
-def test_switching_on_beside_pending_pods() -> None:
-    """A cluster with only pending pods keeps an HPA."""
-    assert first(1, 9, named((m(0, least=None, pending=3), m(2, least=None)))) == [(1, 1), (1, 8)]
+    assert list(initial(1, 2, running).minima.values()) == [None, None, 1]
+    assert list(initial(1, 4, running).minima.values()) == [1, 1, 1]
+    assert list(initial(1, 9, running, exact=True).minima.values()) == [1, None, 1]
 
 
 def test_lowest_shares_are_minima() -> None:
     """A minimum is at least autoscalingMinThreshold. Under Exact the minima still add up."""
-    members = named((m(0, least=None, low=4), m(0, least=None)))
+    members = empty({"low": 4}, {})
 
-    assert first(2, 12, members) == [(4, 6), (1, 6)]
-    assert first(2, 12, members, exact=True) == [(2, 12), None]
-    assert first(6, 12, members, exact=True) == [(4, 6), (2, 6)]
-
-
-def test_dividing_anew_holds_unreachable_clusters() -> None:
-    """They keep their bounds, and the others divide the rest."""
-    gone = MemberState(cluster="gone", minimum=2, maximum=9, running=9, reachable=False)
-    never = MemberState(cluster="never", reachable=False)
-
-    assert initial(3, 12, [gone, never, *weighing(1, 1)]) == {
-        "gone": Bounds(minimum=2, maximum=9),
-        "never": None,
-        "m1": Bounds(minimum=1, maximum=2),
-        "m2": Bounds(minimum=1, maximum=1),
-    }
-    assert initial(1, 9, [gone, *weighing(1, 1)])["m2"] == Bounds(minimum=1, maximum=1)
+    assert initial(2, 12, members).minima == {"m1": 4, "m2": 1}
+    assert initial(6, 12, members, exact=True).minima == {"m1": 4, "m2": 2}
 
 
-def test_a_selected_cluster_without_replicas_starts_at_its_minimum() -> None:
-    """Under scalingToZero it starts with none. A cluster without an HPA has no replicas."""
-    bounds = Bounds(minimum=2, maximum=5)
+def test_a_cluster_that_does_not_answer_keeps_its_part() -> None:
+    """The others divide the rest. One that leaves has none."""
+    gone = Member(cluster="gone", minimum=2, maximum=9, running=9, answers=False)
+    leaves = Member(cluster="leaves", minimum=2, maximum=2, running=2, membership="Leaving")
 
-    assert starting_replicas(0, bounds) == 2
-    assert starting_replicas(None, bounds, scaling_to_zero=True) == 0
-    assert starting_replicas(1, bounds, scaling_to_zero=True) == 2
-    assert starting_replicas(7, None) == 0
+    assert initial(3, 12, [gone, leaves, *weighing(1, 1)]).minima == {
+        "gone": 2, "leaves": 0, "m1": 1, "m2": 1
+    }  # fmt: skip
 
 
 def test_ties_differ_between_objects() -> None:
     """The single replicas of 500 objects are spread over all clusters; one object always chooses alike."""
     clusters = weighing(*[1] * 10)
     chosen = [
-        next(name for name, bounds in initial(1, 1, clusters, uid=f"uid-{i}").items() if bounds)
+        next(name for name, low in initial(1, 1, clusters, uid=f"uid-{i}").minima.items() if low)
         for i in range(500)
     ]
 
     assert len(set(chosen)) == 10
     assert max(chosen.count(name) for name in chosen) < 100
-    assert initial(1, 1, clusters, uid="uid-1") == initial(1, 1, clusters[::-1], uid="uid-1")
+    again = initial(1, 1, clusters[::-1], uid="uid-1")
+    assert dict(again.minima) == dict(initial(1, 1, clusters, uid="uid-1").minima)
 
 
 def test_minima_are_divided_anew_only_after_a_change() -> None:

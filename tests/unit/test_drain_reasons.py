@@ -10,7 +10,7 @@ import pytest
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import Taint
 from fedhpa.cli.drain.forecast import forecasts
-from fedhpa.cli.drain.objects import placed_by_karmada, scaled_by_rules_alone, staying, waiting
+from fedhpa.cli.drain.objects import placed_by_karmada, scaled_by_rules_alone, waiting
 from fedhpa.cli.explain import memberships
 from tests.support.draining import NAMES, rule, scaler, status
 
@@ -163,7 +163,7 @@ def text(raw: Any, clusters: dict[str, KnownCluster] | None = None) -> str:
             "4 replicas: 1 to member1; autoscalingMaxThreshold leaves no room for 3; room there: unknown",
         ),
         ({"dryRun": True}, "4 replicas would stay: spec.dryRun is true, so nothing is moved"),
-        ({"mode": "Distributed"}, "4 replicas would stay: objects of mode Distributed are not moved yet"),
+        ({"mode": "Distributed"}, "4 replicas: 2 to member1, 2 to member3; room there: unknown"),
         ({"maxReplicas": None}, "4 replicas would stay: spec.maxReplicas: Required value: or"),
     ],
 )
@@ -243,14 +243,3 @@ def test_explain_names_clusters_that_are_no_member() -> None:
         "member3 (Cordoned): an unknown number of replicas there",
     ]
     assert memberships({}) == memberships({"clusters": 3}) == []
-
-
-@pytest.mark.parametrize("changes", [{}, LEAVING])
-def test_objects_of_mode_distributed_are_named_and_not_waited_for(changes: dict[str, Any]) -> None:
-    """Nothing moves their replicas yet, so a drain would never end."""
-    found = put(THREE, {"mode": "Distributed"}, **changes)
-
-    assert reasons(found, scaler("new", mode="Distributed")) == []
-    (one,) = staying([found, put(THREE), scaler("new", mode="Distributed")], "member2")
-    assert str(one) == "shop/web: 4 replicas still there: objects of mode Distributed are not moved yet"
-    assert one.to_json()["replicas"] == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedhpa.assignment.shares import Bounds
+from fedhpa.assignment import Bounds
 from fedhpa.assignment.writes import Outcome, Result, Write, next_writes
 
 Pairs = dict[str, tuple[int, int] | None]

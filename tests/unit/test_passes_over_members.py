@@ -2,480 +2,500 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fedhpa.assignment import (
     Bounds,
     ClusterState,
-    MemberState,
-    Observed,
+    Course,
+    HoldRules,
+    Member,
     Outcome,
     Plan,
     Previous,
     Result,
-    Rules,
     plan,
 )
 from fedhpa.assignment.policies import DUPLICATED, PRIORITIZED
-from tests.support.distributed import NOW
+from tests.support.distributed import (
+    HASH,
+    NOW,
+    applied,
+    assigned,
+    bounds,
+    following,
+    hpa,
+    maxima,
+    named,
+    rules,
+)
 
-HASH = "0123456789abcdef"
 MINUTE = 60
+FRESH = Previous(states={})
 
 
-def cluster(number: int, bounds: tuple[int, int] | None, running: int, **fields: Any) -> Observed:
-    """One cluster with the bounds of its HPA and the replicas that run."""
-    own = {name: fields.pop(name) for name in list(fields) if name in Observed.__dataclass_fields__}
-    return Observed(
-        state=MemberState(cluster=f"m{number}", running=running, **fields),
-        written=None if bounds is None else Bounds(minimum=bounds[0], maximum=bounds[1]),
-        **own,
-    )
-
-
-def assigned(
-    observed: Sequence[Observed], maximum: int = 12, lost: Sequence[str] = (), **states: dict[str, Any]
-) -> Previous:
-    """The pass before, which assigned what the members have. `states` has further fields by cluster."""
-    found = {}
-    for one in observed:
-        name = one.state.cluster
-        fields: dict[str, Any] = {"lost": name in lost}
-        if one.written is not None and not one.foreign:
-            fields |= {"minimum": one.written.minimum, "maximum": one.written.maximum}
-        found[name] = ClusterState(**(fields | states.get(name, {})))
-    return Previous(states=found, assigned_for=f"{HASH}/{maximum}", lost=frozenset(lost))
-
-
-def rules(maximum: int = 12, **fields: Any) -> Rules:
-    """The FederatedHPA."""
-    fields = {"minimum": 1, "maximum": maximum, "assigned_for": HASH, **fields}
-    return Rules(**fields)
-
-
-def bounds(found: Plan) -> list[tuple[int, int] | None]:
-    """The goals of all clusters, in order."""
-    return [None if one is None else (one.minimum, one.maximum) for one in found.goals.values()]
-
-
-def maxima(found: Plan) -> list[int]:
-    """The maxima of all clusters, 0 without an HPA."""
-    return [0 if one is None else one.maximum for one in found.goals.values()]
-
-
-def applied(observed: Sequence[Observed], found: Plan) -> list[Observed]:
-    """The same clusters after all writes succeeded, and with the replicas that the hub wrote."""
-    after = []
-    for one in observed:
-        replicas = found.scales.get(one.state.cluster)
-        state = one.state if replicas is None else replace(one.state, running=replicas)
-        after.append(replace(one, written=found.goals[one.state.cluster], state=state))
-    return after
-
-
-def following(found: Plan) -> Previous:
-    """The status for the next pass, if all writes succeed."""
-    lost = frozenset(name for name, state in found.states.items() if state.lost)
-    return Previous(states=found.states, assigned_for=found.assigned_for, lost=lost)
+def with_states(previous: Previous, **states: dict[str, Any]) -> Previous:
+    """The pass before, with further fields of some clusters."""
+    found = {name: structs.replace(state, **states.get(name, {})) for name, state in previous.states.items()}
+    return replace(previous, states=found)
 
 
 # -- first bounds --------------------------------------------------------------------------------------------
 def test_the_first_pass_assigns_all_bounds_and_starts_empty_clusters() -> None:
     """A cluster without replicas starts with its minimum; running ones are scaled by their HPAs."""
-    observed = [cluster(1, None, 1), cluster(2, None, 4), cluster(3, None, 20), cluster(4, None, 0)]
-    found = plan(rules(10, minimum=3, policy=DUPLICATED), observed, Previous(states={}), NOW)
+    members = named([hpa(None, 1), hpa(None, 4), hpa(None, 20), hpa(None, 0)])
+    made = plan(rules(10, minimum=3, policy=DUPLICATED), members, FRESH, NOW)
 
-    assert bounds(found) == [(3, 10)] * 4
-    assert found.scales == {"m4": 3}
-    assert found.total is None
-    assert [step.step for step in found.steps] == ["initial", "assist"]
-
-
-def test_a_first_replica_is_written_until_it_runs() -> None:
-    """The scale is written again in the next pass. After that, 0 replicas are the user's own choice."""
-    observed = [cluster(1, None, 2), cluster(2, None, 0)]
-    first = plan(rules(), observed, Previous(states={}), NOW)
-    failed = [replace(one, written=first.goals[one.state.cluster]) for one in observed]
-    second = plan(rules(), failed, following(first), NOW + MINUTE)
-    running = plan(rules(), applied(failed, second), following(second), NOW + 2 * MINUTE)
-    stopped = plan(rules(), failed, following(running), NOW + 3 * MINUTE)
-
-    assert first.scales == second.scales == {"m2": 1}
-    assert running.scales == stopped.scales == {}
+    assert bounds(made) == [(3, 10)] * 4
+    assert made.scales == {"m4": 3}
+    assert made.total is None
+    assert [step.step for step in made.steps] == ["initial"]
 
 
-def test_an_empty_cluster_stays_at_zero_if_the_workload_may_scale_to_zero() -> None:
-    """Its HPA rests until the cluster is needed."""
-    observed = [cluster(1, None, 2), cluster(2, None, 0)]
-    found = plan(rules(scales_to_zero=True), observed, Previous(states={}), NOW)
+def test_a_cluster_without_replicas_is_started_whoever_stopped_it() -> None:
+    """The HPA of a cluster at 0 rests for ever. A first write may fail, and somebody may scale by hand."""
+    members = named([hpa((1, 6), 2), hpa((2, 6), 0)])
+    made = plan(rules(), members, assigned(members), NOW)
 
-    assert found.scales == {}
-    assert found.states["m2"].zero_since == NOW
+    assert made.scales == {"m2": 2}
+
+
+def test_a_workload_that_may_be_at_zero_begins_there() -> None:
+    """Its HPAs rest until a metric asks for replicas. With a minReplicas they are started."""
+    members = named([hpa(None, 0), hpa(None, 0)])
+    at_zero = plan(rules(minimum=0, scales_to_zero=True), members, FRESH, NOW)
+    started = plan(rules(minimum=2, scales_to_zero=True), members, FRESH, NOW)
+
+    assert at_zero.scales == {}
+    assert [state.zero_since for state in at_zero.states.values()] == [NOW, NOW]
+    assert started.scales == {"m1": 1, "m2": 1}
+
+
+def test_a_lost_record_keeps_the_bounds_of_the_members() -> None:
+    """What the HPAs have stays where it is."""
+    members = named([hpa((1, 9), 4), hpa((1, 3), 2)])
+    made = plan(rules(), members, FRESH, NOW)
+
+    assert made.next_writes() == ()
+    assert made.assigned_for == f"{HASH}/12"
 
 
 def test_a_cluster_that_was_away_gets_its_first_bounds_when_it_answers() -> None:
-    """A candidate that nobody has reached yet has no bounds to keep."""
-    observed = [cluster(1, None, 2), cluster(2, None, 0, reachable=False)]
-    found = plan(rules(), observed, Previous(states={}), NOW)
+    """A candidate that nobody has reached yet has no bounds to keep, nor has one whose HPA was not ours."""
+    for unable in (hpa(None, 0, answers=False), hpa(None, 1, answers=False, foreign=True, maximum=1)):
+        members = named([hpa(None, 2), unable])
+        first = plan(rules(), members, FRESH, NOW)
+        members = [applied(members, first)[0], *named([hpa(None, 2), hpa(None, unable.running)])[1:]]
+        second = plan(rules(), members, following(first), NOW + MINUTE)
 
-    assert bounds(found) == [(1, 12), None]
-
-    observed = [cluster(1, (1, 12), 2), cluster(2, None, 0)]
-    found = plan(rules(), observed, following(found), NOW + MINUTE)
-
-    assert all(found.goals.values())
-    assert "m2 can be written for the first time" in found.steps[0].reason
-
-
-def test_a_cluster_that_the_status_lost_keeps_its_replicas() -> None:
-    """No entry in the status is no decision against an HPA there."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, None, 3)]
-    previous = assigned(observed[:1])
-    found = plan(rules(), observed, previous, NOW)
-
-    assert found.scales == {}
-    assert found.goals["m2"] is not None
-    assert found.goals["m2"].maximum >= 3
+        assert first.goals["m1"] is not None
+        assert first.states["m2"].waits
+        assert second.goals["m2"] is not None
+        assert second.steps[0].reason.startswith("m2: can be written for the first time")
 
 
 # -- quiet ---------------------------------------------------------------------------------------------------
 def test_a_quiet_world_writes_nothing_and_says_so() -> None:
     """Bounds that another division would change stay as they are."""
-    observed = [cluster(1, (1, 10), 2), cluster(2, (1, 2), 1)]
-    found = plan(rules(), observed, assigned(observed), NOW)
+    members = named([hpa((1, 10), 2), hpa((1, 2), 1)])
+    made = plan(rules(), members, assigned(members, course=Course(written=NOW - 60)), NOW)
 
-    assert found.next_writes() == ()
-    assert found.steps[0].reason == "no cluster is at its maximum or has pending pods, so the bounds stay"
+    assert made.next_writes() == ()
+    assert made.steps[0].reason == "no cluster asks for another division, so the bounds stay"
 
 
-def test_a_pinned_cluster_gets_room() -> None:
-    """The reason names the cluster and its need."""
-    observed = [cluster(1, (1, 4), 4, need=8), cluster(2, (1, 4), 1), cluster(3, (1, 4), 2)]
-    found = plan(rules(), observed, assigned(observed), NOW)
+def test_the_rest_is_divided_by_policy_ten_minutes_after_the_last_write() -> None:
+    """Only where a cluster has no room above what it runs, and enough moves."""
+    tight = named([hpa((1, 9), 2), hpa((1, 3), 3)])
+    roomy = named([hpa((1, 9), 2), hpa((1, 3), 2)])
+    little = named([hpa((1, 6), 5), hpa((1, 6), 6)])
 
-    assert maxima(found) == [9, 1, 2]
-    assert found.steps[0].reason == "m1: at its maximum of 4 and needs 8"
+    def after(seconds: float, members: list[Member]) -> list[int]:
+        return maxima(plan(rules(), members, assigned(members, course=Course(written=NOW - seconds)), NOW))
+
+    assert after(599, tight) == [9, 3]
+    assert after(600, tight) == [6, 6]
+    assert after(600, roomy) == [9, 3]
+    assert after(600, little) == [6, 6]
+
+
+def test_a_pinned_cluster_gets_its_need_at_once() -> None:
+    """The reason names the cluster. What others have above what they run makes room."""
+    members = named([hpa((1, 4), 4, need=8), hpa((1, 4), 1), hpa((1, 4), 2)])
+    made = plan(rules(), members, assigned(members), NOW)
+
+    assert maxima(made) == [8, 2, 2]
+    assert made.steps[0].reason == "m1: at its maximum of 4 and needs 8"
 
 
 def test_a_maximum_that_was_edited_in_the_member_is_written_back() -> None:
-    """The status says what was assigned."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2)]
-    previous = assigned(observed)
-    observed[0] = cluster(1, (1, 40), 2)
-    found = plan(rules(), observed, previous, NOW)
+    """The record says what was assigned."""
+    members = named([hpa((1, 6), 2), hpa((1, 6), 2)])
+    previous = assigned(members)
+    members[0] = replace(members[0], written=Bounds(minimum=1, maximum=40))
+    made = plan(rules(), members, previous, NOW)
 
-    assert [(one.cluster, one.after) for one in found.next_writes()] == [("m1", Bounds(minimum=1, maximum=6))]
+    assert [(one.cluster, one.after) for one in made.next_writes()] == [("m1", Bounds(minimum=1, maximum=6))]
 
 
 def test_an_hpa_that_somebody_deleted_comes_back() -> None:
     """It gets the bounds that it had."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2)]
-    previous = assigned(observed)
-    observed[1] = cluster(2, None, 2)
-    found = plan(rules(), observed, previous, NOW)
+    members = named([hpa((1, 6), 2), hpa((1, 6), 2)])
+    previous = assigned(members)
+    members[1] = replace(members[1], written=None)
 
-    assert bounds(found) == [(1, 6), (1, 6)]
+    assert bounds(plan(rules(), members, previous, NOW)) == [(1, 6), (1, 6)]
 
 
-def test_an_hpa_that_was_refused_is_tried_again() -> None:
-    """It gets the room that is left; the other clusters keep their bounds."""
-    observed = [cluster(1, None, 2), cluster(2, None, 2)]
-    first = plan(rules(), observed, Previous(states={}), NOW)
-    created, refused = first.next_writes()
-    outcomes = [
-        Outcome(write=created, result=Result.CONFIRMED),
-        Outcome(write=refused, result=Result.REFUSED),
-    ]
-    previous = Previous(states=first.states_after(outcomes), assigned_for=first.assigned_for)
-    observed[0] = replace(observed[0], written=created.after)
-    second = plan(rules(), observed, previous, NOW + MINUTE)
+def test_a_failed_write_is_made_by_the_next_pass() -> None:
+    """Also where nothing else asks for one."""
+    members = named([hpa((1, 9), 2), hpa((1, 3), 3, need=6)])
+    made = plan(rules(), members, assigned(members), NOW)
+    (lowered,) = made.next_writes()
+    refused = made.after([Outcome(write=lowered, result=Result.REFUSED)])
+    calm = named([hpa((1, 9), 2), hpa((1, 3), 3)])
+    again = plan(rules(), calm, following(refused), NOW + MINUTE)
 
-    assert second.goals == first.goals
-    assert second.steps[0].reason == "m2: gets its missing HPA"
+    assert maxima(made) == [6, 6]
+    assert refused.course.unfinished
+    assert "a write of the last pass failed" in again.steps[0].reason
 
 
 def test_of_an_unknown_outcome_the_higher_maximum_is_remembered() -> None:
     """The member may have it."""
-    observed = [cluster(1, (1, 8), 2), cluster(2, (1, 4), 4, need=9)]
-    found = plan(rules(), observed, assigned(observed), NOW)
-    lowered = found.next_writes()
+    members = named([hpa((1, 8), 2), hpa((1, 4), 4, need=9)])
+    made = plan(rules(), members, assigned(members), NOW)
+    lowered = made.next_writes()
     outcomes = [Outcome(write=one, result=Result.UNKNOWN) for one in lowered]
+    states = made.after(outcomes).states
 
     assert [one.cluster for one in lowered] == ["m1"]
-    assert found.states_after(outcomes)["m1"].maximum == 8
-    assert found.states_after(outcomes)["m2"].maximum == 4
-    assert found.next_writes(outcomes) == ()
+    assert (states["m1"].maximum, states["m2"].maximum) == (8, 4)
+    assert made.next_writes(outcomes) == ()
+
+
+def test_pinned_clusters_rise_first() -> None:
+    """Room that a failed write leaves scarce goes to them."""
+    members = named([hpa((1, 8), 2), hpa((1, 3), 3, need=7), hpa((1, 1), 1), hpa((1, 4), 2)])
+    made = plan(rules(18), members, assigned(members, 16), NOW)
+    first = made.next_writes()
+    failed = [Outcome(write=one, result=Result.REFUSED) for one in first]
+    raised = {one.cluster: one.after for one in made.next_writes(failed)}
+
+    assert raised["m2"] is not None
+    assert raised["m2"].maximum >= 5
 
 
 # -- maxReplicas changes -------------------------------------------------------------------------------------
 def test_a_lowered_maximum_lowers_what_runs_at_once() -> None:
-    """Neither the two-minute rule nor easing delays it."""
-    observed = [cluster(number, (1, 6), 6, scaled_at=NOW - 10, load=Fraction(7)) for number in (1, 2, 3)]
-    found = plan(rules(10), observed, assigned(observed, 18), NOW)
+    """It is the one thing that removes ready pods by itself."""
+    members = named([hpa((1, 6), 6), hpa((1, 6), 6), hpa((1, 6), 6)])
+    made = plan(rules(10), members, assigned(members, 18), NOW)
 
-    assert sorted(maxima(found)) == [3, 3, 4]
-    assert "maxReplicas was lowered from 18 to 10" in found.steps[0].reason
+    assert sorted(maxima(made)) == [3, 3, 4]
+    assert "maxReplicas was 18, and is 10" in made.steps[0].reason
 
 
 def test_a_minimum_is_never_above_its_maximum() -> None:
     """The divided minimum stays in the state, so it comes back when the maximum does."""
-    observed = [cluster(1, (5, 6), 5), cluster(2, (5, 6), 5)]
-    found = plan(rules(6, minimum=6), observed, assigned(observed, 12), NOW)
+    members = named([hpa((5, 6), 5), hpa((5, 6), 5)])
+    made = plan(rules(6, minimum=6), members, assigned(members, 12), NOW)
 
-    assert bounds(found) == [(3, 3), (3, 3)]
-    assert [state.minimum for state in found.states.values()] == [5, 5]
+    assert bounds(made) == [(3, 3), (3, 3)]
+    assert [state.minimum for state in made.states.values()] == [5, 5]
 
 
 def test_a_raised_maximum_is_divided_at_once() -> None:
     """No cluster needs to be pinned for it."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2)]
-    found = plan(rules(20), observed, assigned(observed, 12), NOW)
+    members = named([hpa((1, 6), 2), hpa((1, 6), 2)])
 
-    assert maxima(found) == [10, 10]
-
-
-def test_a_maximum_that_stays_after_scaling_does_not_rise() -> None:
-    """The two-minute rule keeps a maximum from falling, and adds nothing to it in later passes."""
-    observed = [
-        cluster(1, (1, 5), 5, need=6, scaled_at=NOW - 30, load=Fraction(6)),
-        cluster(2, (1, 7), 2, scaled_at=NOW - 30, load=Fraction(2)),
-        cluster(3, (1, 4), 1),
-    ]
-    first = plan(rules(16), observed, assigned(observed, 16), NOW)
-    second = plan(rules(16), applied(observed, first), following(first), NOW)
-
-    assert maxima(first) == [7, 7, 2]
-    assert second.next_writes() == ()
+    assert maxima(plan(rules(20), members, assigned(members, 12), NOW)) == [10, 10]
 
 
 @pytest.mark.parametrize("stored", ["", "/", "x", "x/y", f"{HASH}", f"{HASH}/-3", f"{HASH}/" + "9" * 5000])
 def test_any_stored_text_is_read(stored: str) -> None:
     """An unknown last division divides the bounds again."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2)]
-    previous = replace(assigned(observed), assigned_for=stored)
+    members = named([hpa((1, 6), 2), hpa((1, 6), 2)])
+    previous = replace(assigned(members), assigned_for=stored)
 
-    assert sum(maxima(plan(rules(20), observed, previous, NOW))) == 20
+    assert sum(maxima(plan(rules(20), members, previous, NOW))) == 20
 
 
 # -- members that are away -----------------------------------------------------------------------------------
-def test_an_unreachable_cluster_holds_its_maximum() -> None:
-    """Its bounds are those of the status, and it is never written."""
-    observed = [
-        cluster(1, (1, 4), 4, need=8),
-        cluster(2, None, 4, reachable=False),
-        cluster(3, (1, 4), 2),
-    ]
-    previous = assigned(observed, m2={"minimum": 1, "maximum": 4})
-    found = plan(rules(), observed, previous, NOW)
-
-    assert maxima(found) == [6, 4, 2]
-    assert found.goals["m2"] == found.present["m2"]
+def away(bounds: tuple[int, int], running: int, seconds: float = 0.0, **fields: Any) -> Member:
+    """A cluster that has not answered for some seconds."""
+    return hpa(bounds, running, answers=False, missing_for=seconds, **fields)
 
 
-def test_an_hpa_that_is_not_ours_is_never_written() -> None:
-    """It counts with its own bounds."""
-    observed = [cluster(1, (1, 6), 6, need=9), cluster(2, (2, 6), 3, foreign=True, need=9)]
-    found = plan(rules(), observed, assigned(observed), NOW)
+def test_a_missing_cluster_is_waited_for_and_then_counts_no_more() -> None:
+    """After a minute a pinned survivor gets what it needs. The status says by how much M may be exceeded."""
 
-    assert bounds(found) == [(1, 6), (2, 6)]
-    assert found.scales == {}
+    def after(seconds: float) -> Plan:
+        members = named([hpa((1, 4), 4, need=8), away((1, 4), 4, seconds), hpa((1, 4), 2)])
+        return plan(rules(), members, assigned(members), NOW)
+
+    assert maxima(after(30)) == [6, 4, 2]
+    assert maxima(after(60)) == [8, 4, 2]
+    assert after(60).exceeded == 2
+    assert [one.cluster for one in after(60).next_writes()] == ["m3"]
+
+
+def test_a_cluster_whose_hpa_is_not_ours_counts_what_it_runs() -> None:
+    """It is never written, and ours may grow beside it."""
+    foreign = hpa(None, 3, answers=False, foreign=True, maximum=3, written=Bounds(minimum=1, maximum=100))
+    members = named([hpa((1, 6), 6, need=9), foreign])
+    made = plan(rules(), members, assigned(members), NOW)
+
+    assert bounds(made)[0] == (1, 9)
+    assert made.goals["m2"] == made.present["m2"] == Bounds(minimum=0, maximum=3)
+    assert made.states["m2"] == ClusterState(waits=True)
+    assert made.scales == {}
+
+
+@pytest.mark.parametrize("by_label", [True, False], ids=["label", "deletion"])
+def test_a_hand_over_removes_no_replica(by_label: bool) -> None:
+    """An HPA of somebody else with a maximum of 100 leaves room for others, and becomes ours as it runs."""
+    tenant = Bounds(minimum=4, maximum=100)
+    theirs = hpa(None, 4, answers=False, foreign=True, maximum=4, written=tenant)
+    members = named([theirs, hpa(None, 2), hpa(None, 2)])
+    first = plan(rules(minimum=3), members, FRESH, NOW)
+    handed = replace(theirs, cluster="m1", answers=True, foreign=False, maximum=0)
+    handed = replace(handed, written=tenant if by_label else None)
+    second = plan(rules(minimum=3), [handed, *applied(members, first)[1:]], following(first), NOW + MINUTE)
+
+    assert maxima(first)[1:] == [4, 4]
+    assert all(most >= runs for most, runs in zip(maxima(second), (4, 2, 2), strict=True))
+    assert sum(maxima(second)) == 12
 
 
 def test_the_share_of_a_lost_cluster_goes_to_the_others() -> None:
-    """Its bounds stay in the plan, but count in no sum."""
-    observed = [
-        cluster(1, (2, 4), 4),
-        cluster(2, (2, 4), 4, reachable=False, lost=True),
-        cluster(3, (1, 4), 2),
-    ]
-    found = plan(rules(minimum=3), observed, assigned(observed), NOW)
+    """Its bounds stay in the plan, but count in no sum. Others hold its part of minReplicas."""
+    members = named([hpa((2, 4), 4), away((2, 4), 4, 400, lost=True), hpa((1, 4), 2)])
+    made = plan(rules(minimum=5), members, assigned(members), NOW)
 
-    assert [found.goals[name].maximum for name in ("m1", "m3")] == [7, 5]  # type: ignore[union-attr]
-    assert found.states["m2"].lost
-    assert {one.cluster for one in found.next_writes()} == {"m1", "m3"}
-    assert "m2: lost, so the share goes to the others" in found.steps[0].reason
+    assert sum(maxima(made)) - 4 == 12
+    assert made.states["m2"].lost
+    assert {one.cluster for one in made.next_writes()} == {"m1", "m3"}
+    assert sum(least for least, _ in (each for each in bounds(made) if each)) - 2 >= 5
+    assert "m2: lost, so its share goes to the others" in made.steps[0].reason
 
 
-def test_a_surplus_after_a_return_leaves_by_a_tenth_in_each_pass() -> None:
-    """Thirty replicas run where twenty are allowed: 28, 26, 24, 22, 20."""
-    observed = [cluster(number, (1, 10), 10) for number in (1, 2, 3)]
-    previous = assigned(observed, 20, lost=["m3"])
-    sums = []
-    for passes in range(6):
-        found = plan(rules(20), observed, previous, NOW + passes * MINUTE)
-        sums.append(sum(maxima(found)))
-        observed = [
-            replace(one, state=replace(one.state, running=most))
-            for one, most in zip(applied(observed, found), maxima(found), strict=True)
-        ]
-        previous = following(found)
-        if passes == 0:
-            assert found.exceeded == 8
+def test_a_cluster_that_is_back_has_what_it_runs() -> None:
+    """The maxima follow down as members scale down; after ten minutes a step a minute goes."""
+    members = named([hpa((1, 10), 10), hpa((1, 10), 10), hpa((1, 10), 10, back=True)])
+    previous, sums = assigned(members, 20), []
+    for minute in range(18):
+        made = plan(rules(20), members, previous, NOW + minute * MINUTE)
+        members, previous = applied(members, made), following(made)
+        sums.append(sum(maxima(made)))
 
-    assert sums == [28, 26, 24, 22, 20, 20]
+    assert sums[:10] == [30] * 10
+    assert sums[10:] == [28, 26, 24, 22, 20, 20, 20, 20]
 
 
-def test_a_cluster_that_came_back_just_now_is_failed_over_only_for_a_need() -> None:
-    """Within 30 minutes of its return its share is held, until another cluster is at its end."""
-    calm = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2, reachable=False, lost=True)]
-    pinned = [cluster(1, (1, 6), 6, need=9), calm[1]]
-    back = {"over_since": NOW - 10 * MINUTE}
-    long_ago = {"over_since": NOW - 40 * MINUTE}
+def test_idle_replicas_of_a_surplus_go_first() -> None:
+    """A cluster whose metrics ask for less than it runs gives before one that needs all."""
+    members = named([hpa((1, 10), 10, now=6), hpa((1, 10), 10, back=True)])
+    course = Course(written=NOW, excess_since=NOW - 10 * MINUTE)
+    made = plan(rules(16), members, assigned(members, 16, course=course), NOW)
 
-    assert plan(rules(), calm, assigned(calm, m2=back), NOW).next_writes() == ()
-    assert maxima(plan(rules(), pinned, assigned(pinned, m2=back), NOW))[0] == 12
-    assert maxima(plan(rules(), calm, assigned(calm, m2=long_ago), NOW))[0] == 12
+    assert maxima(made) == [9, 10]
 
 
-def test_each_return_begins_the_thirty_minutes_again() -> None:
-    """A cluster that comes and goes for hours moves its share once."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 2, reachable=False, lost=True)]
-    held = plan(rules(), observed, assigned(observed, m2={"over_since": NOW - 29 * MINUTE}), NOW)
-    observed[1] = cluster(2, (1, 6), 2)
-    back = plan(rules(), observed, following(held), NOW + MINUTE)
+def test_without_scale_assist_the_bounds_are_left_alone() -> None:
+    """Neither a pinned cluster nor a Stuck one changes a bound."""
+    members = named([hpa((1, 6), 6, need=9), hpa((1, 6), 4, ready=2, membership="Stuck")])
+    made = plan(rules(assists=False), members, assigned(members), NOW)
 
-    assert back.next_writes() == ()
-    assert back.states["m2"].over_since == NOW + MINUTE
-    assert not back.states["m2"].away
+    assert [one for one in made.next_writes() if one.cluster == "m1"] == []
 
 
-# -- help ----------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("need", [8, None])
-def test_without_scale_assist_the_bounds_are_left_alone(need: int | None) -> None:
-    """Neither a pinned cluster nor pending pods change a bound."""
-    observed = [cluster(1, (1, 6), 6, need=need), cluster(2, (1, 6), 2, pending=2)]
-    found = plan(rules(assists=False), observed, assigned(observed, m2={"given": 3, "held": 4}), NOW)
+# -- Stuck ---------------------------------------------------------------------------------------------------
+def test_a_stuck_cluster_keeps_what_is_ready_and_one_more() -> None:
+    """The rest goes to clusters that can take it, and comes back by need only."""
+    members = named([hpa((1, 8), 7, ready=5, membership="Stuck"), hpa((1, 4), 4, need=6)])
+    made = plan(rules(), members, assigned(members), NOW)
+    again = plan(rules(), applied(members, made), following(made), NOW + MINUTE)
 
-    assert found.next_writes() == ()
-    assert "scaleAssist is false, so the bounds stay" in found.steps[0].reason
-
-
-def test_help_raises_a_minimum_and_no_maximum() -> None:
-    """The cluster that helps gets a higher minimum in the same pass."""
-    observed = [cluster(1, (1, 4), 4, high=4, need=6), cluster(2, (1, 8), 3)]
-    found = plan(rules(), observed, assigned(observed), NOW)
-
-    assert bounds(found) == [(1, 4), (5, 8)]
-    assert [(step.step, step.before, step.after) for step in found.steps] == [
-        ("distribute", 12, 12),
-        ("assist", 2, 6),
-    ]
+    assert maxima(made) == [6, 6]
+    assert again.next_writes() == ()
 
 
-def test_a_cluster_without_an_hpa_helps_when_no_other_can() -> None:
-    """It gets an HPA and replicas, and loses both after ten minutes in which nobody needed it."""
-    observed = [
-        cluster(1, (1, 4), 4, high=4, need=6),
-        cluster(2, (1, 8), 2, capacity=2),
-        cluster(3, None, 0, capacity=9),
-    ]
-    helping = plan(rules(), observed, assigned(observed), NOW)
+def test_what_a_stuck_cluster_cannot_hold_of_its_minimum_others_hold() -> None:
+    """As far as they run it, or maxReplicas leaves room. It ends with its cause."""
+    members = named([hpa((6, 8), 6, ready=2, membership="Stuck"), hpa((1, 4), 2)])
+    made = plan(rules(minimum=7), members, assigned(members), NOW)
+    ready = named([hpa((6, 8), 6), hpa((1, 4), 4)])
+    after = plan(rules(minimum=7), ready, following(made), NOW + MINUTE)
 
-    assert helping.goals["m3"] is not None
-    assert helping.goals["m3"].maximum >= 2
-    assert helping.scales["m3"] == helping.goals["m3"].minimum
-    assert sum(maxima(helping)) == 12
+    assert bounds(made) == [(3, 3), (4, 9)]
+    assert [state.minimum for state in made.states.values()] == [6, 1]
+    assert [each and each[0] for each in bounds(after)] == [6, 1]
 
-    observed = applied(observed, helping)
-    observed = [
-        replace(one, state=replace(one.state, need=None, running=min(one.state.running, 3), high=None))
-        for one in observed
-    ]
-    previous, now = following(helping), NOW
-    leaving = helping
-    for _ in range(30):
-        now += MINUTE
-        leaving = plan(rules(), observed, previous, now)
-        observed = [
-            replace(one, state=replace(one.state, running=min(one.state.running, 1)))
-            if one.state.cluster == "m3"
-            else one
-            for one in applied(observed, leaving)
-        ]
-        previous = following(leaving)
-        if leaving.goals["m3"] is None:
+
+# -- leaving -------------------------------------------------------------------------------------------------
+def leaving(running: int, bounds: tuple[int, int], **fields: Any) -> Member:
+    """A cluster that leaves."""
+    return replace(hpa(bounds, running, membership="Leaving", **fields), minimum=0)
+
+
+def test_a_leaving_cluster_gives_as_many_as_are_ready_elsewhere() -> None:
+    """The others are raised by a step first, and the leaving HPA goes last."""
+    members = named([leaving(4, (1, 4)), hpa((1, 8), 8)])
+    previous, ready, steps = assigned(members), 8, []
+    for minute in range(12):
+        made = plan(rules(), members, previous, NOW + minute * MINUTE)
+        steps.append((bounds(made), made.scales))
+        members, previous = applied(members, made), following(made)
+        assert sum(one.ready for one in members) >= 11
+        members[1] = replace(members[1], ready=min(members[1].running, ready + 1))
+        ready = members[1].ready
+        if made.goals["m1"] is None:
             break
 
-    assert leaving.goals["m3"] is None
-    assert leaving.scales == {"m3": 0}
-    assert now - NOW >= 10 * MINUTE
-    assert sum(maxima(leaving)) == 12
+    assert steps[0] == ([(1, 4), (9, 9)], {})
+    assert steps[1] == ([(1, 3), (10, 10)], {})
+    assert steps[-1] == ([None, (12, 12)], {"m1": 0})
+    assert "m1 leaves: 0 of 1 replicas stay" in made.steps[1].reason
 
 
-def test_a_spare_cluster_that_does_not_answer_keeps_its_bounds() -> None:
-    """It leaves only after it answers again."""
-    observed = [cluster(1, (1, 8), 2), cluster(2, (1, 4), 1, reachable=False)]
-    spare = {"spare": True, "idle_since": NOW - 3600}
-    found = plan(rules(), observed, assigned(observed, m2=spare), NOW)
+def test_a_leaving_cluster_without_room_elsewhere_waits() -> None:
+    """Nothing is torn down."""
+    members = named([leaving(4, (1, 4)), hpa((1, 8), 8, high=8)])
+    made = plan(rules(), members, assigned(members), NOW)
 
-    assert found.goals["m2"] == Bounds(minimum=1, maximum=4)
-    assert found.states["m2"].minimum == 1
+    assert maxima(made) == [4, 8]
+    assert made.scales == {}
+
+
+def test_no_step_begins_in_a_rollout() -> None:
+    """The cluster's pods have two templates."""
+    members = named([leaving(4, (1, 4), rolling=True), hpa((1, 8), 4), hpa((1, 8), 8)])
+    made = plan(rules(20), members, assigned(members, 20, course=Course(size=12)), NOW)
+
+    assert maxima(made)[0] == 4
+
+
+def test_under_duplicated_a_leaving_cluster_shrinks_by_a_step_a_minute() -> None:
+    """Nothing grows for it."""
+    members = named([leaving(4, (4, 20)), hpa((2, 20), 4)])
+    previous, sizes = assigned(members, 20), []
+    duplicated = rules(20, minimum=2, policy=DUPLICATED)
+    for half_minute in range(6):
+        made = plan(duplicated, members, previous, NOW + half_minute * MINUTE / 2)
+        members, previous = applied(members, made), following(made)
+        sizes.append(maxima(made)[0])
+
+    assert sizes == [2, 2, 0, 0, 0, 0]
+    assert bounds(made)[1] == (2, 20)
+
+
+# -- clusters without an HPA ---------------------------------------------------------------------------------
+def test_a_cluster_without_an_hpa_enters_for_a_need_and_leaves_after_ten_minutes() -> None:
+    """No running replica of another cluster makes room for it."""
+    members = named([hpa((1, 4), 4, high=4, need=6), hpa((1, 8), 2, high=2), hpa(None, 0)])
+    made = plan(rules(), members, assigned(members), NOW)
+    full = named([hpa((1, 4), 4, high=4, need=6), hpa((1, 8), 8, high=8), hpa(None, 0)])
+
+    assert bounds(made)[2] is not None
+    assert made.scales == {"m3": 1}
+    assert made.states["m3"].minimum == 0
+    assert plan(rules(), full, assigned(full), NOW).goals["m3"] is None
+
+    members, previous = applied(members, made), following(made)
+    members = [replace(one, pinned_for=None, running=min(one.running, 2), high=None) for one in members]
+    for minute in range(1, 30):
+        made = plan(rules(), members, previous, NOW + minute * MINUTE)
+        members, previous = applied(members, made), following(made)
+        if made.goals["m3"] is None:
+            break
+
+    assert minute == 11
+    assert made.scales == {"m3": 0}
 
 
 def test_overflow_clusters_come_after_all_others() -> None:
-    """They get no HPA before a cluster lacks replicas, the first rank first, and leave last in, first out."""
-    observed = [
-        cluster(1, None, 2),
-        cluster(2, None, 0),
-        cluster(3, None, 0, overflow=2),
-        cluster(4, None, 0, overflow=1),
-    ]
-    first = plan(rules(), observed, Previous(states={}), NOW)
-    observed = applied(observed, first)
-    full = replace(observed[0], state=replace(observed[0].state, running=6, pending=4, capacity=6))
-    other = replace(observed[1], state=replace(observed[1].state, running=1, high=1))
-    second = plan(rules(), [full, other, *observed[2:]], following(first), NOW + MINUTE)
+    """They get no HPA before a cluster lacks replicas, the first rank first."""
+    members = named([hpa(None, 2), hpa(None, 0), hpa(None, 0, overflow=2), hpa(None, 0, overflow=1)])
+    first = plan(rules(), members, FRESH, NOW)
+    members = applied(members, first)
+    full = replace(members[0], running=6, ready=3, membership="Stuck", written=members[0].written)
+    other = replace(members[1], running=1, high=1)
+    second = plan(rules(), [full, other, *members[2:]], following(first), NOW + MINUTE)
 
     assert maxima(first)[2:] == [0, 0]
     assert sum(maxima(first)) == 12
     assert second.goals["m3"] is None
     assert second.goals["m4"] is not None
-    assert second.states["m4"].spare
+    assert second.states["m4"].minimum == 0
 
 
-def test_an_overflow_cluster_that_runs_replicas_is_spare_from_the_start() -> None:
-    """So its HPA goes once it is not needed."""
-    found = plan(rules(), [cluster(1, None, 2), cluster(2, None, 3, overflow=1)], Previous(states={}), NOW)
-
-    assert found.goals["m2"] is not None
-    assert found.states["m2"].spare
-
-
-# -- zero and holds ------------------------------------------------------------------------------------------
+# -- zero ----------------------------------------------------------------------------------------------------
 def test_a_lost_cluster_wakes_the_clusters_at_zero() -> None:
     """Its load goes to the others, and a resting HPA starts nothing by itself."""
-    observed = [cluster(1, (1, 6), 3, reachable=False, lost=True), cluster(2, (1, 6), 0)]
-    found = plan(rules(scales_to_zero=True), observed, assigned(observed, m2={"zero_since": NOW - 900}), NOW)
+    members = named([away((1, 6), 3, 400, lost=True), hpa((1, 6), 0)])
+    previous = with_states(assigned(members), m2={"zero_since": NOW - 900})
+    made = plan(rules(scales_to_zero=True), members, previous, NOW)
 
-    assert found.scales == {"m2": 1}
-    assert found.states["m2"].zero_since is None
+    assert made.scales == {"m2": 1}
+    assert made.states["m2"].zero_since is None
 
 
 def test_replicas_that_come_back_at_zero_are_removed_again() -> None:
     """A failed write of the scale is repeated in the next pass."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, (1, 6), 1)]
-    found = plan(rules(scales_to_zero=True), observed, assigned(observed, m2={"zero_since": NOW - 60}), NOW)
+    members = named([hpa((1, 6), 2), hpa((1, 6), 1)])
+    previous = with_states(assigned(members), m2={"zero_since": NOW - 60})
 
-    assert found.scales == {"m2": 0}
+    assert plan(rules(scales_to_zero=True), members, previous, NOW).scales == {"m2": 0}
 
 
 def test_clusters_at_zero_start_when_scaling_to_zero_is_switched_off() -> None:
     """Nothing else would start them."""
-    observed = [cluster(1, (1, 6), 2), cluster(2, (2, 6), 0)]
-    found = plan(rules(), observed, assigned(observed, m2={"zero_since": NOW - 900}), NOW)
+    members = named([hpa((1, 6), 2), hpa((2, 6), 0)])
+    previous = with_states(assigned(members), m2={"zero_since": NOW - 900})
 
-    assert found.scales == {"m2": 2}
+    assert plan(rules(), members, previous, NOW).scales == {"m2": 2}
 
 
-def test_priorities_have_a_step_for_holds() -> None:
-    """Every step has a reason, also one that changes nothing."""
-    observed = [cluster(1, (1, 6), 2, priority=2), cluster(2, (1, 6), 1, priority=1)]
-    found = plan(rules(policy=PRIORITIZED, scales_to_zero=True), observed, assigned(observed), NOW)
+def test_a_wave_after_a_zero_cycle_is_shared_again() -> None:
+    """Clusters that come back have their minimum, and get room as they need it."""
+    members = named([hpa((1, 1), 0), hpa((1, 22), 22, need=24), hpa((1, 1), 0)])
+    at_zero = {"zero_since": NOW - 900}
+    previous = with_states(assigned(members, 24), m1=at_zero, m3=at_zero)
+    made = plan(rules(24, scales_to_zero=True), members, previous, NOW)
 
-    assert [step.step for step in found.steps] == ["distribute", "assist", "hold", "zero"]
-    assert all(step.reason for step in found.steps)
+    assert made.scales == {"m1": 1, "m3": 1}
+    assert "comes back from 0" in made.steps[-1].reason
+
+
+# -- holds ---------------------------------------------------------------------------------------------------
+def test_a_hold_keeps_what_runs() -> None:
+    """A lowered maxReplicas acts when the hold ends."""
+    members = named([hpa((1, 6), 6), hpa((1, 6), 6)])
+    held = rules(8, hold=HoldRules(down=True, up=False, reason="held"))
+    made = plan(held, members, assigned(members), NOW)
+
+    assert maxima(made) == [6, 6]
+    assert made.exceeded == 4
+    assert [step.step for step in made.steps] == ["distribute", "hold"]
+
+
+def test_every_step_has_a_reason() -> None:
+    """Also one that changes nothing."""
+    members = named([hpa((1, 6), 2, priority=2), hpa((1, 6), 1, priority=1)])
+    made = plan(rules(policy=PRIORITIZED, scales_to_zero=True), members, assigned(members), NOW)
+
+    assert [step.step for step in made.steps] == ["distribute", "zero"]
+    assert all(step.reason for step in made.steps)
+
+
+def test_a_state_counts_times_of_the_future_as_now() -> None:
+    """The clock of a former leader may have been ahead."""
+    state = ClusterState(minimum=1, maximum=2, zero_since=NOW + 99)
+
+    assert state.at(NOW).zero_since == NOW
+    assert Course(written=NOW + 5).at(NOW).written == NOW

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fedhpa.assignment import ClusterState
-from fedhpa.assignment.state import Cap
+from fedhpa.assignment import ClusterState, Course
 from fedhpa.cli.main import run
 from fedhpa.decision import Absence, ClusterMemory, MemoryState, Rebalance
 from fedhpa.decision.record import wire
@@ -143,7 +142,7 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
         Absence,
         Rebalance,
         ClusterState,
-        Cap,
+        Course,
         wire.RawBlocked,
     ],
 )

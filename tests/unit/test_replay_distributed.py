@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.federatedhpa.recording import worth_writing
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.assignment.writes import Outcome, Result
 from fedhpa.decision import to_json, to_text
@@ -132,24 +133,14 @@ def test_a_pinned_cluster_gets_what_another_does_not_run() -> None:
     assert "BoundsAssigned" in [each["reason"] for each in answer["events"]]
 
 
-def test_a_full_cluster_is_remembered() -> None:
-    """Pending pods cap a cluster at what runs. When none is pending, the status says until when."""
+def test_a_full_cluster_keeps_one_replica_more_than_is_ready() -> None:
+    """It shows when more get ready. The rest goes to the other cluster."""
     raw = scenario(federated(2, 12), cluster("a", 4), cluster("b", 4))
-    full = assigned(raw, a={"pendingReplicas": 2})
+    answer = replayed(assigned(raw, a={"pendingReplicas": 2}))
+    status = next(each for each in answer["status"]["clusters"] if each["name"] == "a")
 
-    first = replayed(full)
-    calm = copy.deepcopy(full)
-    carry_on(calm, first)
-    calm["now"] = format_time((parse_time(full["now"]) or 0) + 60)
-    calm["clusters"][0] |= {"pendingReplicas": 0, "hpa": hpa(1, 2, 2)}
-    calm["clusters"][0]["scale"] |= {"specReplicas": 2, "statusReplicas": 2}
-    second = replayed(calm)
-    share = next(each for each in second["assignment"] if each["cluster"] == "a")
-
-    assert bounds(first) == {"a": (1, 2), "b": (6, 10)}
-    assert bounds(second)["a"] == (1, 2)
-    assert share["cappedUntil"] > calm["now"]
-    assert second["record"]["clusters"]["a"]["assignment"]["cap"]["replicas"] == 2
+    assert bounds(answer) == {"a": (1, 3), "b": (1, 9)}
+    assert (status["membership"], status["waitsFor"]) == ("Stuck", "it keeps 2 ready pods and one more")
 
 
 def test_an_unreachable_cluster_keeps_the_bounds_of_the_status() -> None:
@@ -300,6 +291,16 @@ def test_the_mean_usage_of_all_members_is_shown() -> None:
     assert answer["status"]["summary"]["targets"] == "cpu: 50%/50%"
 
 
+def test_a_quiet_status_is_not_written_again() -> None:
+    """It is as the hub gave it back, but for the times of answers."""
+    raw = assigned(scenario(federated(2, 12), cluster("a", 3, hpa(1, 6, 3)), cluster("b", 1, hpa(1, 6, 1))))
+    first, later = decided(raw), decided({**raw, "now": format_time((parse_time(raw["now"]) or 0) + 60)})
+    stored = json.loads(json.dumps(first.status))
+
+    assert first.status["currentMetrics"]
+    assert worth_writing(stored, later.status, first.now, later.now) is False
+
+
 def test_text_names_each_members_bounds() -> None:
     raw = assigned(scenario(federated(2, 12), cluster("a", 4), cluster("b", 4)))
     again = decided(raw)
@@ -373,8 +374,8 @@ def test_a_dry_run_explains_the_state_that_it_would_lead_to() -> None:
 
     answer = replayed(full)
 
-    assert [each["assist"] for each in answer["assignment"]] == [0, 5]
-    assert all("given" not in each["assignment"] for each in answer["record"]["clusters"].values())
+    assert bounds(answer) == {"a": (1, 3), "b": (1, 9)}
+    assert answer["record"]["clusters"]["a"]["assignment"]["maximum"] == 6
 
 
 def test_text_names_what_a_cluster_lacks() -> None:
@@ -390,7 +391,7 @@ def test_text_names_what_a_cluster_lacks() -> None:
 
     lines = to_text(decided(raw)).splitlines()
 
-    assert "    a: 1 to 9 replicas, 4 run, its HPA is at maxReplicas and needs 8 replicas" in lines
+    assert "    a: 2 to 12 replicas, 4 run, its HPA is at maxReplicas and needs 8 replicas" in lines
     assert "    b: 1 to 5 replicas, 4 run, its HPA is not ours and is never written" in lines
     assert "    c: no HPA, 1 last known, the cluster cannot be read, so nothing is written there" in lines
-    assert "    d: 1 to 6 replicas, 1 runs" in lines
+    assert "    d: 1 to 4 replicas, 1 runs" in lines

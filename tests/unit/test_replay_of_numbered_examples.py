@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from fedhpa.api.times import format_time, parse_time
 from tests.support.distributed_scenarios import (
+    NOW,
     assigned,
     bounds,
     cluster,
@@ -33,6 +35,7 @@ class Member(NamedTuple):
     weight: int | None = None
     priority: int | None = None
     high: int | None = None
+    since: str = ""
     gone: str = ""
     """missing, lost (past the lost time-out) or back (it was lost)."""
 
@@ -67,6 +70,8 @@ def one_cluster(name: str, member: Member) -> dict[str, Any]:
         fields["availableReplicas"] = member.capacity - member.running
     if member.gone in ("missing", "lost"):
         fields |= {"error": "no answer", "lastReplicas": size}
+    if member.since:
+        fields["missingSince"] = member.since
     return cluster(name, size, hpa(member.least, member.maximum, size, usage), **fields)
 
 
@@ -183,7 +188,7 @@ def test_first_bounds(
             "Prioritized",
             24,
             (Member(10, least=8, pending=6, priority=2), Member(1, priority=1)),
-            [10, 14],
+            [11, 13],
             id="example_14",
         ),
         pytest.param(
@@ -203,7 +208,7 @@ def test_first_bounds(
             "StaticWeighted",
             12,
             (Member(2, pending=2), Member(4, need=6), Member(2)),
-            [2, 7, 3],
+            [3, 7, 2],
             id="example_20",
         ),
         pytest.param(
@@ -218,52 +223,45 @@ def test_first_bounds(
             12,
             (Member(4, least=2), Member(3, gone="lost"), Member(2)),
             [7, 0, 5],
-            id="example_22",
+            id="example_23",
         ),
         pytest.param(
             "StaticWeighted",
             12,
             (Member(4, most=7), Member(4, gone="back"), Member(3, most=5)),
-            [5, 4, 3],
-            id="example_23",
-        ),
-        pytest.param(
-            "Prioritized",
-            24,
-            (Member(8, least=8, priority=2, capacity=40), Member(1, priority=1, need=2)),
-            [23, 1],
+            [4, 4, 4],
             id="example_24",
         ),
         pytest.param(
             "Prioritized",
             24,
-            (Member(20, least=8, priority=2, pending=3), Member(1, priority=1)),
-            [20, 4],
-            id="example_25",
+            (Member(8, least=8, priority=2, capacity=40, need=12, most=9), Member(1, priority=1, need=2)),
+            [22, 2],
+            id="example_26",
         ),
         pytest.param(
             "Aggregated",
             24,
             (Member(8, least=8, capacity=8), Member(1, capacity=2), Member(1, capacity=2)),
             [20, 2, 2],
-            id="example_26",
+            id="example_27",
         ),
         pytest.param(
             "DynamicWeighted",
             24,
             (Member(1, capacity=1), Member(5, least=5, capacity=5), Member(2, least=2, capacity=2)),
             [3, 15, 6],
-            id="example_27",
+            id="example_28",
         ),
         pytest.param(
             "StaticWeighted",
             12,
             (Member(3, weight=6, high=3, need=9), Member(1, weight=2), Member(1, weight=1)),
             [3, 6, 3],
-            id="example_28",
+            id="example_29",
         ),
         pytest.param(
-            "StaticWeighted", 12, (Member(2, pending=1), Member(2, pending=1)), [2, 2], id="example_29"
+            "StaticWeighted", 12, (Member(2, pending=1), Member(2, pending=1)), [3, 3], id="all stuck"
         ),
     ],
 )
@@ -275,73 +273,23 @@ def test_a_later_pass(policy: str, most: int, members: Any, expected: list[int])
     assert answer["steps"][0]["step"] == "distribute"
 
 
-def test_example_29_says_how_many_replicas_have_no_room() -> None:
+def test_replicas_that_fit_nowhere_are_counted() -> None:
+    """Each of two Stuck clusters keeps the maximum that it had."""
     answer = a_pass("StaticWeighted", 12, Member(2, pending=1), Member(2, pending=1))
 
     assigned = condition(answer, "Assigned")
     assert (assigned["status"], assigned["reason"]) == ("True", "CapacityLimited")
-    assert "8 of maxReplicas 12" in assigned["message"]
+    assert "6 of maxReplicas 12" in assigned["message"]
     assert "CapacityLimited" in [each["reason"] for each in answer["events"]]
 
 
-@pytest.mark.parametrize(
-    ("policy", "most", "helpers", "expected"),
-    [
-        pytest.param(
-            "StaticWeighted",
-            30,
-            (Member(1, most=9, weight=3), Member(1, most=9, weight=1)),
-            [3, 1],
-            id="static",
-        ),
-        pytest.param(
-            "DynamicWeighted",
-            60,
-            (Member(1, most=20, capacity=51), Member(1, most=20, capacity=51)),
-            [2, 2],
-            id="dynamic",
-        ),
-        pytest.param(
-            "Aggregated",
-            30,
-            (Member(1, most=9, capacity=4), Member(1, most=9, capacity=2)),
-            [3, 1],
-            id="aggregated",
-        ),
-        pytest.param(
-            "Prioritized",
-            30,
-            (Member(1, most=9, priority=2, capacity=4), Member(1, most=9, priority=1, capacity=2)),
-            [3, 1],
-            id="prioritized",
-        ),
-    ],
-)
-def test_example_31(policy: str, most: int, helpers: Any, expected: list[int]) -> None:
-    """Four replicas wait for a node, and the others run them."""
-    full = Member(2, pending=4, capacity=2, weight=4, priority=9)
+@pytest.mark.parametrize(("seconds", "expected"), [(30, [6, 4, 2]), (60, [8, 4, 2])])
+def test_examples_21_and_22(seconds: int, expected: list[int]) -> None:
+    """A Missing cluster counts in full for a minute."""
+    since = format_time((parse_time(NOW) or 0) - seconds)
+    members = (Member(4, need=8), Member(3, most=4, gone="missing", since=since), Member(2))
 
-    answer = a_pass(policy, most, full, *helpers)
-
-    assert [each["assist"] for each in answer["assignment"]] == [0, *expected]
-    assert [each["minReplicas"] for each in answer["assignment"]][1:] == [1 + share for share in expected]
-
-
-@pytest.mark.parametrize("high", [None, 1])
-def test_example_32(high: int | None) -> None:
-    """Of six replicas the others have room for four. The condition has the number of the rest."""
-    helpers = (
-        Member(1, most=9, capacity=4, priority=2, high=high and 4),
-        Member(1, most=9, capacity=2, priority=1, high=high and 2),
-    )
-
-    answer = a_pass("Prioritized", 30, Member(2, pending=6, capacity=2, priority=9), *helpers)
-
-    assert [each["assist"] for each in answer["assignment"]] == [0, 3, 1]
-    assigned_condition = condition(answer, "Assigned")
-    assert (assigned_condition["status"], assigned_condition["reason"]) == ("True", "CapacityLimited")
-    assert "2 replicas that full clusters lack now" in assigned_condition["message"]
-    assert "CapacityLimited" in [each["reason"] for each in answer["events"]]
+    assert [each["maxReplicas"] for each in a_pass("StaticWeighted", 12, *members)["assignment"]] == expected
 
 
 def test_lacking_replicas_above_max_replicas_are_no_lack_of_room() -> None:

@@ -106,8 +106,9 @@ def test_a_record_without_history_is_a_fresh_start() -> None:
         ({"clusters": {"m1": {"replicas": -3}}}, "record.clusters.m1.replicas"),
         ({"clusters": {"m1": {"seen": NOW}}}, "record.clusters.m1.seen"),
         ({"clusters": {"m1": {"assignment": {"oops": 1}}}}, "record.clusters.m1.assignment.oops"),
-        ({"clusters": {"m1": {"assignment": {"given": -1}}}}, "record.clusters.m1.assignment.given"),
-        ({"clusters": {"m1": {"assignment": {"cap": {}}}}}, "record.clusters.m1.assignment.cap.replicas"),
+        ({"clusters": {"m1": {"assignment": {"floor": -1}}}}, "record.clusters.m1.assignment.floor"),
+        ({"course": {"size": -1}}, "record.course.size"),
+        ({"course": {"oops": 1}}, "record.course.oops"),
         ({"absences": {"m1": {"since": LONG_AGO}}}, "record.absences.m1.since"),
         ({"absences": {"m1": {"since": -5}}}, "record.absences.m1.since"),
         ({"absences": {"m1": {"since": 5, "oops": 1}}}, "record.absences.m1.oops"),
@@ -136,10 +137,9 @@ def test_a_decision_prints_its_record() -> None:
 
     found = replayed(raw)
 
-    assert list(found["record"]) == ["size", "history", "clusters", "assignedFor"]
-    full = {"replicas": 2, "since": parse_time(raw["now"])}
-    state = {"minimum": 1, "maximum": 2, "deficitBefore": 2, "cap": full}
-    assert found["record"]["clusters"]["a"] == {"replicas": 4, "assignment": state}
+    assert list(found["record"]) == ["size", "history", "clusters", "assignedFor", "course"]
+    assert found["record"]["clusters"]["a"] == {"replicas": 4, "assignment": {"minimum": 1, "maximum": 3}}
+    assert found["record"]["course"] == {"written": parse_time(raw["now"])}
 
 
 def test_the_record_of_a_decision_leads_to_the_next() -> None:

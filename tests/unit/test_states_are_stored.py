@@ -3,55 +3,45 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
-from fedhpa.assignment.state import Cap, ClusterState
+from fedhpa.assignment import ClusterState, Course
 from tests.support.distributed import NOW
 
 FULL = ClusterState(
-    minimum=1,
-    maximum=2,
-    given=3,
-    given_since=NOW,
-    given_share=4,
-    ready_since=NOW,
-    deficit_before=5,
-    ineffective_since=NOW,
-    held=6,
-    held_since=NOW,
-    lower_replicas=7,
-    cap=Cap(replicas=8, since=NOW - 60, until=NOW, minutes=4, room_seen=1, ended_early=True),
-    zero_since=NOW,
-    at_min_since=NOW,
-    lost=True,
-    over_since=NOW,
-    away=True,
-    starting=True,
-    spare=True,
-    idle_since=NOW,
+    minimum=1, floor=3, maximum=2, lost=True, waits=True, zero_since=NOW, quiet_since=NOW, idle_since=NOW
 )
+COURSE = Course(written=NOW, excess_since=NOW, stepped=NOW, size=4, unfinished=True)
 
 
-def test_the_example_sets_every_field() -> None:
-    """A new field needs a value above, so that the other tests see it."""
-    default = ClusterState()
+@pytest.mark.parametrize("full", [FULL, COURSE], ids=["cluster", "course"])
+def test_every_field_is_stored(full: msgspec.Struct) -> None:
+    """JSON keeps them, and leaves out what is not set. The example sets each of them."""
+    default = type(full)()
 
-    assert [name for name in FULL.__struct_fields__ if getattr(FULL, name) == getattr(default, name)] == []
+    assert [name for name in full.__struct_fields__ if getattr(full, name) == getattr(default, name)] == []
+    assert msgspec.json.decode(msgspec.json.encode(full), type=type(full)) == full
+    assert msgspec.json.encode(default) == b"{}"
 
 
-def test_every_field_is_stored() -> None:
-    """JSON keeps them, and leaves out what is not set."""
-    assert msgspec.json.decode(msgspec.json.encode(FULL), type=ClusterState) == FULL
-    assert msgspec.json.encode(ClusterState()) == b"{}"
+def test_a_cluster_has_at_most_eight_fields() -> None:
+    """Each field is one more thing that can be wrong after a restart."""
+    assert len(ClusterState.__struct_fields__) <= 8
 
 
 def test_times_from_a_leader_whose_clock_was_ahead_count_as_now() -> None:
-    """A remembered full cluster ends after its own minutes at the latest."""
+    """Nothing waits for a time of the future."""
     earlier = FULL.at(NOW - 100)
 
-    assert (earlier.given_since, earlier.zero_since) == (NOW - 100, NOW - 100)
-    assert earlier.cap == Cap(
-        replicas=8, since=NOW - 100, until=NOW, minutes=4, room_seen=1, ended_early=True
-    )
+    assert (earlier.zero_since, earlier.quiet_since, earlier.idle_since) == (NOW - 100,) * 3
     assert FULL.at(NOW) is FULL
-    endless = ClusterState(cap=Cap(replicas=8, since=NOW, until=NOW + 9999, minutes=2))
-    assert endless.at(NOW).cap == Cap(replicas=8, since=NOW, until=NOW + 120, minutes=2)
+    assert COURSE.at(NOW - 100).excess_since == NOW - 100
+
+
+def test_a_state_of_another_release_is_read() -> None:
+    """Fields that this one does not know are skipped."""
+    known = msgspec.json.decode(
+        b'{"minimum":1,"maximum":4,"given":3,"cap":{"replicas":2}}', type=ClusterState
+    )
+
+    assert known == ClusterState(minimum=1, maximum=4)

@@ -13,7 +13,7 @@ from controller.distributed.hpa_writes import NotOwned
 from controller.distributed.writer import write_plan
 from fedhpa.api.errors import ApiError, Conflict, MemberUnavailable
 from fedhpa.api.member_hpas import V2, V2BETA2, MemberHpa
-from fedhpa.assignment import Bounds, Outcome, Plan, Result
+from fedhpa.assignment import Bounds, Course, Outcome, Plan, Result
 from fedhpa.kube import Key
 
 KEY = ("shop", "web")
@@ -60,6 +60,7 @@ def moved() -> Plan:
         goals={"a": bounds(1, 3), "b": bounds(1, 9), "c": None},
         scales={},
         states={},
+        course=Course(),
         assigned_for="x",
     )
 
@@ -139,6 +140,7 @@ async def test_each_member_gets_the_version_that_it_serves() -> None:
         goals={"a": bounds(1, 2), "b": bounds(1, 2)},
         scales={},
         states={},
+        course=Course(),
         assigned_for="x",
     )
     writer = Recorder()

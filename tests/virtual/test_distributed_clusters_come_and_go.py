@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.federation import until
-from tests.support.federation.distributed import distributed
-from tests.support.federation.planes import DEPLOYMENTS, NAME, NAMESPACE, deployment
+from tests.support.federation.distributed import Distributed, distributed
+from tests.support.federation.planes import CLUSTERS, DEPLOYMENTS, NAME, NAMESPACE, deployment
 from tests.support.nightly import only_at_night
 from tests.support.plane_faults import Fault
 
@@ -51,26 +51,19 @@ async def test_a_lost_member_is_failed_over_and_comes_back_without_a_mass_move(t
         assert len(steps) <= 20
 
 
-async def test_the_loss_of_most_replicas_is_not_failed_over(tmp_path: Path) -> None:
-    """The hub may be the one that is cut off. The others scale on within their bounds."""
+async def test_the_loss_of_most_replicas_is_failed_over(tmp_path: Path) -> None:
+    """The survivor gets all of maxReplicas, whatever part was lost."""
     async with distributed(tmp_path, m1=4, m2=4, m3=4) as d, d.f.controller(calm=True):
         d.f.demand(12 * PER_POD)
         d.scale(minReplicas=3, maxReplicas=18)
         await until(lambda: d.f.condition("Assigned")[0] == "True")
         await asyncio.sleep(300)
-        began = d.f.now()
         for name in ("m2", "m3"):
             await d.f.members[name].faults.set(Fault.REFUSE)
         await asyncio.sleep(2 * LOST_AFTER)
-        held = d.writes(began)
-        for name in ("m2", "m3"):
-            await d.f.members[name].faults.clear()
-        await asyncio.sleep(600)
 
-        assert held == []
-        (event,) = d.f.events("FailoverHeld")
-        assert event["message"].startswith("lost clusters have 8 of 12 replicas")
-        assert d.writes(began) == []
+        assert d.bounds["m1"] is not None
+        assert d.bounds["m1"][1] == 18
 
 
 async def flapping(tmp_path: Path, hours: float) -> None:
@@ -102,19 +95,59 @@ async def test_a_member_that_flaps_for_an_hour_moves_no_share(tmp_path: Path) ->
     await flapping(tmp_path, 1)
 
 
-async def test_a_cluster_that_is_no_longer_selected_loses_its_hpa_and_its_replicas(tmp_path: Path) -> None:
-    """The others get its share."""
+async def leaving(d: Distributed, seconds: float) -> tuple[set[int], set[int]]:
+    """The replicas of all clusters, and the sums of maxima, in each second."""
+    sizes, sums = set(), set()
+    for _ in range(int(seconds)):
+        await asyncio.sleep(1)
+        sizes.add(d.f.total)
+        sums.add(d.maximum)
+    return sizes, sums
+
+
+async def test_a_cluster_that_is_no_longer_selected_moves_its_replicas_first(tmp_path: Path) -> None:
+    """Nothing happens for a minute. Then the other runs more before this one runs less."""
     async with distributed(tmp_path, m1=2, m2=2) as d, d.f.controller(calm=True):
         d.f.demand(4 * PER_POD)
         d.scale(minReplicas=2, maxReplicas=12)
         await until(lambda: d.f.condition("Assigned")[0] == "True")
         await asyncio.sleep(120)
+        before, began = d.bounds, d.f.now()
         d.change(clusterAffinity={"clusterNames": ["m1"]})
-        await asyncio.sleep(150)
+        await asyncio.sleep(50)
+        d.change(clusterAffinity=None)
+        await asyncio.sleep(60)
+        briefly = d.bounds, d.hpa_writes(began)
+        d.change(clusterAffinity={"clusterNames": ["m1"]})
+        sizes, sums = await leaving(d, 400)
 
+        assert briefly == (before, [])
+        assert min(sizes) >= 4
+        assert max(sizes) <= 5
+        assert max(sums) <= 13
+        assert d.bounds == {"m1": (2, 12), "m2": None}
+        assert d.f.replicas == {"m1": 4, "m2": 0}
+        assert any("m2 leaves" in event["message"] for event in d.f.events("ClusterLeaves"))
+
+
+async def test_an_excluded_cluster_that_does_not_answer_is_removed_when_it_does(tmp_path: Path) -> None:
+    """Its HPA is remembered until its removal is confirmed, and all together run no more than maxReplicas."""
+    async with distributed(tmp_path, m1=6, m2=6) as d, d.f.controller(calm=True):
+        d.f.demand(12 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(120)
+        await d.f.members["m2"].faults.set(Fault.REFUSE)
+        d.change(clusterAffinity={"clusterNames": ["m1"]})
+        await asyncio.sleep(2 * LOST_AFTER)
+        away = d.bounds
+        await d.f.members["m2"].faults.clear()
+        await asyncio.sleep(1200)
+
+        assert away["m2"] is not None
         assert d.bounds["m2"] is None
         assert d.f.replicas["m2"] == 0
-        assert d.bounds["m1"] == (2, 12)
+        assert d.f.total <= 12
 
 
 async def test_a_new_cluster_gets_its_part(tmp_path: Path) -> None:
@@ -131,13 +164,31 @@ async def test_a_new_cluster_gets_its_part(tmp_path: Path) -> None:
         assert d.maximum == 12
 
 
-async def test_a_cluster_that_is_unregistered_keeps_its_hpa_with_an_event(tmp_path: Path) -> None:
-    """The hub cannot reach it any more, so the event names the command that deletes the HPA."""
+async def test_a_cluster_that_is_deleted_moves_its_replicas_first(tmp_path: Path) -> None:
+    """A finalizer holds its Cluster meanwhile, and its HPA goes."""
     async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
         d.f.demand(6 * PER_POD)
         d.scale(minReplicas=2, maxReplicas=12)
         await until(lambda: d.f.condition("Assigned")[0] == "True")
         await asyncio.sleep(120)
+        d.f.part("m2")
+        sizes, _ = await leaving(d, 300)
+
+        assert min(sizes) >= 6
+        assert d.bounds == {"m1": (2, 12), "m2": None}
+        assert d.f.replicas["m2"] == 0
+
+
+async def test_a_cluster_that_is_unregistered_keeps_its_hpa_with_an_event(tmp_path: Path) -> None:
+    """Without the finalizer nothing waits. The event names the command that deletes the HPA."""
+    async with distributed(tmp_path, m1=4, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(6 * PER_POD)
+        d.scale(minReplicas=2, maxReplicas=12)
+        await until(lambda: d.f.condition("Assigned")[0] == "True")
+        await asyncio.sleep(120)
+        cluster = d.f.hub.server.store.get(CLUSTERS, "", "m2")
+        cluster["metadata"]["finalizers"] = []
+        d.f.hub.server.store.update(CLUSTERS, cluster)
         d.f.part("m2")
         await asyncio.sleep(600)
         (event,) = d.f.events("MemberHPALeft")
@@ -176,18 +227,19 @@ async def test_a_404_of_the_workload_counts_after_a_minute_without_a_break(tmp_p
         d.scale(minReplicas=3, maxReplicas=18)
         await until(lambda: d.f.condition("Assigned")[0] == "True")
         await asyncio.sleep(300)
-        before, began = d.bounds, d.f.now()
         for _ in range(3):
             store.delete(DEPLOYMENTS, NAMESPACE, NAME)
             await asyncio.sleep(40)
             store.create(DEPLOYMENTS, deployment(4))
             await asyncio.sleep(40)
-        briefly = d.bounds, d.hpa_writes(began)
+        briefly = d.bounds["m2"]
         store.delete(DEPLOYMENTS, NAMESPACE, NAME)
         await asyncio.sleep(50)
-        still = d.bounds
+        still = d.bounds["m2"]
         await asyncio.sleep(60)
 
-        assert briefly == (before, [])
-        assert still == before
+        # The others needed more meanwhile, so it may have less room above what it runs.
+        assert briefly is not None
+        assert briefly[1] >= 4
+        assert still == briefly
         assert d.bounds["m2"] is None

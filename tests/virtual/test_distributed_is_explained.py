@@ -108,7 +108,7 @@ async def test_a_preview_shows_the_bounds_after_a_change(tmp_path: Path) -> None
         assert found.then is not None
         assert found.now.hpa_writes == ()
         assert sum(share.max_replicas for share in found.then.bounds) == 20
-        assert "maxReplicas was raised from 12 to 20" in text
+        assert "maxReplicas was 12, and is 20" in text
         assert d.bounds == before
         assert d.writes(began) == []
 

@@ -126,7 +126,8 @@ async def test_clusters_that_karmada_left_empty_get_their_share(tmp_path: Path) 
         await until(lambda: k.bounds["m1"] is not None, 300)
         await asyncio.sleep(300)
 
-        assert k.bounds == {"m1": (1, 1), "m2": (1, 4), "m3": (1, 5)}
+        assert sum(bounds[1] for bounds in k.bounds.values() if bounds is not None) == 10
+        assert all(k.bounds.values())
         assert set(k.shares) == {"m1", "m2", "m3"}
         assert k.shares == k.f.replicas
 
@@ -235,8 +236,8 @@ async def test_a_tainted_cluster_does_not_begin(tmp_path: Path) -> None:
             assert set(k.works) == {"m1", "m3"}
 
 
-async def test_an_eviction_of_karmada_is_reported_and_left_to_it(tmp_path: Path) -> None:
-    """It leaves the ResourceBinding at once, and its HPA stays until Karmada has removed the workload."""
+async def test_an_eviction_of_karmada_is_reported_and_its_cluster_leaves(tmp_path: Path) -> None:
+    """It leaves the ResourceBinding at once, and the other runs more before this one runs less."""
     async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
         begin(k)
         await assigned(k)
@@ -245,18 +246,17 @@ async def test_an_eviction_of_karmada_is_reported_and_left_to_it(tmp_path: Path)
         k.edit_hub(
             BINDINGS, BINDING, lambda one: one["spec"].update(gracefulEvictionTasks=[task], clusters=ONLY_M1)
         )
-        await asyncio.sleep(120)
-        during, shares = dict(k.f.replicas), k.shares
+        await asyncio.sleep(20)
         entry = next(one for one in k.f.status()["clusters"] if one["name"] == "m2")
-        before = k.bounds["m2"]
+        await asyncio.sleep(100)
+        shares = k.shares
         k.taint("m2", key="broken", effect="NoExecute")
         k.keeps.clear()
         k.edit_hub(BINDINGS, BINDING, lambda one: one["spec"].update(gracefulEvictionTasks=[]))
         await until(lambda: k.bounds["m2"] is None, 300)
 
-        assert before is not None
-        assert during["m2"] > 0
         assert set(shares) == {"m1"}
+        assert k.f.replicas["m1"] >= 6
         assert entry["membership"] == "Leaving"
         assert entry["waitsFor"] == "Karmada evicts it (TaintManager: TaintUntolerated)"
 

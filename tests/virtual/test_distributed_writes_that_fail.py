@@ -98,11 +98,11 @@ async def test_a_failed_write_is_made_later_and_never_exceeds_the_maximum(
             await until(lambda: d.f.condition("Assigned")[0] == "True", 300)
             await asyncio.sleep(120)
             first, rescales = d.bounds, list(d.f.rescales)
-            weights = {"targetCluster": {"clusterNames": ["m1"]}, "staticWeight": 3}
+            limits = {"targetCluster": {"clusterNames": ["m2"]}, "autoscalingMaxThreshold": 4}
             d.change(
                 federatedHPAAssignment={
                     "federatedHPAAssignmentType": "StaticWeighted",
-                    "clusterAutoscalingPreference": [weights],
+                    "clusterAutoscalingPreference": [limits],
                 }
             )
             apply(d, "m2", fault)

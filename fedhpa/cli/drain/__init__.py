@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.api.texts import counted, listed
+from fedhpa.api.texts import counted
 from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub import hub_client
@@ -19,7 +19,7 @@ from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name
 if TYPE_CHECKING:
     from fedhpa.cli.drain.draining import Drained, Refused
     from fedhpa.cli.drain.forecast import Forecast
-    from fedhpa.cli.drain.objects import Alone, Staying
+    from fedhpa.cli.drain.objects import Alone
 
 ClusterName = Annotated[
     str,
@@ -43,23 +43,17 @@ def cordon(cluster: ClusterName, kubeconfig: Kubeconfig = "", context: Context =
 
     name = cluster_name(cluster)
 
-    async def run() -> tuple[bool, tuple[Staying, ...]]:
+    async def run() -> bool:
         async with hub_client(kubeconfig, context) as (hub, _):
             return await draining.cordon(hub, name, SYSTEM)
 
     try:
-        written, growing = asyncio.run(run())
+        written = asyncio.run(run())
     except draining.Refused as error:
         raise refusal(error) from error
     done = "is cordoned" if written else "was cordoned already"
     undo = command("uncordon", name, kubeconfig, context)
-    more = " of mode Centralized" if growing else ""
-    typer.echo(f"{name} {done}: its replicas stay, and it gets no more{more}. Undo it with: {undo}")
-    if growing:
-        names = listed([one.name for one in growing], draining.MAX_NAMED)
-        typer.echo(
-            f"Nothing restricts objects of mode Distributed yet, so these may go on growing there: {names}"
-        )
+    typer.echo(f"{name} {done}: its replicas stay, and it gets no more. Undo it with: {undo}")
 
 
 def uncordon(cluster: ClusterName, kubeconfig: Kubeconfig = "", context: Context = "") -> None:
@@ -96,8 +90,8 @@ def drain(
 ) -> None:
     """Move the replicas of all FederatedHPAs out of a cluster, and wait until it runs none of them.
 
-    Their replacements are started in other clusters first. Objects of mode Distributed are listed, and not
-    moved. Exits 1 after --timeout, and if some replicas stay, or would stay with --dry-run.
+    Their replacements are started in other clusters first. Exits 1 after --timeout, and if some replicas
+    stay, or would stay with --dry-run.
     Ctrl-C ends only the waiting: the cluster goes on draining.
 
     Example: fedhpa drain member2 --dry-run
@@ -145,16 +139,13 @@ async def drained_cluster(
     moved, left = drained.progress.moved, drained.progress.left
     if drained.done:
         typer.echo(f"{name} is drained: {counted(moved, 'replica')} moved. It gets no more until: {undo}")
-    elif not drained.progress.waiting:
-        typer.echo(f"{name} still runs objects of mode Distributed: {counted(moved, 'replica')} moved.")
-        typer.echo(f"Undo it: {undo}")
     else:
         typer.echo(f"{name} is not drained: {counted(left, 'replica')} still there. It goes on draining.")
         typer.echo("\n".join(view.limited(drained.progress.waiting)))
         typer.echo(f"Watch it again: {again}. Undo it: {undo}")
-    if stay := (*drained.staying, *drained.alone):
+    if drained.alone:
         typer.echo("not moved:")
-        typer.echo("\n".join(view.limited(stay)))
+        typer.echo("\n".join(view.limited(drained.alone)))
     return drained
 
 

@@ -15,11 +15,9 @@ from fedhpa.api.texts import listed
 from fedhpa.api.times import parse_time
 from fedhpa.cli.drain.objects import (
     Alone,
-    Staying,
     Waiting,
     placed_by_karmada,
     scaled_by_rules_alone,
-    staying,
     waiting,
 )
 from fedhpa.cli.drain.taints import change_taints, read_cluster, taints_of, with_taint
@@ -52,19 +50,15 @@ class Refused(Exception):
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The end of a drain: its last progress, and what it neither moves nor counts.
-
-    `alone` are workloads of rules, and `staying` objects of mode Distributed.
-    """
+    """The end of a drain: its last progress, and the workloads of rules `alone`, which do not move."""
 
     progress: Progress
     alone: tuple[Alone, ...] = ()
-    staying: tuple[Staying, ...] = ()
 
     @property
     def done(self) -> bool:
         """True if the cluster runs nothing of our objects."""
-        return not self.progress.waiting and all(one.replicas == 0 for one in self.staying)
+        return not self.progress.waiting
 
     def to_json(self) -> dict[str, Any]:
         """Returns the result as data."""
@@ -74,21 +68,14 @@ class Drained(msgspec.Struct, frozen=True):
             "replicas": self.progress.total,
             "moved": self.progress.moved,
             "waiting": [one.to_json() for one in self.progress.waiting],
-            "notMoved": [
-                *(one.to_json() for one in self.staying),
-                *(one.to_json() for one in self.alone),
-            ],
+            "notMoved": [one.to_json() for one in self.alone],
         }
 
 
-async def cordon(hub: ApiClient, cluster: str, clock: Clock) -> tuple[bool, tuple[Staying, ...]]:
-    """Adds the taint of a cordon. Raises Refused, and ConfigError.
-
-    Returns False if it was there, and the objects that go on growing in the cluster.
-    """
-    growing = tuple(staying(await _check(hub, cluster), cluster))
-    written = await change_taints(hub, cluster, with_taint(CORDON_TAINT, clock.wall()))
-    return written is not None, growing
+async def cordon(hub: ApiClient, cluster: str, clock: Clock) -> bool:
+    """Adds the taint of a cordon. Returns False if it was there. Raises Refused, and ConfigError."""
+    await _check(hub, cluster)
+    return await change_taints(hub, cluster, with_taint(CORDON_TAINT, clock.wall())) is not None
 
 
 async def _check(hub: ApiClient, cluster: str) -> list[Any]:
@@ -133,17 +120,13 @@ class Draining:
         since = _since(written or await read_cluster(hub, cluster)) or self._clock.wall()
         say(f"{cluster} {'drains now' if written else 'was draining already'}; Ctrl-C ends only the waiting")
 
-        stay: tuple[Staying, ...] = ()
-
         async def look() -> list[Waiting]:
-            nonlocal stay
             raws = await listing(hub, "FederatedHPA")
-            stay = tuple(staying(raws, cluster))
             return list(waiting(raws, cluster, since, self._clock.wall()))
 
         with view.running():
             progress = await watch(cluster, look, view.show, say, clock=self._clock, timeout=timeout)
-        return Drained(progress, tuple(alone), stay)
+        return Drained(progress, tuple(alone))
 
 
 def _since(cluster: dict[str, Any]) -> float | None:

@@ -16,7 +16,7 @@ from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import DRAIN_TAINT, PREFER_NO_SCHEDULE, PROBE_TAINTS, Toleration, tolerated_for
 from fedhpa.api.texts import counted, listed, one_line
 from fedhpa.assignment import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED, Place, split
-from fedhpa.cli.drain.objects import DISTRIBUTED, MAX_REASON, NOT_MOVED, Entry, Scaled, name_of, read
+from fedhpa.cli.drain.objects import MAX_REASON, Entry, Scaled, name_of, read
 from fedhpa.decision import ScalingSpec, decode_spec
 
 SURVIVES_CLUSTER_LOSS: Final = "SurvivesClusterLoss"
@@ -99,8 +99,6 @@ def _forecast(
     stays = Forecast(found.name, entry.replicas)
     if found.obstacle:
         return msgspec.structs.replace(stays, stays=found.obstacle)
-    if found.spec.mode == DISTRIBUTED:
-        return msgspec.structs.replace(stays, stays=NOT_MOVED)
     try:
         spec = decode_spec(raw.get("spec"))
     except InvalidObject as error:

@@ -19,7 +19,6 @@ from fedhpa.cli.explain import DEFAULT_PERIOD_SECONDS, STILL_SECONDS, age
 
 DISTRIBUTED: Final = "Distributed"
 KARMADA: Final = "karmada"
-NOT_MOVED: Final = "objects of mode Distributed are not moved yet"
 # The taint acts at once, so a controller answers it within a few of its periods.
 REACTION_SECONDS: Final = 60
 NO_CONTROLLER: Final = "check that a controller runs without --pause: kubectl get leases -A"
@@ -150,20 +149,6 @@ class Alone(msgspec.Struct, frozen=True):
         return f"{self.name}: a CronFederatedHPA alone scales {self.target}, so its replicas stay"
 
 
-class Staying(msgspec.Struct, frozen=True):
-    """An object of mode Distributed in the cluster: its replicas stay, and its HPA there goes on scaling."""
-
-    name: str
-    replicas: int | None
-
-    def to_json(self) -> dict[str, str | int | None]:
-        """Returns it as data."""
-        return {"name": self.name, "replicas": self.replicas, "reason": NOT_MOVED}
-
-    def __str__(self) -> str:
-        return str(Waiting(self.name, self.replicas, NOT_MOVED))
-
-
 def read(raw: object) -> Scaled | None:
     """Returns a stored FederatedHPA; None if it cannot be read."""
     try:
@@ -173,16 +158,11 @@ def read(raw: object) -> Scaled | None:
 
 
 def waiting(raws: Iterable[object], cluster: str, since: float, now: float) -> Iterator[Waiting]:
-    """Yields the objects with replicas in a cluster that has been tainted `since`; both are POSIX seconds.
-
-    Those of mode Distributed are not moved, so nobody waits for them.
-    """
+    """Yields the objects with replicas in a cluster that has been tainted `since`; both are POSIX seconds."""
     for raw in raws:
         found = read(raw)
         if found is None:
             yield Waiting(name_of(raw), None, "its status cannot be read")
-        elif found.spec.mode == DISTRIBUTED:
-            continue
         elif found.status is None:
             yield Waiting(found.name, None, f"it has no decision yet: {NO_CONTROLLER}")
         else:
@@ -223,14 +203,6 @@ def _silence(found: Scaled, now: float) -> str:
 
 def _period(found: Scaled) -> int:
     return found.spec.syncPeriodSeconds or DEFAULT_PERIOD_SECONDS
-
-
-def staying(raws: Iterable[object], cluster: str) -> Iterator[Staying]:
-    """Yields the objects of mode Distributed that take part in the cluster. Nothing restricts them there."""
-    for one in map(read, raws):
-        entry = None if one is None else one.entry(cluster)
-        if one is not None and entry is not None and one.spec.mode == DISTRIBUTED:
-            yield Staying(one.name, entry.replicas)
 
 
 def placed_by_karmada(raws: Iterable[object], cluster: str) -> list[str]:

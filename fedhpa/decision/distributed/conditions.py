@@ -7,7 +7,7 @@ from typing import Final
 
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.texts import listed
-from fedhpa.assignment import DUPLICATED, ClusterState, Plan
+from fedhpa.assignment import DUPLICATED, ClusterState, Member, Plan
 from fedhpa.decision.context import Context, describe
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.messages import (
@@ -52,7 +52,7 @@ def report_members(
         if not ours:
             text = "no member has an HPA yet"
         builder.condition(SCALING_ACTIVE, True, "MembersScale", text)
-    pinned = [one.state.cluster for one in view.observed if one.state.need is not None]
+    pinned = [one.cluster for one in view.members if one.need is not None]
     if pinned:
         text = f"HPAs that ask for more than their maxReplicas: {_names(pinned)}"
         builder.condition(SCALING_LIMITED, True, "TooManyReplicas", text)
@@ -113,11 +113,11 @@ def _not_owned(view: BoundsView) -> str:
 
 def _no_room(view: BoundsView, made: Plan) -> str:
     """Returns which replicas fit in no cluster; empty if all do. maxReplicas leaves room for all of them."""
-    running = sum(one.state.running for one in view.observed)
-    lacking = min(made.unhelped, view.rules.maximum - running)
+    running = sum(one.serving for one in view.members)
+    lacking = min(made.unmet, view.rules.maximum - running)
     parts = [f"{made.unassigned} of maxReplicas {view.rules.maximum}"] if made.unassigned else []
     if lacking > 0:
-        parts.append(f"{_counted(lacking, 'replica', 'replicas')} that full clusters lack now")
+        parts.append(f"{_counted(lacking, 'replica', 'replicas')} that clusters need now")
     return _NO_ROOM + ", and for ".join(parts) if parts else ""
 
 
@@ -143,3 +143,39 @@ def _counted(count: int, one: str, several: str) -> str:
 
 def _names(clusters: Sequence[str]) -> str:
     return listed(clusters, _MAX_NAMED)
+
+
+def report_moves(context: Context, view: BoundsView, made: Plan) -> None:
+    """Sets what leaving and Stuck clusters wait for, and if Cordoned ones have to grow."""
+    context.cordoned_grow = made.cordoned_grow
+    unready = {
+        one.cluster: one.running - one.ready
+        for one in view.members
+        if one.answers and not one.leaving and one.ready < one.running
+    }
+    for one in view.members:
+        if one.stuck:
+            context.waits[one.cluster] = (
+                f"it keeps {_counted(one.ready, 'ready pod', 'ready pods')} and one more"
+            )
+        if one.leaving:
+            context.waits[one.cluster] = _wait_of(context, one, made, unready)
+
+
+def _wait_of(context: Context, one: Member, made: Plan, unready: Mapping[str, int]) -> str:
+    """Returns what a leaving cluster waits for."""
+    goal = made.goals.get(one.cluster)
+    stays = 0 if goal is None else min(goal.maximum, one.running)
+    if not one.answers:
+        return "it does not answer, or its HPA is not ours"
+    if context.spec.dry_run:
+        return "spec.dryRun: nothing moves"
+    if one.rolling:
+        return "its pods have two versions, and a rollout ends first"
+    text = f"{stays} of {_counted(one.running, 'replica', 'replicas')} stay"
+    if not stays:
+        return f"{text}, and its HPA goes"
+    if unready:
+        pods = sum(unready.values())
+        return f"{text} until {_counted(pods, 'pod is', 'pods are')} ready in {_names(sorted(unready))}"
+    return f"{text} until others run more"

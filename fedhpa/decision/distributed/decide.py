@@ -11,10 +11,9 @@ from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, Write, plan
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
-from fedhpa.decision.distributed.conditions import report_assignment, report_members
+from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
 from fedhpa.decision.distributed.fleet import BoundsView
 from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
-from fedhpa.decision.memory import LOST
 from fedhpa.decision.messages import ASSIGNED, HELD
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
@@ -36,23 +35,20 @@ def decide_bounds(
     """
     view = BoundsView(context)
     due = _is_due(context, view)
-    made = plan(view.rules, view.observed, view.previous, context.now) if due else None
-    states, assigned_for = view.states, context.memory.assigned_for
+    made = plan(view.rules, view.members, view.previous, context.now) if due else None
+    states, remembered = view.states, None
     writes: tuple[Write, ...] = ()
     repairs: Mapping[str, tuple[str, ...]] = {}
     if not context.spec.dry_run:
         repairs = _repairs(context, view)
         if made is not None:
             writes = _all_writes(made)
-            states = made.states if outcomes is None else made.states_after(outcomes)
-            assigned_for = made.assigned_for
-            if any(outcome.result is not Result.CONFIRMED for outcome in outcomes or ()):
-                # Without the maximum, the next pass writes every difference, and so the failed write too.
-                assigned_for = f"{assigned_for.partition('/')[0]}/"
+            remembered = made if outcomes is None else made.after(outcomes)
+            states = remembered.states
     scales = {} if made is None or context.spec.dry_run else made.scales
     goals = _goals(view) if made is None else made.goals
     shown = states if made is None else made.states
-    shares = tuple(_shares(context, view, goals, shown, scales))
+    shares = tuple(_shares(view, goals, shown, scales))
     current, desired = _sizes(context, view, scales)
     reason = _steps(context, made, current, changes=bool(writes or scales))
     errors = tuple(_errors(outcomes or (), write_error))
@@ -63,11 +59,10 @@ def decide_bounds(
         report_assignment(context, view, made, errors)
     report_refusal(context)
     report_outlook(context, view.headroom(), copies=view.policy == DUPLICATED)
-    _report_changes(context, view, made, writes, outcomes, states, reason)
+    _report_changes(context, made, writes, outcomes, reason)
     _report_repairs(context, view, repairs, writes)
-    newly = {name for name, state in context.memory.states.items() if state != LOST}
-    if view.failover_held and newly.intersection(context.coverage.lost):
-        context.builder.warn("FailoverHeld", view.failover_held)
+    if made is not None:
+        report_moves(context, view, made)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
         rescale=bool(writes or scales or repairs),
@@ -78,7 +73,7 @@ def decide_bounds(
         triggers=view.triggers if not errors else frozenset(),
         distributed=True,
     )
-    return with_bounds(decision, context, view, states, assigned_for)
+    return with_bounds(decision, context, view, states, remembered)
 
 
 def _is_due(context: Context, view: BoundsView) -> bool:
@@ -106,30 +101,26 @@ def _repairs(context: Context, view: BoundsView) -> Mapping[str, tuple[str, ...]
 
 
 def _goals(view: BoundsView) -> dict[str, Bounds | None]:
-    """Returns the present bounds between two passes. Those of a cluster that does not answer are stored."""
-    return {
-        one.state.cluster: one.written if one.state.reachable else view.states[one.state.cluster].bounds
-        for one in view.observed
-    }
+    """Returns the present bounds between two passes."""
+    return {one.cluster: one.written for one in view.members}
 
 
 def _shares(
-    context: Context,
     view: BoundsView,
     goals: Mapping[str, Bounds | None],
     states: Mapping[str, ClusterState],
     scales: Mapping[str, int],
 ) -> Iterator[MemberBounds]:
     """Yields the bounds of each cluster, by name, with what people want to know about it."""
-    for one in sorted(view.observed, key=lambda each: each.state.cluster):
-        name, state = one.state.cluster, one.state
+    for one in sorted(view.members, key=lambda each: each.cluster):
+        state = states[one.cluster]
+        found = one.written if one.foreign else None if state.lost else goals[one.cluster]
         yield msgspec.structs.replace(
-            member_bounds(name, goals[name], states[name], context.now),
-            replicas=scales.get(name),
-            current=state.running + state.pending,
-            pending=state.pending,
-            need=state.need,
-            is_missing=not state.reachable,
+            member_bounds(one.cluster, found, state),
+            replicas=scales.get(one.cluster),
+            current=one.running,
+            need=one.need,
+            is_missing=not one.answers and not one.foreign,
             is_foreign=one.foreign,
         )
 
@@ -191,8 +182,8 @@ def _report_repairs(
     if changed or context.stored.observed_generation != context.snapshot.hpa.generation:
         return
     written = {write.cluster for write in writes}
-    for one in view.observed:
-        cluster = one.state.cluster
+    for one in view.members:
+        cluster = one.cluster
         fields = list(repairs.get(cluster, ()))
         if cluster in view.edited & written:
             fields += ["bounds"] if one.written is not None else ["the HPA itself"]
@@ -203,14 +194,12 @@ def _report_repairs(
 
 def _report_changes(
     context: Context,
-    view: BoundsView,
     made: Plan | None,
     writes: Sequence[Write],
     outcomes: Sequence[Outcome] | None,
-    states: Mapping[str, ClusterState],
     reason: str,
 ) -> None:
-    """Adds the events of written bounds and of help that changes nothing."""
+    """Adds the event of written bounds."""
     if made is None:
         return
     if outcomes is not None:
@@ -218,10 +207,6 @@ def _report_changes(
     why = f"; reason: {reason}" if reason else ""
     if writes or (made.scales and not context.spec.dry_run):
         context.builder.event("BoundsAssigned", f"{changes(made, writes)}{why}")
-    for cluster, state in states.items():
-        if state.ineffective_since is not None and view.states[cluster].ineffective_since is None:
-            text = f"help of other clusters does not lower the usage of {cluster}, so it ends for 30 minutes"
-            context.builder.event("AssistIneffective", text)
 
 
 def _report_dry_run(context: Context, view: BoundsView, made: Plan | None, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from typing import Final
 
 from fedhpa.api.errors import InvalidObject
@@ -12,37 +13,37 @@ from fedhpa.api.taints import is_avoided
 from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
+    NO_STATE,
     Bounds,
     ClusterState,
     HoldRules,
-    MemberState,
-    Observed,
+    Member,
     Previous,
     Rules,
     assigned_for,
-    pinned_need,
+    limited_for,
     usage_load,
 )
-from fedhpa.decision.context import Context, too_many_lost
+from fedhpa.decision.bridge import BRIDGE_SECONDS, missed_for
+from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
+from fedhpa.decision.memory import ANSWERED_STATES
 from fedhpa.decision.messages import HELD
-from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom, pending_replicas
+from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, metrics_api
 from fedhpa.decision.spec import PlacementPreference
 
 JSON = object
 
-# Pods that have been ready for this long take their part of the load.
-_SETTLED_SECONDS: Final = 60
 _NO_PREFERENCE: Final = PlacementPreference()
 
 
 class BoundsView:
     """All candidate clusters of a FederatedHPA, as a pass sees them.
 
-    `observed` and `previous` are the input of the pass with `rules`. `hpas` are the readable HPAs by cluster,
+    `members` and `previous` are the input of the pass with `rules`. `hpas` are the readable HPAs by cluster,
     ours and others. `edited` are the clusters whose HPA has other bounds than assigned, or is missing.
-    `failover_held` says why lost clusters keep their share. `triggers` ask for a pass at once if new.
+    `triggers` ask for a pass at once if new.
     """
 
     def __init__(self, context: Context) -> None:
@@ -53,6 +54,16 @@ class BoundsView:
         self._preferences = placement.preferred(known)
         self._views = {view.name: view for view in context.fleet.answered}
         self.policy = placement.policy or DUPLICATED
+        self.hpas: Mapping[str, MemberHpa] = {
+            cluster.name: cluster.hpa
+            for cluster in snapshot.clusters
+            if isinstance(cluster.hpa, MemberHpa) and cluster.name in self._views
+        }
+        self.states: Mapping[str, ClusterState] = {
+            cluster.name: context.memory.assignment(cluster.name).at(context.now)
+            for cluster in snapshot.clusters
+        }
+        self.members = tuple(self._member(cluster) for cluster in snapshot.clusters)
         self.rules = Rules(
             minimum=spec.min_replicas,
             maximum=spec.max_replicas,
@@ -68,39 +79,19 @@ class BoundsView:
                 spec.min_replicas,
                 self.policy,
                 exact=placement.exact,
-                preferences={cluster.name: self._preference(cluster) for cluster in snapshot.clusters},
+                preferences={
+                    one.cluster: self._preference(cluster)
+                    for cluster, one in zip(snapshot.clusters, self.members, strict=True)
+                    if not one.leaving
+                },
             ),
         )
-        self.hpas: Mapping[str, MemberHpa] = {
-            cluster.name: cluster.hpa
-            for cluster in snapshot.clusters
-            if isinstance(cluster.hpa, MemberHpa) and cluster.name in self._views
-        }
-        self.states: Mapping[str, ClusterState] = {
-            cluster.name: context.memory.assignment(cluster.name).at(context.now)
-            for cluster in snapshot.clusters
-        }
         self.previous = Previous(
             states=self.states,
+            course=context.memory.course.at(context.now),
             assigned_for=context.memory.assigned_for,
-            lost=frozenset(name for name, state in self.states.items() if state.lost),
         )
-        replicas = {cluster.name: context.fleet.known_replicas(cluster) for cluster in snapshot.clusters}
-        overdue = {
-            cluster.name: replicas[cluster.name]
-            for cluster in snapshot.clusters
-            if context.fleet.is_overdue(cluster)
-        }
-        replaced = {cluster.name for cluster in snapshot.clusters if cluster.replaced}
-        # A cluster that was failed over before stays so.
-        self._failed_over = {name for name in overdue if self.states[name].lost}
-        self.failover_held = (
-            too_many_lost(overdue, replicas) if overdue.keys() - self._failed_over - replaced else ""
-        )
-        if not self.failover_held:
-            self._failed_over = set(overdue)
-        self.observed = tuple(self._observed(cluster) for cluster in snapshot.clusters)
-        self.edited = frozenset(one.state.cluster for one in self.observed if self._is_edited(one))
+        self.edited = frozenset(one.cluster for one in self.members if self._is_edited(one))
         self.triggers = frozenset(self._triggers())
 
     @property
@@ -110,18 +101,17 @@ class BoundsView:
 
     def headroom(self) -> list[ClusterHeadroom]:
         """Returns the headroom of each cluster that is not lost."""
-        return [self._headroom(one.state) for one in self.observed if not one.lost]
-
-    def _headroom(self, state: MemberState) -> ClusterHeadroom:
-        cap = self.states[state.cluster].cap
-        full = cap.replicas if cap is not None and cap.holds(self._context.now) else None
-        return cluster_headroom(
-            state.cluster,
-            replicas=state.present,
-            pending=state.pending,
-            available=None if state.capacity is None else state.capacity - state.running,
-            high=min((high for high in (state.high, full) if high is not None), default=None),
-        )
+        return [
+            cluster_headroom(
+                one.cluster,
+                replicas=one.running,
+                pending=max(one.running - one.ready, 0) if one.stuck else 0,
+                available=one.room,
+                high=one.high,
+            )
+            for one in self.members
+            if not one.lost
+        ]
 
     def _preference(self, cluster: ClusterSnapshot) -> tuple[int | float | str | None, ...]:
         """Returns the settings of a cluster that divide the minima."""
@@ -130,50 +120,62 @@ class BoundsView:
         settings = (found.weight, found.priority, found.low, found.high, None if cap is None else str(cap))
         return (*settings, cluster.overflow) if cluster.overflow else settings
 
-    def _observed(self, cluster: ClusterSnapshot) -> Observed:
-        context, hpa = self._context, self.hpas.get(cluster.name)
-        view = self._views.get(cluster.name)
-        raw = None if hpa is None else _as_json(hpa)
-        delay = context.spec.assignment.delay or 0.0
-        return Observed(
-            state=self._state(cluster, view, None if raw is None else pinned_need(raw, delay, context.now)),
-            written=None if hpa is None else _bounds(hpa),
-            load=None if raw is None else usage_load(raw),
-            scaled_at=None if hpa is None else time_of(hpa.status.get("lastScaleTime")),
-            settled=0 if view is None else _settled(view, context.now),
-            lost=cluster.name in self._failed_over,
-            foreign=hpa is not None and not hpa.ours,
-            wakes=view is not None and not view.scale.spec_replicas and self._wakes(view),
-        )
-
-    def _state(self, cluster: ClusterSnapshot, view: ClusterView | None, need: int | None) -> MemberState:
-        spec = self._context.spec.assignment
-        preference = self._preferences.get(cluster.name, _NO_PREFERENCE)
-        present, pending = self._context.fleet.known_replicas(cluster), 0
-        if view is not None:
-            waiting = cluster.pending_replicas
-            if waiting is None:
-                waiting = pending_replicas(view, self._context.now, spec.delay or 0.0)
-            pending = min(max(waiting, 0), present)
-        running, available = present - pending, cluster.available_replicas
+    def _member(self, cluster: ClusterSnapshot) -> Member:
+        context, fleet, name = self._context, self._context.fleet, cluster.name
+        state, hpa, view = self.states[name], self.hpas.get(name), self._views.get(name)
+        preference = self._preferences.get(name, _NO_PREFERENCE)
         highs = [high for high in (preference.high, cluster.most_replicas) if high is not None]
-        return MemberState(
-            cluster=cluster.name,
+        running = fleet.known_replicas(cluster)
+        foreign = hpa is not None and not hpa.ours
+        # A cluster whose HPA cannot be read now keeps its bounds.
+        answers = view is not None and not view.age and not isinstance(cluster.hpa, Failure) and not foreign
+        written = None if hpa is None else _bounds(hpa)
+        if not foreign and state == NO_STATE and written is not None:
+            # The record was lost, so the bounds in the member are the ones that were assigned.
+            state = ClusterState(minimum=written.minimum, maximum=written.maximum)
+        known = context.memory.clusters.get(name)
+        standing = context.memory.standing(name)
+        ready = 0 if view is None else _ready(view, running)
+        load, pinned_for = (None, None) if hpa is None or not answers else self._usage(hpa, running, ready)
+        return Member(
+            cluster=name,
+            minimum=None if foreign else state.minimum,
+            maximum=running if foreign else state.maximum or 0,
+            written=written if answers or foreign else state.bounds,
             running=running,
-            pending=pending,
-            capacity=None if available is None else running + max(available, 0),
-            need=need,
+            ready=ready,
+            load=load,
+            pinned_for=pinned_for,
+            room=cluster.available_replicas,
             low=preference.low or 0,
             high=min(highs, default=None),
-            # A cluster whose HPA cannot be read now keeps its bounds.
-            reachable=view is not None and not view.age and not isinstance(cluster.hpa, Failure),
             weight=1 if preference.weight is None else preference.weight,
             priority=preference.priority or 0,
             overflow=cluster.overflow,
-            is_last=is_avoided(
-                cluster.cluster.taints if cluster.cluster else (), self._context.spec.tolerations
-            ),
+            is_last=is_avoided(cluster.cluster.taints if cluster.cluster else (), context.spec.tolerations),
+            membership=fleet.membership(name),
+            answers=answers,
+            missing_for=0.0 if view is not None else missed_for(cluster, context.now),
+            lost=view is None and fleet.is_overdue(cluster),
+            back=answers and known is not None and known.state not in ANSWERED_STATES and state != NO_STATE,
+            foreign=foreign,
+            rolling=view is not None and view.is_rolling,
+            was_stuck=standing is not None and standing.stuck_since is not None,
+            wakes=view is not None and not running and self._wakes(view),
         )
+
+    def _usage(self, hpa: MemberHpa, running: int, ready: int) -> tuple[Fraction | None, float | None]:
+        """Returns the load of a cluster, and for how many seconds it has been pinned, None if it is not.
+
+        A pinned one has a known metric that asks for more. One without a value could only ask for more still.
+        """
+        spec = hpa.spec
+        raw = {"spec": {"metrics": spec.metrics}, "status": hpa.status}
+        limited = limited_for(raw, self._context.now) if running >= spec.maxReplicas > 0 else None
+        load = usage_load(raw, ready, known=limited is not None)
+        if limited is not None and load is not None and load > running:
+            return load, limited
+        return usage_load(raw, ready), None
 
     def _wakes(self, view: ClusterView) -> bool:
         """True if an Object or External metric asks for a replica: any value above 0 does."""
@@ -186,36 +188,44 @@ class BoundsView:
         return False
 
     def _triggers(self) -> Iterator[str]:
+        """Yields what asks for a pass. A number in it makes each change ask again."""
         dry_run = " dryRun" if self._context.spec.dry_run else ""
         hold = self._context.hold
         held = "" if hold is None else f" hold {hold.direction}"
         yield f"spec {self.rules.assigned_for} {self.rules.maximum}{dry_run}{held}"
-        for one in self.observed:
-            cluster, state = one.state.cluster, one.state
-            if state.need is not None:
-                yield f"pinned {cluster}"
-            if state.pending:
-                yield f"pending {cluster}"
+        pinned = any(one.need is not None for one in self.members)
+        ready = sum(one.ready for one in self.members if not one.leaving)
+        for one in self.members:
+            if one.need is not None:
+                yield f"pinned {one.cluster} {one.need}"
+            if one.stuck:
+                yield f"stuck {one.cluster}"
+            if one.leaving and (one.has_hpa or one.running):
+                yield f"leaving {one.cluster} {one.running} {ready}"
             if one.lost:
-                yield f"lost {cluster}"
-            elif self.states[cluster].lost:
-                yield f"back {cluster}"
-            if cluster in self.edited:
-                yield f"edited {cluster}"
+                yield f"lost {one.cluster}"
+            elif not one.answers and pinned and one.missing_for >= BRIDGE_SECONDS:
+                yield f"needed {one.cluster}"
+            if one.back or (one.answers and self.states[one.cluster].waits):
+                yield f"back {one.cluster}"
+            if (
+                one.has_hpa
+                and one.answers
+                and not one.running
+                and self.states[one.cluster].zero_since is None
+            ):
+                yield f"empty {one.cluster}"
+            if one.cluster in self.edited:
+                yield f"edited {one.cluster}"
 
-    def _is_edited(self, one: Observed) -> bool:
+    def _is_edited(self, one: Member) -> bool:
         """True if somebody changed the bounds of an HPA, or deleted it."""
-        state = self.states[one.state.cluster]
-        if not one.state.reachable or one.foreign or not state.maximum:
+        state = self.states[one.cluster]
+        if not one.answers or not state.maximum:
             return False
         if (self._context.hold is not None or self._context.builder.has(HELD)) and one.written is not None:
             return one.written.maximum != state.maximum  # a hold keeps minima that are not the assigned ones
         return one.written != state.bounds
-
-
-def _as_json(hpa: MemberHpa) -> dict[str, JSON]:
-    spec = hpa.spec
-    return {"spec": {"maxReplicas": spec.maxReplicas, "metrics": spec.metrics}, "status": hpa.status}
 
 
 def _bounds(hpa: MemberHpa) -> Bounds | None:
@@ -224,10 +234,13 @@ def _bounds(hpa: MemberHpa) -> Bounds | None:
     return Bounds(minimum=1 if least is None else max(least, 0), maximum=most) if most > 0 else None
 
 
-def _settled(view: ClusterView, now: float) -> int:
-    if not view.pods:
-        return view.scale.status_replicas
-    return sum(pod.ready == "True" and now - pod.ready_since >= _SETTLED_SECONDS for pod in view.pods)
+def _ready(view: ClusterView, running: int) -> int:
+    known = view.snapshot
+    if known.ready_replicas is not None:
+        return min(max(known.ready_replicas, 0), running)
+    if known.pending_replicas:
+        return max(running - known.pending_replicas, 0)
+    return min(view.ready_pods if view.pods else view.scale.status_replicas, running)
 
 
 def time_of(value: JSON) -> float | None:

@@ -13,7 +13,7 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import format_milli, parse_milli
-from fedhpa.assignment import ClusterState
+from fedhpa.assignment import ClusterState, Plan
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.fleet import BoundsView, time_of
 from fedhpa.decision.metrics import status_entry
@@ -34,20 +34,38 @@ def with_bounds(
     context: Context,
     view: BoundsView,
     states: Mapping[str, ClusterState],
-    assigned_for: str,
+    made: Plan | None,
 ) -> Decision:
-    """Returns the decision with its status and memory: assignment, HPA and state of each cluster."""
+    """Returns the decision with its status and memory: assignment, HPA and state of each cluster.
+
+    `made` is the plan whose writes are to be remembered, None if nothing is. A cluster that answers that it
+    has no HPA, and is to have none, holds none any more.
+    """
     values = tuple(_mean(metric, index, view) for index, metric in enumerate(context.spec.metrics))
     known = memory_of(decision, context.snapshot, context.fleet)
-    reachable = {one.state.cluster for one in view.observed if one.state.reachable}
+    empty = {one.cluster for one in view.members if one.foreign or (one.answers and one.written is None)}
     clusters = {
         name: msgspec.structs.replace(
-            one, assignment=states[name], holds_hpa=one.holds_hpa and name not in reachable
+            one,
+            assignment=states[name],
+            # An HPA that goes holds it until the cluster answers without one.
+            holds_hpa=name not in empty and (one.holds_hpa or bool(view.states[name].maximum)),
         )
         for name, one in known.clusters.items()
         if name in states
     }
-    memory = msgspec.structs.replace(known, clusters=clusters, assigned_for=assigned_for)
+    memory = msgspec.structs.replace(
+        known,
+        clusters=clusters,
+        assigned_for=view.previous.assigned_for if made is None else made.assigned_for,
+        course=view.previous.course if made is None else made.course,
+    )
+    # A cluster that left is shown no more: it holds no HPA, and runs nothing.
+    out = {
+        cluster.name
+        for cluster, one in zip(context.snapshot.clusters, view.members, strict=True)
+        if one.leaving and one.cluster in empty and context.fleet.is_empty(cluster)
+    }
     entries = [
         {
             **entry,
@@ -55,6 +73,7 @@ def with_bounds(
             **_hpa(view.hpas.get(str(entry["name"])), context.now),
         }
         for entry in cluster_entries(decision, context.snapshot, context.fleet, memory)
+        if entry["name"] not in out
     ]
     status = status_of(decision, context.snapshot, context.fleet, entries, values if any(values) else None)
     return msgspec.structs.replace(decision, status=status, memory=memory)

@@ -115,9 +115,6 @@ def _bounds(decision: Decision) -> Mapping[str, JSON]:
                 "cluster": share.cluster,
                 "minReplicas": share.min_replicas,
                 "maxReplicas": share.max_replicas,
-                "assist": share.assist,
-                "held": share.held,
-                "cappedUntil": share.capped_until,
                 **({} if share.replicas is None else {"replicas": share.replicas}),
             }
             for share in decision.bounds
@@ -289,15 +286,15 @@ def decode_compact(
         memory=state,
         tolerance=compact.tolerance,
         distributed=compact.distributed,
-        bounds=tuple(_stored_bounds(name, one, now) for name, one in sorted(state.clusters.items()))
+        bounds=tuple(_stored_bounds(name, one) for name, one in sorted(state.clusters.items()))
         if compact.distributed
         else (),
     )
 
 
-def _stored_bounds(name: str, known: ClusterMemory, now: float) -> MemberBounds:
+def _stored_bounds(name: str, known: ClusterMemory) -> MemberBounds:
     state = known.assignment
-    bounds = member_bounds(name, None if state.lost else state.bounds, state, now)
+    bounds = member_bounds(name, None if state.lost else state.bounds, state)
     return msgspec.structs.replace(
         bounds, current=known.replicas, is_missing=known.state not in ANSWERED_STATES
     )

@@ -6,7 +6,6 @@ A part that cannot be read is absent: another program may have written the statu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
@@ -18,18 +17,6 @@ from fedhpa.decision.memory import ANSWERED_STATES, Absence, ClusterMemory, Memo
 from fedhpa.decision.record.status import RawStatus, cluster_entries, number
 
 JSON = object
-
-_COUNTS: Final = ("given", "givenShare", "deficitBefore", "held", "lowerReplicas")
-_TIMES: Final = (
-    "givenSince",
-    "readySince",
-    "ineffectiveSince",
-    "heldSince",
-    "atMinSince",
-    "overSince",
-    "idleSince",
-)
-_FLAGS: Final = ("lost", "away", "starting", "spare")
 
 
 def memory_of(status: RawStatus) -> MemoryState:
@@ -62,18 +49,16 @@ def _cluster(entry: Mapping[str, JSON], *, wrote: bool) -> ClusterMemory:
 
 
 def _assignment(entry: Mapping[str, JSON]) -> ClusterState:
-    found: dict[str, JSON] = {name: entry.get(name) for name in (*_COUNTS, *_FLAGS)}
-    found |= {"minimum": entry.get("minReplicas"), "maximum": entry.get("maxReplicas")}
-    found |= {name: _time(entry.get(name)) for name in _TIMES}
-    zero, cap = entry.get("zero"), entry.get("cap")
-    if isinstance(zero, Mapping):
-        found["zeroSince"] = _time(zero.get("since"))
-    if isinstance(cap, Mapping):
-        times = {name: _time(cap.get(name)) for name in ("since", "until")}
-        # An unreadable end would make the memory endless.
-        readable = times["until"] is not None or cap.get("until") is None
-        found["cap"] = _present({**cap, **times}) if readable else None
-    return _readable(found)
+    zero = entry.get("zero")
+    return _readable(
+        {
+            "minimum": entry.get("minReplicas"),
+            "maximum": entry.get("maxReplicas"),
+            "lost": entry.get("lost"),
+            "zeroSince": _time(zero.get("since")) if isinstance(zero, Mapping) else None,
+            "idleSince": _time(entry.get("idleSince")),
+        }
+    )
 
 
 def _readable(found: Mapping[str, JSON]) -> ClusterState:

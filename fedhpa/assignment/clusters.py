@@ -1,0 +1,190 @@
+"""Input and output of a pass of mode Distributed. Source: docs/explanation/distributed.md, "Words"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Literal, TypeAlias
+
+from fedhpa.api.taints import LEAVING, MEMBER, STUCK
+from fedhpa.assignment.policies import Policy
+
+Step: TypeAlias = Literal["initial", "distribute", "move", "hold", "zero"]
+
+# People read reasons, and a status keeps them, so they name only so many clusters.
+_MAX_NAMED: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The minReplicas and maxReplicas of one member HPA: 1 <= minimum <= maximum."""
+
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRules:
+    """The stopped directions of a hold: `down`, `up`, or both. `reason` is for people."""
+
+    down: bool
+    up: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The fields of the FederatedHPA that the bounds follow.
+
+    `minimum` and `maximum` are its minReplicas and maxReplicas. `exact` is minimumPolicy Exact. `assists` is
+    scaleAssist, `scales_to_zero` is scalingToZero. `assigned_for` is the hash of `initial.assigned_for`.
+    `hold` is the hold in force, None without one.
+    """
+
+    minimum: int
+    maximum: int
+    policy: Policy = None
+    exact: bool = False
+    uid: str = ""
+    assists: bool = True
+    scales_to_zero: bool = False
+    assigned_for: str = ""
+    hold: HoldRules | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One candidate cluster as it was read.
+
+    `minimum` is its part of minReplicas: 0 for a spare cluster, which has an HPA only because the others did
+    not suffice, and None without an HPA. `maximum` is what was assigned last, 0 without an HPA. `written` are
+    the bounds of its HPA as read, those in the record if it does not answer, None without an HPA.
+
+    `running` is spec.replicas, or the last known number. `ready` pods serve. `load` is the number of
+    replicas that would keep the present usage exactly at target, None if unknown. `pinned_for` is for how
+    many seconds the HPA has asked for more than its maximum, None if it does not. `room` is how many more
+    replicas its nodes can run, None if unknown.
+
+    `low` is autoscalingMinThreshold. `high` is the lower of autoscalingMaxThreshold and the size that
+    clusterHPAPreference allows. `weight` is for StaticWeighted, `priority` for Prioritized. An `overflow`
+    cluster gets an HPA only when others do not suffice: those of the lowest number first, 0 is none of them.
+    Where a policy has an order, a cluster that `is_last` comes after all others.
+
+    `answers` is False if the cluster cannot be written now, and `missing_for` is then for how many seconds.
+    It is `lost` after the lost time-out. It is `back` if it answers and did not in the pass before. The HPA
+    of a `foreign` one is not ours. A `rolling` cluster runs two versions of the workload. `was_stuck` is True
+    if it was Stuck in the pass before. `wakes` is True if it runs nothing, and a metric asks for replicas.
+    """
+
+    cluster: str
+    minimum: int | None = None
+    maximum: int = 0
+    written: Bounds | None = None
+    running: int = 0
+    ready: int = 0
+    load: Fraction | None = None
+    pinned_for: float | None = None
+    room: int | None = None
+    low: int = 0
+    high: int | None = None
+    weight: int = 1
+    priority: int = 0
+    overflow: int = 0
+    is_last: bool = False
+    membership: str = MEMBER
+    answers: bool = True
+    missing_for: float = 0.0
+    lost: bool = False
+    back: bool = False
+    foreign: bool = False
+    rolling: bool = False
+    was_stuck: bool = False
+    wakes: bool = False
+
+    @property
+    def has_hpa(self) -> bool:
+        """True if it has an HPA of ours, or is to have one."""
+        return self.minimum is not None
+
+    @property
+    def stuck(self) -> bool:
+        """True if its pods do not become ready although the same pods do elsewhere."""
+        return self.membership == STUCK
+
+    @property
+    def leaving(self) -> bool:
+        """True if its replicas are to go to other clusters."""
+        return self.membership == LEAVING
+
+    @property
+    def serving(self) -> int:
+        """The replicas that a maximum must keep: what runs below the HPA's own maximum.
+
+        Only the ready ones of a Stuck cluster count.
+        """
+        running = min(self.running, self.ready) if self.stuck else self.running
+        return running if self.written is None else min(running, self.written.maximum)
+
+    @property
+    def wanted(self) -> int | None:
+        """The replicas that its metrics ask for at present, before any window; None if unknown."""
+        return None if self.load is None else math.ceil(self.load)
+
+    @property
+    def need(self) -> int | None:
+        """The replicas that a pinned cluster asks for, None for others."""
+        return None if self.pinned_for is None else self.wanted
+
+    @property
+    def capacity(self) -> int | None:
+        """The replicas that its nodes can run; None if unknown, which counts as unlimited."""
+        if self.stuck:
+            return self.serving
+        return None if self.room is None else self.running + self.room
+
+    @property
+    def rank(self) -> int:
+        """The replicas that its nodes can run, as order and weight: an unknown number counts as `running`."""
+        return self.running if self.capacity is None else self.capacity
+
+    @property
+    def capacity_known(self) -> bool:
+        """True if its capacity was measured."""
+        return self.room is not None
+
+
+def lowest(one: int | None, other: int | None) -> int | None:
+    """Returns the lower of two limits; None is no limit."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStep:
+    """One step of the pass with its reason.
+
+    `before` and `after` are sums over all clusters: of maxima for initial and distribute, of minima for hold,
+    of replicas for move and zero.
+    """
+
+    step: Step
+    before: int
+    after: int
+    reason: str
+
+
+def sentence(reasons: Iterable[str]) -> str:
+    """Returns the first reasons as one text, and the number of the others."""
+    found = list(reasons)
+    more = len(found) - _MAX_NAMED
+    return "; ".join(found[:_MAX_NAMED] + ([f"{more} more"] if more > 0 else []))
+
+
+def named(clusters: Iterable[str]) -> str:
+    """Returns the names of clusters in order, the first ones of many."""
+    found = sorted(clusters)
+    more = len(found) - _MAX_NAMED
+    return ", ".join(found[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,102 @@
+"""Minima above a cluster's own part of minReplicas, and the replicas of leaving clusters (mode Distributed).
+
+They are computed anew in each pass, so they end with their cause. Source: docs/explanation/distributed.md,
+"Minima that others hold", and docs/explanation/membership.md, "How replicas move".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from fedhpa.assignment.clusters import Member, Rules, lowest
+from fedhpa.assignment.division import divider, fill
+from fedhpa.assignment.policies import BY_RANK, DUPLICATED
+
+
+class Move(NamedTuple):
+    """A step of a leave: the replicas that stay in leaving clusters, the others' minima, and the size.
+
+    `size` is what ran when the move began, 0 without one.
+    """
+
+    stays: Mapping[str, int]
+    floors: Mapping[str, int]
+    size: int
+
+
+NO_MOVE = Move({}, {}, 0)
+
+
+def leave(members: Sequence[Member], rules: Rules, size: int, step: int, *, shrinks: bool) -> Move:
+    """Returns the next step of all clusters that leave. `size` is that of the move, 0 as one begins.
+
+    Replicas go as far as others are ready, and the others grow by at most a `step` meanwhile. Under
+    Duplicated nothing grows elsewhere: a leaving cluster shrinks by a step where `shrinks` is True.
+    """
+    leaving = [one for one in members if one.leaving and one.answers and (one.has_hpa or one.running)]
+    if not leaving:
+        return NO_MOVE
+    if rules.policy == DUPLICATED:
+        less = step if shrinks else 0
+        return Move({one.cluster: max(_present(one) - less, 0) for one in leaving}, {}, 0)
+    others = [one for one in members if one.answers and not one.leaving and one.has_hpa]
+    there, ready = sum(map(_present, leaving)), sum(min(one.ready, one.running) for one in others)
+    size = min(size or there + sum(one.running for one in others), rules.maximum)
+    left = min(there, max(size - ready, 0))
+    stays: dict[str, int] = {}
+    go = there - left
+    for one in sorted(leaving, key=lambda one: (-one.running, one.cluster)):
+        less = 0 if one.rolling else min(_present(one), go)
+        go -= less
+        stays[one.cluster] = _present(one) - less
+    takers = [one for one in others if not one.membership and not one.rolling]
+    wanted = min(size, size + step - sum(stays.values()))
+    wanted -= sum(one.running for one in others if one not in takers)
+    base = [one.running for one in takers]
+    more = max(wanted - sum(base), 0)
+    highs = [
+        have + _room(one, lowest(one.high, one.capacity), more)
+        for one, have in zip(takers, base, strict=True)
+    ]
+    return Move(stays, _filled(max(wanted, 0), takers, [base, highs], rules), size)
+
+
+def _filled(
+    total: int, members: Sequence[Member], levels: Sequence[Sequence[int]], rules: Rules
+) -> dict[str, int]:
+    named = {one.cluster: one for one in members}
+    return fill(total, named, levels, divider(named, rules.policy, rules.uid))
+
+
+def _present(member: Member) -> int:
+    """Returns what runs there, as far as its HPA lets it."""
+    return member.running if member.written is None else min(member.running, member.written.maximum)
+
+
+def _room(member: Member, most: int | None, more: int) -> int:
+    return more if most is None else min(max(most - member.running, 0), more)
+
+
+def held_minima(members: Sequence[Member], rules: Rules) -> dict[str, int]:
+    """Returns minima that hold what Lost and Stuck clusters cannot hold of theirs.
+
+    Others hold it as far as they run it already, or maxReplicas leaves room above what all run.
+    """
+    short = any(one.lost or one.stuck for one in members)
+    held = [(one.minimum or 0, one.serving + 1 if one.stuck else None) for one in members if not one.lost]
+    lacking = rules.minimum - sum(least if most is None else min(least, most) for least, most in held)
+    if rules.policy == DUPLICATED or not short or lacking <= 0:
+        return {}
+    able = [one for one in members if one.answers and not one.lost and not one.membership and one.minimum]
+    least = [one.minimum or 0 for one in able]
+    running = [max(one.serving, low) for one, low in zip(able, least, strict=True)]
+    room = max(rules.maximum - sum(one.running for one in members if not one.lost), 0)
+    highs = [_room(one, one.high, room) for one in able]
+    levels = [[have - low for have, low in zip(running, least, strict=True)]]
+    if rules.policy in BY_RANK:
+        rooms = [_room(one, one.capacity, more) for one, more in zip(able, highs, strict=True)]
+        levels.append([have + more for have, more in zip(levels[0], rooms, strict=True)])
+    levels.append([have + more for have, more in zip(levels[0], highs, strict=True)])
+    added = _filled(min(lacking, sum(levels[0]) + room), able, levels, rules)
+    return {one.cluster: low + added[one.cluster] for one, low in zip(able, least, strict=True)}

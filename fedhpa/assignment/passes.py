@@ -1,0 +1,384 @@
+"""One pass of mode Distributed over one FederatedHPA.
+
+Source: docs/explanation/distributed.md, "One pass".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Final
+
+from msgspec import structs
+
+from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, Step, named, sentence
+from fedhpa.assignment.divide import BRIDGE_SECONDS, Division, divide, limit_of
+from fedhpa.assignment.division import divider
+from fedhpa.assignment.incident import Goals
+from fedhpa.assignment.initial import initial
+from fedhpa.assignment.moves import held_minima, leave
+from fedhpa.assignment.plan import Plan, Previous, under_hold
+from fedhpa.assignment.policies import DUPLICATED
+from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
+from fedhpa.assignment.zero import Zeroed, zero
+
+# The rest is divided by policy again so long after the last write. A spare cluster that nobody needs leaves,
+# and a surplus that members do not scale down goes, after the same time.
+PERIOD_SECONDS: Final = 10 * 60
+# A surplus goes by one step in this time.
+_STEP_SECONDS: Final = 60
+# Replicas of a workload are below 2^31.
+_ALL: Final = 2**31 - 1
+# The text comes from the record, which another program may have written.
+_MAX_DIGITS: Final = 10
+
+
+def plan(rules: Rules, members: Sequence[Member], previous: Previous, now: float) -> Plan:
+    """Returns the bounds and scales to write, the next states, and each step with its reason.
+
+    `members` are all candidate clusters, in any order. `now` is a POSIX time in seconds.
+    """
+    made = _Pass(rules, members, previous, now).plan()
+    return made if rules.hold is None else under_hold(made, rules.hold, members, previous)
+
+
+class _Pass:
+    """One pass. `members` become those with the minima of this pass; those that are lost stay apart."""
+
+    def __init__(self, rules: Rules, members: Sequence[Member], previous: Previous, now: float) -> None:
+        self._rules, self._previous, self._now = rules, previous, now
+        self._all = sorted(members, key=lambda one: one.cluster)
+        self._members = [one for one in self._all if not one.lost]
+        self._course = previous.course
+        self._divides = rules.policy != DUPLICATED
+        self._step = release_step(rules.maximum)
+        division, _, total = previous.assigned_for.partition("/")
+        self._total = int(total) if total.isdecimal() and len(total) <= _MAX_DIGITS else None
+        self._anew = ""
+        if not division:
+            self._anew = "the bounds are assigned for the first time"
+        elif division != rules.assigned_for:
+            self._anew = "minReplicas, the policy, the preferences or the candidate clusters changed"
+        else:
+            waited = [one.cluster for one in self._members if one.answers and self._before(one).waits]
+            self._anew = f"{named(waited)}: can be written for the first time" if waited else ""
+        self._maxima: Mapping[str, int] | None = None
+        self._reasons: list[str] = []
+
+    def plan(self) -> Plan:
+        """Returns the result of the pass."""
+        rules, before = self._rules, sum(one.maximum for one in self._members)
+        self._set_minima()
+        move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
+        self._course = structs.replace(self._course, size=move.size)
+        floors = held_minima(self._all, rules)
+        floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
+        found = self._divided(floors, move.stays)
+        maxima = dict(found.maxima)
+        for one in self._members:
+            if one.leaving and one.answers and one.cluster not in move.stays:
+                maxima[one.cluster] = 0
+        zeroed = zero(rules, self._members, self._previous.states, maxima, found.unmet, self._now)
+        self._begin_at_zero(zeroed)
+        goals = {one.cluster: self._goal(one, maxima[one.cluster], floors) for one in self._members}
+        goals |= {one.cluster: one.written for one in self._all if one.lost}
+        scales = self._scales(goals, zeroed)
+        present = {one.cluster: _present(one) for one in self._all}
+        changes = any(goals[name] != present[name] for name in goals)
+        self._course = structs.replace(
+            self._course,
+            written=self._now if changes or scales or self._course.written is None else self._course.written,
+        )
+        after = sum(maxima.values())
+        surplus = after - rules.maximum if self._divides else 0
+        first: Step = "initial" if self._anew else "distribute"
+        reason = sentence(self._reasons or ["no cluster asks for another division, so the bounds stay"])
+        steps = [PlanStep(step=first, before=before, after=after, reason=reason)]
+        steps += self._move_steps(move.stays, move.size)
+        steps += self._zero_steps(scales, zeroed)
+        return Plan(
+            total=max(rules.maximum, after) if self._divides else None,
+            present=present,
+            goals=goals,
+            scales=scales,
+            states={one.cluster: self._state(one, goals, zeroed, found.unmet) for one in self._all},
+            course=self._course,
+            assigned_for=f"{rules.assigned_for}/{rules.maximum}",
+            before=self._previous.assigned_for,
+            first=frozenset(one.cluster for one in self._members if one.need is not None),
+            lost=frozenset(one.cluster for one in self._all if one.lost),
+            unassigned=max(-surplus, 0),
+            exceeded=max(surplus, 0),
+            unmet=found.unmet,
+            cordoned_grow=found.cordoned_grow,
+            steps=tuple(steps),
+        )
+
+    def _set_minima(self) -> None:
+        """Gives the members their minima of this pass, and drops spare clusters that nobody needs."""
+        rules = self._rules
+        if self._anew:
+            self._reasons.append(self._anew)
+            # A lost cluster keeps its part of minReplicas, and nothing of maxReplicas.
+            everywhere = [replace(one, maximum=0) if one.lost else one for one in self._all]
+            first = initial(
+                rules.minimum, rules.maximum, everywhere, rules.policy, exact=rules.exact, uid=rules.uid
+            )
+            if not any(one.leaving and one.running for one in self._members):
+                self._maxima = first.maxima
+            self._members = [replace(one, minimum=first.minima[one.cluster]) for one in self._members]
+            return
+        # A cluster that runs replicas has an HPA, whoever started them.
+        self._members = [
+            replace(one, minimum=0)
+            if one.running and one.answers and not (one.has_hpa or one.leaving or one.high == 0)
+            else one
+            for one in self._members
+        ]
+        for one in self._members:
+            if one.minimum == 0 and one.answers and self._idle(one) >= PERIOD_SECONDS:
+                self._reasons.append(f"{one.cluster}: not needed for ten minutes, so its HPA goes")
+                self._members = [
+                    replace(each, minimum=None) if each is one else each for each in self._members
+                ]
+
+    def _before(self, one: Member) -> ClusterState:
+        return self._previous.states.get(one.cluster, NO_STATE)
+
+    def _idle(self, one: Member) -> float:
+        since = self._before(one).idle_since
+        return 0.0 if since is None else self._now - since
+
+    def _divided(self, floors: Mapping[str, int], stays: Mapping[str, int]) -> Division:
+        """Returns the maxima: those of a new division if it is due, else those that are assigned."""
+        rules, members = self._rules, self._members
+        now = Division(
+            maxima={one.cluster: one.maximum if one.has_hpa or not one.answers else 0 for one in members}
+        )
+        if self._maxima is not None:
+            # Nothing runs yet.
+            return replace(now, maxima={**now.maxima, **self._maxima, **stays})
+        most = self._ceiling(stays)
+
+        def found(members: Sequence[Member], *, keep: bool) -> Division:
+            return divide(
+                rules.maximum,
+                members,
+                rules.policy,
+                uid=rules.uid,
+                keep=keep,
+                floors=floors,
+                fixed=stays,
+                most=most,
+            )
+
+        # The first division is not complete before each HPA was written once.
+        begins = not self._previous.assigned_for and any(one.has_hpa and not one.maximum for one in members)
+        kept_rest = found(members, keep=not begins)
+        if kept_rest.unmet and kept_rest.room and rules.assists and (spare := self._entering()):
+            self._reasons.append(f"{spare}: gets an HPA, because others need {kept_rest.unmet} more replicas")
+            self._members = members = [
+                replace(one, minimum=0, load=Fraction(kept_rest.unmet), pinned_for=float(PERIOD_SECONDS))
+                if one.cluster == spare
+                else one
+                for one in members
+            ]
+            return found(members, keep=True)
+        self._reasons += self._triggers(stays)
+        if not self._divides or self._reasons:
+            return kept_rest
+        if rules.assists and self._is_period():
+            anew = found(members, keep=False)
+            if self._is_worth(anew.maxima):
+                self._reasons.append("for ten minutes nothing was written, so the rest is divided by policy")
+                return anew
+        return replace(kept_rest, maxima=now.maxima)
+
+    def _entering(self) -> str:
+        """Returns the first cluster without an HPA, by policy, that may get one; "" without one."""
+        able = [
+            one
+            for one in self._members
+            if one.answers and not one.has_hpa and not one.membership and one.high != 0 and not one.running
+        ]
+        able = [one for one in able if one.overflow == min(each.overflow for each in able)]
+        if not able:
+            return ""
+        divide_one = divider({one.cluster: one for one in able}, self._rules.policy, self._rules.uid)
+        none, all_of = {one.cluster: 0 for one in able}, {one.cluster: 1 for one in able}
+        return next(name for name, number in divide_one(1, none, all_of).items() if number)
+
+    def _ceiling(self, stays: Mapping[str, int]) -> int:
+        """Returns how many of the replicas that run may stay, also above maxReplicas.
+
+        More than that runs after a return, for example. The maxima follow as members scale down, and after
+        ten minutes they fall by a step a minute. A lowered maxReplicas acts at once.
+        """
+        rules, course, now = self._rules, self._course, self._now
+        running = sum(one.serving for one in self._members if one.answers and (one.has_hpa or one.leaving))
+        most = rules.maximum + (self._step if stays else 0)
+        if running <= most or self._total != rules.maximum:
+            self._course = structs.replace(course, excess_since=None)
+            return most
+        since = now if course.excess_since is None else course.excess_since
+        self._course = structs.replace(course, excess_since=since)
+        self._reasons.append(f"{running} replicas run, which is above maxReplicas {rules.maximum}")
+        if now - since < PERIOD_SECONDS:
+            return _ALL
+        assigned = sum(min(one.maximum, one.serving) for one in self._members if one.answers)
+        return max(assigned - self._step if self._steps() else assigned, most)
+
+    def _shrinks(self) -> bool:
+        """True if a copy of the workload shrinks now, because its cluster leaves."""
+        return not self._divides and any(one.leaving for one in self._members) and self._steps()
+
+    def _steps(self) -> bool:
+        """True once a minute: then a surplus goes by one step."""
+        due = self._course.stepped
+        if due is not None and self._now - due < _STEP_SECONDS:
+            return False
+        self._course = structs.replace(self._course, stepped=self._now)
+        return True
+
+    def _triggers(self, stays: Mapping[str, int]) -> Iterator[str]:
+        """Yields the reasons for which bounds are divided in this pass."""
+        rules = self._rules
+        if self._total != rules.maximum and not self._anew:
+            yield f"maxReplicas was {self._total}, and is {rules.maximum}"
+        if self._previous.course.unfinished:
+            yield "a write of the last pass failed"
+        lost = [one.cluster for one in self._all if one.lost and not self._before(one).lost]
+        if lost:
+            yield f"{named(lost)}: lost, so its share goes to the others"
+        if stays:
+            yield f"{named(stays)}: leaves"
+        for one in self._members:
+            if one.answers:
+                yield from _asks(one)
+        if rules.assists and self._divides:
+            yield from self._pressed()
+
+    def _pressed(self) -> Iterator[str]:
+        """Yields what scaleAssist follows."""
+        pinned = [one for one in self._members if one.answers and one.need is not None]
+        for one in pinned:
+            yield f"{one.cluster}: at its maximum of {one.maximum} and needs {one.need}"
+        for one in self._members:
+            if one.answers and one.stuck != one.was_stuck:
+                what = "its pods do not become ready" if one.stuck else "its pods become ready again"
+                yield f"{one.cluster}: {what}"
+            elif not one.answers and one.missing_for >= BRIDGE_SECONDS and pinned and not one.foreign:
+                yield f"{one.cluster}: missing, and others need its share"
+
+    def _is_period(self) -> bool:
+        written = self._course.written
+        return written is None or self._now - written >= PERIOD_SECONDS
+
+    def _is_worth(self, maxima: Mapping[str, int]) -> bool:
+        """True if a cluster has little room, gets more, and enough moves."""
+        rises = {one.cluster: max(maxima[one.cluster] - one.maximum, 0) for one in self._members}
+        tight = any(
+            rises[one.cluster] and one.maximum - one.running < max(1, one.maximum // 10)
+            for one in self._members
+        )
+        return tight and sum(rises.values()) >= max(2, self._rules.maximum // 10)
+
+    def _goal(self, one: Member, most: int, floors: Mapping[str, int]) -> Bounds | None:
+        if not one.answers:
+            return _present(one)
+        if not most:
+            return None
+        least = max(one.minimum or 0, floors.get(one.cluster, 0), 1)
+        return Bounds(minimum=min(least, most), maximum=most)
+
+    def _scales(self, goals: Goals, zeroed: Zeroed) -> dict[str, int]:
+        """Returns the replicas that the hub writes: 0 where no HPA stays, and the first ones elsewhere."""
+        scales = {}
+        for one in self._members:
+            if not one.answers:
+                continue
+            goal = goals[one.cluster]
+            sleeps = zeroed.states.get(one.cluster, NO_STATE).zero_since is not None
+            if goal is None or sleeps:
+                if one.running:
+                    scales[one.cluster] = 0
+            elif not one.running and not one.leaving:
+                scales[one.cluster] = min(max(one.minimum or 0, 1), goal.maximum)
+        return scales
+
+    def _begin_at_zero(self, zeroed: Zeroed) -> None:
+        """Let clusters without replicas begin at 0 if the whole workload may."""
+        rules = self._rules
+        if not rules.scales_to_zero or not rules.assists or rules.minimum:
+            return
+        for one in self._members:
+            if one.has_hpa and one.answers and one.written is None and not one.running:
+                known = zeroed.states.get(one.cluster, NO_STATE)
+                zeroed.states[one.cluster] = structs.replace(known, zero_since=self._now)
+
+    def _state(self, one: Member, goals: Goals, zeroed: Zeroed, unmet: int) -> ClusterState:
+        before = self._before(one)
+        if one.foreign:
+            return ClusterState(waits=True)
+        if not one.answers:
+            waits = one.minimum is None
+            return structs.replace(before, lost=one.lost, quiet_since=None, idle_since=None, waits=waits)
+        goal = goals[one.cluster]
+        if goal is None:
+            return NO_STATE
+        member = next(each for each in self._members if each.cluster == one.cluster)
+        state = zeroed.states.get(one.cluster, NO_STATE)
+        needed = one.running > 1 or one.need is not None or unmet > 0
+        idle = None
+        if member.minimum == 0 and not one.leaving and not needed:
+            idle = self._now if before.idle_since is None else before.idle_since
+        return ClusterState(
+            minimum=member.minimum or 0,
+            floor=goal.minimum if goal.minimum != max(member.minimum or 0, 1) else None,
+            maximum=goal.maximum,
+            zero_since=state.zero_since,
+            quiet_since=state.quiet_since,
+            idle_since=idle,
+        )
+
+    def _move_steps(self, stays: Mapping[str, int], size: int) -> Iterator[PlanStep]:
+        if not stays:
+            return
+        there = {one.cluster: one.running for one in self._members if one.cluster in stays}
+        texts = [f"{name} leaves: {stays[name]} of {there[name]} replicas stay" for name in sorted(stays)]
+        waits = "until as many are ready elsewhere" if size else "and nothing grows for them"
+        yield PlanStep(
+            step="move",
+            before=sum(there.values()),
+            after=sum(stays.values()),
+            reason=f"{sentence(texts)} {waits}",
+        )
+
+    def _zero_steps(self, scales: Mapping[str, int], zeroed: Zeroed) -> Iterator[PlanStep]:
+        if not self._rules.scales_to_zero or not self._rules.assists:
+            return
+        running = sum(one.running for one in self._members)
+        change = sum(scales[one.cluster] - one.running for one in self._members if one.cluster in scales)
+        reason = sentence(zeroed.reasons or ["no cluster goes to 0 or comes back"])
+        yield PlanStep(step="zero", before=running, after=running + change, reason=reason)
+
+
+def _asks(one: Member) -> Iterator[str]:
+    """Yields why the bounds of a cluster that answers cannot stay."""
+    if one.back:
+        yield f"{one.cluster}: back"
+    if not one.has_hpa or one.leaving:
+        return
+    if one.written is None or not one.maximum:
+        yield f"{one.cluster}: gets its missing HPA"
+    limit = limit_of(one)
+    if limit is not None and one.maximum > limit:
+        yield f"{one.cluster}: may have at most {limit}"
+
+
+def _present(one: Member) -> Bounds | None:
+    """Returns the bounds that count before the writes: an HPA that is not ours counts what it runs."""
+    if one.foreign:
+        return Bounds(minimum=0, maximum=one.running) if one.running else None
+    return one.written
