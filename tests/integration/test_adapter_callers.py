@@ -195,10 +195,10 @@ async def test_malformed_requests_leave_the_process_alive(fleet: AdapterWorld) -
             ("GET", f"{PODS_PATH}?watch=true"): 405,
             ("POST", PODS_PATH): 405,
             ("GET", "/apis/metrics.k8s.io/v1beta2/pods"): 404,
-            ("GET", "/apis/external.metrics.k8s.io/v1beta1/namespaces/a/m/n"): 400,
+            ("GET", "/apis/external.metrics.k8s.io/v1beta1/namespaces/a/m/n"): 404,
             ("GET", "/apis/external.metrics.k8s.io/v1beta2/namespaces/a/m"): 404,
             ("POST", "/apis/external.metrics.k8s.io/v1beta1/namespaces/a/m"): 405,
-            ("GET", "/apis/custom.metrics.k8s.io/v1beta1/namespaces/a/m"): 400,
+            ("GET", "/apis/custom.metrics.k8s.io/v1beta1/namespaces/a/m"): 404,
         }
         found = {}
         for method, path in expected:

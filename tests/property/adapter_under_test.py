@@ -180,8 +180,20 @@ async def _read_answer(reader: asyncio.StreamReader, is_head: bool) -> Answered:
         if status != 100:
             break
     headers = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
-    length = 0 if is_head else int(dict(headers)["content-length"])
-    return Answered(status, headers, await reader.readexactly(length))
+    if is_head:
+        return Answered(status, headers, b"")
+    if dict(headers).get("transfer-encoding") == "chunked":
+        return Answered(status, headers, await _read_chunked(reader))
+    return Answered(status, headers, await reader.readexactly(int(dict(headers)["content-length"])))
+
+
+async def _read_chunked(reader: asyncio.StreamReader) -> bytes:
+    found = b""
+    while True:
+        size = int(await reader.readuntil(b"\r\n"), 16)
+        found += (await reader.readexactly(size + 2))[:size]
+        if not size:
+            return found
 
 
 @asynccontextmanager
