@@ -13,7 +13,7 @@ from fedhpa.api.autoscalers import StoredAutoscaler
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.free_json import Json, at, entries, text_at
 from fedhpa.doctor.report import Commands, Report
-from fedhpa.doctor.session import Problem, Session
+from fedhpa.doctor.session import Cause, Problem, Session
 from fedhpa.kube import resource_path
 from fedhpa.kube.leases import API_VERSION as LEASES
 from fedhpa.members import CLUSTERS_PATH, Cluster, secret_key
@@ -156,12 +156,12 @@ class Site:
     def is_installed(self) -> bool:
         """False if it is certain that the hub has neither kinds nor registrations nor processes of ours."""
         registered = [*listed(self.validating), *listed(self.mutating)]
+        seen = [*self.definitions.values(), *self.bindings.values()]
         return (
             isinstance(self.validating, Problem)
-            or not all(isinstance(each, Problem) for each in self.definitions.values())
+            or not all(isinstance(each, Problem) and each.cause is Cause.ABSENT for each in seen)
             or any(text_at(each, "metadata", "name") == rights.WEBHOOK for each in registered)
             or bool(self.deployments)
-            or any(not isinstance(each, Problem) for each in self.bindings.values())
         )
 
     def mended(self, stored: Json | Problem | None, command: str, sets: str = "") -> str:

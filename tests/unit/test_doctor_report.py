@@ -9,6 +9,7 @@ import pytest
 from fedhpa.doctor.admission import cause_of
 from fedhpa.doctor.certificates import Certificate, check_certificates
 from fedhpa.doctor.report import TABLE, Commands, Report
+from fedhpa.doctor.session import Cause, Problem
 from fedhpa.doctor.site import Site
 
 NOW = 1_800_000_000.0
@@ -115,3 +116,13 @@ def test_a_short_certificate_is_not_about_to_expire_for_its_whole_life() -> None
 
     assert found(day) == []
     assert [kind for kind, _ in found(late)] == ["certificate-expires"]
+
+
+@pytest.mark.parametrize(("cause", "installed"), [(Cause.ABSENT, False), (Cause.FORBIDDEN, True)])
+def test_what_may_not_be_seen_may_be_installed(cause: Cause, installed: bool) -> None:
+    """Only a hub that answers 404 to all of it has no installation."""
+    place = site()
+    place.definitions = {"federatedhpas.autoscaling.karmada.io": Problem(cause)}
+    place.bindings = {"fedhpa:controller": Problem(Cause.ABSENT)}
+
+    assert place.is_installed() is installed
