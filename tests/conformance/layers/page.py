@@ -28,7 +28,7 @@ bound stays valid: the API server checks only what changes (Kubernetes 1.30 and 
 and cut piece by piece.
 
 A hub without the webhook stores what only the webhook refuses.
-[limits.md](../explanation/limits.md) says what the controller does with it.
+[edge-cases.md](../reference/edge-cases.md#webhook-and-crds) says what the controller does with it.
 
 The webhook's refusals begin `admission webhook "federatedhpa.karmada.io" denied the request: ` (or
 `"cronfederatedhpa.karmada.io"`), the CRD's `The FederatedHPA "web" is invalid: `. If there are several
