@@ -76,11 +76,14 @@ class History:
         now = self.now if now is None else now
         before = set(self.hub.objects)
         owners = [self.hub.read(name) for name in sorted(before)]
-        tried = self.hub.is_unfinished(owners, now)
+        record = self.hub.record
+        tried = (
+            {} if record is None else {one.key: one.ending for one in record.open if one.ending is not None}
+        )
         outcome = self.hub.run(now, does)
         if tried and (outcome.effect or does == "refused"):
-            # A second write that restores the values of a deleted object is not tried after a minute.
-            self.oracle.leave({owner.name: owner for owner in owners}, now)
+            # The values of a deleted object are not restored a minute after the first try that failed.
+            self.oracle.leave({owner.name: owner for owner in owners}, now, tried)
         if outcome.effect:
             self.oracle.advance(owners, now, outcome.stored)
         self.clean = outcome.effect and does in ("run", "refused")
@@ -115,7 +118,7 @@ class History:
             return
         if step.does == "back":
             was = self.clean
-            self.run("run", self.now - 90 * MINUTE)
+            self.run("run", self.now - 50 * MINUTE)
             self.clean = self.clean and was
         else:
             self.run(step.does)

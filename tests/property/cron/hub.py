@@ -13,7 +13,6 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.due import acknowledged, is_unfinished
 from fedhpa.cron.execution.model import (
     CronPlan,
     ObjectRecord,
@@ -174,12 +173,6 @@ class Hub:
     def _is_forbidden(planned: CronPlan) -> bool:
         """True if admission refuses a write, because of a value that no good rule sets."""
         return FORBIDDEN in planned.write.values()
-
-    def is_unfinished(self, owners: list[ScheduledObject], now: float) -> bool:
-        """True if a write was begun and has not succeeded."""
-        record = self.record
-        target = ObservedTarget(dict(self.values), done=self.done, managers=dict(self.managers))
-        return is_unfinished(acknowledged(record, {each.name: each for each in owners}, target, now), target)
 
     def _belongs(self, name: str) -> bool:
         return self.is_present(name) or name in self.holders()

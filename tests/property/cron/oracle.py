@@ -7,7 +7,7 @@ status says that a rule was handled. It shares no code with the plan but the cal
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -27,7 +27,6 @@ class Open:
     order: Order
     closes: float
     values: dict[str, int]
-    hash: str
     left: set[str] = field(default_factory=set)
 
 
@@ -107,12 +106,17 @@ class Oracle:
                     del self._windows[window.key]
         self._changed = {}
 
-    def leave(self, owners: dict[str, ScheduledObject], now: float) -> None:
-        """Ends the windows of objects that were deleted a minute ago. Their values stay."""
+    def leave(self, owners: dict[str, ScheduledObject], now: float, tried: Mapping[Key, float]) -> None:
+        """Ends the windows that somebody has tried to end for a minute, or for an hour on a former target.
+
+        Their values stay.
+        """
         effective = self.values
         for window in list(self._windows.values()):
             owner = owners.get(window.key[0])
-            if owner is not None and owner.deleted is not None and now - owner.deleted > 60:
+            limit = 60 if owner is not None and owner.deleted is not None else 3600
+            leaves = owner is None or owner.deleted is not None or not owner.present
+            if leaves and now - tried.get(window.key, now) > limit:
                 del self._windows[window.key]
                 self._base |= {name: effective[name] for name in window.values if not self._covers(name)}
 
@@ -125,7 +129,8 @@ class Oracle:
                 continue
             rule = found[0]
             left = {name: value for name, value in rule.values.items() if name not in window.left}
-            if rule.hash != window.hash or _length(rule) is None or not left:
+            opens = bool(self._times(rule, window.order[0] - 1, window.order[0]))
+            if not opens or _length(rule) is None or not left:
                 del self._windows[window.key]
                 continue
             window.values = left
@@ -188,7 +193,7 @@ class Oracle:
         window = self._windows.get(key)
         reopened = window is not None and window.order[0] == event.at
         if not late and not reopened and event.at + length > now:
-            self._windows[key] = Open(key, event.fired, event.at + length, dict(rule.values), rule.hash)
+            self._windows[key] = Open(key, event.fired, event.at + length, dict(rule.values))
 
     def _store(self, owner: ScheduledObject, due: dict[Key, tuple[Rule, float, list[float]]]) -> None:
         names = {rule.name for rule in owner.rules}
