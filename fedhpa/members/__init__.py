@@ -4,8 +4,7 @@ Each member has a connection pool, a deadline for each call, and circuit breaker
 its deadline once and does not delay the others.
 """
 
-from fedhpa.members.breakers import CircuitBreaker
-from fedhpa.members.client import MemberClient
+from fedhpa.members.client import CircuitBreaker, MemberClient
 from fedhpa.members.cluster import (
     CLUSTERS_PATH,
     NO_LIMITS,
@@ -29,10 +28,11 @@ from fedhpa.members.lists import (
     POD_METRICS_LIST,
     SharedLists,
     Upstream,
+    pod_metrics,
+    pod_metrics_path,
 )
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
 from fedhpa.members.member import TASKS as MEMBER_TASKS
-from fedhpa.members.metrics import pod_metrics, pod_metrics_path
 from fedhpa.members.registry import MemberRegistry
 from fedhpa.members.slow_lists import Again
 from fedhpa.members.watches import WATCHED_VERSION, PodCache, ScaleCache

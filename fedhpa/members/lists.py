@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure
+from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
 from fedhpa.members.slow_lists import PATIENCE_SECONDS, Again, SlowList
 
 T = TypeVar("T")
@@ -289,15 +289,9 @@ class SharedLists:
             async with self._slot(member), self._large_slot(key, small):
                 began = self._clock()
                 self._fetches += 1
-                response = await member.client.request(
-                    "GET",
-                    path,
-                    params=dict(params),
-                    deadline=deadline,
-                    is_list=True,
-                    repeated=repeated,
-                    known=last.tag if last is not None else b"",
-                )
+                request = partial(member.client.request, "GET", path, is_list=True, repeated=repeated)
+                known = last.tag if last is not None else b""
+                response = await request(params=dict(params), deadline=deadline, known=known)
                 if response.unchanged and last is not None:
                     return replace(last, fetched_at=began)
                 value = await self._decoded(response, decode)
@@ -311,9 +305,7 @@ class SharedLists:
     @asynccontextmanager
     async def _slot(self, member: Upstream) -> AsyncIterator[None]:
         """Hold one of a member's slots. Raises MemberUnavailable if none becomes free in time."""
-        slots = self._slots.get(member)
-        if slots is None:
-            slots = self._slots[member] = asyncio.Semaphore(MAX_CONCURRENT)
+        slots = self._slots.setdefault(member, asyncio.Semaphore(MAX_CONCURRENT))
         reason = f"{MAX_CONCURRENT} requests to it are under way, and none ended in {QUEUE_SECONDS:g} s"
         async with _acquired(slots, member, reason):
             yield
@@ -386,3 +378,23 @@ def _admit(member: Upstream) -> None:
     quota = CALLER_QUOTA.get()
     if quota is not None:
         quota()
+
+
+async def pod_metrics(
+    lists: SharedLists,
+    member: Upstream,
+    namespace: str,
+    *,
+    max_age: float,
+    decode: Callable[[bytes], T],
+    deadline: float | None = None,
+    again: Again | None = None,
+) -> Fetched[T]:
+    """Returns the usage of all pods of a namespace ("" for all), decoded by `decode`."""
+    path = pod_metrics_path(namespace)
+    return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline, again=again)
+
+
+def pod_metrics_path(namespace: str) -> str:
+    """Returns the path of the usage of all pods of a namespace ("" for all)."""
+    return resource_path(METRICS_API, "pods", namespace)

@@ -1,4 +1,4 @@
-"""The metrics of a member: the paths of the requests, and validation of custom and external ones.
+"""The custom and external metrics of a member: the paths of the requests, and validation of the answers.
 
 Source of the requests: Kubernetes HPA 1.36, metrics APIs 15. An answer with an implausible value (missing,
 negative, not a quantity) is rejected as a whole, because it would scale down.
@@ -15,15 +15,13 @@ from fedhpa.api import wire
 from fedhpa.api.answers import GROUP, check_discovery, list_items
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
-from fedhpa.cache import Fetched
-from fedhpa.kube import NOT_FOUND, group_path, resource_path, segment
-from fedhpa.members.lists import METRICS_API, SharedLists, Upstream
+from fedhpa.kube import NOT_FOUND, group_path, segment
+from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.members.slow_lists import Again
 from fedhpa.scaling import CustomSample, ExternalSample, custom_sample, external_sample
 
 T = TypeVar("T", wire.MetricValue, wire.ExternalMetricValue)
 R = TypeVar("R", CustomSample, ExternalSample)
-D = TypeVar("D")
 
 CUSTOM: Final = "custom.metrics.k8s.io"
 EXTERNAL: Final = "external.metrics.k8s.io"
@@ -77,26 +75,6 @@ def namespace_path(api_version: str, namespace: str, metric: str) -> str:
 def external_path(namespace: str, metric: str) -> str:
     """Returns the path of an external metric."""
     return f"{group_path(EXTERNAL_VERSION)}/namespaces/{segment(namespace)}/{segment(metric)}"
-
-
-async def pod_metrics(
-    lists: SharedLists,
-    member: Upstream,
-    namespace: str,
-    *,
-    max_age: float,
-    decode: Callable[[bytes], D],
-    deadline: float | None = None,
-    again: Again | None = None,
-) -> Fetched[D]:
-    """Returns the usage of all pods of a namespace ("" for all), decoded by `decode`."""
-    path = pod_metrics_path(namespace)
-    return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline, again=again)
-
-
-def pod_metrics_path(namespace: str) -> str:
-    """Returns the path of the usage of all pods of a namespace ("" for all)."""
-    return resource_path(METRICS_API, "pods", namespace)
 
 
 async def custom_version(lists: SharedLists, member: Upstream, again: Again | None = None) -> str:

@@ -34,6 +34,8 @@ USER_KEY: web.RequestKey[User] = web.RequestKey("user", User)
 # Kubernetes' RequestInfo: /apis/GROUP/VERSION/[namespaces/NAMESPACE/]RESOURCE[/NAME[/SUBRESOURCE]].
 PREFIX_PARTS = 3
 # The verbs of requests without a name in their path.
+# As in Kubernetes, any other value of `watch` is true.
+FALSE_WORDS = ("0", "false")
 COLLECTION_VERBS = ("list", "watch", "deletecollection")
 # Kubernetes' servers review and then obey these headers. The hub does it for requests that come through it.
 IMPERSONATION = "impersonate-"
@@ -263,15 +265,13 @@ async def audit_log(request: web.Request, handler: Handler) -> web.StreamRespons
     return response
 
 
-def wants_watch(request: web.Request) -> bool:
-    """True unless the parameter `watch` is absent or false. As in Kubernetes, any other value is true."""
-    return request.query.get("watch", "0").lower() not in ("0", "false")
-
-
 def _selected_name(request: web.Request) -> str:
     """Returns the name that a field selector requires. A right to one name allows to list that one."""
+    text = request.query.get("fieldSelector", "")
+    if not text:
+        return ""
     try:
-        selector = parse_field_selector(request.query.get("fieldSelector", ""))
+        selector = parse_field_selector(text)
     except InvalidObject:
         return ""  # The handler refuses it.
     name = selector.required("metadata.name") or ""
@@ -280,7 +280,8 @@ def _selected_name(request: web.Request) -> str:
 
 def _verb(request: web.Request, named: bool) -> str:
     if request.method in ("GET", "HEAD"):
-        return "get" if named else "watch" if wants_watch(request) else "list"
+        watching = request.query.get("watch", "0").lower() not in FALSE_WORDS
+        return "get" if named else "watch" if watching else "list"
     verbs = {"POST": "create", "PUT": "update", "PATCH": "patch"}
     if request.method == "DELETE":
         return "delete" if named else "deletecollection"

@@ -95,7 +95,13 @@ def too_many_requests() -> web.HTTPTooManyRequests:
 
 @web.middleware
 async def status_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Middleware that turns every error of the application into a Status response."""
+    """Middleware that turns errors into Status responses, and forbids caching unless a response allows it."""
+    response = await _answered(request, handler)
+    response.headers.setdefault("Cache-Control", "no-cache, private")
+    return response
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except InvalidObject as error:

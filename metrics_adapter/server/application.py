@@ -13,7 +13,6 @@ from metrics_adapter.server.caller_limits import CallerLimits
 from metrics_adapter.server.custom_metrics import CustomMetricsApi
 from metrics_adapter.server.discovery import discovery_routes
 from metrics_adapter.server.external_metrics import ExternalMetricsApi
-from metrics_adapter.server.list_options import checked_timeout
 from metrics_adapter.server.paths import bounded_names
 from metrics_adapter.server.resource_metrics import ResourceMetricsApi
 from metrics_adapter.telemetry import Telemetry
@@ -42,13 +41,11 @@ def build_application(
             access_log,
             status_errors,
             bounded_names,
-            checked_timeout,
             guard.middleware,
             *((limits.charge,) if limits is not None else ()),
         ],
         client_max_size=64 * 1024,
     )
-    application.on_response_prepare.append(_forbid_caching)
     application.add_routes(health.routes())
     application.add_routes([metrics_route(telemetry.registry)])
     application.add_routes(discovery_routes(discovery_cache))
@@ -56,8 +53,3 @@ def build_application(
     application.add_routes(CustomMetricsApi(source).routes())
     application.add_routes(ExternalMetricsApi(source).routes())
     return application
-
-
-async def _forbid_caching(_: web.Request, response: web.StreamResponse) -> None:
-    """Tells proxies and clients, as Kubernetes' servers do, to cache only what says that it may be."""
-    response.headers.setdefault("Cache-Control", "no-cache, private")

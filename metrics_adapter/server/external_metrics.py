@@ -10,7 +10,7 @@ from aiohttp import web
 
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.members.metrics import EXTERNAL, EXTERNAL_VERSION
-from fedhpa.serving.authorization import wants_watch
+from fedhpa.serving.authorization import FALSE_WORDS
 from fedhpa.serving.status import status_response
 from metrics_adapter.members.external_metrics import CLUSTER_LABEL, encode_external_values
 from metrics_adapter.members.source import ClusterFilter, MembersSource
@@ -38,7 +38,7 @@ class ExternalMetricsApi:
         accepted = choose_form(request.headers.get("Accept", ""))
         if accepted is None:
             return responses.not_acceptable()
-        if wants_watch(request):
+        if request.query.get("watch", "0").lower() not in FALSE_WORDS:
             return responses.no_watch(EXTERNAL, "*")
         if request.query.get("fieldSelector"):
             # Values have no fields to select by, and returning all of them would be a wrong answer.

@@ -10,7 +10,9 @@ from urllib.parse import unquote
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.names import dns_subdomain
+from fedhpa.api.times import parse_duration
 from fedhpa.kube import segment
 from fedhpa.members.metrics import EXTERNAL
 from fedhpa.serving.authorization import Attributes
@@ -41,11 +43,17 @@ MAX_METRIC = 512
 
 @web.middleware
 async def bounded_names(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Middleware that refuses an encoded slash in a name, and names that no object can have.
+    """Middleware that refuses a slash in a name, names that no object can have, and a timeout that is none.
 
     It comes before everything that keeps a path or its parts, such as the cache of access reviews.
     """
     parts = [unquote(part) for part in request.rel_url.raw_path.split("/")]
+    timeout = request.query.get("timeout")
+    if timeout:  # Kubernetes' clients send one always.
+        try:
+            parse_duration(timeout[:MAX_NAMESPACE])
+        except InvalidObject as error:
+            return status_response(400, f"invalid timeout specified in the request URL - {error}")
     if any("/" in part for part in parts):
         return status_response(400, "invalid request path: a name contains an encoded slash")
     attributes = Attributes.of(request)

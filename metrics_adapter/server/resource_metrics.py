@@ -10,14 +10,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from fedhpa.api.selectors import FieldSelector, parse_field_selector, parse_selector
-from fedhpa.serving.authorization import wants_watch
+from fedhpa.serving.authorization import FALSE_WORDS
+from fedhpa.serving.fairness import LARGE_BYTES
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
 from metrics_adapter.members.resource_metrics import MemberItems, merge
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server import responses
 from metrics_adapter.server.bodies import Body, BodyCache, BodyPayload, ListBody, MetadataBody, TableBody
 from metrics_adapter.server.caller_limits import HOLD_KEY
-from metrics_adapter.server.list_options import refuse_list_options
 from metrics_adapter.server.negotiation import (
     META_GROUP,
     METADATA_ITEM,
@@ -73,9 +73,9 @@ class ResourceMetricsApi:
         accepted = choose_form(request.headers.get("Accept", ""), METADATA_LIST)
         if accepted is None:
             return responses.not_acceptable()
-        if wants_watch(request):
+        if query.get("watch", "0").lower() not in FALSE_WORDS:
             return responses.no_watch(GROUP, kind.plural)
-        refusal = refuse_list_options(query)
+        refusal = responses.refuse_list_options(query)
         if refusal is not None:
             return refusal
         selector = parse_selector(query.get("labelSelector", ""))
@@ -98,7 +98,9 @@ class ResourceMetricsApi:
             key = f"{kind.plural} {namespace} {cluster or ''} {accepted.form} {accepted.version} {include}"
             body = self._bodies.get(key, gathered.answers, make)
         hold = request.get(HOLD_KEY)
-        done = hold(body, body.weight) if hold is not None and request.method != "HEAD" else None
+        done = None
+        if hold is not None and body.weight >= LARGE_BYTES and request.method != "HEAD":
+            done = hold(body, body.weight)
         compressed = body.weight >= GZIP_BYTES and accepts_gzip(request.headers.get("Accept-Encoding", ""))
         payload = BodyPayload(body, self._turn, done, compressed=compressed)
         return await responses.list_response(payload, body, accepted.form, gathered)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,12 @@ YAML_TYPE = f"{YAML}; charset=utf-8"
 MAX_YAML_BYTES = 64 * 1024
 # Bytes of JSON that are converted at once, in a few milliseconds.
 SHORT_YAML_BYTES = 1024
+# The parameters of lists that are numbers, and the values of resourceVersionMatch.
+INTEGERS = ("limit", "timeoutSeconds")
+MATCHES = ("Exact", "NotOlderThan")
+MATCH = "resourceVersionMatch"
+MAX_SHOWN = 64
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 
 def encode_item(kind: MetricsKind, item: Item) -> bytes:
@@ -142,3 +149,48 @@ def not_acceptable() -> web.Response:
         " application/json;as=Table;v=v1;g=meta.k8s.io, application/yaml"
     )
     return status_response(406, message)
+
+
+def refuse_list_options(query: Mapping[str, str]) -> web.Response | None:
+    """Returns 400 or 422 for parameters of a list that cannot be used; None if all can."""
+    for name in INTEGERS:
+        text = query.get(name)
+        if text and not _INTEGER.fullmatch(text):
+            shown = text[:MAX_SHOWN]
+            return status_response(400, f'strconv.ParseInt: parsing "{shown}": invalid syntax')
+    problems = _problems(query)
+    if not problems:
+        return None
+    causes = [{"reason": reason, "message": message, "field": field} for field, reason, message in problems]
+    texts = [f"{field}: {message}" for field, _, message in problems]
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return status_response(
+        422,
+        f'ListOptions.meta.k8s.io "" is invalid: {joined}',
+        reason="Invalid",
+        details={"group": "meta.k8s.io", "kind": "ListOptions", "causes": causes},
+    )
+
+
+def _problems(query: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Returns field, reason and message of each rule that is broken."""
+    found = []
+    match, version = query.get(MATCH), query.get("resourceVersion", "")
+    if match:
+        if not version:
+            found.append((MATCH, *_forbidden(f"{MATCH} is forbidden unless resourceVersion is provided")))
+        if query.get("continue"):
+            found.append((MATCH, *_forbidden(f"{MATCH} is forbidden when continue is provided")))
+        if match not in MATCHES:
+            known = ", ".join(f'"{name}"' for name in (*MATCHES, ""))
+            text = f'Unsupported value: "{match[:MAX_SHOWN]}": supported values: {known}'
+            found.append((MATCH, "FieldValueNotSupported", text))
+        if match == "Exact" and version == "0":
+            found.append((MATCH, *_forbidden(f'{MATCH} "exact" is forbidden for resourceVersion "0"')))
+    if "sendInitialEvents" in query:
+        found.append(("sendInitialEvents", *_forbidden("sendInitialEvents is forbidden for list")))
+    return found
+
+
+def _forbidden(message: str) -> tuple[str, str]:
+    return "FieldValueForbidden", f"Forbidden: {message}"

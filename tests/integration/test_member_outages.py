@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
-from fedhpa.members.breakers import COOLDOWN_SECONDS
+from fedhpa.members.client import COOLDOWN_SECONDS
 from fedhpa.members.member import PROBE_FAILED, PROBE_SUCCEEDED
 from tests.support.fakeapi import CLUSTERS, eventually
 from tests.support.members import DEADLINE, federation

@@ -11,9 +11,8 @@ from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics
 from fedhpa.members import lists as module
-from fedhpa.members.lists import SharedLists
+from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member
-from fedhpa.members.metrics import pod_metrics
 from tests.support.fakeapi import Object, eventually
 from tests.support.members import federation
 from tests.support.timing import loop_time

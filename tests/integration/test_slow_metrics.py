@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
-from fedhpa.members.breakers import COOLDOWN_SECONDS, SLOW_IN_A_ROW
+from fedhpa.members.client import COOLDOWN_SECONDS, SLOW_IN_A_ROW
 from fedhpa.members.lists import MAX_CONCURRENT_RETRIES, SharedLists
 from fedhpa.members.member import Member
 from tests.support.members import FollowedMembers, federation

@@ -14,9 +14,9 @@ from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.supervision import FAILURE_OBSERVER
-from fedhpa.members.lists import SharedLists
+from fedhpa.members.lists import SharedLists, pod_metrics
 from fedhpa.members.member import Member
-from fedhpa.members.metrics import custom_samples, external_samples, pod_metrics
+from fedhpa.members.metrics import custom_samples, external_samples
 from fedhpa.members.watches import PodCache, ScaleCache
 from tests.support.fakeapi import CLUSTERS, PODS, SECRETS, Object, eventually
 from tests.support.members import FollowedMembers, federation

@@ -6,7 +6,7 @@ import random
 
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.backoff import Backoff, RateLimit
-from fedhpa.members.breakers import CircuitBreaker
+from fedhpa.members.client import CircuitBreaker
 
 
 def test_it_opens_after_failures_in_a_row() -> None:

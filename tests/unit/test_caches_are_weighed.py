@@ -12,8 +12,7 @@ from fedhpa.kube import SYSTEM, mapping
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.mapping import MAX_KINDS, ResourceMapper
 from fedhpa.members import lists
-from fedhpa.members.breakers import MAX_SLOW, Call, GroupBreaker
-from fedhpa.members.client import MAX_GROUPS, MemberClient
+from fedhpa.members.client import MAX_GROUPS, MAX_SLOW, Call, GroupBreaker, MemberClient
 from fedhpa.members.lists import SharedLists
 from fedhpa.serving.authentication import MAX_CACHED_BYTES, TokenReviewer, User
 from fedhpa.serving.authorization import Attributes, Authorizer
