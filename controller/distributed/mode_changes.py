@@ -59,6 +59,12 @@ DRY_RUN: Final = (
     "does not begin: set spec.dryRun to false to remove them, or spec.mode to Distributed; `fedhpa preview "
     "-f FILE` shows what an object would decide"
 )
+# The seeds' default would let each cluster run maxReplicas.
+POLICY_IS_MISSING: Final = (
+    "mode Distributed needs a policy, because without one each cluster would run up to maxReplicas: write "
+    "spec.federatedHPAAssignment.federatedHPAAssignmentType, such as StaticWeighted for equal parts, or "
+    "Duplicated for maxReplicas in each cluster"
+)
 MAX_NAMED: Final = 8
 
 

@@ -14,7 +14,13 @@ import msgspec
 import structlog
 
 from controller.background import Background
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, ModeChanges, is_deleted
+from controller.distributed.mode_changes import (
+    ASSIGNED,
+    DISTRIBUTED,
+    POLICY_IS_MISSING,
+    ModeChanges,
+    is_deleted,
+)
 from controller.failure_log import HealthLog, names
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
@@ -31,7 +37,7 @@ from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_me
 from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.stepped_clock import SteppedClock
-from controller.flags import Settings
+from controller.flags import DIRECT, Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
 from controller.loop import RETRY_SECONDS, Objects, Slot, until_slot
@@ -46,6 +52,7 @@ from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 log = structlog.get_logger(__name__)
 
 HUB_UNKNOWN: Final = "HubUnknown"
+NO_POLICY: Final = "NoPolicy"
 # Objects whose scales and records are written at once. With 2 s a write they are hundreds in a period.
 WRITE_CONCURRENCY: Final = 128
 # Concurrent writes to the objects. A slow hub then has connections left for scales and records.
@@ -297,6 +304,8 @@ class FederatedHPAReconciler:
             return blocked
         if problem := memory.recording.problem:
             return Blocked(NO_RECORD, problem, condition=ASSIGNED)
+        if self._settings.propagation == DIRECT and memory.spec_of(raw).assignment.policy is None:
+            return Blocked(NO_POLICY, POLICY_IS_MISSING, condition=ASSIGNED)
         problem = self._identity.problem
         return Blocked(HUB_UNKNOWN, problem, condition=ASSIGNED) if problem else None
 

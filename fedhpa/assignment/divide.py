@@ -19,7 +19,7 @@ from fedhpa.assignment.policies import BY_RANK, DUPLICATED, PRIORITIZED, Policy
 BRIDGE_SECONDS: Final = 60.0
 # By rank, a need counts after so long, whatever higher ranks do: they may have room and never ask for it.
 _PINNED_SECONDS: Final = 120.0
-# What a cluster keeps above its present need when others take back. Without it, noise removes pods.
+# A cluster keeps so much above its present need when others take back. Without it, noise removes pods.
 _MARGIN: Final = 2
 
 Shares = Mapping[str, int]
@@ -91,7 +91,7 @@ class _Levels:
         # One replica that does not serve yet stays in a Stuck cluster: it is the evidence.
         runs = [max(one.serving + one.stuck, floors.get(one.cluster, 0)) for one in members]
         self.running = self._above(self.minima, runs)
-        # What runs beyond the need of the moment is the first to go where not all can stay.
+        # Replicas beyond the need of the moment are the first to go where not all can stay.
         self._busy = self._above(
             self.minima,
             [

@@ -129,10 +129,11 @@ class _Pass:
                 self._maxima = first.maxima
             self._members = [replace(one, minimum=first.minima[one.cluster]) for one in self._members]
             return
-        # A cluster that runs replicas has an HPA, whoever started them.
+        # A cluster that runs replicas has an HPA, whoever started them, if there is room beside the others.
+        room = self._rules.maximum - sum(one.serving for one in self._members if one.has_hpa)
         self._members = [
             replace(one, minimum=0)
-            if one.running and one.answers and not (one.has_hpa or one.leaving or one.high == 0)
+            if 0 < one.running <= room and one.answers and not (one.has_hpa or one.leaving or one.high == 0)
             else one
             for one in self._members
         ]

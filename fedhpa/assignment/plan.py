@@ -108,7 +108,7 @@ def under_hold(made: Plan, hold: HoldRules, members: Sequence[Member], previous:
         goals=found.goals,
         scales=found.scales,
         states=found.states,
-        # What the hold stops is decided again after it, and a lowered maxReplicas acts at once then.
+        # A pass after the hold decides anew what it stopped, and a lowered maxReplicas acts at once then.
         assigned_for=made.assigned_for if found.goals == made.goals else previous.assigned_for,
         exceeded=0 if made.total is None else max(most - made.total + made.exceeded, 0),
         steps=(*made.steps, step),

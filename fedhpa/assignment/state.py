@@ -1,4 +1,4 @@
-"""What a pass of mode Distributed leaves for the next one: one entry for each cluster, and one for all.
+"""The state that a pass of mode Distributed leaves for the next one: one entry a cluster, and one for all.
 
 It is part of the memory that the ScalingRecord of a FederatedHPA keeps, so that a restarted controller goes
 on from there. Source: docs/explanation/distributed.md.

@@ -66,8 +66,7 @@ def recorded() -> dict[str, Any]:
     found["federatedHPA"]["spec"]["mode"] = "Distributed"
     names = {*ClusterState.__struct_encode_fields__}
     assignment: dict[str, Any] = {name: START if name.endswith("Since") else 1 for name in names}
-    assignment |= dict.fromkeys(("lost", "away", "starting", "spare"), True)
-    cap = {"replicas": 1, "since": START, "until": START, "minutes": 1, "roomSeen": 1, "endedEarly": True}
+    assignment |= dict.fromkeys(("lost", "waits"), True)
     away = {"replicas": 1, "state": "Missing", "seen": START, "scaled": START, "holdsHpa": True}
     record: dict[str, Any] = {
         "size": 3,
@@ -78,8 +77,9 @@ def recorded() -> dict[str, Any]:
             "scaleUps": [{"time": START, "change": 2}],
             "scaleDowns": [{"time": START, "change": 2}],
         },
-        "clusters": {"m1": {"state": "Answered"}, "m2": {**away, "assignment": {**assignment, "cap": cap}}},
+        "clusters": {"m1": {"state": "Answered"}, "m2": {**away, "assignment": assignment}},
         "assignedFor": "0123456789abcdef/10",
+        "course": {"written": START, "excessSince": START, "stepped": START, "size": 1, "unfinished": True},
     }
     return found | {"record": record}
 

@@ -158,7 +158,7 @@ class Fleet:
 
 
 def course(chance: random.Random) -> Course:
-    """What any pass may have left."""
+    """A state that any pass may have left."""
     times = (None, 0.0, NOW - 5000, NOW - 700, NOW)
     return Course(
         written=chance.choice(times),

@@ -53,7 +53,7 @@ def assigned(members: Sequence[Member], maximum: int = 12, **fields: Any) -> Pre
 
 
 def following(made: Plan) -> Previous:
-    """What the next pass knows if all writes succeed."""
+    """The memory of the next pass if all writes succeed."""
     return Previous(states=made.states, course=made.course, assigned_for=made.assigned_for)
 
 

@@ -76,7 +76,7 @@ def test_a_workload_that_may_be_at_zero_begins_there() -> None:
 
 
 def test_a_lost_record_keeps_the_bounds_of_the_members() -> None:
-    """What the HPAs have stays where it is."""
+    """The bounds in the HPAs stay where they are."""
     members = named([hpa((1, 9), 4), hpa((1, 3), 2)])
     made = plan(rules(), members, FRESH, NOW)
 

@@ -178,3 +178,22 @@ async def test_a_dry_run_of_a_running_object_writes_nothing_to_members(tmp_path:
         assert changing[:2] == ("False", "RemovingMemberHPAs")
         assert "spec.dryRun" in changing[2]
         assert d.f.condition("Assigned")[:2] == ("True", "Assigned")
+
+
+async def test_a_switch_without_a_policy_is_held(tmp_path: Path) -> None:
+    """The seeds' default would let each cluster run maxReplicas. The message has the line to write."""
+    async with distributed(tmp_path, m1=2, m2=2) as d, d.f.controller(calm=True):
+        d.f.demand(4 * PER_POD)
+        d.scale(mode="Centralized", minReplicas=2, maxReplicas=12, federatedHPAAssignment=None)
+        await asyncio.sleep(60)
+        before = d.f.replicas
+        d.change(mode="Distributed")
+        await asyncio.sleep(120)
+        held = d.f.condition("Assigned")
+        d.change(federatedHPAAssignment={"federatedHPAAssignmentType": "StaticWeighted"})
+        await until(lambda: d.f.condition("Assigned")[0] == "True", 120)
+
+        assert held[:2] == ("False", "NoPolicy")
+        assert "federatedHPAAssignmentType" in held[2]
+        assert d.f.replicas == before
+        assert d.maximum == 12

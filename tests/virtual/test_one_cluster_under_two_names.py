@@ -26,6 +26,7 @@ from tests.support.federation.planes import (
 )
 from tests.support.plane_faults import Fault
 
+EQUAL = {"federatedHPAAssignmentType": "StaticWeighted"}
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 MEMBER_HPAS = ("autoscaling", "horizontalpodautoscalers")
@@ -227,7 +228,7 @@ async def test_the_hpa_of_both_names_is_not_reported_as_left(tmp_path: Path) -> 
         await asyncio.sleep(1)
         register_again(f, "m1", "a")
         f.demand(300)
-        f.scale(mode="Distributed", maxReplicas=MAXIMUM)
+        f.scale(mode="Distributed", maxReplicas=MAXIMUM, federatedHPAAssignment=EQUAL)
         async with f.controller() as controller:
             await until(lambda: f.condition("Assigned")[0] == "True", 600)
             move(f, "m1", "https://nowhere.invalid:1")

@@ -18,6 +18,7 @@ from tests.support.fewer_rights import LEAST
 from tests.support.nightly import only_at_night
 from tests.virtual.test_no_right_is_idle import grant_all
 
+EQUAL = {"federatedHPAAssignmentType": "StaticWeighted"}
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 # The finalizer waits for a member for the lost time-out of 300 s.
@@ -47,7 +48,7 @@ async def assigned(tmp_path: Path, logs: list[Any], verb: str) -> tuple[list[str
         if verb:
             refuse(f, verb, refused)
         f.demand(200)
-        f.scale(mode="Distributed", minReplicas=2, maxReplicas=10)
+        f.scale(mode="Distributed", minReplicas=2, maxReplicas=10, federatedHPAAssignment=EQUAL)
         async with f.controller(calm=True, credentials=StaticCredentials(f"Bearer {LEAST}")):
             await sleep(SOON)
             store = f.hub.server.store
