@@ -72,7 +72,7 @@ class _Pass:
         self._set_minima()
         move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
         self._course = structs.replace(self._course, size=move.size)
-        floors = held_minima(self._all, rules)
+        floors = held_minima([*self._members, *(one for one in self._all if one.lost)], rules)
         floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
         found = self._divided(floors, move.stays)
         maxima = dict(found.maxima)

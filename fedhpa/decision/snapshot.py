@@ -123,7 +123,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def given_membership(self) -> str:
         """The membership that a scenario gives; "" where the pods show it."""
-        return self.membership or (STUCK if self.pending_replicas else "")
+        waits = self.pending_replicas and isinstance(self.scale, ClusterScale) and self.scale.spec_replicas
+        return self.membership or (STUCK if waits else "")
 
 
 # The last complete answer of a cluster, and when it came, in POSIX seconds.
