@@ -101,7 +101,9 @@ def memberships(
             standing = msgspec.structs.replace(one.standing, new=True, serves_since=since)
             one = one._replace(standing=standing)
         if cluster.given_membership:
-            one = Membership(cluster.given_membership, "", one.standing)
+            # Only the default itself is left out of the record.
+            same = one.standing == NEW_MEMBER
+            one = Membership(cluster.given_membership, "", NEW_MEMBER if same else one.standing)
         found[cluster.name] = one
     leaving = {name for name, one in found.items() if one.state == LEAVING}
     hold, waits = snapshot.hold_at(now), ""
