@@ -249,6 +249,9 @@ class _Pass:
             yield f"maxReplicas was {self._total}, and is {rules.maximum}"
         if self._previous.course.unfinished:
             yield "a write of the last pass failed"
+        assigned = sum(one.maximum for one in self._members if one.has_hpa or not one.answers)
+        if self._divides and assigned > rules.maximum:
+            yield f"all maxima add up to {assigned}, which is above maxReplicas {rules.maximum}"
         lost = [one.cluster for one in self._all if one.lost and not self._before(one).lost]
         if lost:
             yield f"{named(lost)}: lost, so its share goes to the others"
