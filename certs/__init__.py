@@ -1,6 +1,6 @@
 """A private certificate authority: issues and renews certificates, and is replaced by a person's command.
 
-`certs.hub` reads and writes Secrets and registrations. It is not imported here, because it needs the API
+`certs.certificate_store` reads and writes Secrets and registrations. It is not imported here: it needs the API
 client. This package has code only: keys are in the files or Secrets of the user.
 """
 

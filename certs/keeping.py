@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from cryptography import x509
 
 from certs.authority import CertificateAuthority, is_ip
-from certs.hub import SERVING_SECRETS, with_bundle
+from certs.certificate_store import SERVING_SECRETS, with_bundle
 from certs.stored import (
     CA_CERT,
     CA_SECRET,

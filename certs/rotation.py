@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Final
 
 from certs.authority import CertificateAuthority
-from certs.hub import SERVING_SECRETS, CertificateStore
+from certs.certificate_store import SERVING_SECRETS, CertificateStore
 from certs.keeping import COMMON_NAME, Now, is_valid
 from certs.stored import CA_SECRET, UNREADABLE, Object, Reading, Step, encode_ca, name_of
 from fedhpa.api.errors import Conflict, FedHPAError

@@ -21,7 +21,7 @@ from fedhpa.decision import Decision, compact_decision, explained_json
 from fedhpa.kube import ApiClient, Clock
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, TokenReviewer, Trust
 from fedhpa.serving.authorization import Attributes, Authorizer
-from fedhpa.serving.status import status_response
+from fedhpa.serving.error_responses import status_response
 
 log = structlog.get_logger(__name__)
 

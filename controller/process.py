@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 from controller.certificates import lead_certificates, secrets_config
 from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
 from controller.cronfederatedhpa import CronMetrics
+from controller.decision_series import ControllerMetrics
 from controller.decisions import decisions_route
 from controller.flags import (
     CONTROLLERS,
@@ -35,7 +36,6 @@ from controller.members import member_registry
 from controller.pause import record_paused, release_clusters
 from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
 from controller.shards import CRON, Shard, ShardElection, lease_name
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube import (
     FAILURE_OBSERVER,

@@ -10,11 +10,12 @@ from typing import Final
 
 from controller.cluster_finalizers import ClusterFinalizers
 from controller.cronfederatedhpa import CronMetrics, CronWorker, rules_loop
-from controller.cronfederatedhpa.hub import CRD_PATH, PATHS, other_controller
+from controller.cronfederatedhpa.obstacles import CRD_PATH, PATHS, other_controller
 from controller.cronfederatedhpa.owners import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.scales import mappers_of_members
 from controller.cronfederatedhpa.targets import CronTargets
+from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
@@ -24,7 +25,6 @@ from controller.hub_check import HubCheck
 from controller.loop import Loop
 from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, Shard, within
-from controller.telemetry import ControllerMetrics
 from fedhpa.kube import ApiClient, Clock, EventRecorder, Key, supervise
 from fedhpa.members import MemberRegistry, SharedLists
 

@@ -35,6 +35,7 @@ from fedhpa.serving.authentication import Authenticator, TokenReviewer
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.flags import Values, common, parse_or_exit
 from metrics_adapter import settings
+from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.probes import MemberProbes
 from metrics_adapter.members.source import MembersSource
@@ -49,7 +50,6 @@ from metrics_adapter.settings import (
     PROMETHEUS,
     without_effect,
 )
-from metrics_adapter.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from metrics_adapter.prometheus.source import PrometheusBackend

@@ -10,12 +10,12 @@ from aiohttp import web
 
 from fedhpa.kube import Clock
 from fedhpa.serving import Health
-from fedhpa.serving.status import MESSAGES, status_response
+from fedhpa.serving.error_responses import MESSAGES, status_response
 from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import KINDS, PATHS, Review, judge, refused
 from webhook.intake import Intake
 from webhook.refusal_log import RefusalLog
-from webhook.telemetry import Telemetry
+from webhook.review_series import Telemetry
 from webhook.warnings import AdmissionWarnings
 
 _HEADERS: Final = {"Content-Type": "application/json"}

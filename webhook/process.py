@@ -22,9 +22,9 @@ from fedhpa.serving import (
 )
 from fedhpa.serving.flags import Values, common, parse_or_exit
 from webhook.application import build_application
-from webhook.hub import HubReader, reading_hub
+from webhook.hub_reader import HubReader, reading_hub
+from webhook.review_series import Telemetry
 from webhook.settings import ABOUT, FLAGS, PROGRAM
-from webhook.telemetry import Telemetry
 from webhook.warnings import AdmissionWarnings
 
 

@@ -17,7 +17,7 @@ import structlog
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.cron import TargetBounds, forecast_warnings
 from webhook.handlers import Review, Subject
-from webhook.hub import HubReader
+from webhook.hub_reader import HubReader
 
 log = structlog.get_logger(__name__)
 

@@ -16,8 +16,8 @@ import msgspec
 import structlog
 
 from benchmarks.controller.bodies import FleetSize, MemberBodies
-from benchmarks.controller.fleet import EPOCH, NO_HEADERS, MemberApi, MemoryFleet, memory_fleet
 from benchmarks.controller.large import OwnCoreLoop
+from benchmarks.controller.many_objects import EPOCH, NO_HEADERS, MemberApi, MemoryFleet, memory_fleet
 from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.member_hpas import PLURAL
 from fedhpa.api.times import format_time

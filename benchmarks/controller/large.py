@@ -2,7 +2,7 @@
 
 `python -m benchmarks controller-large` uses two minutes of CPU. Time is measured as on a core of its own: CPU
 time plus skipped waiting. Other work on the machine thus changes little, and one of two shards is enough.
-Members are in memory (`benchmarks.controller.fleet`); a fiftieth of all pods changes in each period.
+Members are in memory (`benchmarks.controller.many_objects`); a fiftieth of all pods changes in each period.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 import structlog
 
 from benchmarks.controller.bodies import FleetSize, Key
-from benchmarks.controller.fleet import HPAS, MemoryFleet, memory_fleet, resident_bytes
+from benchmarks.controller.many_objects import HPAS, MemoryFleet, memory_fleet, resident_bytes
 from controller.federatedhpa import FederatedHPAReconciler
 from controller.loop import Loop
 from controller.shards import Shard

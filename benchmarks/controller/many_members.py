@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from benchmarks.controller.bodies import FleetSize
-from benchmarks.controller.fleet import memory_fleet
+from benchmarks.controller.many_objects import memory_fleet
 from benchmarks.world.loop import VirtualLoop
 
 FEW: Final = FleetSize(objects=200, namespaces=10, clusters=10, pods=10)

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from benchmarks.controller.bodies import FleetSize
-from benchmarks.controller.fleet import Hub, memory_fleet, resident_bytes
+from benchmarks.controller.many_objects import Hub, memory_fleet, resident_bytes
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision import decode_object
 

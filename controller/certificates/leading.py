@@ -15,9 +15,9 @@ from typing import Final
 
 import structlog
 
-from certs.hub import CertificateStore
+from certs.certificate_store import CertificateStore
+from controller.certificates.certificate_series import CertificateMetrics
 from controller.certificates.manager import COMPONENT, CertificateManager
-from controller.certificates.telemetry import CertificateMetrics
 from controller.flags import (
     CERTIFICATES_HOSTS,
     CERTIFICATES_KUBECONFIG,

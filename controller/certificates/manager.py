@@ -11,10 +11,10 @@ from typing import Final, Literal
 import structlog
 
 from certs.authority import LEAF_VALIDITY
-from certs.hub import CertificateStore
+from certs.certificate_store import CertificateStore
 from certs.keeping import EXPIRED, UNFINISHED, Now, Write, ca_problem, due
 from certs.stored import CA_SECRET, Problem, Reading
-from controller.certificates.telemetry import CertificateMetrics
+from controller.certificates.certificate_series import CertificateMetrics
 from controller.failure_log import FailureLog, Lines
 from fedhpa.api.errors import Conflict
 from fedhpa.kube import Clock, EventRecorder, InvolvedObject, contain, supervise

@@ -12,7 +12,7 @@
 """
 
 from controller.cronfederatedhpa.controller import CronWorker, rules_loop
-from controller.cronfederatedhpa.hub import is_run_by_karmada
+from controller.cronfederatedhpa.obstacles import is_run_by_karmada
 from controller.cronfederatedhpa.one_shot import (
     PlannedTarget,
     Remembered,

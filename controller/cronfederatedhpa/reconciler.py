@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from controller.cronfederatedhpa.effects import Effect, Effects
-from controller.cronfederatedhpa.hub import CRD_PATH, PATHS
 from controller.cronfederatedhpa.objects import (
     FINALIZER,
     CronObject,
@@ -24,9 +23,10 @@ from controller.cronfederatedhpa.objects import (
     ObjectWriter,
     TargetKey,
 )
+from controller.cronfederatedhpa.obstacles import CRD_PATH, PATHS
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
+from controller.cronfederatedhpa.rules_status import changes, conditions, failure_of, render_status, with_hub
 from controller.cronfederatedhpa.scales import unreadable
-from controller.cronfederatedhpa.status import changes, conditions, failure_of, render_status, with_hub
 from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.units import RulesMemory, Unit, Units, open_rules
 from controller.failure_log import FailureLog, Lines

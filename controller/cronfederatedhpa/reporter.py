@@ -9,7 +9,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
-from controller.cronfederatedhpa.status import HELD, SOLE_OWNER
+from controller.cronfederatedhpa.rules_status import HELD, SOLE_OWNER
 from controller.cronfederatedhpa.units import RulesMemory
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND

@@ -10,10 +10,10 @@ from typing import Any, Final, TypeAlias
 
 import structlog
 
+from controller.decision_series import ControllerMetrics
 from controller.distributed.hpa_reader import HpaReading
 from controller.distributed.mode_changes import set_finalizer
 from controller.distributed.writer import HpaWriter, result_of, write_plan
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.member_hpas import MemberHpa, wanted_spec
 from fedhpa.assignment import Outcome, Result

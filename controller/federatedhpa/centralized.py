@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
+from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.scale_writes import (
     NotWritten,
@@ -20,7 +21,6 @@ from controller.federatedhpa.scale_writes import (
 from controller.federatedhpa.size_changes import note_changes
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import FedHPAError
 from fedhpa.decision import (
     ClusterMemory,

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from controller.decision_series import ControllerMetrics
 from controller.distributed.member_writer import MemberHpaWriter
 from controller.distributed.mode_changes import Removal, has_finalizer
 from controller.distributed.passes import BoundsWriter
@@ -22,7 +23,6 @@ from controller.federatedhpa.scale_writes import NotWritten, WriteTargets, write
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.holds import member_spec
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.member_hpas import Owner
 from fedhpa.decision import Assignment, Decision, Snapshot, decide

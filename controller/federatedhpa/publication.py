@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 
 from controller.background import Background
+from controller.decision_series import ControllerMetrics
 from controller.failure_log import HealthLog
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
@@ -23,7 +24,6 @@ from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
 from controller.loop import RECONCILE_FAILED
 from controller.publish import FEDERATED_HPAS, record_events, write_status
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_time

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from controller.background import Background
+from controller.decision_series import ControllerMetrics
 from controller.distributed.mode_changes import (
     ASSIGNED,
     DISTRIBUTED,
@@ -43,7 +44,6 @@ from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL
 from controller.loop import RETRY_SECONDS, Objects, Slot, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import Conflict, InvalidObject
 from fedhpa.api.member_hpas import FINALIZER, Owner
 from fedhpa.decision import NO_RECORD, Blocked, Decision, Event, Snapshot

@@ -72,7 +72,7 @@ class _Pass:
         self._set_minima()
         move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
         self._course = structs.replace(self._course, size=move.size)
-        floors = held_minima(self._all, rules)
+        floors = held_minima([*self._members, *(one for one in self._all if one.lost)], rules)
         floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
         found = self._divided(floors, move.stays)
         maxima = dict(found.maxima)
@@ -249,6 +249,9 @@ class _Pass:
             yield f"maxReplicas was {self._total}, and is {rules.maximum}"
         if self._previous.course.unfinished:
             yield "a write of the last pass failed"
+        assigned = sum(one.maximum for one in self._members if one.has_hpa or not one.answers)
+        if self._divides and assigned > rules.maximum:
+            yield f"all maxima add up to {assigned}, which is above maxReplicas {rules.maximum}"
         lost = [one.cluster for one in self._all if one.lost and not self._before(one).lost]
         if lost:
             yield f"{named(lost)}: lost, so its share goes to the others"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError
-from fedhpa.cli.hub import DEADLINE_SECONDS, hub_client, hub_error
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, hub_client, hub_error
 from fedhpa.cli.options import Context, Kubeconfig, read_certificates, secrets_by_namespace
 
 if TYPE_CHECKING:

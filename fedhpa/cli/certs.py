@@ -16,14 +16,14 @@ import typer
 
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.times import parse_duration
-from fedhpa.cli.hub import hub_client, hub_error
+from fedhpa.cli.hub_client import hub_client, hub_error
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates
 
 if TYPE_CHECKING:
     from cryptography import x509
 
     from certs import IssuedCertificate
-    from certs.hub import CertificateStore
+    from certs.certificate_store import CertificateStore
     from certs.stored import Reading
 
 SecretsNamespace = Annotated[
@@ -193,7 +193,7 @@ def _seconds(option: str, text: str) -> float:
 
 async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) -> list[str]:
     """Returns the names of the registrations that were written."""
-    from certs.hub import with_bundle
+    from certs.certificate_store import with_bundle
     from certs.stored import Status, bundle_of
 
     async with _store(namespace, kubeconfig, context, "") as store:
@@ -216,7 +216,7 @@ async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) ->
 async def _store(
     namespace: str, kubeconfig: str, context: str, certificates_kubeconfig: str
 ) -> AsyncIterator[CertificateStore]:
-    from certs.hub import CertificateStore
+    from certs.certificate_store import CertificateStore
 
     async with AsyncExitStack() as stack:
         hub, _ = await stack.enter_async_context(hub_client(kubeconfig, context))
@@ -229,7 +229,7 @@ async def _store(
 def report_of(reading: Reading, namespace: str) -> dict[str, Any]:
     """Returns the report of `fedhpa certs show`. Fingerprints are SHA-256, times RFC 3339."""
     from certs.authority import is_signed_by
-    from certs.hub import SERVING_SECRETS
+    from certs.certificate_store import SERVING_SECRETS
     from certs.keeping import UNFINISHED, Now, ca_problem, is_valid
     from certs.stored import CA_SECRET, Status, fingerprint
 

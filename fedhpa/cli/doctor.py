@@ -12,7 +12,7 @@ import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.colours import GREEN, RED, YELLOW, painted
-from fedhpa.cli.hub import hub_client
+from fedhpa.cli.hub_client import hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig
 
 if TYPE_CHECKING:

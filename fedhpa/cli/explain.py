@@ -18,7 +18,7 @@ import typer
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, one_line
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub import (
+from fedhpa.cli.hub_client import (
     find_object,
     hub_client,
     joined,

@@ -15,7 +15,7 @@ from fedhpa.api.hold import ALL, DOWN, HOLD_ANNOTATION, UNTIL_ANNOTATION, UP
 from fedhpa.api.names import dns_subdomain
 from fedhpa.api.times import format_time, parse_duration, parse_time
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub import (
+from fedhpa.cli.hub_client import (
     API_VERSION,
     CRON_KINDS,
     DEADLINE_SECONDS,

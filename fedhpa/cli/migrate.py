@@ -11,7 +11,7 @@ import typer
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.names import dns_subdomain
 from fedhpa.api.texts import one_line
-from fedhpa.cli.hub import API_VERSION, DEADLINE_SECONDS, hub_client, hub_error
+from fedhpa.cli.hub_client import API_VERSION, DEADLINE_SECONDS, hub_client, hub_error
 from fedhpa.cli.options import Kubeconfig, Namespace
 
 HPAS: Final = ("autoscaling/v2", "horizontalpodautoscalers")

@@ -11,7 +11,7 @@ import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli.files import read_items
-from fedhpa.cli.hub import API_VERSION, find_object, hub_client
+from fedhpa.cli.hub_client import API_VERSION, find_object, hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Namespace, Propagation
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub import hub_client, joined, parse_target, read_object
+from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
 from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Name, Namespace, Propagation
 
 

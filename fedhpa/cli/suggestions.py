@@ -13,7 +13,7 @@ from typing import Final
 import typer
 
 from fedhpa.api.free_json import entries, text_at
-from fedhpa.cli.hub import API_VERSION, CRON_KINDS, KINDS, hub_client
+from fedhpa.cli.hub_client import API_VERSION, CRON_KINDS, KINDS, hub_client
 
 # A person waits for each Tab.
 SECONDS: Final = 2.0

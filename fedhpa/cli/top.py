@@ -15,7 +15,7 @@ from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.free_json import Json, at, condition, entries, text_at, time_at
 from fedhpa.api.texts import one_line
 from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, painted
-from fedhpa.cli.hub import API_VERSION, hub_client, hub_error
+from fedhpa.cli.hub_client import API_VERSION, hub_client, hub_error
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 
 if TYPE_CHECKING:

@@ -123,7 +123,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def given_membership(self) -> str | None:
         """The membership that a scenario gives; None where it is derived."""
-        return STUCK if self.membership is None and self.pending_replicas else self.membership
+        waits = self.pending_replicas and isinstance(self.scale, ClusterScale) and self.scale.spec_replicas
+        return STUCK if waits and self.membership is None else self.membership
 
 
 # The last complete answer of a cluster, and when it came, in POSIX seconds.

@@ -35,7 +35,7 @@ from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.taints import Toleration
 from fedhpa.assignment import PRIORITIZED
-from fedhpa.decision.record.status import RawStatus, StoredStatus, stored_status
+from fedhpa.decision.record.stored_status import RawStatus, StoredStatus, stored_status
 from fedhpa.metric_types.entries import DEFAULT_METRICS, scaling_metric
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import ScalingPolicy, ScalingRules

@@ -5,9 +5,9 @@ from fedhpa.serving.connections import is_trusted
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, first_reported, quick_loop, run_process
+from fedhpa.serving.process_series import CallerSeries, ProcessSeries, register_certificate
 from fedhpa.serving.reviews import ReviewProbe
 from fedhpa.serving.server import TlsServer, access_log, http_listeners, metrics_route
-from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
 from fedhpa.serving.tls import ServingTls, TlsFiles, peer_certificate
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 

@@ -23,7 +23,7 @@ from multidict import CIMultiDictProxy
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient
 from fedhpa.serving.certificates import NO_ISSUER, ClientVerifier, common_name, names_of
-from fedhpa.serving.status import too_many_requests
+from fedhpa.serving.error_responses import too_many_requests
 from fedhpa.serving.tls import peer_certificate
 
 logger = structlog.get_logger(__name__)

@@ -22,9 +22,9 @@ from fedhpa.serving.authentication import (
     Authenticator,
     User,
 )
+from fedhpa.serving.error_responses import status_response
 from fedhpa.serving.fairness import Fairness, Limits
-from fedhpa.serving.status import status_response
-from fedhpa.serving.telemetry import CallerSeries, LogLimit
+from fedhpa.serving.process_series import CallerSeries, LogLimit
 
 logger = structlog.get_logger(__name__)
 

@@ -15,8 +15,8 @@ from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.typedefs import Handler
 
+from fedhpa.serving.error_responses import closing_response, from_http_exception, status_response
 from fedhpa.serving.peers import Peers, Reason
-from fedhpa.serving.status import closing_response, from_http_exception, status_response
 
 logger = structlog.get_logger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from fedhpa.serving.authentication import User
-from fedhpa.serving.status import too_many_requests
+from fedhpa.serving.error_responses import too_many_requests
 
 MASTERS = "system:masters"
 # Users of the hub itself: kube-aggregator and the controllers of Kubernetes 1.36.

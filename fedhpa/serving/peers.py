@@ -20,7 +20,7 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fedhpa.serving.telemetry import LogLimit
+from fedhpa.serving.process_series import LogLimit
 
 logger = structlog.get_logger(__name__)
 

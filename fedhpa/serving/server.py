@@ -19,7 +19,7 @@ from fedhpa.serving.flags.types import Values, split_address
 from fedhpa.serving.health import Health
 from fedhpa.serving.listener import served
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.telemetry import ProcessSeries
+from fedhpa.serving.process_series import ProcessSeries
 from fedhpa.serving.tls import ServingTls
 
 logger = structlog.get_logger(__name__)

@@ -2,7 +2,7 @@
 
 from metrics_adapter.prometheus.queries import custom_query, external_query, usage_query
 from metrics_adapter.prometheus.rules.file import read, read_rules
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.prometheus.store_series import StoreTelemetry
 
 __all__ = [
     "StoreTelemetry",

@@ -42,7 +42,7 @@ from metrics_adapter.prometheus.results import QueryResult
 from metrics_adapter.prometheus.rules.file import RulesFile
 from metrics_adapter.prometheus.rules.model import Rules, UsageRule
 from metrics_adapter.prometheus.store import MetricsStore
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.prometheus.store_series import StoreTelemetry
 
 T = TypeVar("T")
 

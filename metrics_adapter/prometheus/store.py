@@ -22,7 +22,7 @@ from fedhpa.members import CALLER_QUOTA, CircuitBreaker
 from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
 from metrics_adapter.prometheus.client import StoreCall
 from metrics_adapter.prometheus.results import QueryResult
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.prometheus.store_series import StoreTelemetry
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,8 @@ from aiohttp import web
 
 from fedhpa.serving import Health, access_log, metrics_route
 from fedhpa.serving.authorization import Guard, audit_log
-from fedhpa.serving.status import status_errors
+from fedhpa.serving.error_responses import status_errors
+from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.caller_limits import CallerLimits
@@ -15,7 +16,6 @@ from metrics_adapter.server.discovery import discovery_routes
 from metrics_adapter.server.external_metrics import ExternalMetricsApi
 from metrics_adapter.server.paths import bounded_names
 from metrics_adapter.server.resource_metrics import ResourceMetricsApi
-from metrics_adapter.telemetry import Telemetry
 
 
 def build_application(

@@ -11,7 +11,7 @@ from aiohttp import web
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.selectors import Selector, parse_field_selector, parse_selector
 from fedhpa.members.metrics import CUSTOM
-from fedhpa.serving.status import status_response
+from fedhpa.serving.error_responses import status_response
 from metrics_adapter.apis import SERVED_VERSIONS
 from metrics_adapter.members.custom_metrics import AGGREGATIONS, encode_values, merge_values, sort_values
 from metrics_adapter.members.queries import ALL, CustomMetricQuery, MetricSelectors

@@ -11,7 +11,7 @@ from aiohttp import web
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.members.metrics import EXTERNAL, EXTERNAL_VERSION
 from fedhpa.serving.authorization import FALSE_WORDS
-from fedhpa.serving.status import status_response
+from fedhpa.serving.error_responses import status_response
 from metrics_adapter.members.external_metrics import CLUSTER_LABEL, encode_external_values
 from metrics_adapter.members.source import ClusterFilter, MembersSource
 from metrics_adapter.pace import in_thread_above

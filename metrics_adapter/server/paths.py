@@ -16,7 +16,7 @@ from fedhpa.api.times import parse_duration
 from fedhpa.kube import segment
 from fedhpa.members.metrics import EXTERNAL
 from fedhpa.serving.authorization import Attributes
-from fedhpa.serving.status import status_response
+from fedhpa.serving.error_responses import status_response
 from metrics_adapter.members.queries import CustomMetricQuery
 
 # Slash-separated parts before the resource: "", apis, GROUP, VERSION.

@@ -11,7 +11,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.serving.status import MESSAGES, status_response
+from fedhpa.serving.error_responses import MESSAGES, status_response
 from metrics_adapter.apis import API_VERSION, GROUP, MetricsKind
 from metrics_adapter.members.resource_metrics import Item
 from metrics_adapter.members.source import Gathered, MembersSource

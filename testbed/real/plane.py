@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from testbed.real.hub import Hub
 from testbed.real.load import Load
 from testbed.real.member import Member
+from testbed.real.real_hub import Hub
 from testbed.stage import Run, StartFailed, gather, has_condition
 
 

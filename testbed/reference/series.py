@@ -10,15 +10,15 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from controller.cronfederatedhpa import CronMetrics
-from controller.telemetry import ControllerMetrics
+from controller.decision_series import ControllerMetrics
 from fedhpa.kube import SYSTEM
 from fedhpa.serving import CallerSeries, Peers, ProcessSeries, register_certificate
 from fedhpa.serving.fairness import Limits
+from metrics_adapter.adapter_series import Telemetry as AdapterTelemetry
 from metrics_adapter.prometheus import StoreTelemetry
 from metrics_adapter.server import CallerLimits
-from metrics_adapter.telemetry import Telemetry as AdapterTelemetry
 from testbed.reference.markdown import code, table
-from webhook.telemetry import Telemetry as WebhookTelemetry
+from webhook.review_series import Telemetry as WebhookTelemetry
 
 # Every process has them; their meaning is prometheus-client's.
 _COMMON: Final = ("process_", "python_")

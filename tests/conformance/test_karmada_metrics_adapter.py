@@ -23,10 +23,10 @@ from fedhpa.members.member import Member
 from fedhpa.serving.authentication import Authenticator, PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
+from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
-from metrics_adapter.telemetry import Telemetry
 from tests.support.fakeapi import FakeApi
 
 DATA = Path(__file__).parent / "data" / "karmada_metrics_adapter.json"

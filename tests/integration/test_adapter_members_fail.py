@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from fedhpa.serving.status import status_response
+from fedhpa.serving.error_responses import status_response
 from metrics_adapter import process
 from tests.support.adapter.process import (
     JANE,

@@ -16,9 +16,9 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from certs import CertificateAuthority
-from certs.hub import CertificateStore
+from certs.certificate_store import CertificateStore
+from controller.certificates.certificate_series import CertificateMetrics
 from controller.certificates.manager import COMPONENT, CertificateManager
-from controller.certificates.telemetry import CertificateMetrics
 from fedhpa.cli.main import run
 from fedhpa.kube import SYSTEM, ApiClient, EventRecorder
 from metrics_adapter.registration import Registration, api_services

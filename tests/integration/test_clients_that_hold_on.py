@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from fedhpa.serving import connections, listener, peers
 from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE
+from fedhpa.serving.error_responses import status_errors
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.status import status_errors
 from tests.support.fakeapi import PATIENCE, eventually
 
 LONG = PATIENCE

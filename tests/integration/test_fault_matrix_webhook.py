@@ -38,9 +38,9 @@ from tests.support.federation import ADMIN, Federation, background, federation, 
 from tests.support.memory_network import MemoryListener
 from tests.support.plane_faults import Fault
 from webhook.application import build_application
-from webhook.hub import HubReader
+from webhook.hub_reader import HubReader
 from webhook.registration import Endpoint, configurations
-from webhook.telemetry import Telemetry
+from webhook.review_series import Telemetry
 from webhook.warnings import AdmissionWarnings
 
 Object = dict[str, Any]

@@ -6,10 +6,10 @@ import asyncio
 
 from prometheus_client import CollectorRegistry
 
+from controller.decision_series import ControllerMetrics
 from controller.flags import SECTIONS
 from controller.process import _lead_shards
 from controller.shards import Shard
-from controller.telemetry import ControllerMetrics
 from fedhpa.kube import SYSTEM, ApiClient
 from fedhpa.serving.flags.parsing import parse_flags
 from tests.support.controller import controller_settings, world

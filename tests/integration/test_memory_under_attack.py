@@ -42,7 +42,7 @@ def webhook():
     from fedhpa.kube import SYSTEM
     from fedhpa.serving.health import Health
     from webhook.application import build_application
-    from webhook.telemetry import Telemetry
+    from webhook.review_series import Telemetry
     from webhook.warnings import AdmissionWarnings
 
     return build_application(Health(), Telemetry(), AdmissionWarnings(SYSTEM.date), SYSTEM)

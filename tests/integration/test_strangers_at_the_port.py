@@ -24,9 +24,9 @@ from fedhpa.serving.connections import (
     MAX_HEADER_LINE,
     MAX_VERIFIED_HEAD_BYTES,
 )
+from fedhpa.serving.error_responses import status_response
 from fedhpa.serving.peers import Peers, Reason
 from fedhpa.serving.server import TlsServer
-from fedhpa.serving.status import status_response
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from tests.support.fakeapi import PATIENCE, eventually
 

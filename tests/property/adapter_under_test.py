@@ -37,11 +37,11 @@ from fedhpa.serving.fairness import Limits
 from fedhpa.serving.health import Health
 from fedhpa.serving.listener import served
 from fedhpa.serving.peers import Peers
+from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
 from metrics_adapter.server.caller_limits import CallerLimits
-from metrics_adapter.telemetry import Telemetry
 
 # A timeout in seconds that only a busy machine needs.
 HANG_SECONDS = 30.0

@@ -14,22 +14,22 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry
 
 from controller.cronfederatedhpa import CronMetrics
+from controller.decision_series import ControllerMetrics
 from controller.member_tokens import Token
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.tokens import Life
 from fedhpa.decision import Coverage, Decision, History
 from fedhpa.kube import SYSTEM
 from fedhpa.members.member import Member
 from fedhpa.serving.fairness import Limits
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.telemetry import CallerSeries, ProcessSeries, register_certificate
+from fedhpa.serving.process_series import CallerSeries, ProcessSeries, register_certificate
+from metrics_adapter.adapter_series import Telemetry as AdapterTelemetry
 from metrics_adapter.members.probes import Probe
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.prometheus.store_series import StoreTelemetry
 from metrics_adapter.server.caller_limits import CallerLimits
-from metrics_adapter.telemetry import Telemetry as AdapterTelemetry
 from webhook.admission_review import Refused, Verdict
 from webhook.handlers import VALIDATE_FEDERATEDHPA, Review, refused
-from webhook.telemetry import Telemetry as WebhookTelemetry
+from webhook.review_series import Telemetry as WebhookTelemetry
 
 USAGE, CUSTOM = "metrics.k8s.io", "custom.metrics.k8s.io"
 OBJECT = ("shop", "web")

@@ -17,9 +17,9 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.world.network import MemoryNetwork
 from controller.cluster_status import lead_clusters
+from controller.decision_series import ControllerMetrics
 from controller.flags import DIRECT, Settings
 from controller.shard_work import COMPONENT, lead
-from controller.telemetry import ControllerMetrics
 from fedhpa.decision import ControllerSettings
 from fedhpa.kube import SYSTEM, Clock
 from fedhpa.kube.client import ApiClient

@@ -36,7 +36,7 @@ from tests.support.plane_faults import Faults, faults_of, may_fail
 from tests.support.timing import eventually
 from webhook.application import build_application
 from webhook.registration import Endpoint, configurations
-from webhook.telemetry import Telemetry
+from webhook.review_series import Telemetry
 from webhook.warnings import AdmissionWarnings
 
 Object = dict[str, Any]

@@ -8,8 +8,8 @@ from prometheus_client import generate_latest
 from fedhpa.kube import SYSTEM
 from fedhpa.members.cluster import Cluster, ClusterMeta
 from fedhpa.members.member import Member
+from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.probes import Probe
-from metrics_adapter.telemetry import Telemetry
 
 USAGE, CUSTOM, EXTERNAL = "metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"
 

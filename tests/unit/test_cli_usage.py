@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub import expanded
+from fedhpa.cli.hub_client import expanded
 from fedhpa.cli.main import run
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support.commands import fedhpa

@@ -26,7 +26,7 @@ COMMANDS = {
     "fedhpa/cli/drain/__init__.py": {"SYSTEM"},
     "fedhpa/cli/explain.py": {"SYSTEM"},
     "fedhpa/cli/hold.py": {"SYSTEM"},
-    "fedhpa/cli/hub.py": {"SYSTEM"},
+    "fedhpa/cli/hub_client.py": {"SYSTEM"},
     "fedhpa/cli/join/__init__.py": {"SYSTEM"},
     "fedhpa/cli/join/registration.py": {"SYSTEM"},  # opens the clients of `join` and `unjoin`
     "fedhpa/cli/preview.py": {"SYSTEM"},
@@ -38,8 +38,8 @@ COMMANDS = {
 MEASURED = (
     "fedhpa/kube/pieces.py",
     "fedhpa/serving/server.py",
-    "metrics_adapter/telemetry.py",
-    "webhook/telemetry.py",
+    "metrics_adapter/adapter_series.py",
+    "webhook/review_series.py",
 )
 ALLOWED = {path: {"SYSTEM"} for path in PROCESSES} | COMMANDS | {path: {"perf_counter"} for path in MEASURED}
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime", "time_ns"}

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
-from controller.telemetry import TASKS as CONTROLLER_TASKS
-from controller.telemetry import ControllerMetrics
+from controller.decision_series import TASKS as CONTROLLER_TASKS
+from controller.decision_series import ControllerMetrics
 from fedhpa.kube import KUBE_TASKS, SYSTEM
 from fedhpa.members import MEMBER_TASKS
-from metrics_adapter.telemetry import TASKS as ADAPTER_TASKS
-from metrics_adapter.telemetry import Telemetry
+from metrics_adapter.adapter_series import TASKS as ADAPTER_TASKS
+from metrics_adapter.adapter_series import Telemetry
 from tests.support.sources import parsed
 
 ROOT = Path(__file__).parents[2]

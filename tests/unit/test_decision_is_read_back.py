@@ -7,7 +7,7 @@ import pytest
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli.explain import ExplainFormat, Explanation, explained_parts, render
-from fedhpa.cli.hub import parse_target
+from fedhpa.cli.hub_client import parse_target
 from fedhpa.decision import Decision, decide, decode_scenario, decode_stored, encode_stored, to_text
 
 SCENARIO = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from certs.hub import ADAPTER, REGISTRATIONS, SERVICES, WEBHOOK
+from certs.certificate_store import ADAPTER, REGISTRATIONS, SERVICES, WEBHOOK
 from controller.flags import SECTIONS
 from fedhpa.api.errors import ConfigError
 from fedhpa.serving.flags.parsing import parse_flags

@@ -297,6 +297,15 @@ def test_a_cluster_that_is_back_has_what_it_runs() -> None:
     assert sums[10:] == [28, 26, 24, 22, 20, 20, 20, 20]
 
 
+def test_maxima_above_the_maximum_follow_what_runs() -> None:
+    """A surplus of maxima goes as soon as what runs leaves room for it."""
+    members = named([hpa((1, 8), 6), hpa((1, 12), 10), hpa((1, 12), 10)])
+    made = plan(rules(30), members, assigned(members, 30, course=Course(written=NOW)), NOW)
+
+    assert sum(maxima(made)) == 30
+    assert "all maxima add up to 32" in made.steps[0].reason
+
+
 def test_idle_replicas_of_a_surplus_go_first() -> None:
     """A cluster whose metrics ask for less than it runs gives before one that needs all."""
     members = named([hpa((1, 10), 10, now=6), hpa((1, 10), 10, back=True)])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from certs.hub import SERVING_SECRETS
+from certs.certificate_store import SERVING_SECRETS
 from certs.stored import CA_SECRET
 from fedhpa.api import rights
 from metrics_adapter.apis import SERVED_VERSIONS

@@ -40,7 +40,7 @@ PAGES = [
 
 # Where conditions and events are made.
 DECIDING = (
-    "certs/hub.py",
+    "certs/certificate_store.py",
     "certs/keeping.py",
     "fedhpa/metric_types",
     "fedhpa/decision",

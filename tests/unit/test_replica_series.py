@@ -12,8 +12,8 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from prometheus_client import CollectorRegistry
 
+from controller.decision_series import ControllerMetrics
 from controller.replica_series import MAX_SAMPLES, ReplicaSeries
-from controller.telemetry import ControllerMetrics
 from fedhpa.kube import Key
 from fedhpa.serving import metrics_route
 from tests.support.costs import least_longest_hold

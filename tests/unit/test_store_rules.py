@@ -13,7 +13,7 @@ from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.prometheus.access import StoreAccess
 from metrics_adapter.prometheus.rules.file import RulesFile, read_rules
 from metrics_adapter.prometheus.settings import URL
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.prometheus.store_series import StoreTelemetry
 from metrics_adapter.settings import FLAGS
 
 QUERY = "query: 'a{<<.LabelMatchers>>}'"

@@ -18,7 +18,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
 from webhook.admission_review import MAX_WARNING
-from webhook.hub import warn_competitors
+from webhook.hub_reader import warn_competitors
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 FHPA = {"apiVersion": "autoscaling.karmada.io/v1alpha1", "kind": "FederatedHPA", "name": "web"}

@@ -15,7 +15,7 @@ from fedhpa.kube import SYSTEM
 from tests.support.nightly import NIGHT, examples
 from webhook.application import Admission
 from webhook.handlers import judge
-from webhook.telemetry import Telemetry
+from webhook.review_series import Telemetry
 from webhook.warnings import AdmissionWarnings
 
 REQUESTS = examples(2_000, 100_000)

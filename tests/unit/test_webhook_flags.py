@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedhpa.serving.flags.parsing import parse_flags
-from webhook.hub import wants_hub
+from webhook.hub_reader import wants_hub
 from webhook.settings import FLAGS
 
 

@@ -20,7 +20,7 @@ from webhook import handlers
 from webhook.application import Admission
 from webhook.handlers import PATHS, Review, judge
 from webhook.intake import LARGE_BODY
-from webhook.telemetry import PathSeries, Telemetry
+from webhook.review_series import PathSeries, Telemetry
 from webhook.warnings import AdmissionWarnings
 
 BODY = json.dumps({"request": {"uid": "the-uid", "object": {**FHPA, "kind": None}}}).encode()

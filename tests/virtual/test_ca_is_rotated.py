@@ -16,7 +16,7 @@ from cryptography import x509
 
 from certs import stored
 from certs.authority import CertificateAuthority
-from certs.hub import CertificateStore
+from certs.certificate_store import CertificateStore
 from certs.keeping import COMMON_NAME
 from certs.rotation import NotKept, Rotation
 from certs.stored import Status, Step

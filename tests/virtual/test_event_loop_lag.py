@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from fedhpa.serving import telemetry
-from fedhpa.serving.telemetry import LogLimit, ProcessSeries
+from fedhpa.serving import process_series
+from fedhpa.serving.process_series import LogLimit, ProcessSeries
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -24,9 +24,9 @@ async def measured(holds: list[float], monkeypatch: pytest.MonkeyPatch) -> Colle
     measuring = asyncio.ensure_future(series.measure_lag())
     await asyncio.sleep(0)
     for seconds in holds:
-        await asyncio.sleep(telemetry.TICK_SECONDS / 2)
+        await asyncio.sleep(process_series.TICK_SECONDS / 2)
         added += seconds
-        await asyncio.sleep(telemetry.TICK_SECONDS)
+        await asyncio.sleep(process_series.TICK_SECONDS)
     measuring.cancel()
     return registry
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from controller.telemetry import ControllerMetrics
+from controller.decision_series import ControllerMetrics
 from fedhpa.api.times import format_time
 from fedhpa.kube import SYSTEM
 from tests.support import karmada_crds

@@ -12,9 +12,9 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from benchmarks.world.network import Cable
-from certs.hub import CertificateStore
+from certs.certificate_store import CertificateStore
+from controller.certificates.certificate_series import CertificateMetrics
 from controller.certificates.manager import CertificateManager
-from controller.certificates.telemetry import CertificateMetrics
 from controller.decisions import DecisionLog, decisions_route
 from controller.flags import HUB, MEMBERS
 from fedhpa.api.decode import decode
@@ -56,7 +56,7 @@ from tests.support.memory_network import MemoryListener
 from tests.support.nightly import only_at_night
 from tests.support.timing import background
 from tests.virtual.test_tokens_of_members_are_renewed import SPACE, join
-from webhook.hub import HubReader
+from webhook.hub_reader import HubReader
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -20,10 +20,10 @@ from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.reviews import ReviewProbe
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
+from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
-from metrics_adapter.telemetry import Telemetry
 from testbed.embedded.api.types import User
 from testbed.embedded.auth.reviews import trust_config_map
 from tests.support.federation import Federation, federation

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks.controller.bodies import FleetSize, Key
-from benchmarks.controller.fleet import HPAS, MemoryFleet, memory_fleet
+from benchmarks.controller.many_objects import HPAS, MemoryFleet, memory_fleet
 from controller.federatedhpa import FederatedHPAReconciler
 from controller.loop import Loop
 from fedhpa.decision import Decision

@@ -14,7 +14,7 @@ import typer
 
 from fedhpa.api.errors import ApiError, ConfigError, FedHPAError
 from fedhpa.cli.files import read_items
-from fedhpa.cli.hub import hub_client, hub_error, parse_cron_target
+from fedhpa.cli.hub_client import hub_client, hub_error, parse_cron_target
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 
 if TYPE_CHECKING:

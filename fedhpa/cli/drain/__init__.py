@@ -13,7 +13,7 @@ from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.texts import counted
 from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub import hub_client
+from fedhpa.cli.hub_client import hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from fedhpa.cli.drain.objects import (
 )
 from fedhpa.cli.drain.taints import change_taints, read_cluster, taints_of, with_taint
 from fedhpa.cli.drain.watch import Progress, watch
-from fedhpa.cli.hub import hub_error
+from fedhpa.cli.hub_client import hub_error
 
 if TYPE_CHECKING:
     from fedhpa.cli.drain.forecast import Forecast

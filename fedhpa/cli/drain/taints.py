@@ -9,7 +9,7 @@ from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.taints import NO_SCHEDULE, OWN_TAINTS
 from fedhpa.api.times import format_time
-from fedhpa.cli.hub import DEADLINE_SECONDS, NOT_SERVED, hub_error
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, NOT_SERVED, hub_error
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient

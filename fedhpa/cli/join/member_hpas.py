@@ -9,7 +9,7 @@ from typing import Final
 from fedhpa.api.errors import ApiError, ConfigError, Conflict
 from fedhpa.api.member_hpas import API_VERSIONS, MANAGED_BY, MANAGER, OWNER, PLURAL, MemberHpa
 from fedhpa.api.texts import listed
-from fedhpa.cli.hub import DEADLINE_SECONDS
+from fedhpa.cli.hub_client import DEADLINE_SECONDS
 from fedhpa.cli.join.registration import CLUSTER, Side
 from fedhpa.kube import NOT_FOUND, resource_path
 

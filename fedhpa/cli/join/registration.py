@@ -23,7 +23,7 @@ from fedhpa.api.identity import IDENTITY_PATH
 from fedhpa.api.membership import CLUSTER_LABEL, SECRET_ANNOTATION, Address
 from fedhpa.api.rights import MEMBER, Manifest, Subject, Switches
 from fedhpa.api.texts import one_line
-from fedhpa.cli.hub import DEADLINE_SECONDS, FORBIDDEN, NO_ANSWER, NOT_SERVED, UNAUTHORIZED
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, FORBIDDEN, NO_ANSWER, NOT_SERVED, UNAUTHORIZED
 from fedhpa.cli.options import read_certificates
 from fedhpa.kube import (
     NOT_FOUND,

@@ -9,7 +9,7 @@ from typing import Any, Final
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.errors import ApiError, ConfigError
-from fedhpa.cli.hub import DEADLINE_SECONDS
+from fedhpa.cli.hub_client import DEADLINE_SECONDS
 from fedhpa.cli.join.registration import MANAGER, Side
 from fedhpa.kube import resource_path
 from fedhpa.members import change_finalizers, leading_controller, without_own

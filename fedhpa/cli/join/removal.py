@@ -10,7 +10,7 @@ from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.membership import SECRET_ANNOTATION, Address
 from fedhpa.api.rights import Switches
-from fedhpa.cli.hub import DEADLINE_SECONDS
+from fedhpa.cli.hub_client import DEADLINE_SECONDS
 from fedhpa.cli.join.member_hpas import REMAINING, remove_member_hpas
 from fedhpa.cli.join.registration import (
     CLUSTER,

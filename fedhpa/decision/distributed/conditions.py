@@ -9,7 +9,7 @@ from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, ClusterState, Member, Plan
 from fedhpa.decision.context import Context, describe
-from fedhpa.decision.distributed.fleet import BoundsView
+from fedhpa.decision.distributed.bounds_view import BoundsView
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     ASSIGNED,

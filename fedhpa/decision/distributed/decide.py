@@ -11,9 +11,9 @@ from fedhpa.api.texts import listed
 from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, Write, plan
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
+from fedhpa.decision.distributed.bounds_status import MAX_REPLICAS, whole_number, with_bounds
+from fedhpa.decision.distributed.bounds_view import BoundsView
 from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
-from fedhpa.decision.distributed.fleet import BoundsView
-from fedhpa.decision.distributed.status import MAX_REPLICAS, whole_number, with_bounds
 from fedhpa.decision.messages import ASSIGNED, HELD
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status

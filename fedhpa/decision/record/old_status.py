@@ -14,7 +14,7 @@ from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import parse_time
 from fedhpa.assignment import NO_STATE, ClusterState
 from fedhpa.decision.memory import ANSWERED_STATES, Absence, ClusterMemory, MemoryState, Rebalance
-from fedhpa.decision.record.status import RawStatus, cluster_entries, number
+from fedhpa.decision.record.stored_status import RawStatus, cluster_entries, number
 
 JSON = object
 

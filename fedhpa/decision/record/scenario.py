@@ -24,7 +24,7 @@ from fedhpa.decision.record.history import decode_history
 from fedhpa.decision.record.kubernetes import encode_sample
 from fedhpa.decision.record.memory import decode_memory, encode_memory
 from fedhpa.decision.record.old_status import memory_of
-from fedhpa.decision.record.status import RawStatus
+from fedhpa.decision.record.stored_status import RawStatus
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
 from fedhpa.decision.settings import ControllerSettings, RawController, decode_settings, encode_settings
 from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.yaml import read_yaml
 from metrics_adapter.prometheus.rules.model import Rules
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.prometheus.store_series import StoreTelemetry
 
 log = structlog.get_logger(__name__)
 

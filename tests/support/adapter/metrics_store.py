@@ -21,7 +21,7 @@ from metrics_adapter.prometheus.access import StoreAccess
 from metrics_adapter.prometheus.rules.file import read_rules
 from metrics_adapter.prometheus.source import PrometheusSource
 from metrics_adapter.prometheus.store import MetricsStore
-from metrics_adapter.prometheus.telemetry import StoreTelemetry
+from metrics_adapter.prometheus.store_series import StoreTelemetry
 from tests.support.adapter.application import Client, StubMember, client_of, members_source
 
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1/namespaces"

@@ -19,11 +19,11 @@ from fedhpa.serving.authentication import Authenticator as Authentication
 from fedhpa.serving.authentication import PeerAuthenticator, Trust
 from fedhpa.serving.authorization import Authorizer, Guard
 from fedhpa.serving.health import Health
+from metrics_adapter.adapter_series import Telemetry
 from metrics_adapter.members.discovery_cache import MetricDiscoveryCache
 from metrics_adapter.members.probes import MemberProbes
 from metrics_adapter.members.source import MembersSource
 from metrics_adapter.server.application import build_application
-from metrics_adapter.telemetry import Telemetry
 from tests.support.federation.planes import ADMIN, Object
 from tests.support.federation.world import Federation
 from tests.support.memory_network import MemoryListener

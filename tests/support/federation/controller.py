@@ -11,11 +11,11 @@ from prometheus_client import CollectorRegistry
 from benchmarks.world.network import Cable
 from controller.cluster_status import CLUSTERS_LEASE, lead_clusters
 from controller.cronfederatedhpa import CronMetrics
+from controller.decision_series import ControllerMetrics
 from controller.flags import DIRECT, Settings
 from controller.holds import NamespaceHolds
 from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
 from controller.shards import CRON, Shard, ShardElection
-from controller.telemetry import ControllerMetrics
 from fedhpa.decision import ControllerSettings
 from fedhpa.kube import Clock
 from fedhpa.kube.client import ApiClient

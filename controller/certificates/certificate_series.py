@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from certs.hub import SERVICES
+from certs.certificate_store import SERVICES
 from certs.keeping import CA
 from certs.stored import Reading
 

@@ -172,9 +172,10 @@ class BoundsView:
         spec = hpa.spec
         raw = {"spec": {"metrics": spec.metrics}, "status": hpa.status}
         limited = limited_for(raw, self._context.now) if running >= spec.maxReplicas > 0 else None
-        load = usage_load(raw, ready, known=limited is not None)
-        if limited is not None and load is not None and load > running:
-            return load, limited
+        if limited is not None:
+            load = usage_load(raw, ready, known=True)
+            if load is not None and load > running:
+                return load, limited
         return usage_load(raw, ready), None
 
     def _wakes(self, view: ClusterView) -> bool:

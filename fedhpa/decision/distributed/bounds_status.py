@@ -15,7 +15,7 @@ from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.assignment import ClusterState, Plan
 from fedhpa.decision.context import Context
-from fedhpa.decision.distributed.fleet import BoundsView, time_of
+from fedhpa.decision.distributed.bounds_view import BoundsView, time_of
 from fedhpa.decision.metrics import status_entry
 from fedhpa.decision.model import Decision, api_time
 from fedhpa.decision.outcome import memory_of

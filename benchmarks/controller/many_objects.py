@@ -20,9 +20,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
 from benchmarks.controller.bodies import NO_HPAS, FleetSize, Key, MemberBodies
+from controller.decision_series import ControllerMetrics
 from controller.federatedhpa import FederatedHPAReconciler, MemberCaches, SnapshotBuilder
 from controller.flags import DIRECT, Settings
-from controller.telemetry import ControllerMetrics
 from fedhpa.api.errors import ApiError
 from fedhpa.decision import ControllerSettings
 from fedhpa.kube import PAGE_SIZE, SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
