@@ -91,6 +91,10 @@ class _Levels:
         # One replica that does not serve yet stays in a Stuck cluster: it is the evidence.
         runs = [max(one.serving + one.stuck, floors.get(one.cluster, 0)) for one in members]
         self.running = self._above(self.minima, runs)
+        # What serves comes before a minimum that nothing runs of, and before the evidence.
+        serves = [max(one.serving, floors.get(one.cluster, 0)) for one in members]
+        self._least = [min(low, max(share, 1)) for low, share in zip(self.minima, serves, strict=True)]
+        self._serves = self._above(self._least, serves)
         # Replicas beyond the need of the moment are the first to go where not all can stay.
         self._busy = self._above(
             self.minima,
@@ -130,8 +134,9 @@ class _Levels:
         if left < sum(needed):
             running = self._without_surplus(sum(needed) - left)
             needed = self._above(running, self._needs)
-        busy = [min(pair) for pair in zip(self._busy, running, strict=True)]
-        levels = [self.minima, busy, running, needed]
+        serves = [min(pair) for pair in zip(self._serves, running, strict=True)]
+        busy = [min(pair) for pair in zip(self._busy, serves, strict=True)]
+        levels = [self._least, busy, serves, running, needed]
         if keep:
             # A spare cluster keeps what it has. One that is back has what it runs.
             kept = [one.running if one.back else one.maximum for one in self._members]

@@ -131,12 +131,15 @@ class _Pass:
             return
         # A cluster that runs replicas has an HPA, whoever started them, if there is room beside the others.
         room = self._rules.maximum - sum(one.serving for one in self._members if one.has_hpa)
-        self._members = [
-            replace(one, minimum=0)
-            if 0 < one.running <= room and one.answers and not (one.has_hpa or one.leaving or one.high == 0)
-            else one
-            for one in self._members
-        ]
+        members = []
+        for one in self._members:
+            fits = 0 < one.running <= room and one.answers
+            if fits and not (one.has_hpa or one.leaving or one.high == 0):
+                members.append(replace(one, minimum=0))
+                room -= one.running
+            else:
+                members.append(one)
+        self._members = members
         for one in self._members:
             if one.minimum == 0 and one.answers and self._idle(one) >= PERIOD_SECONDS:
                 self._reasons.append(f"{one.cluster}: not needed for ten minutes, so its HPA goes")

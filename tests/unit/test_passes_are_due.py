@@ -75,8 +75,8 @@ def six_minutes_gone(raw: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "trigger"),
     [
-        (lambda _: pinned(), "pinned a"),
-        (lambda raw: assigned(raw, a={"pendingReplicas": 1}), "pending a"),
+        (lambda _: pinned(), "pinned a 12"),
+        (lambda raw: assigned(raw, a={"pendingReplicas": 1}), "stuck a"),
         (six_minutes_gone, "lost b"),
         (lambda raw: assigned(raw, a={"hpa": hpa(2, 9, 4)}), "edited a"),
         (lambda raw: assigned(raw, a={"hpa": None}), "edited a"),

@@ -140,7 +140,8 @@ def test_a_full_cluster_keeps_one_replica_more_than_is_ready() -> None:
     status = next(each for each in answer["status"]["clusters"] if each["name"] == "a")
 
     assert bounds(answer) == {"a": (1, 3), "b": (1, 9)}
-    assert (status["membership"], status["waitsFor"]) == ("Stuck", "it keeps 2 ready pods and one more")
+    said = "the scenario says so: it keeps 2 ready pods and one more"
+    assert (status["membership"], status["waitsFor"]) == ("Stuck", said)
 
 
 def test_an_unreachable_cluster_keeps_the_bounds_of_the_status() -> None:

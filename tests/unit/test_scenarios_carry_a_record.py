@@ -138,7 +138,11 @@ def test_a_decision_prints_its_record() -> None:
     found = replayed(raw)
 
     assert list(found["record"]) == ["size", "history", "clusters", "assignedFor", "course"]
-    assert found["record"]["clusters"]["a"] == {"replicas": 4, "assignment": {"minimum": 1, "maximum": 3}}
+    assert found["record"]["clusters"]["a"] == {
+        "replicas": 4,
+        "assignment": {"minimum": 1, "maximum": 3},
+        "standing": {"stuck_since": 1773235397.0},
+    }
     assert found["record"]["course"] == {"written": parse_time(raw["now"])}
 
 
