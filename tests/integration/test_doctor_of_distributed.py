@@ -18,7 +18,9 @@ def grant(made: Installation, *, distributed: bool) -> None:
     """Gives the hub's token its printed rights in both members."""
     switches = Switches("direct", distributed=distributed)
     (role,) = [
-        each for each in rights.member_rights(NAMESPACE, switches=switches) if each["kind"] == "ClusterRole"
+        each
+        for each in rights.member_rights(NAMESPACE, switches=switches)
+        if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", "fedhpa:member")
     ]
     for member in made.plane.members.values():
         merge(member.store, CLUSTER_ROLES, "fedhpa:member", rules=role["rules"])

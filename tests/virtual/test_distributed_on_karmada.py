@@ -326,15 +326,15 @@ async def test_the_group_that_the_binding_names_takes_part(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("taint", "evicted", "expected"),
     [
-        pytest.param({"key": "fedhpa.io/drain", "effect": "NoSchedule"}, False, {"m1", "m2"}, id="drained"),
-        pytest.param({"key": "broken", "effect": "NoExecute"}, True, {"m1", "m2"}, id="evicted"),
+        pytest.param({"key": "fedhpa.io/drain", "effect": "NoSchedule"}, False, {"m2"}, id="drained"),
+        pytest.param({"key": "broken", "effect": "NoExecute"}, True, {"m2"}, id="evicted"),
         pytest.param({"key": "full", "effect": "NoSchedule"}, False, {"m1"}, id="cordoned"),
     ],
 )
 async def test_the_next_group_takes_part_where_the_first_takes_nothing(
     tmp_path: Path, taint: dict[str, str], evicted: bool, expected: set[str]
 ) -> None:
-    """A cluster that leaves takes no replicas. A cordoned one keeps its group."""
+    """A cluster that leaves moves its replicas, and its HPA goes. A cordoned one keeps its group."""
     async with (
         karmada(tmp_path, placement=groups(["m1"], ["m2"]), m1=4, m2=0) as k,
         k.f.controller(calm=True, propagation="karmada"),
