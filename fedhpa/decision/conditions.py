@@ -129,6 +129,8 @@ def report(
     for name in coverage.answered:
         # The data of an only cluster goes missing with Kubernetes' own events.
         told = TOLD_STATES if len(coverage.expected) > 1 else TOLD_STATES - {METRICS_MISSING}
+        if states.get(name) == METRICS_MISSING and absences.get(name) is None:
+            continue  # its pods had no samples yet, which nobody was told
         if states.get(name, ANSWERED) in told and name not in missing and name not in unreported:
             events.append(Event(NORMAL, "ClusterAnswers", f"cluster {name} answers again"))
     builder.events[:0] = events  # the cause comes before its effects

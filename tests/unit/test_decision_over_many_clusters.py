@@ -252,14 +252,22 @@ def test_a_cluster_that_answers_again_is_told_of(state: str | None, told: bool) 
     """The event follows each event that told of its loss, and no other."""
     given = scenario([cluster("member1", [50] * 3), cluster("member2", [50] * 3)], target={"replicas": 6})
     if state is not None:
-        given["record"] = remembered(
-            {"clusters": {"member2": {"state": state, "lastSeen": "2026-03-11T13:23:00Z"}}}
-        )
+        known = {"state": state, "lastSeen": "2026-03-11T13:23:00Z"}
+        clock = {} if state == "Answered" else {"member2": {"since": "2026-03-11T13:20:00Z"}}
+        given["record"] = remembered({"clusters": {"member2": known}, "absences": clock})
 
     events = [event for event in answered(given)["events"] if event["reason"] == "ClusterAnswers"]
 
     expected = {"type": "Normal", "reason": "ClusterAnswers", "message": "cluster member2 answers again"}
     assert events == [expected] * told
+
+
+def test_pods_whose_first_samples_come_are_not_told_of() -> None:
+    """Nobody was told that they lacked, because the clock of a loss had not begun."""
+    given = scenario([cluster("member1", [50] * 3), cluster("member2", [50] * 3)], target={"replicas": 6})
+    given["record"] = remembered({"clusters": {"member2": {"state": "MetricsMissing"}}})
+
+    assert [one for one in answered(given)["events"] if one["reason"] == "ClusterAnswers"] == []
 
 
 def test_events_of_clusters_without_metrics() -> None:
