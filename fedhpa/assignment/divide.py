@@ -91,7 +91,7 @@ class _Levels:
         # One replica that does not serve yet stays in a Stuck cluster: it is the evidence.
         runs = [max(one.serving + one.stuck, floors.get(one.cluster, 0)) for one in members]
         self.running = self._above(self.minima, runs)
-        # What serves comes before a minimum that nothing runs of, and before the evidence.
+        # Serving replicas come before a minimum that nothing runs of, and before the evidence.
         serves = [max(one.serving, floors.get(one.cluster, 0)) for one in members]
         self._least = [min(low, max(share, 1)) for low, share in zip(self.minima, serves, strict=True)]
         self._serves = self._above(self._least, serves)

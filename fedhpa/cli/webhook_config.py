@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.options import read_certificates
+from fedhpa.cli.options import PropagationMode, read_certificates
 
 if TYPE_CHECKING:
+    from fedhpa.api.rights import Propagation
     from webhook.registration import Endpoint
 
 
@@ -32,6 +33,10 @@ def webhook_config(
             "service account as NAMESPACE/NAME."
         ),
     ] = "",
+    propagation: Annotated[
+        PropagationMode,
+        typer.Option(help="The webhook's --propagation. With karmada the reader may get scales of targets."),
+    ] = PropagationMode.DIRECT,
 ) -> None:
     """Print the objects that register the webhook with an API server.
 
@@ -46,7 +51,8 @@ def webhook_config(
             "--ca-file is missing: without it the API server could not verify the webhook, and would refuse "
             "all FederatedHPAs"
         )
-    documents = _reader_rights(reader) + configurations(endpoint, read_certificates("--ca-file", ca_file))
+    documents = _reader_rights(reader, propagation.value)
+    documents += configurations(endpoint, read_certificates("--ca-file", ca_file))
     typer.echo(print_yaml(documents), nl=False)
 
 
@@ -68,17 +74,17 @@ def _endpoint(url: str, service: str) -> Endpoint:
     return registration.Endpoint(namespace=namespace, service=name, port=int(port) if colon else 443)
 
 
-def _reader_rights(reader: str) -> list[dict[str, Any]]:
+def _reader_rights(reader: str, propagation: Propagation) -> list[dict[str, Any]]:
     from fedhpa.api import rights
 
     if not reader:
         return []
     namespace, slash, name = reader.partition("/")
     if not slash:
-        return rights.webhook_rights(rights.user(reader))
+        return rights.webhook_rights(rights.user(reader), propagation=propagation)
     if not (namespace and name) or "/" in name:
         raise ConfigError(f"--reader={reader!r}: expected a user's name, or NAMESPACE/NAME of an account")
-    return rights.webhook_rights(rights.service_account(namespace, name))
+    return rights.webhook_rights(rights.service_account(namespace, name), propagation=propagation)
 
 
 def register(app: typer.Typer) -> None:

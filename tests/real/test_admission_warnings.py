@@ -49,6 +49,7 @@ async def rights(reader: str, authority: Path) -> list[dict[str, Any]]:
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("fedhpa")),
         *("webhook-config", "--url=https://127.0.0.1", f"--reader={reader}", f"--ca-file={authority}"),
+        "--propagation=karmada",
         stdout=subprocess.PIPE,
     )
     async with asyncio.timeout(60):
@@ -63,7 +64,8 @@ async def reading_the_hub(plane: Plane, processes: Processes, hub: PlaneApi) -> 
     await hub.apply_all(await rights(WEBHOOK, processes.folder / "ca.crt"))
     await processes.kill(WEBHOOK)
     try:
-        await processes.start_one(WEBHOOK, f"--kubeconfig={plane.hub.user_kubeconfig(WEBHOOK)}")
+        kubeconfig = f"--kubeconfig={plane.hub.user_kubeconfig(WEBHOOK)}"
+        await processes.start_one(WEBHOOK, kubeconfig, "--propagation=karmada")
         await processes.webhook_is_called()
         yield
     finally:

@@ -109,7 +109,7 @@ async def test_kubectl_tells_that_the_workload_is_only_on_the_hub(plane: Plane, 
 
 
 async def test_targets_are_those_of_kubectl_get_hpa(plane: Plane) -> None:
-    """kubectl prints the same text for a HorizontalPodAutoscaler with the same metrics and values."""
+    """kubectl prints the same for an HPA with the same metrics, and values in the unit of their targets."""
     space = "columns-targets"
     hub = plane.hub
     await kubectl(hub, "apply", "-f", "-", stdin=json.dumps(namespace(space)))
@@ -163,7 +163,7 @@ def of_every_type() -> list[tuple[dict[str, Any], dict[str, Any]]]:
             utilization(60),
             {"averageUtilization": 45, "averageValue": "45m"},
         ),
-        ("Resource", "resource", {"name": "memory"}, average("1Gi"), {"averageValue": "512Mi"}),
+        ("Resource", "resource", {"name": "memory"}, average("1Gi"), {"averageValue": "2Gi"}),
         (
             "ContainerResource",
             "containerResource",
@@ -171,8 +171,8 @@ def of_every_type() -> list[tuple[dict[str, Any], dict[str, Any]]]:
             utilization(70),
             {"averageUtilization": 7, "averageValue": "7m"},
         ),
-        ("Pods", "pods", queue, average("10"), {"averageValue": "7500m"}),
-        ("Object", "object", described, {"type": "Value", "value": "2k"}, {"value": "1500"}),
+        ("Pods", "pods", queue, average("10"), {"averageValue": "7"}),
+        ("Object", "object", described, {"type": "Value", "value": "2k"}, {"value": "4k"}),
         ("Object", "object", described, average("100"), {"value": "0", "averageValue": "50"}),
         ("External", "external", queue, {"type": "Value", "value": "30"}, {"value": "12"}),
         ("External", "external", queue, average("30"), {"value": "0", "averageValue": "6"}),
