@@ -81,7 +81,7 @@ class ClusterFinalizers:
         self._own = replicas_finalizer(shard.index, shard.count)
         self._events = events
         self._clock = clock
-        # The time by our clock at which a Cluster began to need none of its finalizers.
+        # When each Cluster stopped needing its finalizers, by our clock.
         self._idle_since: dict[str, float] = {}
         self._again: dict[str, float] = {}
         self._forbidden = False

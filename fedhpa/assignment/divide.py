@@ -113,8 +113,8 @@ class _Levels:
     def left(self, total: int, most: int, members: Sequence[Member]) -> int:
         """Returns what clusters that do not answer, and HPAs that are not ours, leave of the total.
 
-        What runs is cut for none of them, up to `most`. After a minute, a missing cluster counts only as far
-        as the others neither run nor need its share.
+        Running replicas are never cut for them, up to `most`. After a minute, a missing cluster counts only
+        as far as the others neither run nor need its share.
         """
         held = sum(one.maximum for one in members if not one.answers)
         least = sum(self.running)

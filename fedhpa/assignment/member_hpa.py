@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Final
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import time_at
 from fedhpa.api.quantity import parse_milli
-from fedhpa.api.times import parse_time
 from fedhpa.metric_types.table import metric_type
 
 JSON = object
@@ -54,7 +54,7 @@ def limited_for(hpa: JSON, now: float) -> float | None:
     limited = _condition(status, "ScalingLimited")
     if limited.get("status") != "True" or limited.get("reason") != "TooManyReplicas":
         return None
-    times = [_time(limited.get("lastTransitionTime")), _time(status.get("lastScaleTime"))]
+    times = [time_at(limited.get("lastTransitionTime")), time_at(status.get("lastScaleTime"))]
     known = [time for time in times if time is not None]
     return max(now - max(known), 0.0) if known else math.inf
 
@@ -94,15 +94,6 @@ def _source(metric: Mapping[str, JSON]) -> Mapping[str, JSON]:
 def _condition(status: Mapping[str, JSON], kind: str) -> Mapping[str, JSON]:
     found = (one for one in _objects(status.get("conditions")) if one.get("type") == kind)
     return next(found, {})
-
-
-def _time(value: JSON) -> float | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        return parse_time(value)
-    except InvalidObject:
-        return None
 
 
 def _object(value: JSON, key: str) -> Mapping[str, JSON]:

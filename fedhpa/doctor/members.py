@@ -356,7 +356,7 @@ def _removal(site: Site, cluster: Cluster) -> str:
 
 
 def _taints(site: Site, cluster: Cluster) -> None:
-    """Adds a finding about the taints of a Cluster. What a probe sets has a finding of its own."""
+    """Adds a finding about the taints of a Cluster. A taint that a probe sets has another finding."""
     name = cluster.metadata.name
     taints = [
         (place, taint)

@@ -124,7 +124,7 @@ def test_the_rest_is_divided_by_policy_ten_minutes_after_the_last_write() -> Non
 
 
 def test_a_pinned_cluster_gets_its_need_at_once() -> None:
-    """The reason names the cluster. What others have above what they run makes room."""
+    """The reason names the cluster. Room that others do not use goes to it."""
     members = named([hpa((1, 4), 4, need=8), hpa((1, 4), 1), hpa((1, 4), 2)])
     made = plan(rules(), members, assigned(members), NOW)
 

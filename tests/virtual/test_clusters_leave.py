@@ -105,7 +105,7 @@ class Watched:
     def assert_kind(self, since: float = 5.0) -> None:
         """No second has a step more than the maximum, or a step less ready pods than at minute `since`.
 
-        What the strategy of a rollout may take is no lack of the move.
+        Pods that a rollout may take by its strategy do not count as lacking.
         """
         most, step = self.world.maximum, max(self.world.maximum // 10, 1)
         begin = int(since * 60)

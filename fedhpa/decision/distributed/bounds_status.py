@@ -11,11 +11,12 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import time_at
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.assignment import ClusterState, Plan
 from fedhpa.decision.context import Context
-from fedhpa.decision.distributed.bounds_view import BoundsView, time_of
+from fedhpa.decision.distributed.bounds_view import BoundsView
 from fedhpa.decision.metrics import status_entry
 from fedhpa.decision.model import Decision, api_time
 from fedhpa.decision.outcome import memory_of
@@ -83,7 +84,7 @@ def _hpa(hpa: MemberHpa | None, now: float) -> dict[str, JSON]:
     """Returns what a status entry shows of a member HPA."""
     if hpa is None:
         return {}
-    wanted, scaled = whole_number(hpa.status.get("desiredReplicas")), time_of(hpa.status.get("lastScaleTime"))
+    wanted, scaled = whole_number(hpa.status.get("desiredReplicas")), time_at(hpa.status.get("lastScaleTime"))
     entry: dict[str, JSON] = {}
     if wanted is not None:
         entry["desiredReplicas"] = wanted

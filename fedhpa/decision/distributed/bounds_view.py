@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
-from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.taints import is_avoided
-from fedhpa.api.times import parse_time
 from fedhpa.assignment import (
     DUPLICATED,
     NO_STATE,
@@ -242,13 +240,3 @@ def _ready(view: ClusterView, running: int) -> int:
     if known.pending_replicas:
         return max(running - known.pending_replicas, 0)
     return min(view.ready_pods if view.pods else view.scale.status_replicas, running)
-
-
-def time_of(value: JSON) -> float | None:
-    """Returns POSIX seconds; None if it is no RFC 3339 time."""
-    if not isinstance(value, str):
-        return None
-    try:
-        return parse_time(value)
-    except InvalidObject:
-        return None

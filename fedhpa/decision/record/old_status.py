@@ -9,9 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import time_at
 from fedhpa.api.json import InvalidJson, convert_json
-from fedhpa.api.times import parse_time
 from fedhpa.assignment import NO_STATE, ClusterState
 from fedhpa.decision.memory import ANSWERED_STATES, Absence, ClusterMemory, MemoryState, Rebalance
 from fedhpa.decision.record.stored_status import RawStatus, cluster_entries, number
@@ -42,8 +41,8 @@ def _cluster(entry: Mapping[str, JSON], *, wrote: bool) -> ClusterMemory:
     return ClusterMemory(
         replicas=number(entry.get("currentReplicas")) if written is None else written,
         state=state if isinstance(state, str) else "",
-        seen=_time(entry.get("lastSeen")),
-        scaled=_time(entry.get("lastScaleTime")),
+        seen=time_at(entry.get("lastSeen")),
+        scaled=time_at(entry.get("lastScaleTime")),
         assignment=_assignment(entry),
     )
 
@@ -55,8 +54,8 @@ def _assignment(entry: Mapping[str, JSON]) -> ClusterState:
             "minimum": entry.get("minReplicas"),
             "maximum": entry.get("maxReplicas"),
             "lost": entry.get("lost"),
-            "zeroSince": _time(zero.get("since")) if isinstance(zero, Mapping) else None,
-            "idleSince": _time(entry.get("idleSince")),
+            "zeroSince": time_at(zero.get("since")) if isinstance(zero, Mapping) else None,
+            "idleSince": time_at(entry.get("idleSince")),
         }
     )
 
@@ -78,14 +77,14 @@ def _absences(raw: JSON, entries: Mapping[str, Mapping[str, JSON]]) -> dict[str,
     found: dict[str, Absence] = {}
     for cluster, entry in raw.items() if isinstance(raw, Mapping) else ():
         fields = entry if isinstance(entry, Mapping) else {}
-        since, answered = _time(fields.get("since")), fields.get("answeredSeconds")
+        since, answered = time_at(fields.get("since")), fields.get("answeredSeconds")
         if since is not None:
             seconds = float(answered) if isinstance(answered, int | float) and answered >= 0 else 0.0
-            clock = Absence(since, _time(fields.get("back")))
+            clock = Absence(since, time_at(fields.get("back")))
             # A number that equals the default is left out of JSON only if it is not set.
             found[str(cluster)] = msgspec.structs.replace(clock, answered=seconds) if seconds else clock
     for cluster, entry in entries.items():
-        seen = _time(entry.get("lastSeen"))
+        seen = time_at(entry.get("lastSeen"))
         state = entry.get("state")
         answered_last = isinstance(state, str) and state in ANSWERED_STATES
         if seen is not None and not answered_last:
@@ -97,17 +96,10 @@ def _rebalance(raw: JSON) -> Rebalance | None:
     if not isinstance(raw, Mapping):
         return None
     try:
-        return convert_json({**raw, "since": _time(raw.get("since"))}, Rebalance)
+        return convert_json({**raw, "since": time_at(raw.get("since"))}, Rebalance)
     except InvalidJson:
         return None
 
 
 def _present(fields: Mapping[str, JSON]) -> dict[str, JSON]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _time(value: JSON) -> float | None:
-    try:
-        return parse_time(value) if isinstance(value, str) else None
-    except InvalidObject:
-        return None
