@@ -111,9 +111,16 @@ class _Pass:
             unassigned=max(-surplus, 0),
             exceeded=max(surplus, 0),
             unmet=found.unmet,
+            unconfirmed={one.cluster: self._before(one).maximum or 0 for one in self._unconfirmed()},
+            silent=frozenset(one.cluster for one in self._all if not one.answers),
             cordoned_grow=found.cordoned_grow,
             steps=tuple(steps),
         )
+
+    def _unconfirmed(self) -> list[Member]:
+        """Returns the clusters whose last write failed, and which have an HPA of ours."""
+        failed = self._course.unconfirmed
+        return [one for one in self._all if one.cluster in failed and one.written and not one.foreign]
 
     def _set_minima(self) -> None:
         """Gives the members their minima of this pass, and drops spare clusters that nobody needs."""
@@ -250,7 +257,7 @@ class _Pass:
         rules = self._rules
         if self._total != rules.maximum and not self._anew:
             yield f"maxReplicas was {self._total}, and is {rules.maximum}"
-        if self._previous.course.unfinished:
+        if any(one.answers for one in self._unconfirmed()):
             yield "a write of the last pass failed"
         assigned = sum(one.maximum for one in self._members if one.has_hpa or not one.answers)
         if self._divides and assigned > rules.maximum:

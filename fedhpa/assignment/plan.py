@@ -6,7 +6,7 @@ Source: docs/explanation/distributed.md, "One pass".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
@@ -35,7 +35,9 @@ class Plan:
 
     `states`, `course` and `assigned_for` are for the record, if all writes succeed. `before` is what the
     minima were divided for before. `lost` clusters count in no sum. `unassigned` replicas fit in no cluster.
-    `exceeded` replicas are above maxReplicas. `unmet` replicas are needed and fit nowhere.
+    `exceeded` replicas are above maxReplicas. `unmet` replicas are needed and fit nowhere. `unconfirmed` are
+    clusters with a failed write of an earlier pass, with the highest maximum that it may still bring; the
+    `silent` ones of them do not answer now.
     """
 
     total: int | None
@@ -51,6 +53,8 @@ class Plan:
     unassigned: int = 0
     exceeded: int = 0
     unmet: int = 0
+    unconfirmed: Mapping[str, int] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
     cordoned_grow: bool = False
     steps: tuple[PlanStep, ...] = ()
 
@@ -63,20 +67,28 @@ class Plan:
         wanted = {
             cluster: bounds for cluster, bounds in self.goals.items() if bounds != self.present.get(cluster)
         }
-        return next_writes(self.total, present, wanted, outcomes, self.first)
+        again = {name: most for name, most in self.unconfirmed.items() if name not in self.silent}
+        return next_writes(self.total, present, wanted, outcomes, self.first, again)
 
     def after(self, outcomes: Sequence[Outcome]) -> Plan:
         """Returns the plan with what is to be remembered after these outcomes.
 
         An unknown outcome counts with the higher maximum, because the member may have it. After a failure the
-        next pass writes every difference.
+        next pass writes every difference, and these clusters in any case.
         """
-        maxima = {cluster: _most(bounds) for cluster, bounds in self.present.items()}
+        maxima = {
+            cluster: max(_most(bounds), self.unconfirmed.get(cluster, 0))
+            for cluster, bounds in self.present.items()
+        }
+        unconfirmed = set(self.unconfirmed)
         for outcome in outcomes:
             cluster, after = outcome.write.cluster, _most(outcome.write.after)
             if outcome.result is Result.CONFIRMED:
                 maxima[cluster] = after
-            elif outcome.result is Result.UNKNOWN:
+                unconfirmed.discard(cluster)
+                continue
+            unconfirmed.add(cluster)
+            if outcome.result is Result.UNKNOWN:
                 maxima[cluster] = max(maxima.get(cluster, 0), after)
         failed = any(outcome.result is not Result.CONFIRMED for outcome in outcomes)
         states = {
@@ -88,7 +100,7 @@ class Plan:
         return replace(
             self,
             states=states,
-            course=structs.replace(self.course, unfinished=failed),
+            course=structs.replace(self.course, unconfirmed=tuple(sorted(unconfirmed))),
             assigned_for=self.before if failed else self.assigned_for,
         )
 

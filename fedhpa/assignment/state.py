@@ -62,15 +62,15 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw
     """The stored state of all clusters together. Times are POSIX seconds, None if there is none.
 
     Bounds were written last at `written`. More than maxReplicas has run since `excess_since`, and a step of
-    that went at `stepped`. `size` replicas ran when the present move began, 0 without one. `unfinished` is
-    True if a write of the last pass failed.
+    that went at `stepped`. `size` replicas ran when the present move began, 0 without one. `unconfirmed` are
+    the clusters whose last write failed: they may still get bounds that nobody reads in them yet.
     """
 
     written: Seconds | None = None
     excess_since: Seconds | None = None
     stepped: Seconds | None = None
     size: Count = 0
-    unfinished: bool = False
+    unconfirmed: tuple[str, ...] = ()
 
     def at(self, now: float) -> Course:
         """Returns the state as it counts at `now`, as `ClusterState.at`."""

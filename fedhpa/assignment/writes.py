@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from fedhpa.assignment.clusters import Bounds
 from fedhpa.assignment.division import by_weight
@@ -49,6 +50,7 @@ def next_writes(
     wanted: Mapping[str, Bounds | None],
     outcomes: Iterable[Outcome] = (),
     first: Collection[str] = (),
+    unconfirmed: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Write, ...]:
     """Returns the writes that may be sent now, all at once; none when the pass has ended.
 
@@ -56,9 +58,13 @@ def next_writes(
     began; clusters that are not in `wanted` keep theirs. `outcomes` are those of all earlier writes of the
     pass, in order. A cluster with a failed write is left to the next pass. Where room is scarce, the maxima
     of the `first` clusters rise first.
+
+    `unconfirmed` are clusters with a failed write of an earlier pass, with the highest maximum that it may
+    still bring. They are written again also where the wanted bounds are the present ones, because a Work on
+    the hub may have others.
     """
-    state = _Pass(total, present, wanted, outcomes, first)
-    return state.lowered_maxima() or state.raised() or state.lowered_minima()
+    state = _Pass(total, present, wanted, tuple(outcomes), first, unconfirmed)
+    return state.lowered_maxima() or state.written_again() or state.raised() or state.lowered_minima()
 
 
 class _Pass:
@@ -69,13 +75,19 @@ class _Pass:
         total: int | None,
         present: Mapping[str, Bounds | None],
         wanted: Mapping[str, Bounds | None],
-        outcomes: Iterable[Outcome],
+        outcomes: Sequence[Outcome],
         first: Collection[str],
+        unconfirmed: Mapping[str, int],
     ) -> None:
         self._total, self._first = total, first
         self._now = {cluster: present.get(cluster) or _NONE for cluster in sorted({*present, *wanted})}
         # Of an unknown outcome the worse is assumed: the higher maximum, and either minimum.
         self._most, self._least = dict(self._now), dict(self._now)
+        for cluster, most in unconfirmed.items():
+            if cluster in self._most:
+                self._most[cluster] = _both(max, self._now[cluster], Bounds(minimum=0, maximum=most))
+        sent = {outcome.write.cluster for outcome in outcomes}
+        self._again = [cluster for cluster in unconfirmed if cluster in self._now and cluster not in sent]
         failed = set()
         for outcome in outcomes:
             cluster, after = outcome.write.cluster, outcome.write.after or _NONE
@@ -84,7 +96,7 @@ class _Pass:
                 continue
             failed.add(cluster)
             if outcome.result is Result.UNKNOWN:
-                self._most[cluster] = _both(max, self._now[cluster], after)
+                self._most[cluster] = _both(max, self._most[cluster], after)
                 self._least[cluster] = _both(min, self._now[cluster], after)
         self._goals = {
             cluster: bounds or _NONE for cluster, bounds in sorted(wanted.items()) if cluster not in failed
@@ -103,6 +115,13 @@ class _Pass:
                 least = min(lower.get(cluster, now.minimum), goal.maximum)
                 after[cluster] = Bounds(minimum=least, maximum=goal.maximum)
         return self._writes(after)
+
+    def written_again(self) -> tuple[Write, ...]:
+        """Returns the writes of present bounds, where another write may still be on its way."""
+        found = ((cluster, self._now[cluster]) for cluster in self._again)
+        return tuple(
+            Write(cluster=cluster, before=bounds, after=bounds) for cluster, bounds in found if bounds.maximum
+        )
 
     def raised(self) -> tuple[Write, ...]:
         """Returns the writes that raise bounds, within the total less all maxima that members may have."""

@@ -79,7 +79,13 @@ def recorded() -> dict[str, Any]:
         },
         "clusters": {"m1": {"state": "Answered"}, "m2": {**away, "assignment": assignment}},
         "assignedFor": "0123456789abcdef/10",
-        "course": {"written": START, "excessSince": START, "stepped": START, "size": 1, "unfinished": True},
+        "course": {
+            "written": START,
+            "excessSince": START,
+            "stepped": START,
+            "size": 1,
+            "unconfirmed": ["m1"],
+        },
     }
     return found | {"record": record}
 

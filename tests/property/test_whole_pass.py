@@ -165,7 +165,7 @@ def course(chance: random.Random) -> Course:
         excess_since=chance.choice(times),
         stepped=chance.choice(times),
         size=chance.choice((0, 0, 5, 40)),
-        unfinished=chance.random() < 0.2,
+        unconfirmed=chance.choice(((), (), ("m1",), ("m1", "m2", "gone"))),
     )
 
 

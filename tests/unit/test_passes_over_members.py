@@ -161,8 +161,27 @@ def test_a_failed_write_is_made_by_the_next_pass() -> None:
     again = plan(rules(), calm, following(refused), NOW + MINUTE)
 
     assert maxima(made) == [6, 6]
-    assert refused.course.unfinished
+    assert refused.course.unconfirmed == ("m1",)
     assert "a write of the last pass failed" in again.steps[0].reason
+
+
+def test_a_write_that_nobody_confirmed_is_taken_back() -> None:
+    """A Work on the hub may still have the lower bounds, though member and goal have the higher ones."""
+    members = named([hpa((1, 10), 10, now=2), hpa((1, 2), 2, need=4)])
+    made = plan(rules(), members, assigned(members), NOW)
+    late = made.after([Outcome(write=one, result=Result.UNKNOWN) for one in made.next_writes()])
+    busy = named([hpa((1, 10), 10, need=18), hpa((1, 2), 2, need=4)])
+    again = plan(rules(), busy, following(late), NOW + MINUTE)
+    silent = plan(rules(), [replace(busy[0], answers=False), busy[1]], following(late), NOW + MINUTE)
+    (write,) = again.next_writes()
+
+    assert bounds(made) != bounds(again) == [(1, 10), (1, 2)]
+    assert (write.cluster, write.before, write.after) == ("m1", *[Bounds(minimum=1, maximum=10)] * 2)
+    assert again.next_writes([Outcome(write=write, result=Result.CONFIRMED)]) == ()
+    assert again.after([Outcome(write=write, result=Result.CONFIRMED)]).course.unconfirmed == ()
+    assert again.after([Outcome(write=write, result=Result.UNKNOWN)]).course.unconfirmed == ("m1",)
+    assert silent.next_writes() == ()
+    assert silent.after([]).course.unconfirmed == ("m1",)
 
 
 def test_of_an_unknown_outcome_the_higher_maximum_is_remembered() -> None:

@@ -11,7 +11,7 @@ from tests.support.distributed import NOW
 FULL = ClusterState(
     minimum=1, floor=3, maximum=2, lost=True, waits=True, zero_since=NOW, quiet_since=NOW, idle_since=NOW
 )
-COURSE = Course(written=NOW, excess_since=NOW, stepped=NOW, size=4, unfinished=True)
+COURSE = Course(written=NOW, excess_since=NOW, stepped=NOW, size=4, unconfirmed=("m1",))
 
 
 @pytest.mark.parametrize("full", [FULL, COURSE], ids=["cluster", "course"])

@@ -487,6 +487,28 @@ async def test_the_maximum_holds_while_karmada_sleeps(tmp_path: Path) -> None:
         assert k.maximum == 12
 
 
+async def test_a_work_that_karmada_has_not_read_yet_is_taken_back(tmp_path: Path) -> None:
+    """It may lower a maximum that the cluster needs by now, though the cluster shows the right one."""
+    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+
+        def promised() -> list[int]:
+            return [w["spec"]["workload"]["manifests"][0]["spec"]["maxReplicas"] for w in k.works.values()]
+
+        begin(k)
+        await assigned(k)
+        before = promised()
+        k.asleep = True
+        k.change(maxReplicas=6)
+        await until(lambda: promised() != before, 300)
+        k.change(maxReplicas=12)
+        await until(lambda: promised() == before, 300)
+        k.asleep = False
+        await assigned(k)
+
+        assert promised() == before
+        assert k.maximum == 12
+
+
 async def test_a_hub_that_drops_the_suspension_gets_no_work(tmp_path: Path) -> None:
     """Karmada's scheduler would undo the mode. The condition says which release is needed."""
     anything = {"x-kubernetes-preserve-unknown-fields": True, "type": "object"}

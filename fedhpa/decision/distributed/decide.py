@@ -205,6 +205,7 @@ def _report_changes(
     if outcomes is not None:
         writes = [outcome.write for outcome in outcomes if outcome.result is Result.CONFIRMED]
     why = f"; reason: {reason}" if reason else ""
+    writes = [write for write in writes if write.before != write.after]
     if writes or (made.scales and not context.spec.dry_run):
         context.builder.event("BoundsAssigned", f"{changes(made, writes)}{why}")
 
