@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from controller.distributed.hpa_writes import FIELD_MANAGER
-from fedhpa.api.errors import FedHPAError
+from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import ApiClient, get_scale, put_scale
 
@@ -30,6 +30,27 @@ class WithMetadata(msgspec.Struct, frozen=True):
     """The metadata of an object of any kind."""
 
     metadata: ObjectMeta = ObjectMeta()
+
+
+class _Share(msgspec.Struct, frozen=True):
+    name: str = ""
+    replicas: int | None = None
+
+
+class _BindingSpec(msgspec.Struct, frozen=True):
+    replicas: int = 0
+    clusters: list[_Share] | None = None
+
+
+class _Binding(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _BindingSpec = _BindingSpec()
+
+    def shows(self, bound: Bound) -> bool:
+        """True if it divides the replicas as the one that was read."""
+        shares = {share.name: share.replicas for share in self.spec.clusters or ()}
+        same = self.metadata.uid == bound.binding.uid and self.spec.replicas == bound.replicas
+        return same and shares == bound.shares
 
 
 class BindingUnusable(FedHPAError):
@@ -102,7 +123,15 @@ async def hold(
         await _patch(hub, bound.template_path, bound.template, marks, {}, deadline)
     if spec:
         metadata = {"annotations": annotations} if annotations else {}
-        stored = await _patch(hub, bound.binding_path, bound.binding, metadata, spec, deadline)
+        path = bound.binding_path
+        try:
+            stored = await _patch(hub, path, bound.binding, metadata, spec, deadline)
+        except Conflict:
+            # Karmada's detector writes the binding within milliseconds of the template's new label.
+            found = await hub.get(path, _Binding, deadline=deadline)
+            if not found.shows(bound):
+                raise
+            stored = await _patch(hub, path, found.metadata, metadata, spec, deadline)
         if ((stored.get("spec") or {}).get("suspension") or {}).get("scheduling") is not True:
             raise BindingUnusable(
                 "Karmada v1.13 or later is needed, because the hub drops spec.suspension.scheduling of the "

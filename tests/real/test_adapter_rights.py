@@ -115,7 +115,7 @@ def printed() -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def granted(api: PlaneApi) -> AsyncIterator[None]:
-    """The printed rights in a member, for an account that goes again: other tests count what is left there."""
+    """The printed rights in a member, for an account that goes again: other tests count what is left."""
     manifests = member_metrics_rights(NAMESPACE)
     await api.apply_all([namespace(NAMESPACE), *manifests])
     try:

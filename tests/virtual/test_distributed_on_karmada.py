@@ -509,6 +509,28 @@ async def test_a_work_that_karmada_has_not_read_yet_is_taken_back(tmp_path: Path
         assert k.maximum == 12
 
 
+async def test_the_detector_that_writes_the_binding_at_once_delays_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does so for the label that makes the members keep their replicas."""
+    async with karmada(tmp_path, m1=4, m2=2) as k, k.f.controller(calm=True, propagation="karmada"):
+        store = k.f.hub.server.store
+        update = store.update
+
+        def detecting(collection: Any, found: Object, *rest: Any, **more: Any) -> Any:
+            stored = update(collection, found, *rest, **more)
+            if collection == DEPLOYMENTS:
+                k.edit_hub(BINDINGS, BINDING, lambda one: one["metadata"]["labels"].update(seen="yes"))
+            return stored
+
+        monkeypatch.setattr(store, "update", detecting)
+        begin(k)
+        await assigned(k, within=5)
+
+        assert k.suspended
+        assert k.binding["metadata"]["labels"]["seen"] == "yes"
+
+
 async def test_a_hub_that_drops_the_suspension_gets_no_work(tmp_path: Path) -> None:
     """Karmada's scheduler would undo the mode. The condition says which release is needed."""
     anything = {"x-kubernetes-preserve-unknown-fields": True, "type": "object"}
