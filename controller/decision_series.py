@@ -65,8 +65,6 @@ TASKS = (
     "readiness",
     "reconcile",
     "reconcile-queue",
-    "remove-member-hpa",
-    "repair-member-hpa",
     "renew-token",
     "report-failure",
     "scales",

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from controller.apply.scales import Superseded
 from controller.cronfederatedhpa.objects import FINALIZER, CronObject, NotLeading, ObjectWriter
-from controller.cronfederatedhpa.scales import Reading, TargetChanged
+from controller.cronfederatedhpa.scales import Reading
 from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.units import Ahead, Unit
 from controller.scaling_records import NotRecorded
@@ -76,7 +77,7 @@ class Effects:
             attempts = Attempts(scheduled, record, reading.target, self._wall(), holds)
             try:
                 error = await self._try_all(unit, objects, attempts, reading)
-            except TargetChanged as changed:
+            except Superseded as changed:
                 if attempt == PLAN_TRIES:
                     error = str(changed)
                     break
@@ -99,7 +100,7 @@ class Effects:
         while True:
             try:
                 await self._write(unit, objects, attempts.plan, reading)
-            except (NotLeading, TargetChanged):
+            except (NotLeading, Superseded):
                 raise
             except _Excluded as excluded:
                 if not attempts.exclude(excluded.causes, str(excluded)):
@@ -149,7 +150,7 @@ class Effects:
         try:
             await unit.windows.write(planned.pending)
         except Conflict as error:
-            raise TargetChanged(f"{unit.windows.file} was written by another process") from error
+            raise Superseded(f"{unit.windows.file} was written by another process") from error
         except NotRecorded as error:
             # Windows do not begin where a restart would not know them. Other executions of the plan do.
             if causes := planned.openings():

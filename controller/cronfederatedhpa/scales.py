@@ -12,28 +12,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from controller.apply.plan import carry_out, to_scales, written_scales
+from controller.apply.scales import WritableScale
 from controller.cronfederatedhpa.objects import FIELD_MANAGER, TargetKey
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
-from fedhpa.api.wire import Scale
-from fedhpa.assignment import Host, spread
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.assignment import Host, Result, next_scales, spread
 from fedhpa.cron.execution.model import REPLICAS, ObservedTarget, Values
 from fedhpa.decision import membership_of
 from fedhpa.kube import (
     NOT_FOUND,
-    ApiClient,
-    Backoff,
     Clock,
     Resource,
     ResourceMapper,
     contain,
     get_scale,
-    put_scale,
 )
 from fedhpa.members import Member
-
-TRIES: Final = 5
-FIRST_WAIT_SECONDS: Final = 0.02
-MAX_WAIT_SECONDS: Final = 0.5
 
 Members = Callable[[], Mapping[str, Member]]
 # Writes values with the marker of their events, and the baseline of the windows that are then open.
@@ -66,10 +60,6 @@ class KnownShares:
     complete: bool = False
 
 
-class TargetChanged(FedHPAError):
-    """Somebody changed the values of a target between its reading and the write, so nothing was written."""
-
-
 def mappers_of_members(clock: Clock) -> Callable[[Member], ResourceMapper]:
     """Returns a function that returns the mapper of a member, which lasts as long as the member."""
     mappers: dict[str, tuple[Member, ResourceMapper]] = {}
@@ -93,19 +83,6 @@ async def _nothing_to_write(values: Values, marker: str, baseline: Values | None
 def unreadable(error: str, *, gone: bool = False, unread: bool = False) -> Reading:
     """Returns the reading of a target that cannot be read: never, or not now if it is `unread`."""
     return Reading(ObservedTarget({}, error, gone, unread), _nothing_to_write)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The workload in a member that answered: the scale, and where it is read and written."""
-
-    client: ApiClient
-    path: str
-    scale: Scale
-
-    @property
-    def replicas(self) -> int:
-        return self.scale.spec.replicas
 
 
 class MemberScales:
@@ -134,7 +111,7 @@ class MemberScales:
         """Returns the size of a workload: the sum over the members, a silent one with its last replicas."""
         members = dict(self._members())
         answers = await self._ask(members, key, api_version)
-        found = {name: one for name, one in answers.items() if isinstance(one, _Found)}
+        found = {name: one for name, one in answers.items() if isinstance(one, WritableScale)}
         silent = {name: one for name, one in answers.items() if isinstance(one, FedHPAError)}
         known.replicas |= {name: one.replicas for name, one in found.items()}
         for name in known.replicas.keys() - found.keys() - silent.keys():
@@ -163,7 +140,7 @@ class MemberScales:
         self,
         key: TargetKey,
         members: Mapping[str, Member],
-        found: Mapping[str, _Found],
+        found: Mapping[str, WritableScale],
         silent: Mapping[str, FedHPAError],
         known: KnownShares,
     ) -> Reading | None:
@@ -201,10 +178,10 @@ class MemberScales:
 
     async def _ask(
         self, members: Mapping[str, Member], key: TargetKey, api_version: str
-    ) -> dict[str, _Found | FedHPAError | None]:
+    ) -> dict[str, WritableScale | FedHPAError | None]:
         """Returns the scale in each member, its failure, or None where the workload does not exist."""
 
-        async def ask(member: Member) -> _Found | FedHPAError | None:
+        async def ask(member: Member) -> WritableScale | FedHPAError | None:
             problem = ""
             try:
                 resource = await self._mapper_of(member).resolve(
@@ -213,7 +190,7 @@ class MemberScales:
                 problem = unscalable(resource)
                 path = resource.path(key.namespace, key.name)
                 scale = await get_scale(member.client, path, deadline=self._deadline)
-                return _Found(member.client, path, scale)
+                return WritableScale(member.client, path, scale, self._deadline)
             except ApiError as error:
                 if error.status == NOT_FOUND:
                     return InvalidObject(problem) if problem else None
@@ -231,7 +208,7 @@ class MemberScales:
         self,
         known: KnownShares,
         members: Mapping[str, Member],
-        found: Mapping[str, _Found],
+        found: Mapping[str, WritableScale],
         silent: Mapping[str, FedHPAError],
         values: Values,
         *_: object,
@@ -247,12 +224,15 @@ class MemberScales:
             for name in sorted(found.keys() | silent.keys())
         }
         shares = spread(size, hosts)
-        grows = {name for name, share in shares.items() if share > found[name].replicas}
-        shrinks = {name for name, share in shares.items() if share < found[name].replicas}
-        errors = await self._set(known, {name: (found[name], shares[name]) for name in sorted(grows)})
-        errors += await self._set(known, {name: (found[name], shares[name]) for name in sorted(shrinks)})
-        if errors:
-            raise errors[0]
+        present = {name: one.replicas for name, one in found.items()}
+        outcomes = await carry_out(
+            lambda done: next_scales(shares, present, done, grows_first=True),
+            to_scales(found, manager=FIELD_MANAGER, strict=True),
+        )
+        known.replicas |= written_scales(outcomes)
+        for one in outcomes:
+            if one.result is not Result.CONFIRMED:
+                raise FedHPAError(f"cluster {one.write.cluster}: {one.reason}")
         total = sum(shares.values()) + sum(hosts[name].replicas for name in silent)
         if total != size and silent:
             name, error = min((name, str(one)) for name, one in silent.items())
@@ -260,21 +240,6 @@ class MemberScales:
                 f"{total} instead of {size} replicas until cluster {name} answers, which had "
                 f"{hosts[name].replicas}: {error}"
             )
-
-    async def _set(self, known: KnownShares, shares: Mapping[str, tuple[_Found, int]]) -> list[FedHPAError]:
-        async def write(name: str, one: _Found, share: int) -> FedHPAError | None:
-            try:
-                await put_replicas(one.client, one.path, one.scale, share, self._deadline)
-            except FedHPAError as error:
-                return FedHPAError(f"cluster {name}: {error}")
-            known.replicas[name] = share
-            return None
-
-        tasks = [
-            contain("write-scale", partial(write, name, *one), FedHPAError, cluster=name)
-            for name, one in shares.items()
-        ]
-        return [error for error in await asyncio.gather(*tasks) if error is not None]
 
 
 def unscalable(resource: Resource) -> str:
@@ -284,20 +249,3 @@ def unscalable(resource: Resource) -> str:
     if not resource.scale:
         return f"{resource.kind} has no scale subresource, so it cannot be scaled"
     return ""
-
-
-async def put_replicas(client: ApiClient, path: str, scale: Scale, replicas: int, deadline: float) -> None:
-    """Sets the replicas of a scale. Raises TargetChanged if another client sets them at the same time."""
-    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
-    for attempt in range(1, TRIES + 1):
-        try:
-            await put_scale(client, path, scale, replicas, manager=FIELD_MANAGER, deadline=deadline)
-        except Conflict:
-            if attempt == TRIES:
-                raise
-        else:
-            return
-        await asyncio.sleep(backoff.next())
-        before, scale = scale, await get_scale(client, path, deadline=deadline)
-        if before.spec.replicas != scale.spec.replicas:
-            raise TargetChanged(f"the replicas of {path.rpartition('/')[2]} were changed at the same time")

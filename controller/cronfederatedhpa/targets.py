@@ -7,28 +7,23 @@ changed the present ones.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from controller.apply.scales import WritableScale, patch_bounds, set_replicas
 from controller.cronfederatedhpa.objects import FIELD_MANAGER, HUB_DEADLINE_SECONDS, TargetKey
 from controller.cronfederatedhpa.scales import (
-    FIRST_WAIT_SECONDS,
-    MAX_WAIT_SECONDS,
-    TRIES,
     KnownShares,
     Members,
     MemberScales,
     Reading,
-    TargetChanged,
-    put_replicas,
     unreadable,
     unscalable,
 )
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.json import InvalidJson, decode_json
@@ -36,7 +31,6 @@ from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarg
 from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,
-    Backoff,
     Clock,
     ResourceMapper,
     get_scale,
@@ -120,29 +114,24 @@ class CronTargets:
         self, path: str, raw: Mapping[str, Any], values: Values, marker: str, baseline: Values | None
     ) -> None:
         """Sets bounds under the names that the object uses, in one patch."""
-        backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
-        for attempt in range(1, TRIES + 1):
-            spec = raw.get("spec") or {}
-            annotations = {LAST_EXECUTION: marker} if marker else {}
-            patch = {
-                "metadata": {
-                    "resourceVersion": raw["metadata"].get("resourceVersion", ""),
-                    "annotations": annotations | {BASELINE: _baseline_text(baseline)},
-                },
+        annotations = {**({LAST_EXECUTION: marker} if marker else {}), BASELINE: _baseline_text(baseline)}
+
+        def patch(found: Mapping[str, Any]) -> Mapping[str, Any]:
+            version, spec = found["metadata"].get("resourceVersion", ""), found.get("spec") or {}
+            return {
+                "metadata": {"resourceVersion": version, "annotations": annotations},
                 "spec": {_name_in_use(spec, field): value for field, value in values.items()},
             }
-            try:
-                await self._hub.patch(path, patch, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS)
-            except Conflict:
-                if attempt == TRIES:
-                    raise
-            else:
-                return
-            await asyncio.sleep(backoff.next())
-            before, raw = raw, await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
-            if (bounds_of(before), _hold(before)) != (bounds_of(raw), _hold(raw)):
-                what = f"the bounds or the hold of {path.rpartition('/')[2]}"
-                raise TargetChanged(f"{what} were changed at the same time")
+
+        await patch_bounds(
+            self._hub,
+            path,
+            raw,
+            patch,
+            lambda found: (bounds_of(found), _hold(found)),
+            manager=FIELD_MANAGER,
+            deadline=HUB_DEADLINE_SECONDS,
+        )
 
     async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
         resource = await self._mapper.resolve(api_version, key.kind, deadline=HUB_DEADLINE_SECONDS)
@@ -152,7 +141,8 @@ class CronTargets:
         scale = await get_scale(self._hub, path, deadline=HUB_DEADLINE_SECONDS)
 
         async def write(values: Values, *_: object) -> None:  # a scale has no annotations
-            await put_replicas(self._hub, path, scale, values.get(REPLICAS) or 0, HUB_DEADLINE_SECONDS)
+            target = WritableScale(self._hub, path, scale, HUB_DEADLINE_SECONDS)
+            await set_replicas(target, values.get(REPLICAS) or 0, manager=FIELD_MANAGER, strict=True)
 
         return Reading(ObservedTarget({REPLICAS: scale.spec.replicas}, uids=_uids(scale.metadata.uid)), write)
 

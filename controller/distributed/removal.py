@@ -5,27 +5,25 @@ The workloads keep their replicas.
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Final
 
 import structlog
 
+from controller.apply.member_hpas import NOT_REGISTERED, NotOwned
+from controller.apply.plan import HpaWriter, carry_out, failures, to_hpas
 from controller.distributed.hpa_reader import is_ours, read_hpas
-from controller.distributed.hpa_writes import NotOwned
-from controller.distributed.member_writer import NOT_REGISTERED
 from controller.distributed.mode_changes import has_finalizer
-from controller.distributed.writer import REQUESTS, HpaWriter
+from controller.failure_log import names
 from controller.publish import FEDERATED_HPAS, record_events
-from fedhpa.api.errors import FedHPAError
+from fedhpa.assignment import RemoveHpa, Write
 from fedhpa.decision import LOST, Event, Failure, MemoryState
-from fedhpa.kube import EventRecorder, Key, contain
+from fedhpa.kube import EventRecorder, Key
 from fedhpa.members import HpaCache, Member
 
 log = structlog.get_logger(__name__)
 
-TASK: Final = "remove-member-hpa"
 HUB_UNKNOWN: Final = "the identity of the hub is unknown, so the HPA may be another hub's"
 LEFT: Final = "MemberHPALeft"
 
@@ -91,35 +89,16 @@ class HpaRemoval:
 
     async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:
         """Delete the HPAs of these clusters at once. Returns the reason by cluster where that failed."""
-        async with asyncio.TaskGroup() as group:  # the tasks never raise
-            tasks = {
-                cluster: group.create_task(
-                    contain(
-                        TASK,
-                        partial(self._delete, cluster, key),
-                        str,
-                        cluster=cluster,
-                        namespace=key[0],
-                        name=key[1],
-                    )
-                )
-                for cluster in clusters
-            }
-        return {cluster: task.result() for cluster, task in tasks.items() if task.result()}
+        delete = to_hpas(self._writer, key, self._deadline)
 
-    async def _delete(self, cluster: str, key: Key) -> str:
-        """Delete one HPA. Returns why it may remain; "" if it is gone or not ours."""
-        try:
-            async with asyncio.timeout(REQUESTS * self._deadline):
-                await self._writer.delete(cluster, key)
-        except NotOwned:
-            return ""
-        except TimeoutError:
-            return f"no answer within {REQUESTS * self._deadline:g} s"
-        except FedHPAError as error:
-            return str(error)
-        log.info("member HPA removed", cluster=cluster, namespace=key[0], name=key[1])
-        return ""
+        async def send(write: Write) -> None:
+            with contextlib.suppress(NotOwned):  # it stays as it is
+                await delete(write)
+                log.info("member HPA removed", cluster=write.cluster, **names(key))
+
+        removal = [RemoveHpa(cluster) for cluster in clusters]
+        outcomes = await carry_out(lambda done: () if done else removal, send, **names(key))
+        return {one.write.cluster: one.reason for one in failures(outcomes)}
 
     def _report(self, key: Key, raw: Mapping[str, Any], cluster: str, reason: str) -> None:
         namespace, name = key

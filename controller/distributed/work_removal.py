@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
 
+from controller.apply.template import Bound, release
+from controller.apply.works import WorkWriter
 from controller.distributed.removal import HpaRemoval
-from controller.distributed.template import Bound, release
-from controller.distributed.works import WorkWriter
 from fedhpa.api.errors import FedHPAError
 from fedhpa.decision import MemoryState
 from fedhpa.kube import ApiClient, Key, contain, get_scale

@@ -1,7 +1,8 @@
 """Reconciles FederatedHPAs of mode Centralized.
 
 A reconcile builds one snapshot of the hub and the members (`snapshot`), calls the pure
-`fedhpa.decision.decide` (`reconciler`), then writes scales and status (`scale_writes`, `status`).
+`fedhpa.decision.decide` (`reconciler`), has its writes carried out (`controller.apply`), and shows the result
+(`publication`).
 `one_shot` runs the reading half for commands such as `fedhpa preview`.
 """
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.apply.template import Bound, WithMetadata
 from controller.distributed.mode_changes import DISTRIBUTED
-from controller.distributed.template import Bound, WithMetadata
 from controller.federatedhpa.clusters import Candidates, by_affinity
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.propagation import DIVIDED, Placement

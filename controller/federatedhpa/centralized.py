@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import structlog
 
-from controller.decision_series import ControllerMetrics
-from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.scale_writes import (
-    NotWritten,
-    Superseded,
-    WriteFailed,
+from controller.apply.plan import (
     WriteTargets,
-    may_be_written,
-    write_assignment,
-    write_scale,
+    carry_out,
+    error_of,
+    failures,
+    to_scales,
+    written_scales,
 )
+from controller.decision_series import ControllerMetrics
+from controller.failure_log import names
+from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.size_changes import note_changes
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
-from fedhpa.api.errors import FedHPAError
+from fedhpa.assignment import TEMPLATE, Outcome, Result
 from fedhpa.decision import (
     ClusterMemory,
     ClusterScale,
@@ -32,7 +31,7 @@ from fedhpa.decision import (
     decide,
     history_after_scale,
 )
-from fedhpa.kube import ApiClient, Key, reason_of
+from fedhpa.kube import ApiClient, Key
 
 log = structlog.get_logger(__name__)
 
@@ -71,78 +70,65 @@ class CentralizedDecisions:
             await memory.recording.write_before_first_scale(
                 decision, _state_before(memory, snapshot, decision)
             )
-            error = await self._try_to_write(key, memory, snapshot, targets, decision)
-            if error is not None:
-                after = self._after_failed_write(key, memory, snapshot, error, now)
+            outcomes = await self._write(key, memory, snapshot, targets, decision)
+            if failures(outcomes):
+                after = self._after_failed_write(key, memory, snapshot, outcomes, now)
                 return None if after is None else (after, False)
         memory.note_decision(snapshot, decision)
         if written and targets.template is None:
-            memory.note_write(decision.assignment)
+            # A cluster that is lost right after the write still runs its new share.
+            memory.last_replicas |= {share.cluster: share.replicas for share in decision.assignment}
         memory.note_left(snapshot, decision, targets.members)
         memory.history = decision.history
         return decision, written
 
-    async def _try_to_write(
+    async def _write(
         self, key: Key, memory: ObjectMemory, snapshot: Snapshot, targets: WriteTargets, decision: Decision
-    ) -> FedHPAError | None:
-        """Write the decided replicas. Returns the error, which names the shares that were written.
+    ) -> Sequence[Outcome]:
+        """Carry out the decision. Returns its writes with their results.
 
         A write without an answer may have been made all the same. Then the memory stays that of before the
         write, so that the next reconcile counts what has changed since.
         """
-        about = {"namespace": key[0], "name": key[1]}
         _expect(memory, snapshot, decision.current_replicas)
-        error: FedHPAError | None = None
-        try:
-            await self._write_scale(targets, decision)
-        except FedHPAError as failure:
-            error = failure
-        except Exception as failure:
-            error = FedHPAError(reason_of("write-scale", failure, **about))
-        if error is None or not may_be_written(error):
+        scales = targets.scales
+        present = {name: scale.replicas for name, scale in scales.items()}
+        outcomes = await carry_out(
+            lambda done: decision.next_writes(present, outcomes=done), to_scales(scales), **names(key)
+        )
+        if all(one.result is not Result.UNKNOWN for one in outcomes):
             memory.reported_size = None
-        if isinstance(error, Superseded):
-            memory.left |= error.written
-        elif error is not None:
+        failed, written = failures(outcomes), written_scales(outcomes)
+        refused = [one.write.cluster for one in failed if one.result is not Result.SUPERSEDED]
+        if refused:
             memory.left.clear()
-        if error is None or isinstance(error, Superseded):
-            return error
-        for cluster in error.clusters if isinstance(error, NotWritten) else ("",):
+        elif failed:
+            memory.left |= written
+        for cluster in refused:
             self._metrics.count_scale_failure(cluster)
-        written = dict(error.written) if isinstance(error, WriteFailed) else {}
-        if written:
-            log.warning("scale written in part", error=str(error), written=written, **about)
-        return error
+        if refused and written:
+            log.warning("scale written in part", error=error_of(outcomes), written=written, **names(key))
+        return outcomes
 
     def _after_failed_write(
-        self, key: Key, memory: ObjectMemory, snapshot: Snapshot, error: FedHPAError, now: float
+        self, key: Key, memory: ObjectMemory, snapshot: Snapshot, outcomes: Sequence[Outcome], now: float
     ) -> Decision | None:
         """The decision after a failed write, which counts what was written; None if it is to be made anew."""
-        shares = error.written if isinstance(error, WriteFailed) else {}
+        shares, error = written_scales(outcomes), error_of(outcomes)
         change = _change(snapshot, shares)
+        failed = {one.write.cluster for one in failures(outcomes) if one.result is not Result.SUPERSEDED}
         decision: Decision | None = None
-        if isinstance(error, Superseded):
-            log.info("decision superseded", namespace=key[0], name=key[1], detail=str(error))
+        if not failed:
+            log.info("decision superseded", detail=error, **names(key))
             memory.history = history_after_scale(snapshot.hpa.spec, memory.history, change, now)
         else:
             rules = self._settings.decision
-            decision = decide(
-                snapshot, memory.history, now, rules, write_error=str(error), written_change=change
-            )
+            decision = decide(snapshot, memory.history, now, rules, write_error=error, written_change=change)
             memory.note_decision(snapshot, decision)
             memory.history = decision.history
-        if isinstance(error, NotWritten):
-            memory.refused |= dict.fromkeys(error.clusters, now)
+        memory.refused |= dict.fromkeys(failed - {TEMPLATE}, now)
         memory.last_replicas |= shares
         return decision
-
-    async def _write_scale(self, targets: WriteTargets, decision: Decision) -> None:
-        template, replicas = targets.template, decision.desired_replicas
-        if template is None:
-            deadline = self._settings.member_deadline
-            await write_assignment(targets.members, decision.assignment, deadline, moves=decision.moves)
-        else:
-            await write_scale(self._hub, targets.path, template, replicas, HUB_DEADLINE_SECONDS)
 
 
 def _state_before(memory: ObjectMemory, snapshot: Snapshot, decision: Decision) -> MemoryState:

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading
-from controller.distributed.template import Bound
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.affinity import Selection

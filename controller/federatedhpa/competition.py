@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.scale_writes import WriteTargets
 from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_stored, target_of
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import structlog
 
+from controller.apply.member_hpas import MemberHpaWriter
+from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, to_hpas, to_scales
+from controller.apply.template import hold
+from controller.apply.works import WorkWriter
 from controller.decision_series import ControllerMetrics
-from controller.distributed.member_writer import MemberHpaWriter
-from controller.distributed.mode_changes import Removal, has_finalizer
-from controller.distributed.passes import BoundsWriter
+from controller.distributed.mode_changes import Removal, has_finalizer, set_finalizer
 from controller.distributed.removal import HpaRemoval
-from controller.distributed.template import hold
 from controller.distributed.work_removal import WorkRemoval
-from controller.distributed.works import WorkWriter
-from controller.distributed.writer import HpaWriter
+from controller.failure_log import names
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas
-from controller.federatedhpa.scale_writes import NotWritten, WriteTargets, write_assignment
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.holds import member_spec
 from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.member_hpas import Owner
-from fedhpa.decision import Assignment, Decision, Snapshot, decide
+from fedhpa.assignment import Outcome, RemoveHpa, Result, SetBounds, SetScale, Write
+from fedhpa.decision import Decision, Snapshot, decide
 from fedhpa.kube import ApiClient, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
@@ -57,27 +57,14 @@ def hpa_writers(
     )
 
 
-def bounds_writer(
-    hub: ApiClient, writer: HpaWriter, metrics: ControllerMetrics, settings: Settings
-) -> BoundsWriter:
-    """The writer of the bounds of member HPAs."""
-    return BoundsWriter(
-        hub,
-        writer,
-        metrics,
-        member_deadline=settings.member_deadline,
-        hub_deadline=HUB_DEADLINE_SECONDS,
-    )
-
-
 class DistributedDecisions:
-    """Decides on one object at a time, and writes to its members by `bounds`."""
+    """Decides on one object at a time, and writes member HPAs by `writer`."""
 
     def __init__(
-        self, hub: ApiClient, bounds: BoundsWriter, metrics: ControllerMetrics, settings: Settings
+        self, hub: ApiClient, writer: HpaWriter, metrics: ControllerMetrics, settings: Settings
     ) -> None:
         self._hub = hub
-        self._bounds = bounds
+        self._writer = writer
         self._metrics = metrics
         self._settings = settings
 
@@ -114,19 +101,10 @@ class DistributedDecisions:
                 memory.note_decision(snapshot, decision)
                 memory.note_pass(decision)
                 return decision, False
-            scale = partial(self._scale, targets)
-            result = await self._bounds.write(
-                key,
-                {**raw, "spec": member_spec(raw["spec"], hold, snapshot.memory)},
-                decision,
-                targets.hpas,
-                scale,
-                unselected,
-                partial(self._hold, targets, memory.uid),
-            )
-            decision = decide(
-                snapshot, memory.history, now, rules, outcomes=result.outcomes, write_error=result.error
-            )
+            held = {**raw, "spec": member_spec(raw["spec"], hold, snapshot.memory)}
+            outcomes, error = await self._write(key, held, memory.uid, decision, targets, unselected)
+            bounds = [one for one in outcomes if isinstance(one.write, SetBounds)]
+            decision = decide(snapshot, memory.history, now, rules, outcomes=bounds, write_error=error)
         elif has_finalizer(raw) and not snapshot.hpa.spec.dry_run and may_write():
             await self._follow(key, targets, memory.uid)
         memory.note_decision(snapshot, decision)
@@ -164,18 +142,52 @@ class DistributedDecisions:
         """Keep Karmada's hands off the workload. Raises FedHPAError. Without Karmada it does nothing."""
         if targets.bound is None or targets.template is None:
             return
-        running = {name: member.scale.spec.replicas for name, member in targets.members.items()}
-        size = targets.template.spec.replicas
+        running = {name: member.replicas for name, member in targets.members.items()}
+        size = targets.template.replicas
         await hold(self._hub, targets.bound, uid, running, size, HUB_DEADLINE_SECONDS)
 
-    async def _scale(self, targets: WriteTargets, replicas: Mapping[str, int]) -> str | None:
-        """Write replicas by cluster. Returns the first error."""
-        unselected = {name: scale for name, scale in targets.unselected.items() if scale is not None}
-        shares = [Assignment(cluster, number) for cluster, number in replicas.items()]
+    async def _write(
+        self,
+        key: Key,
+        raw: Mapping[str, Any],
+        uid: str,
+        decision: Decision,
+        targets: WriteTargets,
+        unselected: Collection[str],
+    ) -> tuple[Sequence[Outcome], str | None]:
+        """Carry out the decision on the object read as `raw`. Returns all writes with their results.
+
+        The second value is the first error that is not one of a change of bounds. Without the finalizer
+        nothing is written, because a deletion would then leave the HPAs behind. The hub follows.
+        """
         try:
-            await write_assignment({**targets.members, **unselected}, shares, self._settings.member_deadline)
-        except FedHPAError as error:
-            for cluster in error.clusters if isinstance(error, NotWritten) else ():
+            if not await set_finalizer(self._hub, raw, HUB_DEADLINE_SECONDS, wanted=True):
+                return (), "the FederatedHPA is being deleted"
+        except FedHPAError as refusal:
+            return (), f"the finalizer could not be set: {refusal}"
+        try:
+            await self._hold(targets, uid)
+        except FedHPAError as refusal:
+            return (), f"the hub could not be prepared: {refusal}"
+        scales, deadline = targets.scales, self._settings.member_deadline
+        present = {name: scale.replicas for name, scale in scales.items()}
+        to_scale = to_scales(scales)
+        to_hpa = to_hpas(self._writer, key, deadline, raw["spec"], targets.hpas)
+
+        async def send(write: Write) -> None:
+            await (to_scale if isinstance(write, SetScale) else to_hpa)(write)
+
+        outcomes = await carry_out(partial(decision.next_writes, present, unselected), send, **names(key))
+        self._count(key, outcomes)
+        others = [one for one in outcomes if not isinstance(one.write, SetBounds)]
+        return outcomes, error_of(others) or None
+
+    def _count(self, key: Key, outcomes: Sequence[Outcome]) -> None:
+        for one in outcomes:
+            cluster, result = one.write.cluster, one.result
+            if not isinstance(one.write, SetScale):
+                self._metrics.count_hpa_write(cluster, result.value)
+            elif result not in (Result.CONFIRMED, Result.SUPERSEDED):
                 self._metrics.count_scale_failure(cluster)
-            return str(error)
-        return None
+            if isinstance(one.write, RemoveHpa) and result is Result.CONFIRMED:
+                log.info("cluster no longer selected", cluster=cluster, **names(key))

@@ -6,7 +6,7 @@ status: the present shares, and until when the controller before surely worked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,12 +17,12 @@ from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
+from fedhpa.assignment import TEMPLATE
 from fedhpa.decision import (
     KNOWN_BEFORE,
     MISSING,
     NO_MEMORY,
     Answer,
-    Assignment,
     ClusterScale,
     ClusterSnapshot,
     Decision,
@@ -48,8 +48,6 @@ from fedhpa.members import Member
 REFUSED_SECONDS: Final = 60.0
 # A workload that is deleted and created again, or an etcd that is restored, answers 404 for a moment.
 ABSENT_SECONDS: Final = 60.0
-# The key of the template's size among those of the clusters.
-TEMPLATE: Final = ""
 
 
 @dataclass
@@ -338,10 +336,6 @@ class ObjectMemory:
         self.last_triggers, self.last_steps, self.last_reason = frozenset(), (), ""
         self.drift.clear()
         self.left.clear()
-
-    def note_write(self, assignment: Sequence[Assignment]) -> None:
-        """Keep the written shares: a cluster that is lost right after the write still runs its new share."""
-        self.last_replicas |= {share.cluster: share.replicas for share in assignment}
 
 
 def _sizes(snapshot: Snapshot) -> dict[str, int]:

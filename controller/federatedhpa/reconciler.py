@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
 from controller.distributed.mode_changes import (
@@ -26,7 +27,7 @@ from controller.failure_log import HealthLog, names
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.distributed import DistributedDecisions, bounds_writer, hpa_writers
+from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
 from controller.federatedhpa.memory import ObjectMemory, replacement
 from controller.federatedhpa.publication import (
     FailureReports,
@@ -35,7 +36,6 @@ from controller.federatedhpa.publication import (
     log_decision,
 )
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
-from controller.federatedhpa.scale_writes import WriteTargets
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.stepped_clock import SteppedClock
 from controller.flags import DIRECT, Settings
@@ -95,8 +95,7 @@ class FederatedHPAReconciler:
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
         writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
-        bounds = bounds_writer(hub, writer, metrics, settings)
-        self._distributed = DistributedDecisions(hub, bounds, metrics, settings)
+        self._distributed = DistributedDecisions(hub, writer, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
         self._modes = ModeChanges(
             hub,

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.federatedhpa.memory import TEMPLATE, ObjectMemory
-from controller.federatedhpa.scale_writes import WriteTargets
+from controller.apply.plan import WriteTargets
+from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.texts import one_line
+from fedhpa.assignment import TEMPLATE
 from fedhpa.decision import Snapshot, resets_after
 from fedhpa.kube import ApiClient, contain
 

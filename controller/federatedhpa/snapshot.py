@@ -10,10 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.apply.plan import WriteTargets
+from controller.apply.scales import WritableScale
+from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
-from controller.distributed.template import Bound
 from controller.failure_log import hub_problem
 from controller.federatedhpa.bindings import NoBinding, TargetUnreadable, by_binding, on_karmada
 from controller.federatedhpa.cluster_reader import (
@@ -36,7 +38,6 @@ from controller.federatedhpa.clusters import (
 from controller.federatedhpa.competition import Ambiguities
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.scale_writes import MemberScale, WriteTargets
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.holds import Holds, member_spec
@@ -45,7 +46,6 @@ from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
 from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment
-from fedhpa.api.wire import Scale
 from fedhpa.decision import (
     Blocked,
     ClusterSnapshot,
@@ -204,7 +204,7 @@ class SnapshotBuilder:
             clusters=clusters,
             target=None
             if template is None or distributed
-            else TemplateScale(template.spec.replicas, scheduling=candidates.scheduling),
+            else TemplateScale(template.replicas, scheduling=candidates.scheduling),
             hub_custom_metrics=of_hub.custom,
             hub_external_metrics=of_hub.external,
             ambiguous_with=self._ambiguities.of(key, memory, expected, memories),
@@ -227,7 +227,7 @@ class SnapshotBuilder:
         bound = candidates.bound if distributed else None
         placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
         others = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))
-        running = {name: 0 if one is None else one.scale.spec.replicas for name, one in others.items()}
+        running = {name: 0 if one is None else one.replicas for name, one in others.items()}
         targets = WriteTargets(
             workload.path,
             template,
@@ -276,7 +276,7 @@ class SnapshotBuilder:
         ]
         return await read_hpas(cache, members, (*expected, *others), key)
 
-    async def _scales_of(self, workload: Workload, names: tuple[str, ...]) -> dict[str, MemberScale | None]:
+    async def _scales_of(self, workload: Workload, names: tuple[str, ...]) -> dict[str, WritableScale | None]:
         """The scales of clusters that are no longer selected; None without the workload.
 
         A cluster whose scale cannot be read is left to the next pass.
@@ -285,7 +285,7 @@ class SnapshotBuilder:
             return {}
         nothing = MetricNeeds(usage=False, queries={}, max_age=0.0)
         found = await read_clusters(self._caches, self._members, workload, names, nothing)
-        scales: dict[str, MemberScale | None] = dict.fromkeys(
+        scales: dict[str, WritableScale | None] = dict.fromkeys(
             [name for name, reading in found.items() if reading.workload.is_absent]
         )
         return scales | self._member_scales(found)
@@ -308,14 +308,15 @@ class SnapshotBuilder:
         # --pause means dryRun for every object: computed and shown, never written nor remembered as written.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
-    def _member_scales(self, readings: Mapping[str, ClusterSnapshot]) -> dict[str, MemberScale]:
-        note, scales = self._caches.scales.note, dict[str, MemberScale]()
+    def _member_scales(self, readings: Mapping[str, ClusterSnapshot]) -> dict[str, WritableScale]:
+        note, scales = self._caches.scales.note, dict[str, WritableScale]()
+        deadline = self._settings.member_deadline
         for name, reading in readings.items():
             found, member = reading.workload, self._members.get(name)
             # A cluster without a selector counts as not answering, so its replicas stay.
             if found.scale is not None and found.selector is not None and member is not None:
                 on_read = functools.partial(note, member, found.path)
-                scales[name] = MemberScale(member.client, found.path, found.scale, on_read)
+                scales[name] = WritableScale(member.client, found.path, found.scale, deadline, on_read)
         return scales
 
     async def _workload(self, spec: Mapping[str, Any], namespace: str) -> Workload:
@@ -343,11 +344,12 @@ class SnapshotBuilder:
             text = await self._search.unreadable_on_hub(workload, error, scale=False)
             raise TargetUnreadable(text, status=error.status, reason=error.reason) from error
 
-    async def _template(self, workload: Workload) -> Scale | None:
+    async def _template(self, workload: Workload) -> WritableScale | None:
         if self._settings.propagation == DIRECT:
             return None
         try:
-            return await get_scale(self._hub, workload.path, deadline=HUB_DEADLINE_SECONDS)
+            scale = await get_scale(self._hub, workload.path, deadline=HUB_DEADLINE_SECONDS)
+            return WritableScale(self._hub, workload.path, scale, HUB_DEADLINE_SECONDS)
         except ApiError as error:
             text = await self._search.unreadable_on_hub(workload, error)
             raise ApiError(text, status=error.status, reason=error.reason) from error

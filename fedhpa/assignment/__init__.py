@@ -26,7 +26,17 @@ from fedhpa.assignment.state import (
     States,
     release_step,
 )
-from fedhpa.assignment.writes import Outcome, Result, Write
+from fedhpa.assignment.writes import (
+    TEMPLATE,
+    Outcome,
+    RemoveHpa,
+    RepairHpa,
+    Result,
+    SetBounds,
+    SetScale,
+    Write,
+    next_scales,
+)
 
 __all__ = [
     "BY_CAPACITY",
@@ -35,6 +45,7 @@ __all__ = [
     "NO_COURSE",
     "NO_STATE",
     "PRIORITIZED",
+    "TEMPLATE",
     "Bounds",
     "ClusterState",
     "Count",
@@ -47,9 +58,13 @@ __all__ = [
     "Plan",
     "PlanStep",
     "Previous",
+    "RemoveHpa",
+    "RepairHpa",
     "Result",
     "Rules",
     "Seconds",
+    "SetBounds",
+    "SetScale",
     "States",
     "Write",
     "apportion",
@@ -59,6 +74,7 @@ __all__ = [
     "limited_for",
     "limits",
     "needed_replicas",
+    "next_scales",
     "next_step",
     "plan",
     "receivers_back",

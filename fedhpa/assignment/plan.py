@@ -13,7 +13,7 @@ from msgspec import structs
 from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep
 from fedhpa.assignment.incident import Goals, kept
 from fedhpa.assignment.state import NO_COURSE, Course, States
-from fedhpa.assignment.writes import Outcome, Result, Write, next_writes
+from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Plan:
     cordoned_grow: bool = False
     steps: tuple[PlanStep, ...] = ()
 
-    def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[Write, ...]:
+    def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[SetBounds, ...]:
         """Returns the writes that may be sent now, all at once; none when the pass has ended.
 
         `outcomes` are those of all earlier writes of the pass, in order.
@@ -82,6 +82,8 @@ class Plan:
         }
         unconfirmed = set(self.unconfirmed)
         for outcome in outcomes:
+            if not isinstance(outcome.write, SetBounds):
+                continue
             cluster, after = outcome.write.cluster, _most(outcome.write.after)
             if outcome.result is Result.CONFIRMED:
                 maxima[cluster] = after

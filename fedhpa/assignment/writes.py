@@ -1,4 +1,4 @@
-"""The order in which the bounds of member HPAs are written (mode Distributed).
+"""The typed writes of a plan, and the order in which they are sent.
 
 Source: docs/explanation/distributed.md, "Order of writes". Maxima are lowered first, and raised only by what
 was confirmed lowered, so a failed write never lets their sum pass the FederatedHPA's maximum. Minima are
@@ -11,6 +11,7 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from fedhpa.assignment.clusters import Bounds
 from fedhpa.assignment.division import by_weight
@@ -18,21 +19,54 @@ from fedhpa.assignment.division import by_weight
 _NONE = Bounds(minimum=0, maximum=0)
 
 
+# The place of the template's scale among those of the clusters.
+TEMPLATE: Final = ""
+
+
 class Result(enum.Enum):
-    """The result of a write. UNKNOWN: the member may have made the change, for example after a time-out."""
+    """The result of a write. UNKNOWN: the member may have made the change, for example after a time-out.
+
+    SUPERSEDED: somebody else changed the same value first, so nothing was written.
+    """
 
     CONFIRMED = "confirmed"
     REFUSED = "refused"
     UNKNOWN = "unknown"
+    SUPERSEDED = "superseded"
+
+
+@dataclass(frozen=True, slots=True)
+class SetScale:
+    """Sets the replicas of the workload in one cluster, or those of the TEMPLATE."""
+
+    cluster: str
+    replicas: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class SetBounds:
     """One change of a member HPA. Without `before` it is created, without `after` it is deleted."""
 
     cluster: str
     before: Bounds | None
     after: Bounds | None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairHpa:
+    """Writes the spec of a member HPA again, with the bounds that it has."""
+
+    cluster: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveHpa:
+    """Deletes a member HPA, whatever its bounds are."""
+
+    cluster: str
+
+
+Write: TypeAlias = SetScale | SetBounds | RepairHpa | RemoveHpa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +78,32 @@ class Outcome:
     reason: str = ""
 
 
+def next_scales(
+    wanted: Mapping[str, int],
+    present: Mapping[str, int],
+    outcomes: Iterable[Outcome] = (),
+    *,
+    grows_first: bool = False,
+    moves: bool = False,
+) -> tuple[SetScale, ...]:
+    """Returns the scales that may be written now, all at once; none when all were tried.
+
+    Smaller shares are written first and then the larger ones, or with `grows_first` the other way round. With
+    `moves` the size stays, so nothing grows for replicas that were not removed. `present` are the replicas
+    that can be written. A cluster that is not in it does not answer, so its replicas stay. `outcomes` are
+    those of all earlier writes.
+    """
+    results = {one.write.cluster: one.result for one in outcomes if isinstance(one.write, SetScale)}
+    lower = [name for name, size in wanted.items() if name in present and size < present[name]]
+    higher = [name for name, size in wanted.items() if name in present and size > present[name]]
+    if moves and any(results.get(name, Result.CONFIRMED) is not Result.CONFIRMED for name in lower):
+        higher = []
+    for names in (higher, lower) if grows_first else (lower, higher):
+        if batch := tuple(SetScale(name, wanted[name]) for name in names if name not in results):
+            return batch
+    return ()
+
+
 def next_writes(
     total: int | None,
     present: Mapping[str, Bounds | None],
@@ -51,7 +111,7 @@ def next_writes(
     outcomes: Iterable[Outcome] = (),
     first: Collection[str] = (),
     unconfirmed: Mapping[str, int] = MappingProxyType({}),
-) -> tuple[Write, ...]:
+) -> tuple[SetBounds, ...]:
     """Returns the writes that may be sent now, all at once; none when the pass has ended.
 
     `total` is the FederatedHPA's maximum, None under Duplicated. `present` are all bounds when the pass
@@ -86,10 +146,12 @@ class _Pass:
         for cluster, most in unconfirmed.items():
             if cluster in self._most:
                 self._most[cluster] = _both(max, self._now[cluster], Bounds(minimum=0, maximum=most))
+        outcomes = [one for one in outcomes if isinstance(one.write, SetBounds)]
         sent = {outcome.write.cluster for outcome in outcomes}
         self._again = [cluster for cluster in unconfirmed if cluster in self._now and cluster not in sent]
         failed = set()
         for outcome in outcomes:
+            assert isinstance(outcome.write, SetBounds)
             cluster, after = outcome.write.cluster, outcome.write.after or _NONE
             if outcome.result is Result.CONFIRMED:
                 self._now[cluster] = self._most[cluster] = self._least[cluster] = after
@@ -103,7 +165,7 @@ class _Pass:
         }
         self._wanted = wanted
 
-    def lowered_maxima(self) -> tuple[Write, ...]:
+    def lowered_maxima(self) -> tuple[SetBounds, ...]:
         """Returns the writes that lower a maximum, and the minimum with it if no other has to rise before."""
         lower = self._allowed_minima()
         if any(least > self._goals[cluster].minimum for cluster, least in lower.items()):
@@ -116,14 +178,16 @@ class _Pass:
                 after[cluster] = Bounds(minimum=least, maximum=goal.maximum)
         return self._writes(after)
 
-    def written_again(self) -> tuple[Write, ...]:
+    def written_again(self) -> tuple[SetBounds, ...]:
         """Returns the writes of present bounds, where another write may still be on its way."""
         found = ((cluster, self._now[cluster]) for cluster in self._again)
         return tuple(
-            Write(cluster=cluster, before=bounds, after=bounds) for cluster, bounds in found if bounds.maximum
+            SetBounds(cluster=cluster, before=bounds, after=bounds)
+            for cluster, bounds in found
+            if bounds.maximum
         )
 
-    def raised(self) -> tuple[Write, ...]:
+    def raised(self) -> tuple[SetBounds, ...]:
         """Returns the writes that raise bounds, within the total less all maxima that members may have."""
         maxima = self._granted(
             {cluster: goal.maximum - self._now[cluster].maximum for cluster, goal in self._goals.items()},
@@ -144,7 +208,7 @@ class _Pass:
                 after[cluster] = Bounds(minimum=least, maximum=top)
         return self._writes(after)
 
-    def lowered_minima(self) -> tuple[Write, ...]:
+    def lowered_minima(self) -> tuple[SetBounds, ...]:
         """Returns the writes that lower minima, by what other clusters have raised."""
         return self._writes(
             {
@@ -173,9 +237,9 @@ class _Pass:
         others = {cluster: rise for cluster, rise in rises.items() if cluster not in first}
         return granted | _part(room - sum(granted.values()), others)
 
-    def _writes(self, after: Mapping[str, Bounds]) -> tuple[Write, ...]:
+    def _writes(self, after: Mapping[str, Bounds]) -> tuple[SetBounds, ...]:
         return tuple(
-            Write(
+            SetBounds(
                 cluster=cluster,
                 before=self._now[cluster] if self._now[cluster].maximum else None,
                 after=bounds if bounds.maximum else None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -10,7 +10,19 @@ import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_time, parse_time
-from fedhpa.assignment import Bounds, ClusterState, Plan, Write
+from fedhpa.assignment import (
+    TEMPLATE,
+    Bounds,
+    ClusterState,
+    Outcome,
+    Plan,
+    RemoveHpa,
+    RepairHpa,
+    Result,
+    SetBounds,
+    Write,
+    next_scales,
+)
 from fedhpa.decision.memory import NO_MEMORY, Absence, History, MemoryState, Rebalance
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.metric_types.metric import ClusterShare, PodCounts
@@ -202,7 +214,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     distributed: bool = False
     bounds: tuple[MemberBounds, ...] = ()
     plan: Plan | None = None
-    hpa_writes: tuple[Write, ...] = ()
+    hpa_writes: tuple[SetBounds, ...] = ()
     repairs: Mapping[str, tuple[str, ...]] = {}
     triggers: frozenset[str] = frozenset()
 
@@ -210,6 +222,53 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     def writes(self) -> bool:
         """True if a scale or a member HPA must be written."""
         return self.rescale or self.moves
+
+    def next_writes(
+        self, present: Mapping[str, int], leaving: Collection[str] = (), outcomes: Sequence[Outcome] = ()
+    ) -> tuple[Write, ...]:
+        """Returns the writes that may be sent now, all at once; none when all were tried.
+
+        `present` are the replicas that can be written, by cluster, or TEMPLATE. `leaving` are clusters that
+        are no longer selected and have our HPA. `outcomes` are those of all earlier writes, in order.
+        """
+        if self.distributed:
+            return self._next_of_pass(present, leaving, outcomes)
+        wanted = {share.cluster: share.replicas for share in self.assignment}
+        if TEMPLATE in present:
+            wanted = {TEMPLATE: self.desired_replicas}
+        return next_scales(wanted, present, outcomes, moves=self.moves)
+
+    def _next_of_pass(
+        self, present: Mapping[str, int], leaving: Collection[str], outcomes: Sequence[Outcome]
+    ) -> tuple[Write, ...]:
+        """The next writes of mode Distributed: what leaves, then bounds, repairs and scales."""
+        results = {(type(one.write), one.write.cluster): one.result for one in outcomes}
+        failed = {one.write.cluster for one in outcomes if one.result is not Result.CONFIRMED}
+        batch: tuple[Write, ...] = ()
+        if self.plan is not None:
+            # The replicas of these clusters go before others may grow. The HPA goes last: a controller that
+            # restarts in between knows the cluster by it.
+            batch = next_scales(dict.fromkeys(sorted(leaving), 0), present, outcomes) or tuple(
+                RemoveHpa(name)
+                for name in sorted(leaving)
+                if name not in failed and (RemoveHpa, name) not in results
+            )
+            batch = batch or self.plan.next_writes(outcomes)
+        batch = batch or tuple(
+            RepairHpa(name)
+            for name in self.repairs
+            if not {(SetBounds, name), (RepairHpa, name)} & results.keys()
+        )
+        if batch or self.plan is None:
+            return batch
+        # A cluster whose HPA was not written waits for the next pass.
+        unwritten = {one.write.cluster for one in outcomes if _left_as_it_was(one)}
+        wanted = {name: size for name, size in self.plan.scales.items() if name not in unwritten}
+        return next_scales(wanted, present, outcomes)
+
+
+def _left_as_it_was(outcome: Outcome) -> bool:
+    return isinstance(outcome.write, SetBounds) and outcome.result is not Result.CONFIRMED
 
 
 # The condition that follows from all others.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa import scale_writes
+from controller.apply import scales
 from fedhpa.kube.writes import put_scale
 from tests.support.controller import ControllerWorld, world
 from tests.support.fakeapi import eventually
@@ -92,7 +92,7 @@ async def test_write_without_an_answer_counts(monkeypatch: pytest.MonkeyPatch) -
                 raise KeyError("answer")
             return answer
 
-        monkeypatch.setattr(scale_writes, "put_scale", put)
+        monkeypatch.setattr(scales, "put_scale", put)
         async with w.controller() as controller:
             await eventually(lambda: total(w) > 10)
             await w.reconciles(controller, 20)

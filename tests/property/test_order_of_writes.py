@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedhpa.assignment import Bounds
-from fedhpa.assignment.writes import Outcome, Result, Write, next_writes
+from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
 
 HPAs = dict[str, Bounds | None]
 
@@ -64,7 +64,7 @@ class Fleet:
             return Result.CONFIRMED
         return self.chance.choice((Result.REFUSED, Result.UNKNOWN))
 
-    def _send(self, write: Write, result: Result) -> None:
+    def _send(self, write: SetBounds, result: Result) -> None:
         assert write.before == self.actual.get(write.cluster)
         assert write.after is None or 1 <= write.after.minimum <= write.after.maximum
         made = result is Result.CONFIRMED or (result is Result.UNKNOWN and self.chance.random() < 0.5)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.distributed.hpa_writes import NotOwned, apply_hpa, delete_hpa
+from controller.apply.member_hpas import NotOwned, apply_hpa, delete_hpa
 from fedhpa.api.member_hpas import MANAGED_BY, PLURAL, V2, Owner, served_version, wanted_spec
 from fedhpa.kube import SYSTEM, ApiClient, load_config, resource_path
 from testbed.real.plane import Plane

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from controller.distributed.template import WithMetadata
+from controller.apply.template import WithMetadata
 from controller.hub_check import CRD_PATH
 from fedhpa.api.answers import check_object
 from fedhpa.api.autoscalers import Target

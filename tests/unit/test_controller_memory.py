@@ -15,7 +15,6 @@ from fedhpa.api.wire import Scale, ScaleSpec
 from fedhpa.decision import (
     KNOWN_BEFORE,
     Absence,
-    Assignment,
     ClusterMemory,
     ClusterScale,
     ClusterSnapshot,
@@ -109,14 +108,6 @@ def test_hub_in_the_way_teaches_nothing() -> None:
 
     assert memory.last_replicas == {"m1": 2}
     assert memory.state.absences == {}
-
-
-def test_what_was_written_is_known() -> None:
-    """A written share is known at once."""
-    memory = ObjectMemory("u1", recording(), last_replicas={"m1": 2, "m2": 3})
-    memory.note_write([Assignment("m1", 6)])
-
-    assert memory.last_replicas == {"m1": 6, "m2": 3}
 
 
 def test_the_record_restores_history_and_clusters() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.distributed.hpa_writes import NotOwned, apply_hpa, delete_hpa
+from controller.apply.member_hpas import NotOwned, apply_hpa, delete_hpa
 from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER, V2, V2BETA2, Owner, wanted_spec
 from tests.support.memory_api import MemoryApi

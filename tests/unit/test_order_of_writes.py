@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedhpa.assignment import Bounds
-from fedhpa.assignment.writes import Outcome, Result, Write, next_writes
+from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
 
 Pairs = dict[str, tuple[int, int] | None]
 Step = dict[str, tuple[int, int] | None]
@@ -30,7 +30,7 @@ def steps(total: int | None, present: Pairs, wanted: Pairs, **results: Result) -
     return found
 
 
-def pair(write: Write) -> tuple[int, int] | None:
+def pair(write: SetBounds) -> tuple[int, int] | None:
     """Returns the bounds that a write leaves."""
     return None if write.after is None else (write.after.minimum, write.after.maximum)
 
@@ -154,7 +154,7 @@ def test_a_write_tells_what_it_replaces() -> None:
     (lowered,) = next_writes(8, present, wanted)
     (created,) = next_writes(8, present, wanted, [Outcome(write=lowered, result=Result.CONFIRMED)])
 
-    assert lowered == Write(
+    assert lowered == SetBounds(
         cluster="a", before=Bounds(minimum=6, maximum=8), after=Bounds(minimum=3, maximum=3)
     )
-    assert created == Write(cluster="b", before=None, after=Bounds(minimum=5, maximum=5))
+    assert created == SetBounds(cluster="b", before=None, after=Bounds(minimum=5, maximum=5))

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from controller.federatedhpa.scale_writes import TRIES, MemberScale, Superseded, write_assignment, write_scale
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from controller.apply.plan import carry_out, error_of, to_scales
+from controller.apply.scales import TRIES, Superseded, WritableScale, set_replicas
+from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.wire import Scale
-from fedhpa.decision import Assignment
+from fedhpa.assignment import next_scales
 from fedhpa.kube.responses import Response
 from fedhpa.kube.writes import get_scale
 from tests.support.memory_api import MemoryApi
@@ -53,7 +54,7 @@ class Api(MemoryApi):
 async def test_scale_is_written() -> None:
     """Without other writers, one write is enough."""
     api = Api(3)
-    await write_scale(api, PATH, await api.read(), 5, 1.0)
+    await set_replicas(WritableScale(api, PATH, await api.read(), 1.0), 5)
 
     assert (api.replicas, api.writes) == (5, 1)
 
@@ -63,7 +64,7 @@ async def test_other_change_is_followed_by_another_try() -> None:
     api = Api(3)
     scale = await api.read()
     api.scale_to(3)
-    await write_scale(api, PATH, scale, 5, 1.0)
+    await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
 
     assert (api.replicas, api.writes) == (5, 2)
 
@@ -75,7 +76,7 @@ async def test_other_size_supersedes() -> None:
     api.scale_to(4)
 
     with pytest.raises(Superseded, match="from 3 to 4 by another client"):
-        await write_scale(api, PATH, scale, 5, 1.0)
+        await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
 
     assert (api.replicas, api.writes) == (4, 1)
 
@@ -85,7 +86,7 @@ async def test_wanted_size_by_somebody_else_is_enough() -> None:
     api = Api(3)
     scale = await api.read()
     api.scale_to(5)
-    await write_scale(api, PATH, scale, 5, 1.0)
+    await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
 
     assert (api.replicas, api.writes) == (5, 1)
 
@@ -97,7 +98,7 @@ async def test_endless_conflicts_end() -> None:
     api.meddle = lambda: api.scale_to(3)
 
     with pytest.raises(Conflict):
-        await write_scale(api, PATH, scale, 5, 1.0)
+        await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
 
     assert (api.replicas, api.writes) == (3, TRIES)
 
@@ -109,20 +110,27 @@ async def test_refusal_is_not_repeated() -> None:
     api.fail = 403
 
     with pytest.raises(ApiError, match="refused"):
-        await write_scale(api, PATH, scale, 5, 1.0)
+        await set_replicas(WritableScale(api, PATH, scale, 1.0), 5)
 
     assert api.writes == 1
 
 
-async def write_to(apis: dict[str, Api], **shares: int) -> None:
-    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
-    await write_assignment(targets, [Assignment(name, count) for name, count in shares.items()], 1.0)
+async def read_all(apis: dict[str, Api]) -> dict[str, WritableScale]:
+    return {name: WritableScale(api, PATH, await api.read(), 1.0) for name, api in apis.items()}
+
+
+async def write(scales: dict[str, WritableScale], *, moves: bool = False, **shares: int) -> str:
+    """Write the shares. Returns the error."""
+    present = {name: scale.replicas for name, scale in scales.items()}
+    return error_of(
+        await carry_out(lambda done: next_scales(shares, present, done, moves=moves), to_scales(scales))
+    )
 
 
 async def test_only_what_changes_is_written() -> None:
     """A cluster that has its share, or does not answer, gets no write."""
     apis = {"m1": Api(3), "m2": Api(3)}
-    await write_to(apis, m1=3, m2=5, m3=4)
+    assert not await write(await read_all(apis), m1=3, m2=5, m3=4)
 
     assert {name: (api.replicas, api.writes) for name, api in apis.items()} == {"m1": (3, 0), "m2": (5, 1)}
 
@@ -130,11 +138,12 @@ async def test_only_what_changes_is_written() -> None:
 async def test_one_failure_stops_no_other_write() -> None:
     """All clusters are tried, and the error names the cluster whose write failed."""
     apis = {"m1": Api(3), "m2": Api(3)}
-    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
+    scales = await read_all(apis)
     apis["m1"].fail = 403
 
-    with pytest.raises(FedHPAError, match="cluster 'm1': refused"):
-        await write_assignment(targets, [Assignment("m1", 4), Assignment("m2", 4)], 1.0)
+    error = await write(scales, m1=4, m2=4)
+
+    assert error.startswith("cluster 'm1': refused")
 
     assert apis["m2"].replicas == 4
 
@@ -142,22 +151,24 @@ async def test_one_failure_stops_no_other_write() -> None:
 async def test_failure_goes_before_superseded() -> None:
     """A failed write is reported even if another cluster was scaled by another client at the same time."""
     apis = {"m1": Api(3), "m2": Api(3)}
-    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
+    scales = await read_all(apis)
     apis["m1"].scale_to(9)
     apis["m2"].fail = 403
 
-    with pytest.raises(FedHPAError, match="cluster 'm2': refused"):
-        await write_assignment(targets, [Assignment("m1", 4), Assignment("m2", 4)], 1.0)
+    error = await write(scales, m1=4, m2=4)
+
+    assert error.startswith("cluster 'm2': refused")
 
 
 @pytest.mark.parametrize(("moves", "grown"), [(True, 3), (False, 4)])
 async def test_a_move_grows_only_for_what_is_gone(moves: bool, grown: int) -> None:
     """If a cluster keeps its replicas, a move adds none elsewhere; a change of the size does."""
     apis = {"m1": Api(3), "m2": Api(3)}
-    targets = {name: MemberScale(api, PATH, await api.read()) for name, api in apis.items()}
+    scales = await read_all(apis)
     apis["m1"].fail = 403
 
-    with pytest.raises(FedHPAError, match="cluster 'm1': refused"):
-        await write_assignment(targets, [Assignment("m1", 2), Assignment("m2", 4)], 1.0, moves=moves)
+    error = await write(scales, m1=2, m2=4, moves=moves)
+
+    assert error.startswith("cluster 'm1': refused")
 
     assert apis["m2"].replicas == grown

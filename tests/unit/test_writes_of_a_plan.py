@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from controller.distributed.hpa_writes import NotOwned
-from controller.distributed.writer import write_plan
+from controller.apply.member_hpas import NotOwned
+from controller.apply.plan import carry_out, to_hpas
+from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, MemberUnavailable
 from fedhpa.api.member_hpas import V2, V2BETA2, MemberHpa
 from fedhpa.assignment import Bounds, Course, Outcome, Plan, Result
@@ -66,7 +67,8 @@ def moved() -> Plan:
 
 
 async def written(writer: Recorder, plan: Plan, versions: Mapping[str, str] | None = None) -> list[Outcome]:
-    return list(await write_plan(writer, plan, KEY, FEDERATED, versions or {}, 3.0))
+    readings = {name: HpaReading(None, version) for name, version in (versions or {}).items()}
+    return list(await carry_out(plan.next_writes, to_hpas(writer, KEY, 3.0, FEDERATED, readings)))
 
 
 async def test_maxima_are_raised_after_others_were_lowered() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from fedhpa.api.errors import ApiError, ConfigError, Conflict
-from fedhpa.api.member_hpas import API_VERSIONS, MANAGED_BY, MANAGER, OWNER, PLURAL, MemberHpa
+from fedhpa.api.member_hpas import API_VERSIONS, MANAGED_BY, MANAGER, OWNER, PLURAL, MemberHpa, Owner
 from fedhpa.api.texts import listed
 from fedhpa.cli.hub_client import DEADLINE_SECONDS
 from fedhpa.cli.join.registration import CLUSTER, Side
@@ -71,26 +71,18 @@ async def _listed(member: Side) -> tuple[str, Sequence[MemberHpa]]:
 async def _remove(
     member: Side, hpa: MemberHpa, hub_id: str, version: str, slots: asyncio.Semaphore
 ) -> bool | ConfigError:
-    """Removes an HPA as it was read. Returns False if it is gone or was handed over, and why it remains."""
-    namespace, name = hpa.metadata.namespace, hpa.metadata.name
-    path = resource_path(version, PLURAL, namespace, name)
+    """Removes an HPA. Returns False if it is gone or was handed over, and why it remains."""
+    # The other commands need no controller, which takes long to import.
+    from controller.apply.member_hpas import NotOwned, delete_hpa
+
+    owner = Owner(hub_id, hpa.metadata.namespace, hpa.metadata.name, hpa.metadata.uid)
     async with slots:
         for attempt in range(1, TRIES + 1):
-            only = {"uid": hpa.metadata.uid, "resourceVersion": hpa.metadata.resourceVersion}
             try:
-                await member.api.delete(path, only=only, deadline=DEADLINE_SECONDS)
-                return True
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    return False
-                if not isinstance(error, Conflict) or attempt == TRIES:
-                    return member.error(f"cannot delete {PLURAL} {namespace}/{name}", error)
-            try:
-                hpa = await member.api.get(path, MemberHpa, deadline=DEADLINE_SECONDS)
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    return False
-                return member.error(f"cannot read {PLURAL} {namespace}/{name}", error)
-            if not hpa.seen_by(hub_id).ours:
+                return await delete_hpa(member.api, owner, version, deadline=DEADLINE_SECONDS)
+            except NotOwned:
                 return False
+            except ApiError as error:
+                if not isinstance(error, Conflict) or attempt == TRIES:
+                    return member.error(f"cannot delete {PLURAL} {owner.namespace}/{owner.name}", error)
     return False

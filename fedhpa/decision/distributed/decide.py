@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.texts import listed
-from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, Write, plan
+from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, SetBounds, plan
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_status import MAX_REPLICAS, whole_number, with_bounds
@@ -37,7 +37,7 @@ def decide_bounds(
     due = _is_due(context, view)
     made = plan(view.rules, view.members, view.previous, context.now) if due else None
     states, remembered = view.states, None
-    writes: tuple[Write, ...] = ()
+    writes: tuple[SetBounds, ...] = ()
     repairs: Mapping[str, tuple[str, ...]] = {}
     if not context.spec.dry_run:
         repairs = _repairs(context, view)
@@ -83,12 +83,12 @@ def _is_due(context: Context, view: BoundsView) -> bool:
     return bool(view.triggers - context.snapshot.last_triggers)
 
 
-def _all_writes(made: Plan) -> tuple[Write, ...]:
+def _all_writes(made: Plan) -> tuple[SetBounds, ...]:
     """Returns all writes of the pass in order, if each succeeds."""
-    outcomes: tuple[Outcome, ...] = ()
-    while batch := made.next_writes(outcomes):
-        outcomes += tuple(Outcome(write=write, result=Result.CONFIRMED) for write in batch)
-    return tuple(outcome.write for outcome in outcomes)
+    writes: tuple[SetBounds, ...] = ()
+    while batch := made.next_writes([Outcome(write=one, result=Result.CONFIRMED) for one in writes]):
+        writes += batch
+    return writes
 
 
 def _repairs(context: Context, view: BoundsView) -> Mapping[str, tuple[str, ...]]:
@@ -174,7 +174,7 @@ def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[st
 
 
 def _report_repairs(
-    context: Context, view: BoundsView, repairs: Mapping[str, tuple[str, ...]], writes: Sequence[Write]
+    context: Context, view: BoundsView, repairs: Mapping[str, tuple[str, ...]], writes: Sequence[SetBounds]
 ) -> None:
     """Adds the events of HPAs that somebody changed. A change of FederatedHPA or hold is no such change."""
     held = context.builder.message(HELD) if context.builder.has(HELD) else None
@@ -195,7 +195,7 @@ def _report_repairs(
 def _report_changes(
     context: Context,
     made: Plan | None,
-    writes: Sequence[Write],
+    writes: Sequence[SetBounds],
     outcomes: Sequence[Outcome] | None,
     reason: str,
 ) -> None:
@@ -203,7 +203,8 @@ def _report_changes(
     if made is None:
         return
     if outcomes is not None:
-        writes = [outcome.write for outcome in outcomes if outcome.result is Result.CONFIRMED]
+        confirmed = [outcome.write for outcome in outcomes if outcome.result is Result.CONFIRMED]
+        writes = [write for write in confirmed if isinstance(write, SetBounds)]
     why = f"; reason: {reason}" if reason else ""
     writes = [write for write in writes if write.before != write.after]
     if writes or (made.scales and not context.spec.dry_run):
@@ -230,7 +231,7 @@ def _asked_anew(context: Context, view: BoundsView) -> bool:
     return any(trigger.startswith("spec ") for trigger in new)
 
 
-def changes(made: Plan, writes: Sequence[Write]) -> str:
+def changes(made: Plan, writes: Sequence[SetBounds]) -> str:
     """Returns each changed cluster with its bounds before and after, such as `member1 1-6 -> 1-8`."""
     last = {write.cluster: write.after for write in writes}
     texts = [

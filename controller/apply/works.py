@@ -13,8 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.distributed.hpa_writes import FIELD_MANAGER, NotOwned, read_if_there
-from controller.distributed.member_writer import NOT_REGISTERED
+from controller.apply.member_hpas import FIELD_MANAGER, NOT_REGISTERED, NotOwned, read_if_there
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import (

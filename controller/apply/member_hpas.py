@@ -1,4 +1,4 @@
-"""Writes of HorizontalPodAutoscalers to members.
+"""Writes HorizontalPodAutoscalers with the members' own clients (--propagation=direct).
 
 Only an HPA of ours is changed or deleted. Each write names the object that was read, by its uid and
 its resourceVersion, so that an HPA that somebody made meanwhile is never touched. Server-side apply would
@@ -7,15 +7,17 @@ take over an HPA of somebody else without a conflict where the values are equal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import OWNER, PLURAL, MemberHpa, Owner, differing_fields, new_member_hpa
-from fedhpa.kube import NOT_FOUND, ApiClient, resource_path
+from fedhpa.kube import NOT_FOUND, ApiClient, Key, resource_path
+from fedhpa.members import HpaCache, Member
 
 FIELD_MANAGER: Final = "fedhpa-distributed"
+NOT_REGISTERED: Final = "no Cluster of this name is registered"
 
 
 class NotOwned(FedHPAError):
@@ -57,14 +59,19 @@ async def apply_hpa(
 async def delete_hpa(
     client: ApiClient, owner: Owner, api_version: str, *, deadline: float | None = None
 ) -> bool:
-    """Deletes this owner's HPA. Returns False if there is none. Raises NotOwned, Conflict and ApiError."""
+    """Deletes this owner's HPA. Returns False if it is gone. Raises NotOwned, Conflict and ApiError."""
     path = resource_path(api_version, PLURAL, owner.namespace, owner.name)
     found = await read_if_there(client, path, deadline)
     if found is None:
         return False
     metadata = _owned(found, owner).metadata
     only = {"uid": metadata.uid, "resourceVersion": metadata.resourceVersion}
-    await client.delete(path, only=only, deadline=deadline)
+    try:
+        await client.delete(path, only=only, deadline=deadline)
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return False
     return True
 
 
@@ -83,3 +90,46 @@ def _owned(found: Mapping[str, Any], owner: Owner) -> MemberHpa:
     if not stored.ours:
         raise NotOwned(stored)
     return stored
+
+
+class MemberHpaWriter:
+    """An HpaWriter by the clients of the members. `deadline` are the seconds of one request."""
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        hpas: HpaCache,
+        owner_of: Callable[[Key], Owner],
+        deadline: float,
+    ) -> None:
+        self._members = members
+        self._hpas = hpas
+        self._owner_of = owner_of
+        self._deadline = deadline
+
+    async def apply(
+        self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str
+    ) -> tuple[str, ...]:
+        """Create the HPA or change it to this spec, as `HpaWriter.apply`."""
+        member = self._member(cluster)
+        try:
+            owner = self._owner_of(key)
+            return await apply_hpa(member.client, owner, spec, api_version, deadline=self._deadline)
+        finally:
+            # A write without an answer may have been made, too.
+            self._hpas.note(member, *key)
+
+    async def delete(self, cluster: str, key: Key) -> bool:
+        """Delete the HPA, as `HpaWriter.delete`."""
+        member = self._member(cluster)
+        version = await self._hpas.version(member)
+        try:
+            return await delete_hpa(member.client, self._owner_of(key), version, deadline=self._deadline)
+        finally:
+            self._hpas.note(member, *key)
+
+    def _member(self, cluster: str) -> Member:
+        member = self._members.get(cluster)
+        if member is None:
+            raise MemberUnavailable(cluster, NOT_REGISTERED)
+        return member

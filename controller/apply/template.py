@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.distributed.hpa_writes import FIELD_MANAGER
+from controller.apply.member_hpas import FIELD_MANAGER
+from controller.apply.scales import WritableScale, set_replicas
 from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import ApiClient, get_scale, put_scale
+from fedhpa.kube import ApiClient, get_scale
 
 RETAIN_LABEL: Final = "resourcetemplate.karmada.io/retain-replicas"
 RETAIN: Final = "true"
@@ -174,9 +175,9 @@ def _set_by_us(metadata: ObjectMeta, annotation: str) -> bool:
 
 
 async def _resize(hub: ApiClient, path: str, replicas: int, deadline: float) -> None:
-    scale = await get_scale(hub, path, deadline=deadline)
-    if scale.spec.replicas != replicas:
-        await put_scale(hub, path, scale, replicas, manager=FIELD_MANAGER, deadline=deadline)
+    template = WritableScale(hub, path, await get_scale(hub, path, deadline=deadline), deadline)
+    if template.replicas != replicas:
+        await set_replicas(template, replicas, manager=FIELD_MANAGER)
 
 
 async def _patch(

@@ -1,0 +1,7 @@
+"""Carries out plans. Nothing else in the product writes a scale or a HorizontalPodAutoscaler.
+
+- `plan`: sends the typed writes of a plan, batch by batch.
+- `scales`: the replicas of one scale, and the bounds that a rule sets on a FederatedHPA.
+- `member_hpas`: HPAs by the members' own clients (--propagation=direct).
+- `works`, `template`: HPAs by Karmada's Works, and the hold of their workload (--propagation=karmada).
+"""

@@ -1,0 +1,208 @@
+"""Sends the typed writes of a plan, batch by batch. A cluster that fails stops no other's write.
+
+A batch begins when all writes of the batch before have ended: a maximum is raised only by what was confirmed
+lowered elsewhere, and replicas grow in one cluster only after they went in another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias
+
+from controller.apply.member_hpas import NotOwned
+from controller.apply.scales import Superseded, WritableScale, set_replicas
+from controller.apply.template import Bound
+from controller.distributed.hpa_reader import HpaReading
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.member_hpas import V2, MemberHpa, wanted_spec
+from fedhpa.api.texts import listed
+from fedhpa.assignment import TEMPLATE, Outcome, RepairHpa, Result, SetBounds, SetScale, Write
+from fedhpa.kube import Key, contain
+
+# A write of an HPA is a read and a change of the member.
+REQUESTS: Final = 2
+# The longest plan has ten batches. More would be an error of ours, which must not write for ever.
+MAX_BATCHES: Final = 10
+# People read the message of a condition.
+MAX_NAMED: Final = 8
+
+# Returns the writes that may be sent after these outcomes, all at once.
+Batches: TypeAlias = Callable[[Sequence[Outcome]], Sequence[Write]]
+Send: TypeAlias = Callable[[Write], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class WriteTargets:
+    """The objects that writes depend on: the template's scale, or that of each member.
+
+    `hub_problem` says why the hub could not serve what the snapshot needs; "" if it did.
+    `hpas` are the HPAs of mode Distributed. `unselected` are the scales of clusters that have our HPA and are
+    no longer selected, None without the workload. `bound` is the ResourceBinding with propagation karmada.
+    """
+
+    path: str = ""
+    template: WritableScale | None = None
+    members: Mapping[str, WritableScale] = field(default_factory=dict)
+    hub_problem: str = ""
+    hpas: Mapping[str, HpaReading] = field(default_factory=dict)
+    unselected: Mapping[str, WritableScale | None] = field(default_factory=dict)
+    bound: Bound | None = None
+
+    @property
+    def scales(self) -> dict[str, WritableScale]:
+        """The scales that a plan may write, by cluster, or TEMPLATE."""
+        left = {name: scale for name, scale in self.unselected.items() if scale is not None}
+        template = {} if self.template is None else {TEMPLATE: self.template}
+        return {**self.members, **left, **template}
+
+
+class HpaWriter(Protocol):
+    """Writes the HPAs of FederatedHPAs into member clusters. `key` is namespace and name of both."""
+
+    async def apply(
+        self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str
+    ) -> tuple[str, ...]:
+        """Create the HPA or change it to this spec. Returns the fields that differed; none if it was right.
+
+        Raises NotOwned, Conflict if somebody wrote meanwhile, MemberUnavailable and ApiError.
+        """
+
+    async def delete(self, cluster: str, key: Key) -> bool:
+        """Delete the HPA. Returns False if there is none. Raises as `apply` does."""
+
+
+async def carry_out(batches: Batches, send: Send, **about: str) -> tuple[Outcome, ...]:
+    """Send the writes of a plan until it gives no more. Returns all of them with their results, in order.
+
+    `about` are the fields of the log. Raises nothing.
+    """
+    outcomes: tuple[Outcome, ...] = ()
+    for _ in range(MAX_BATCHES):
+        batch = batches(outcomes)
+        if not batch:
+            break
+        async with asyncio.TaskGroup() as group:  # the tasks never raise
+            tasks = [
+                group.create_task(
+                    contain(
+                        "write-scale" if isinstance(write, SetScale) else "write-member-hpa",
+                        partial(_sent, send, write),
+                        partial(_unknown, write),
+                        cluster=write.cluster,
+                        **about,
+                    )
+                )
+                for write in batch
+            ]
+        outcomes += tuple(task.result() for task in tasks)
+    return outcomes
+
+
+async def _sent(send: Send, write: Write) -> Outcome:
+    """Send one write. Its result is UNKNOWN if it may have been made without an answer."""
+    try:
+        await send(write)
+    except FedHPAError as error:
+        return Outcome(write=write, result=result_of(error), reason=str(error))
+    return Outcome(write=write, result=Result.CONFIRMED)
+
+
+def _unknown(write: Write, reason: str) -> Outcome:
+    return Outcome(write=write, result=Result.UNKNOWN, reason=reason)
+
+
+def result_of(error: FedHPAError) -> Result:
+    """Returns REFUSED if the error says that nothing was changed, else UNKNOWN.
+
+    A conflict changed nothing. A server error (5xx) and a missing answer leave the change unknown.
+    """
+    if isinstance(error, Superseded):
+        return Result.SUPERSEDED
+    if isinstance(error, NotOwned | Conflict):
+        return Result.REFUSED
+    if isinstance(error, ApiError) and 400 <= error.status < 500:
+        return Result.REFUSED
+    return Result.UNKNOWN
+
+
+def failures(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Returns the writes that were not confirmed. Those that somebody else came before are the last."""
+    failed = [one for one in outcomes if one.result is not Result.CONFIRMED]
+    return sorted(failed, key=lambda one: one.result is Result.SUPERSEDED)
+
+
+def written_scales(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """Returns the replicas that were written, by cluster."""
+    return {
+        one.write.cluster: one.write.replicas
+        for one in outcomes
+        if isinstance(one.write, SetScale) and one.result is Result.CONFIRMED
+    }
+
+
+def error_of(outcomes: Sequence[Outcome]) -> str:
+    """Returns the first failure for people, with the scales that were written all the same; "" if none."""
+    failed = failures(outcomes)
+    if not failed:
+        return ""
+    first, written = failed[0], written_scales(outcomes)
+    if first.write.cluster == TEMPLATE:
+        return first.reason
+    text = f"cluster {first.write.cluster!r}: {first.reason}"
+    if not written or not isinstance(first.write, SetScale) or first.result is Result.SUPERSEDED:
+        return text
+    shares = [f"{name}: {replicas}" for name, replicas in sorted(written.items())]
+    return f"{text}; written all the same: {listed(shares, MAX_NAMED)}"
+
+
+def to_scales(scales: Mapping[str, WritableScale], *, manager: str = "", strict: bool = False) -> Send:
+    """Returns what sends writes of these scales. `strict` is that of `set_replicas`."""
+
+    async def send(write: Write) -> None:
+        assert isinstance(write, SetScale), write
+        await set_replicas(scales[write.cluster], write.replicas, manager=manager, strict=strict)
+
+    return send
+
+
+def to_hpas(
+    writer: HpaWriter,
+    key: Key,
+    deadline: float,
+    spec: Mapping[str, Any] = MappingProxyType({}),
+    readings: Mapping[str, HpaReading] = MappingProxyType({}),
+) -> Send:
+    """Returns what sends writes of an object's member HPAs. `deadline` are the seconds of one request.
+
+    `spec` is that of the FederatedHPA, and `readings` are the HPAs as they were read.
+    """
+
+    async def send(write: Write) -> None:
+        try:
+            async with asyncio.timeout(REQUESTS * deadline) as late:
+                await send_hpa(write)
+        except TimeoutError as error:
+            if not late.expired():
+                raise
+            raise FedHPAError(f"no answer within {REQUESTS * deadline:g} s") from error
+
+    async def send_hpa(write: Write) -> None:
+        reading = readings.get(write.cluster)
+        version = V2 if reading is None else reading.api_version
+        if isinstance(write, SetBounds) and write.after is not None:
+            least, most = write.after.minimum, write.after.maximum
+        elif isinstance(write, RepairHpa):
+            if reading is None or not isinstance(reading.hpa, MemberHpa):
+                return
+            stored = reading.hpa.spec
+            least, most = 1 if stored.minReplicas is None else stored.minReplicas, stored.maxReplicas
+        else:
+            await writer.delete(write.cluster, key)
+            return
+        await writer.apply(write.cluster, key, wanted_spec(spec, least, most, version), version)
+
+    return send
