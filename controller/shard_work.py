@@ -10,8 +10,7 @@ from typing import Final
 
 from controller.cluster_finalizers import ClusterFinalizers
 from controller.cronfederatedhpa import CronMetrics, CronWorker, rules_loop
-from controller.cronfederatedhpa.obstacles import CRD_PATH, PATHS, other_controller
-from controller.cronfederatedhpa.owners import WorkloadOwners
+from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS, WorkloadOwners, other_controller
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.scales import mappers_of_members
 from controller.cronfederatedhpa.targets import CronTargets

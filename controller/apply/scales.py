@@ -13,13 +13,19 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from fedhpa.api.errors import Conflict, FedHPAError
+from fedhpa.api.federatedhpa import KIND
+from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.wire import Scale
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, Values
 from fedhpa.kube import ApiClient, Backoff, get_scale, put_scale
 
 # As client-go retries on conflict.
 TRIES: Final = 5
 FIRST_WAIT_SECONDS: Final = 0.02
 MAX_WAIT_SECONDS: Final = 0.5
+
+# The other names of the bounds. An object has one name of each.
+OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
 
 T = TypeVar("T")
 
@@ -82,27 +88,55 @@ async def patch_bounds(
     client: ApiClient,
     path: str,
     raw: Mapping[str, Any],
-    patch_of: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-    values_of: Callable[[Mapping[str, Any]], object],
+    values: Values,
+    annotations: Mapping[str, str | None],
     *,
     manager: str,
     deadline: float,
 ) -> None:
-    """Patch the FederatedHPA at `path`, read as `raw`, with what `patch_of` makes of its newest state.
+    """Set bounds and annotations of the FederatedHPA at `path`, read as `raw`, in one patch.
 
-    `values_of` returns what the decision depends on. Raises Superseded if that was changed, Conflict after
-    TRIES attempts, and ApiError.
+    The bounds get the names that the object uses. Raises Superseded if somebody changed its bounds or its
+    hold, Conflict after TRIES attempts, and ApiError.
     """
 
     async def write(found: Mapping[str, Any]) -> None:
-        await client.patch(path, patch_of(found), manager=manager, deadline=deadline)
+        version, spec = found["metadata"].get("resourceVersion", ""), found.get("spec") or {}
+        patch = {
+            "metadata": {"resourceVersion": version, "annotations": annotations},
+            "spec": {name_in_use(spec, field): value for field, value in values.items()},
+        }
+        await client.patch(path, patch, manager=manager, deadline=deadline)
 
     def changed(found: Mapping[str, Any]) -> str:
-        if values_of(found) == values_of(raw):
+        if (bounds_of(found), asked_hold(found)) == (bounds_of(raw), asked_hold(raw)):
             return ""
         return f"the bounds or the hold of {path.rpartition('/')[2]} were changed at the same time"
 
     await _unless_changed(raw, write, partial(client.get_json, path, deadline=deadline), changed)
+
+
+def bounds_of(raw: Mapping[str, Any]) -> Values:
+    """Returns the bounds of a FederatedHPA under their usual names; None for one that is absent."""
+    spec = raw.get("spec") or {}
+    found: Values = {}
+    for field in (MINIMUM, MAXIMUM):
+        value = spec.get(name_in_use(spec, field))
+        found[field] = value if isinstance(value, int) and not isinstance(value, bool) else None
+    return found
+
+
+def asked_hold(raw: Mapping[str, Any]) -> HoldRequest | None:
+    """Returns what the annotations of a FederatedHPA ask for."""
+    metadata = raw["metadata"]
+    annotations = metadata.get("annotations")
+    return hold_request(annotations, name=f"{KIND} {metadata.get('name', '')}") if annotations else None
+
+
+def name_in_use(spec: Mapping[str, Any], field: str) -> str:
+    """Returns the name under which a FederatedHPA has a bound."""
+    other = OTHER_NAMES[field]
+    return other if spec.get(other) is not None and spec.get(field) is None else field
 
 
 async def _unless_changed(
@@ -115,7 +149,7 @@ async def _unless_changed(
 
     Raises Superseded with what `changed` says about the newer state unless it is "".
     """
-    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
+    backoff = None
     for attempt in range(1, TRIES + 1):
         try:
             await write(read)
@@ -124,6 +158,7 @@ async def _unless_changed(
                 raise
         else:
             return
+        backoff = backoff or Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
         await asyncio.sleep(backoff.next())
         read = await again()
         if text := changed(read):

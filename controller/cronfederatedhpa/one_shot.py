@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from controller.apply.scales import bounds_of
 from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey
 from controller.cronfederatedhpa.scales import KnownShares, Members, mappers_of_members
-from controller.cronfederatedhpa.targets import CronTargets, bounds_of
+from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.units import Recorded, open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once

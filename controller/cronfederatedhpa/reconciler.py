@@ -23,7 +23,7 @@ from controller.cronfederatedhpa.objects import (
     ObjectWriter,
     TargetKey,
 )
-from controller.cronfederatedhpa.obstacles import CRD_PATH, PATHS
+from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.rules_status import changes, conditions, failure_of, render_status, with_hub
 from controller.cronfederatedhpa.scales import unreadable

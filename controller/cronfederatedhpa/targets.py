@@ -13,7 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.apply.scales import WritableScale, patch_bounds, set_replicas
+from controller.apply.scales import (
+    WritableScale,
+    asked_hold,
+    bounds_of,
+    name_in_use,
+    patch_bounds,
+    set_replicas,
+)
 from controller.cronfederatedhpa.objects import FIELD_MANAGER, HUB_DEADLINE_SECONDS, TargetKey
 from controller.cronfederatedhpa.scales import (
     KnownShares,
@@ -25,7 +32,6 @@ from controller.cronfederatedhpa.scales import (
 )
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
-from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values, split_markers
 from fedhpa.kube import (
@@ -44,8 +50,6 @@ from fedhpa.members import Member
 LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
 # The bounds from before the open windows, in case their record is lost: `{"minReplicas":1}`.
 BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
-# The other names of the bounds. An object has one name of each.
-OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
 
 
 class CronTargets:
@@ -105,7 +109,7 @@ class CronTargets:
             done=split_markers(_our_annotation(metadata, LAST_EXECUTION)),
             managers=_managers(raw),
             baseline=_named_baseline(_our_annotation(metadata, BASELINE)),
-            hold=_hold(raw),
+            hold=asked_hold(raw),
             uids=_uids(metadata.get("uid")),
         )
         return Reading(target, partial(self._write_federatedhpa, path, raw))
@@ -115,22 +119,8 @@ class CronTargets:
     ) -> None:
         """Sets bounds under the names that the object uses, in one patch."""
         annotations = {**({LAST_EXECUTION: marker} if marker else {}), BASELINE: _baseline_text(baseline)}
-
-        def patch(found: Mapping[str, Any]) -> Mapping[str, Any]:
-            version, spec = found["metadata"].get("resourceVersion", ""), found.get("spec") or {}
-            return {
-                "metadata": {"resourceVersion": version, "annotations": annotations},
-                "spec": {_name_in_use(spec, field): value for field, value in values.items()},
-            }
-
         await patch_bounds(
-            self._hub,
-            path,
-            raw,
-            patch,
-            lambda found: (bounds_of(found), _hold(found)),
-            manager=FIELD_MANAGER,
-            deadline=HUB_DEADLINE_SECONDS,
+            self._hub, path, raw, values, annotations, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
         )
 
     async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
@@ -150,23 +140,6 @@ class CronTargets:
 def _uids(uid: str | None) -> dict[str, str]:
     """Returns the uid of a target on the hub."""
     return {"": uid} if uid else {}
-
-
-def bounds_of(raw: Mapping[str, Any]) -> Values:
-    """Returns the bounds of a FederatedHPA under their usual names; None for one that is absent."""
-    spec = raw.get("spec") or {}
-    found: Values = {}
-    for field in (MINIMUM, MAXIMUM):
-        value = spec.get(_name_in_use(spec, field))
-        found[field] = value if isinstance(value, int) and not isinstance(value, bool) else None
-    return found
-
-
-def _hold(raw: Mapping[str, Any]) -> HoldRequest | None:
-    """Returns what the annotations of a FederatedHPA ask for."""
-    metadata = raw["metadata"]
-    annotations = metadata.get("annotations")
-    return hold_request(annotations, name=f"{KIND} {metadata.get('name', '')}") if annotations else None
 
 
 def _our_annotation(metadata: Mapping[str, Any], name: str) -> str:
@@ -197,7 +170,7 @@ def _managers(raw: Mapping[str, Any]) -> dict[str, str]:
     """Returns the client that wrote each bound of a FederatedHPA, if it is known and not this controller."""
     spec, found = raw.get("spec") or {}, {}
     for field in (MINIMUM, MAXIMUM):
-        writers = _writers(raw["metadata"], "f:spec", f"f:{_name_in_use(spec, field)}")
+        writers = _writers(raw["metadata"], "f:spec", f"f:{name_in_use(spec, field)}")
         if writers and FIELD_MANAGER not in writers:
             found[field] = min(writers)
     return found
@@ -213,9 +186,3 @@ def _writers(metadata: Mapping[str, Any], *path: str) -> set[str]:
         if found is not None:
             writers.add(str(entry.get("manager", "")))
     return writers
-
-
-def _name_in_use(spec: Mapping[str, Any], field: str) -> str:
-    """Returns the name under which a FederatedHPA has a bound."""
-    other = OTHER_NAMES[field]
-    return other if spec.get(other) is not None and spec.get(field) is None else field

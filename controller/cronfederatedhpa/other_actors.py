@@ -1,4 +1,7 @@
-"""Obstacles on the hub: its CRD drops fields of ours, or Karmada's controller runs the rules.
+"""The other actors on objects and targets of rules: FederatedHPAs of a workload, and Karmada's controller.
+
+A rule that sets the replicas of a workload and the FederatedHPA of that workload overwrite one another. Both
+objects say so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
 
 Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
 execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
@@ -7,6 +10,7 @@ leaves out an execution, it was switched off, and the execution is caught up.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from controller.cronfederatedhpa.objects import (
@@ -15,15 +19,19 @@ from controller.cronfederatedhpa.objects import (
     OUR_FIELDS,
     CronObject,
     Object,
+    TargetKey,
 )
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
+from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, Target, from_stored
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.federatedhpa import GROUP
+from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.times import parse_time
 from fedhpa.cron.execution.due import latest_time
 from fedhpa.cron.execution.objects import RULE_FIELDS, executable_rules
 from fedhpa.decision import Finding
+from fedhpa.kube import ApiClient, Change, Key, Reflector, resource_path
 
+FEDERATED_HPAS: Final = resource_path(API_VERSION, "federatedhpas")
 CRD_PATH: Final = (
     f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRON_FEDERATED_HPAS.plural}.{GROUP}"
 )
@@ -38,6 +46,56 @@ MESSAGE: Final = (
     f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
     "written here; switch it off with --controllers=*,-cronFederatedHorizontalPodAutoscaler"
 )
+
+
+class WorkloadOwners:
+    """Watches the FederatedHPAs that `owns` selects, while `run` runs."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        owns: Callable[[Key], bool] = lambda _: True,
+        clock: Callable[[], float],
+    ) -> None:
+        self._owns = owns
+        self._index = AutoscalerIndex()
+        self._changed: Callable[[TargetKey], None] = lambda _: None
+        self._reflector: Reflector[Autoscaler] = Reflector(
+            hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
+        )
+        self._reflector.subscribe(self._change)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        await self._reflector.run()
+
+    async def synced(self) -> None:
+        """Waits for the first whole list."""
+        await self._reflector.synced.wait()
+
+    def on_change(self, call: Callable[[TargetKey], None]) -> None:
+        """Calls a function with each workload whose owners change."""
+        self._changed = call
+
+    def of(self, target: TargetKey) -> tuple[str, ...] | None:
+        """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
+        if (target.group, target.kind) == (GROUP, KIND):
+            return ()
+        if not self._reflector.synced.is_set():
+            return None
+        found = self._index.of(Target(*target))
+        return tuple(f"{KIND} {each.namespace}/{each.name}" for each in found)
+
+    def _read(self, stored: StoredAutoscaler) -> Autoscaler | None:
+        key = (stored.metadata.namespace, stored.metadata.name)
+        return from_stored(KIND, stored) if self._owns(key) else None
+
+    def _change(self, change: Change[Autoscaler]) -> None:
+        self._index.replace(change.old, change.new)
+        for each in (change.old, change.new):
+            if each is not None:
+                self._changed(TargetKey(*each.target))
 
 
 def other_controller(owner: CronObject, now: float) -> Finding | None:
