@@ -355,7 +355,9 @@ class CronReconciler:
     def _scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
         drops = self._writer.hub_drops_fields or self._check.pruned is not None
-        return owner.scheduled(unit.target, self._memory(owner.key).rules.state, drops=drops)
+        found = owner.scheduled(unit.target, self._memory(owner.key).rules.state, drops=drops)
+        waits = FINALIZER in owner.cron.metadata.finalizers and not self._units.targets_of(owner.key)
+        return msgspec.structs.replace(found, waits=True) if waits else found
 
     async def _release(self, owner: CronObject) -> None:
         """Removes the finalizer of an object that has no open window on any target."""

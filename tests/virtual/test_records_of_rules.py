@@ -198,6 +198,38 @@ async def test_a_lost_record_leaves_what_somebody_set_since() -> None:
         assert baseline(w) is None
 
 
+@pytest.mark.parametrize("away", [60, 1200])
+async def test_a_lost_record_of_a_scale_is_told(away: int) -> None:
+    """Nobody knows the replicas from before the window. The event comes once, and the finalizer goes."""
+    async with world(m1=2, m2=2) as w:
+        put_rules(w, window(w, 2, "15m", targetReplicas=8), target=DEPLOYMENT)
+        await run_rules(w, 180)
+        forget_record(w, "cron-target.apps.deployment.web")
+        await asyncio.sleep(away)
+        await run_rules(w, 1200)
+        await run_rules(w, 300)
+
+        assert w.replicas == {"m1": 4, "m2": 4}
+        (text,) = w.events("NotRestored", "office")
+        assert text.startswith("rule sale: the record of its window was deleted")
+        assert text.endswith("so 8 replicas stay: set them")
+        assert not stored(w)["metadata"].get("finalizers")
+
+
+async def test_the_process_that_opened_a_window_restores_it_without_its_record() -> None:
+    """What it knows serves as long as it runs."""
+    async with world(m1=2, m2=2) as w:
+        put_rules(w, window(w, 2, "15m", targetReplicas=8), target=DEPLOYMENT)
+        async with rules_running(w):
+            await asyncio.sleep(180)
+            forget_record(w, "cron-target.apps.deployment.web")
+            await asyncio.sleep(1500)
+
+        assert w.replicas == {"m1": 2, "m2": 2}
+        assert w.events("NotRestored", "office") == []
+        assert windows_of(w, kind="deployment") == {}
+
+
 async def test_a_lost_record_of_an_object_repeats_nothing() -> None:
     """The newest execution of the target counts for all rules: up at 9 is not repeated over down at 11."""
     async with world(m1=1) as w:

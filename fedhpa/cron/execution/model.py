@@ -112,7 +112,8 @@ class ScheduledObject(msgspec.Struct, frozen=True):
     `edited` is when the spec was last written, or None if unknown, and `edits` is the number of writes since
     its record. `deleted` is when the deletion began. `states` are by the names of rules; `known` is True once
     a status was written. `present` is False if the object has another target now, and only its open windows
-    still matter. `hold` is what its annotations ask for.
+    still matter. `hold` is what its annotations ask for. `waits` is True if it has the finalizer of an open
+    window, and no record of one is known.
     """
 
     name: str
@@ -125,6 +126,7 @@ class ScheduledObject(msgspec.Struct, frozen=True):
     deleted: float | None = None
     present: bool = True
     hold: HoldRequest | None = None
+    waits: bool = False
 
 
 class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -62,6 +62,7 @@ from fedhpa.cron.execution.windows import (
     edited_windows,
     leave_changes,
     lost_target,
+    lost_windows,
     reverts,
 )
 
@@ -99,9 +100,8 @@ class _Planner:
             record = recovered(owners.values(), target, now)
         self._record = acknowledged(record, owners, target, now)
         # Of two rules with one name the first counts.
-        self._rules = {
-            (name, rule.name): rule for name, each in owners.items() for rule in reversed(each.rules)
-        }
+        rules = ((name, rule) for name, each in owners.items() for rule in reversed(each.rules))
+        self._rules = {(name, rule.name): rule for name, rule in rules}
         places = {key: rule.place for key, rule in self._rules.items()}
         self._stack = ValueStack(target.values, self._record, places)
         self._unfinished = is_unfinished(self._record, target)
@@ -110,7 +110,7 @@ class _Planner:
         self._unread = target.unread or (bool(target.error) and windows)
         self._states: States = {name: {} for name in owners}
         self._newest = newest_execution(owners.values())
-        self._notes: list[Note] = []
+        self._notes = lost_windows(owners.values(), target) if record is None else []
         self._reverts: list[Note] = []
         self._closed: list[OpenWindow] = []
         self._restoring: list[OpenWindow] = []
@@ -205,8 +205,8 @@ class _Planner:
         for owner in self._owners.values():
             if owner.present and owner.deleted is None:
                 self._read_rules(owner, found, handled)
-        newest = [due.newest for due in found]
-        plain = [execution for execution in (*newest, *handled) if window_seconds(execution.rule) is None]
+        events = (*(due.newest for due in found), *handled)
+        plain = [execution for execution in events if window_seconds(execution.rule) is None]
         latest = latest_of_fields(plain)
         return [event for due in found if (event := self._event(due, latest)) is not None]
 

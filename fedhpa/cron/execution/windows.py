@@ -12,7 +12,7 @@ any more. A new target, suspension, renaming and removal close it. What somebody
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ from fedhpa.cron.execution.model import (
     ObservedTarget,
     OpenWindow,
     Rule,
+    RuleState,
     ScheduledObject,
     Values,
     WindowRecord,
@@ -38,6 +39,7 @@ from fedhpa.cron.execution.model import (
     cause_of_window,
 )
 
+_DELETED: Final = "the record of its window was deleted, and the replicas from before with it"
 # The place of a window among all: its opening, its object, and the place and the name of its rule.
 Order = tuple[float, str, int, str]
 
@@ -303,6 +305,19 @@ def lost_target(record: WindowRecord | None, target: ObservedTarget) -> str:
         return ""
     what = "was made anew" if made_anew else "is gone"
     return f"the target {what}, so its window is closed and nothing is restored"
+
+
+def lost_windows(owners: Iterable[ScheduledObject], target: ObservedTarget) -> list[Note]:
+    """Returns the windows of a scale whose record somebody deleted. Nobody knows what to restore."""
+    size = target.values.get(REPLICAS)
+    return [
+        Note(owner.name, "NotRestored", f"rule {rule.name}: {_DELETED}, so {size} replicas stay: set them")
+        for owner in owners
+        for rule in owner.rules
+        if owner.waits and size is not None and window_seconds(rule) is not None
+        if [done.values for done in owner.states.get(rule.name, RuleState()).successes[:1]]
+        == [{REPLICAS: size}]
+    ]
 
 
 def leave_changes(
