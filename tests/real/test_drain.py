@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 from fedhpa.api.rights import hub_rights
 from testbed.real.member import Member
 from testbed.real.plane import Plane
@@ -26,6 +28,7 @@ from tests.real.workloads import (
     set_usage_everywhere,
 )
 from tests.support.commands import Ran
+from tests.support.nightly import AT_NIGHT
 from tests.support.timing import background
 
 NAME, SPACE, PERSON = "web", "drained", "ann"
@@ -33,6 +36,7 @@ CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 MEMBERS = ("member1", "member2", "member3")
 # Each replica that moves costs a minute here. Larger moves follow the same rules in tests/virtual.
 EACH, MOST, STEP = 1, 3, 1
+EQUAL = {"federatedHPAAssignmentType": "StaticWeighted"}
 SLOW, AT_ONCE = ({"testbed.fedhpa.io/ready-after": after} for after in ("60s", "1s"))
 
 
@@ -151,7 +155,7 @@ async def fedhpa(plane: Plane, *arguments: str) -> Ran:
 def leaves(found: Any) -> bool:
     """True while a cluster leaves, and its status says what it waits for."""
     return any(
-        entry.get("membership") == "Leaving" and "not ready in member" in entry.get("waitsFor", "")
+        entry.get("membership") == "Leaving" and "ready in member" in entry.get("waitsFor", "")
         for entry in found["status"]["clusters"]
     )
 
@@ -166,7 +170,10 @@ def is_scaled(found: Any) -> bool:
     )
 
 
-async def test_a_member_is_drained_under_load_and_used_again(plane: Plane, processes: Processes) -> None:
+@pytest.mark.parametrize("mode", ["Centralized", pytest.param("Distributed", marks=AT_NIGHT)])
+async def test_a_member_is_drained_under_load_and_used_again(
+    plane: Plane, processes: Processes, mode: str
+) -> None:
     """The load wants more than maxReplicas allows, and pods get ready slowly.
 
     The command ends with 0 when member2 runs nothing. In between at most one step more than maxReplicas runs,
@@ -179,7 +186,7 @@ async def test_a_member_is_drained_under_load_and_used_again(plane: Plane, proce
         await run_slowly(plane)
         await set_usage_everywhere(plane, NAME, SPACE, BUSY)
         autoscaler = federated_hpa(NAME, SPACE, low=EACH, high=MOST)
-        autoscaler["spec"]["syncPeriodSeconds"] = 1
+        autoscaler["spec"] |= {"mode": mode, "syncPeriodSeconds": 1, "federatedHPAAssignment": EQUAL}
         await hub.apply_all([autoscaler])
         await hub.wait(path, is_scaled, what="all members' metrics count", seconds=SECONDS)
         begin = await settled(lambda: state(plane), lambda found: found == State((EACH,) * 3, MOST))
@@ -216,7 +223,9 @@ async def test_a_member_is_drained_under_load_and_used_again(plane: Plane, proce
     assert min(one.ready for one in watched.states) >= MOST
     assert waited >= 60
     entry = next(one for one in shown["status"]["clusters"] if one["name"] == "member2")
-    assert (shown["status"]["currentReplicas"], shown["status"]["desiredReplicas"]) == (MOST + STEP, MOST)
+    assert shown["status"]["currentReplicas"] == MOST + STEP
+    # In mode Distributed the HPAs of the members want what runs.
+    assert shown["status"]["desiredReplicas"] == (MOST if mode == "Centralized" else MOST + STEP)
     assert "member2 leaves" in explained.out, explained.out
     assert entry["currentReplicas"] == EACH
     assert grown["member2"] == EACH

@@ -20,8 +20,15 @@ def examples(suite: int, nightly: int) -> int:
     return nightly if NIGHTLY else suite
 
 
+# The marks of a case that runs only in nightly runs. A shorter test of the suite shows the same.
+AT_NIGHT = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(not NIGHTLY, reason="runs in `make nightly`; the suite has a shorter test"),
+]
+
+
 def only_at_night(test: Test) -> Test:
-    """Decorates a test that runs only in nightly runs. A shorter test of the suite shows the same."""
-    skipped = pytest.mark.skipif(not NIGHTLY, reason="runs in `make nightly`; the suite has a shorter test")
-    marked: Test = pytest.mark.nightly(skipped(test))
-    return marked
+    """Decorates a test that runs only in nightly runs, as AT_NIGHT."""
+    for mark in AT_NIGHT:
+        test = mark(test)
+    return test
