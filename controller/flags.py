@@ -115,6 +115,35 @@ PAUSE = boolean(
     "Lease, Clusters lose the finalizers by which a deletion waits for their replicas.",
 )
 
+
+ARGOCD: Final = "argocd"
+
+
+def _publishes_to(text: str) -> tuple[str, ...]:
+    names = split_list(text)
+    if set(names) - {ARGOCD}:
+        raise ValueError(text)
+    return names
+
+
+PUBLISH_TO: Flag[tuple[str, ...]] = Flag(
+    "publish-to",
+    (),
+    "What follows the placements of objects with spec.placement.publish, besides PlacementDecisions. "
+    "`argocd`: a Placement in the namespace of Argo CD for each object.",
+    FlagType("strings", f"{ARGOCD} or nothing", _publishes_to, ",".join),
+    repeatable=True,
+)
+ARGOCD_NAMESPACE = string(
+    "argocd-namespace", ARGOCD, "Namespace of Argo CD on the hub, for --publish-to=argocd."
+)
+CLUSTERPROFILE_NAMESPACES = strings(
+    "clusterprofile-namespaces",
+    (),
+    "Namespaces of the ClusterProfiles that PlacementDecisions name. A member has the one with the label "
+    "fedhpa.io/cluster, or the one of its own name.",
+)
+
 SYNC_PERIOD = duration(
     "horizontal-pod-autoscaler-sync-period",
     default_values.SYNC_PERIOD_SECONDS,
@@ -222,6 +251,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
         UPSCALE_DELAY,
         DOWNSCALE_DELAY,
     ),
+    "Placement": (PUBLISH_TO, ARGOCD_NAMESPACE, CLUSTERPROFILE_NAMESPACES),
     "Hub": common.HUB,
     "Members": common.MEMBERS,
     "Leader election": common.LEADER_ELECTION,
@@ -251,6 +281,9 @@ class Settings:
     cluster_burst: int = 0
     watch_namespaces: frozenset[str] = frozenset()
     hub_id: str = ""
+    publishes_to: tuple[str, ...] = ()
+    argocd_namespace: str = ARGOCD
+    profile_namespaces: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, values: Values) -> Settings:
@@ -266,6 +299,9 @@ class Settings:
             cluster_burst=values[common.CLUSTER_API_BURST],
             watch_namespaces=frozenset([*values[WATCH_NAMESPACES]]),
             hub_id=values[HUB_ID],
+            publishes_to=values[PUBLISH_TO],
+            argocd_namespace=values[ARGOCD_NAMESPACE],
+            profile_namespaces=values[CLUSTERPROFILE_NAMESPACES],
             decision=ControllerSettings(
                 tolerance=values[TOLERANCE],
                 downscale_stabilization=values[DOWNSCALE_STABILIZATION],

@@ -143,16 +143,18 @@ async def lead(
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )
+        owns = within(settings.watch_namespaces, shard)
         loop = Loop(
             hub,
             FEDERATED_HPAS.path(),
             reconciler,
             slots=settings.concurrent_syncs,
-            owns=within(settings.watch_namespaces, shard),
+            owns=owns,
             on_count=count,
             clock=clock.monotonic,
         )
         group.create_task(caches.run())
+        group.create_task(snapshots.placements.run())
         group.create_task(supervise("events", events.run))
         group.create_task(supervise("failure-reminders", reconciler.remind))
         await _until_synced(members)
@@ -162,6 +164,8 @@ async def lead(
         group.create_task(loop.run())
         if settings.propagation == DIRECT and not settings.paused:
             await loop.listed()
+            collect = partial(snapshots.placements.collect, loop.objects.store, owns)
+            group.create_task(supervise("placements-collect", collect))
             finalizers = ClusterFinalizers(hub, members, shard, events, clock)
             keep = partial(finalizers.run, loop.objects.store, reconciler.memories)
             group.create_task(supervise("cluster-finalizers", keep))

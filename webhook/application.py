@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -22,12 +23,15 @@ _HEADERS: Final = {"Content-Type": "application/json"}
 
 
 def build_application(
-    health: Health, telemetry: Telemetry, warnings: AdmissionWarnings, clock: Clock
+    health: Health, telemetry: Telemetry, warnings: AdmissionWarnings, clock: Clock, *, karmada: bool = False
 ) -> web.Application:
-    """Returns the application of the secure port: the webhooks and the health paths."""
+    """Returns the application of the secure port: the webhooks and the health paths.
+
+    `karmada` is True with --propagation=karmada.
+    """
     # aiohttp reads one byte more than the limit, so a body that is too large can be recognised.
     application = web.Application(client_max_size=MAX_BODY + 1)
-    admission = Admission(telemetry, warnings, clock)
+    admission = Admission(telemetry, warnings, clock, karmada=karmada)
     for path in PATHS:
         application.router.add_route("*", path, admission.handler(path), expect_handler=_expect)
     application.add_routes(health.routes())
@@ -39,9 +43,11 @@ def build_application(
 class Admission:
     """Answers the requests to the three paths."""
 
-    def __init__(self, telemetry: Telemetry, warnings: AdmissionWarnings, clock: Clock) -> None:
+    def __init__(
+        self, telemetry: Telemetry, warnings: AdmissionWarnings, clock: Clock, *, karmada: bool = False
+    ) -> None:
         self._telemetry = telemetry
-        self._intake = Intake(judge, warnings.added_to)
+        self._intake = Intake(partial(judge, karmada=karmada), warnings.added_to)
         self._refusals = RefusalLog(clock.monotonic)
         # Bound once, because binding a logger costs as much as decoding a request.
         self._log = structlog.get_logger(__name__).bind()

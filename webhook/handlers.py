@@ -2,9 +2,9 @@
 
 Every request gets a verdict in the `response` of the answer, never as an HTTP error. A malformed review or
 object is refused with code 400 and the error of the decoder. An invalid object is refused with code 403,
-reason Forbidden and all its field errors. A verdict depends only on the object, but an update that leaves the
-spec alone is always admitted: today's rules may refuse what is stored, and a label or a finalizer must still
-be possible. Source: Karmada v1.19.
+reason Forbidden and all its field errors. A verdict depends only on the object and on --propagation. An
+update that leaves the spec alone is always admitted: today's rules may refuse what is stored, and a label or
+a finalizer must still be possible. Source: Karmada v1.19.
 """
 
 from __future__ import annotations
@@ -83,8 +83,11 @@ def refused(refusal: Refused) -> Review:
     return Review(refusal.verdict)
 
 
-def judge(path: str, body: bytes, content_type: str) -> Review:
-    """Returns the review of a request to one of the three paths. Raises nothing: every error is a refusal."""
+def judge(path: str, body: bytes, content_type: str, *, karmada: bool = False) -> Review:
+    """Returns the review of a request to one of the three paths. Raises nothing: every error is a refusal.
+
+    `karmada` is True with --propagation=karmada.
+    """
     uid, version = "", ""
     raw: dict[str, Any] | None = None
     old: Any = None
@@ -100,7 +103,7 @@ def judge(path: str, body: bytes, content_type: str) -> Review:
             verdict = Verdict(True)
         else:
             check_nesting(raw)
-            verdict, subject = handle(raw)
+            verdict, subject = handle(raw, karmada)
     except Refused as refusal:
         verdict = refusal.verdict
     except BadJSON as error:
@@ -154,24 +157,24 @@ def _keeps_spec(raw: dict[str, Any] | None, old: Any) -> bool:
         return False
 
 
-Handler = Callable[[dict[str, Any]], tuple[Verdict, Subject | None]]
+Handler = Callable[[dict[str, Any], bool], tuple[Verdict, Subject | None]]
 
 
-def _mutate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, None]:
+def _mutate_federatedhpa(raw: dict[str, Any], _: bool) -> tuple[Verdict, None]:
     # The API server checks the schema after mutation and before validation. The remedies for what the schema
     # refuses must therefore be given here. The API server removes repeated warnings.
     warnings = tuple(federatedhpa_remedies(decode(FederatedHPA, raw).spec))
     return Verdict(True, patch=default_patch(raw), warnings=warnings), None
 
 
-def _validate_federatedhpa(raw: dict[str, Any]) -> tuple[Verdict, FederatedHPA | None]:
+def _validate_federatedhpa(raw: dict[str, Any], karmada: bool) -> tuple[Verdict, FederatedHPA | None]:
     fhpa = decode(FederatedHPA, raw)
-    errors = validate_federatedhpa(fhpa)
+    errors = validate_federatedhpa(fhpa, karmada=karmada)
     verdict = _verdict(errors, warn_federatedhpa(fhpa, admitted=not errors))
     return verdict, fhpa if verdict.allowed else None
 
 
-def _validate_cronfederatedhpa(raw: dict[str, Any]) -> tuple[Verdict, CronFederatedHPA | None]:
+def _validate_cronfederatedhpa(raw: dict[str, Any], _: bool) -> tuple[Verdict, CronFederatedHPA | None]:
     cron = decode(CronFederatedHPA, raw)
     errors = validate_cronfederatedhpa(cron)
     # More remedies would repeat the same. The refusal names every wrong rule.

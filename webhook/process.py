@@ -24,7 +24,7 @@ from fedhpa.serving.flags import Values, common, parse_or_exit
 from webhook.application import build_application
 from webhook.hub_reader import HubReader, reading_hub
 from webhook.review_series import Telemetry
-from webhook.settings import ABOUT, FLAGS, PROGRAM
+from webhook.settings import ABOUT, FLAGS, KARMADA, PROGRAM, PROPAGATION
 from webhook.warnings import AdmissionWarnings
 
 
@@ -41,7 +41,8 @@ class Webhook:
         self.tls = ServingTls(TlsFiles.of(values), minimum_version=values[common.TLS_MIN_VERSION])
         register_certificate(self.telemetry.registry, lambda: self.tls.expires)
         self.warnings = AdmissionWarnings(clock.date)
-        application = build_application(self.health, self.telemetry, self.warnings, clock)
+        karmada = values[PROPAGATION] == KARMADA
+        application = build_application(self.health, self.telemetry, self.warnings, clock, karmada=karmada)
         self._peers = Peers()
         self.server = TlsServer.of(application, self.tls, values, self._peers)
 

@@ -26,7 +26,8 @@ PROPAGATION: Final = choice(
     "propagation",
     DIRECT,
     "The value of the controller's --propagation. With karmada, the webhook warns if a target is missing on "
-    "the hub; with direct, targets exist only in the member clusters and are not checked.",
+    "the hub, and refuses spec.placement.publish; with direct, targets exist only in the member clusters and "
+    "are not checked.",
     choices=(KARMADA, DIRECT),
 )
 CROSS_OBJECT_WARNINGS: Final = choice(

@@ -21,9 +21,9 @@ from controller.distributed.hpa_reader import HpaReading
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.affinity import Selection
+from fedhpa.api.cluster_affinity import ClusterAffinity
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.federatedhpa import ClusterAffinity
 from fedhpa.api.gate import Judgement
 from fedhpa.api.member_hpas import MemberHpa, differing_fields, wanted_spec
 from fedhpa.api.propagation import Placement
@@ -83,6 +83,15 @@ def by_affinity(
         chosen |= selection.named - set(decoded.exclude)
     left = frozenset(name for name in running if name in members and name not in chosen)
     return Candidates(tuple(sorted(chosen | left)), left, selection.named & chosen)
+
+
+def narrowed(found: Candidates, decided: Collection[str], running: Collection[str]) -> Candidates:
+    """The candidates that another scheduler has `decided` on, and the `running` ones that it left."""
+    chosen = {name for name in found.names if name in decided and name not in found.deselected}
+    left = frozenset(name for name in found.names if name in running and name not in chosen)
+    return replace(
+        found, names=tuple(sorted(chosen | left)), deselected=left, named=found.named & frozenset(chosen)
+    )
 
 
 def without_duplicates(
@@ -158,6 +167,8 @@ def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
     """
     if direct:
         return None
+    if (spec.get("clusterAffinity") or {}).get("placementDecision"):
+        return _not_built("spec.clusterAffinity.placementDecision", "name the clusters in its spec.placement")
     if spec.get("mode") == "Distributed":
         return _unsupported_target(spec.get("scaleTargetRef"))
     given = spec.get("federatedHPAAssignment") or {}

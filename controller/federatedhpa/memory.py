@@ -14,6 +14,7 @@ import msgspec
 
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
+from controller.placement.placed import Placed
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
@@ -72,7 +73,7 @@ class ObjectMemory:
     computed from. `reconciled` is True after the first reconcile of this leader.
     `spec` is the generation whose spec was read last, and that spec.
     `uids` are the short UIDs of the clusters when the reconcile began, "" for unknown. A UID that is read
-    meanwhile must not get the memory of the cluster before.
+    meanwhile must not get the memory of the cluster before. `placed` is what is known of its placement.
 
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
     `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
@@ -109,6 +110,7 @@ class ObjectMemory:
     last_steps: tuple[Step, ...] = ()
     last_reason: str = ""
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
+    placed: Placed = field(default_factory=Placed)
     spec: tuple[object, ScalingSpec] | None = None
     uids: dict[str, str] = field(default_factory=dict)
 
@@ -205,11 +207,8 @@ class ObjectMemory:
         self.uids = {name: member.short_uid for name, member in members.items()}
         if len(known) < len(self.state.clusters):
             self.state = msgspec.structs.replace(self.state, clusters=known)
-        replaced = [
-            name
-            for name, uid in self.uids.items()
-            if uid and name in known and known[name].uid not in ("", uid)
-        ]
+        uids = self.uids.items()
+        replaced = [name for name, uid in uids if uid and name in known and known[name].uid not in ("", uid)]
         if replaced:
             self.state = msgspec.structs.replace(
                 self.state,

@@ -247,6 +247,8 @@ class FederatedHPAReconciler:
         else:
             outcome = await self._centralized.decide_and_write(key, memory, snapshot, targets, now, may_write)
         decision = None if outcome is None else outcome[0]
+        if decision is not None and decision.placement is not None:
+            await self._snapshots.placements.carry_out(raw, decision.placement, memory)
         if decision is not None and memory.status is not None:
             memory.status = decision.status
         if decision is not None and decision.plan is not None and not snapshot.hpa.spec.dry_run:

@@ -266,6 +266,8 @@ def _essence(state: MemoryState) -> tuple[Any, ...]:
         state.target,
         state.resets is not None and state.resets.is_conflict,
         state.assigned_for,
+        state.awaited,
+        state.followed,
         # In mode Distributed the members change their sizes all the time.
         None if state.assigned_for else state.size,
     )

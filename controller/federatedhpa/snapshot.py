@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,6 +31,7 @@ from controller.federatedhpa.clusters import (
     Candidates,
     by_affinity,
     cluster_snapshots,
+    narrowed,
     unsupported_field,
     with_member_hpas,
     without_duplicates,
@@ -42,25 +43,28 @@ from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.holds import Holds, member_spec
 from controller.loop import MAX_USAGE_AGE_SECONDS, max_usage_age
+from controller.placement.placements import Placements
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
 from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment
 from fedhpa.decision import (
+    PUBLISHED,
     Blocked,
     ClusterSnapshot,
     Failure,
+    Finding,
     MemoryState,
     ScalingObject,
     ScalingSpec,
     Snapshot,
     TemplateScale,
+    awaited_in,
     decode_object,
     decode_spec,
 )
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, ResourceMapper, get_scale
 from fedhpa.members import Again, HpaCache, Member
-from fedhpa.metric_types.metric import ScalingMetric
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 
@@ -97,6 +101,7 @@ class SnapshotBuilder:
         self._settings = settings
         self._search = WorkloadSearch(hub, members, clock=clock)
         self._ambiguities = Ambiguities()
+        self.placements = Placements(hub, members, settings, clock=clock)
 
     @property
     def members(self) -> Mapping[str, Member]:
@@ -134,7 +139,7 @@ class SnapshotBuilder:
         A reconcile that is `late` seconds late accepts usage that is so much older. Errors of the hub or of
         members are part of the snapshot. Raises InvalidObject if the object itself cannot be read.
         """
-        memory = memories[key]
+        memory, unread = memories[key], tuple[Finding, ...]()
         hpa = self._object(raw, memory.spec_of(raw))
         spec = raw.get("spec") or {}
         holds = () if self._holds is None else self._holds.of(key[0])
@@ -150,7 +155,11 @@ class SnapshotBuilder:
             if self._settings.propagation != DIRECT:
                 unable = memory.state.unable
                 chosen = on_karmada(chosen, spec, self._members, unable, self.duplicates, holding)
+            elif hpa.spec.follows:
+                decided, unread = self.placements.followed(key, hpa, memory, now)
+                chosen = narrowed(chosen, decided, holding)
             candidates, found = without_duplicates(chosen, self.duplicates)
+            found += unread
             template = await self._template(workload)
         except NoBinding as error:
             no_binding = Blocked("FailedGetBinding", str(error), event="FailedGetBindings")
@@ -170,17 +179,17 @@ class SnapshotBuilder:
             hpa = msgspec.structs.replace(hpa, spec=tolerant)
         period = self.period(raw)
         again = Again(period, MAX_USAGE_AGE_SECONDS)
-        needs = MetricNeeds.of(_metrics_read(hpa), max_usage_age(period, late), again)
+        needs = MetricNeeds.of(hpa.spec.metrics_read, max_usage_age(period, late), again)
         readings, of_hub = await self._read(workload, candidates, needs)
         memory.set_target(workload.path)
         memory.note_workloads(readings, now)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
-        blocked = await self._without_workload(workload, memory, readings)
-        expected = {
-            name: reading
-            for name, reading in readings.items()
-            if name not in memory.without_workload or template is not None or name in candidates.named
-        }
+        shows = hpa.spec.publish or any(one.type == PUBLISHED for one in hpa.status.conditions)
+        placement = self.placements.given(hpa, candidates, readings, memory) if shows else None
+        awaited = placement.names if placement is not None else frozenset[str]()
+        blocked = await self._without_workload(workload, memory, readings, awaited)
+        left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
+        expected = {name: reading for name, reading in readings.items() if name not in left_out}
         self._ambiguities.note_selectors(key, memory, expected)
         clusters = await cluster_snapshots(
             hpa,
@@ -212,6 +221,7 @@ class SnapshotBuilder:
             blocked=blocked,
             hub_findings=found if self._holds is None else (*found, *self._holds.finding),
             holds=holds,
+            placement=placement,
             propagation=self._settings.propagation,
             selection=candidates.selection,
             evictions=candidates.evictions,
@@ -355,9 +365,15 @@ class SnapshotBuilder:
             raise ApiError(text, status=error.status, reason=error.reason) from error
 
     async def _without_workload(
-        self, workload: Workload, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]
+        self,
+        workload: Workload,
+        memory: ObjectMemory,
+        readings: Mapping[str, ClusterSnapshot],
+        awaited: frozenset[str],
     ) -> Blocked | None:
         """Why there is nothing to scale; None if a cluster has the workload or may have it."""
+        if awaited and awaited.issuperset(readings):
+            return Blocked("FailedGetScale", awaited_in(workload.text, sorted(awaited)))
         nowhere = memory.without_workload.union(memory.absent_since).issuperset(readings)
         if readings and not (self._settings.propagation == DIRECT and nowhere):
             return None
@@ -384,15 +400,3 @@ class SnapshotBuilder:
             propagation=self._settings.propagation,
         )
         return snapshot, WriteTargets(hub_problem=hub_problem)
-
-
-def _metrics_read(hpa: ScalingObject) -> Sequence[ScalingMetric]:
-    """The metrics that the controller itself reads.
-
-    In mode Distributed the members' HPAs do that. Only a cluster at zero has no HPA at work.
-    """
-    if hpa.spec.mode != DISTRIBUTED:
-        return hpa.spec.metrics
-    if not hpa.spec.assignment.scaling_to_zero:
-        return ()
-    return [metric for metric in hpa.spec.metrics if metric.metric_type.scales_from_zero]

@@ -2,7 +2,7 @@
 
 The order of the checks and the messages of Karmada's rules are Karmada v1.19's, which are Kubernetes 1.27's.
 External metrics and `tolerance` are checked as Kubernetes HPA 1.36 does. Rules about fields that Karmada does
-not have come last. A verdict depends on the object alone.
+not have come last. A verdict depends on the object alone, and on --propagation.
 
 A refusal keeps Karmada's message byte for byte, so its remedy is a separate warning. The API server passes
 warnings on with every answer, also where its own schema refuses the object. Remedies ignore defaults that
@@ -18,7 +18,7 @@ from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.extensions import validate_extensions, warn_distributed, warn_extensions
 from fedhpa.admission.metadata import validate_metadata, warn_hold
 from fedhpa.admission.metrics import metric_remedies, validate_metric, warn_metrics
-from fedhpa.admission.placement import DISTRIBUTED, DUPLICATED
+from fedhpa.admission.placement import DISTRIBUTED, DUPLICATED, validate_publication
 from fedhpa.api.autoscaling import (
     MAX_PERIOD_SECONDS,
     MAX_STABILIZATION_WINDOW_SECONDS,
@@ -42,8 +42,11 @@ SCALABLE: Final = ("Deployment", "FederatedHPA", "ReplicaSet", "ReplicationContr
 UNSCALABLE: Final = ("CronJob", "DaemonSet", "Job", "Pod")
 
 
-def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
-    """Returns all errors of the object, in the order in which Karmada's webhook reports them."""
+def validate_federatedhpa(fhpa: FederatedHPA, *, karmada: bool = False) -> list[FieldError]:
+    """Returns all errors of the object, in the order in which Karmada's webhook reports them.
+
+    With `karmada` the controllers run with --propagation=karmada.
+    """
     spec = fhpa.spec
     errors = [*validate_metadata(fhpa.metadata), *_bounds_of_replicas(spec)]
     errors += validate_reference(spec.scale_target_ref, "spec.scaleTargetRef")
@@ -61,6 +64,8 @@ def validate_federatedhpa(fhpa: FederatedHPA) -> list[FieldError]:
             errors.append(invalid(f"status.{name}", replicas, "must be greater than or equal to 0"))
     errors += check_bounds(spec, "spec")
     errors += validate_extensions(spec)
+    if spec.placement is not None and spec.publishes:
+        errors += validate_publication(fhpa, karmada=karmada)
     return errors
 
 

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fedhpa.api.affinity import Selection
+from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import (
-    ClusterAffinity,
     ClusterHPAPreference,
     ClusterPreference,
     ClusterToleration,
+    FederatedHPA,
     FederatedHPAAssignment,
     FederatedHPASpec,
 )
@@ -23,11 +24,14 @@ from fedhpa.api.fielderror import FieldError, duplicate, forbidden, invalid, quo
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
 from fedhpa.api.model import MAX_CLUSTERS, MAX_METRICS, MAX_NAME
-from fedhpa.api.names import label_value, qualified_name
+from fedhpa.api.names import dns_subdomain, label_value, qualified_name
+from fedhpa.api.placement_decisions import is_slice_name
 from fedhpa.api.taints import EXISTS, NO_EXECUTE
 from fedhpa.api.texts import listed
 
 DISTRIBUTED: Final = "Distributed"
+PUBLISH: Final = "spec.placement.publish"
+_DECISION: Final = "spec.clusterAffinity.placementDecision"
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _PREFERENCES: Final = f"{_ASSIGNMENT}.clusterAutoscalingPreference"
 DUPLICATED: Final = "Duplicated"
@@ -46,6 +50,9 @@ def validate_placement(spec: FederatedHPASpec) -> Iterator[FieldError]:
     """Yields the errors of affinities, preferences and caps."""
     if spec.cluster_affinity is not None:
         yield from _affinity(spec.cluster_affinity, "spec.clusterAffinity")
+        yield from _decision(spec.cluster_affinity)
+    elif spec.publishes:
+        yield required("spec.clusterAffinity", f"{PUBLISH} publishes the clusters that it selects")
     for index, toleration in enumerate(spec.cluster_tolerations[:MAX_METRICS]):
         yield from _toleration(toleration, f"spec.clusterTolerations[{index}]")
     assignment = spec.federated_hpa_assignment
@@ -65,9 +72,34 @@ def warn_placement(spec: FederatedHPASpec) -> Iterator[str]:
         yield from _thresholds(assignment, spec)
         yield from _named_twice(assignment)
     yield from _copies(spec)
+    if spec.publishes and spec.dry_run:
+        yield f"{PUBLISH}: has no effect while dryRun is true"
     for affinity, path in _affinities(spec):
         if affinity.cluster_names and set(affinity.cluster_names) <= set(affinity.exclude):
             yield f"{path}: excludes every cluster that it names"
+
+
+def validate_publication(fhpa: FederatedHPA, *, karmada: bool) -> Iterator[FieldError]:
+    """Yields the errors of an object that publishes its clusters; `karmada` is True on a hub of Karmada's."""
+    affinity = fhpa.spec.cluster_affinity
+    if affinity is not None and affinity.placement_decision is not None:
+        name = affinity.placement_decision.name
+        if is_slice_name(name, fhpa.metadata.name):
+            yield invalid(f"{_DECISION}.name", name, "is published by this object itself: name another one")
+    if karmada:
+        detail = "is for --propagation=direct; on Karmada the PropagationPolicy says where the workload runs"
+        yield forbidden(PUBLISH, detail)
+
+
+def _decision(affinity: ClusterSelection) -> Iterator[FieldError]:
+    if affinity.placement_decision is None:
+        return
+    path, name = f"{_DECISION}.name", affinity.placement_decision.name
+    if not name:
+        yield required(path, "must name a PlacementDecision in the namespace of this object")
+    else:
+        for message in dns_subdomain(name):
+            yield invalid(path, name, message)
 
 
 def _affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:

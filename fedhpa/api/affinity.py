@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedhpa.api.federatedhpa import ClusterAffinity, FieldSelector
+from fedhpa.api.cluster_affinity import ClusterAffinity, FieldSelector
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.meta import LabelSelectorRequirement
 from fedhpa.api.selectors import EQUALS, IN, selector_of

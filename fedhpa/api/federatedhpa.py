@@ -15,8 +15,9 @@ from fedhpa.api.autoscaling import (
     Behavior,
     CrossVersionObjectReference,
 )
+from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection, PlacementPublication
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
-from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement, TypedObject
+from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,
@@ -57,8 +58,6 @@ Minimum = Annotated[Int32, Crd({"minimum": 0})]
 Maximum = Annotated[Int32, Crd({"minimum": 1})]
 Share = Annotated[Number, Checked({"minimum": 0, "exclusiveMinimum": True, "maximum": 1})]
 Natural = Annotated[Int32, Checked({"minimum": 0})]
-ClusterName = Annotated[Item, Crd({"minLength": 1})]
-ClusterNames = Annotated[tuple[ClusterName, ...], Checked({"maxItems": MAX_CLUSTERS}), Crd(ATOMIC)]
 
 
 def _one_or_list(value: Any) -> Any:
@@ -83,39 +82,6 @@ class PartialMetrics(ApiModel):
         None,
         description="Replicas that policy Fallback sets, within minReplicas and maxReplicas. Required with "
         "Fallback. Default: none. Example: 10.",
-    )
-
-
-class FieldSelector(ApiModel):
-    """Selects clusters by the fields provider, region and zone of their Cluster objects."""
-
-    match_expressions: Annotated[
-        tuple[LabelSelectorRequirement, ...], Checked({"maxItems": 64}), Crd(ATOMIC)
-    ] = Field(
-        (),
-        description="Requirements; all must hold. Keys are provider, region and zone. "
-        "Example: [{key: region, operator: In, values: [eu-west]}].",
-    )
-
-
-class ClusterAffinity(ApiModel):
-    """Selects clusters, as Karmada's ClusterAffinity does. All fields that are set must hold."""
-
-    label_selector: LabelSelector | None = Field(
-        None,
-        description="Selects clusters by the labels of their Cluster objects. Default: all clusters. "
-        "Example: {matchLabels: {tier: gold}}.",
-    )
-    field_selector: FieldSelector | None = Field(
-        None,
-        description="Selects clusters by provider, region and zone. Default: all clusters. "
-        "Example: {matchExpressions: [{key: zone, operator: NotIn, values: [a]}]}.",
-    )
-    cluster_names: ClusterNames = Field(
-        (), description="Names of the selected clusters. Default: all clusters. Example: [member1, member2]."
-    )
-    exclude: ClusterNames = Field(
-        (), description="Names of clusters that are never selected. Default: none. Example: [member3]."
     )
 
 
@@ -265,7 +231,7 @@ class FederatedHPASpec(ApiModel):
         description="Policy while a cluster, or its metrics, cannot be read. Default: scale up only, and "
         "give the cluster up after 300 seconds. Example: {policy: Hold, lostAfterSeconds: 600}.",
     )
-    cluster_affinity: ClusterAffinity | None = Field(
+    cluster_affinity: ClusterSelection | None = Field(
         None,
         description="The clusters that take part, with --propagation=direct. With --propagation=karmada, "
         "mode Distributed takes those of them that the PropagationPolicy selects, and mode Centralized does "
@@ -279,6 +245,11 @@ class FederatedHPASpec(ApiModel):
         description="Tolerations of the taints of Cluster objects, where the controller runs with "
         "--propagation=direct. With --propagation=karmada those of the PropagationPolicy count. Default: no "
         "taint is tolerated. Example: [{key: maintenance, operator: Exists, effect: NoSchedule}].",
+    )
+    placement: PlacementPublication | None = Field(
+        None,
+        description="Whether the clusters that should have the workload are published, with "
+        "--propagation=direct. Default: nothing is published. Example: {publish: true}.",
     )
     federated_hpa_assignment: FederatedHPAAssignment | None = Field(
         None,
@@ -336,6 +307,11 @@ class FederatedHPASpec(ApiModel):
     def maximum(self) -> int | None:
         """The upper limit, under whichever of its names it is given."""
         return self.federated_max_replicas if self.max_replicas is None else self.max_replicas
+
+    @property
+    def publishes(self) -> bool:
+        """True if the clusters that should have the workload are to be published."""
+        return self.placement is not None and self.placement.publish is True
 
     @property
     def scales_from_zero(self) -> bool:

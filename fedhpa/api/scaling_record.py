@@ -45,10 +45,11 @@ def check_version(content: Mapping[str, Any], known: int) -> None:
 
 def record_name(kind: str, name: str) -> str:
     """Returns the name of the record of an object; a name that is too long is cut with a hash."""
-    return _cut(f"{kind}.{name}")
+    return cut_name(f"{kind}.{name}")
 
 
-def _cut(whole: str) -> str:
+def cut_name(whole: str) -> str:
+    """Returns a name in lower case; one that is too long for Kubernetes is cut with a hash."""
     whole = whole.lower()
     if len(whole) <= MAX_NAME:
         return whole
@@ -80,7 +81,7 @@ def new_target_record(namespace: str, group: str, kind: str, name: str) -> dict[
         "apiVersion": API_VERSION,
         "kind": KIND,
         "metadata": {
-            "name": _cut(f"{CRON_TARGET}.{group or 'core'}.{kind}.{name}"),
+            "name": cut_name(f"{CRON_TARGET}.{group or 'core'}.{kind}.{name}"),
             "namespace": namespace,
             "labels": {RECORD_LABEL: CRON_TARGET},
         },

@@ -15,6 +15,7 @@ MEMBER: Final = ""
 CORDONED: Final = "Cordoned"
 LEAVING: Final = "Leaving"
 STUCK: Final = "Stuck"
+AWAITED: Final = "Awaited"
 
 NO_SCHEDULE: Final = "NoSchedule"
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"

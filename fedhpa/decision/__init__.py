@@ -21,7 +21,7 @@ from fedhpa.decision.memory import (
     MemoryState,
     Rebalance,
 )
-from fedhpa.decision.messages import ABLE_TO_SCALE, NO_RECORD, SCALING_LIMITED
+from fedhpa.decision.messages import ABLE_TO_SCALE, NO_RECORD, PUBLISHED, SCALING_LIMITED
 from fedhpa.decision.model import (
     READY,
     Assignment,
@@ -29,6 +29,8 @@ from fedhpa.decision.model import (
     Decision,
     Event,
     MetricResult,
+    PublishedCluster,
+    PublishPlacement,
     StatusCondition,
     Step,
 )
@@ -41,11 +43,14 @@ from fedhpa.decision.resets import Resets, SizeChange, resets_after
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     Answer,
+    AwaitedCluster,
     Blocked,
     ClusterScale,
     ClusterSnapshot,
     Failure,
     Finding,
+    PlacementInput,
+    PublicationOutcome,
     Snapshot,
     TemplateScale,
     WorkloadReading,
@@ -54,6 +59,7 @@ from fedhpa.decision.spec import PlacementSpec, ScalingObject, ScalingSpec, deco
 from fedhpa.decision.status import held_since, targets
 from fedhpa.decision.whereabouts import (
     Search,
+    awaited_in,
     forbidden_in_member,
     forbidden_on_hub,
     missing_in_members,
@@ -72,11 +78,13 @@ __all__ = [
     "NEW_MEMBER",
     "NO_MEMORY",
     "NO_RECORD",
+    "PUBLISHED",
     "READY",
     "SCALING_LIMITED",
     "Absence",
     "Answer",
     "Assignment",
+    "AwaitedCluster",
     "Blocked",
     "ClusterMemory",
     "ClusterScale",
@@ -90,7 +98,11 @@ __all__ = [
     "History",
     "MemoryState",
     "MetricResult",
+    "PlacementInput",
     "PlacementSpec",
+    "PublicationOutcome",
+    "PublishPlacement",
+    "PublishedCluster",
     "RawStatus",
     "Rebalance",
     "Recommendation",
@@ -108,6 +120,7 @@ __all__ = [
     "StoredStatus",
     "TemplateScale",
     "WorkloadReading",
+    "awaited_in",
     "compact_decision",
     "decide",
     "decode_object",

@@ -124,6 +124,13 @@ def membership_of(cluster: KnownCluster, now: float) -> Membership:
     return _membership(list(_taint_requests(cluster, (), now)), None, now)
 
 
+def may_begin(cluster: KnownCluster, tolerations: Sequence[Toleration], now: float, *, awaited: bool) -> bool:
+    """True if a cluster without the workload should get it. It stays `awaited` while it is only Cordoned."""
+    found = ClusterSnapshot(name=cluster.name, cluster=cluster)
+    state = _membership(list(_requests(found, tolerations, now, evicts=False)), None, now).state
+    return state == MEMBER or (awaited and state == CORDONED)
+
+
 def is_new_host(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
     """True if the cluster began to host the workload after the object's first decision, and is not proven.
 

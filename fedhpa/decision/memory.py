@@ -208,6 +208,13 @@ class Standing(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 NEW_MEMBER: Final = Standing()
 
 
+class Awaited(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A selected cluster without the workload `since` a time in POSIX seconds; `warned` once that is long."""
+
+    since: Seconds
+    warned: bool = False
+
+
 # With gc=False the garbage collection does not search the records of each object and cluster: that took half
 # of the time of an object with 100 clusters. None of them can be part of a cycle.
 class ClusterMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", kw_only=True):
@@ -256,7 +263,9 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     `size` is that of the workload after the decision, None if unknown. `absences` are the clocks of lost
     clusters. `assigned_for` is what the bounds of mode Distributed were divided for, and `course` what its
     next pass needs besides. `resets` are changes of
-    the size by other clients. `target` is the URL path of the workload, "" if unknown.
+    the size by other clients. `target` is the URL path of the workload, "" if unknown. `awaited` are selected
+    clusters without the workload. `followed` are the clusters that a PlacementDecision of another scheduler
+    has selected.
     """
 
     size: Count | None = None
@@ -268,6 +277,8 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     course: Course = NO_COURSE
     resets: Resets | None = None
     target: str = ""
+    awaited: dict[str, Awaited] = {}
+    followed: tuple[str, ...] = ()
 
     @property
     def shares(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ MEMBERS_AVAILABLE: Final = "MembersAvailable"
 REBALANCED: Final = "Rebalanced"
 SURVIVES_CLUSTER_LOSS: Final = "SurvivesClusterLoss"
 HELD: Final = "Held"
+PUBLISHED: Final = "Published"
 
 # The reason of Ready while the ScalingRecord cannot be read or written.
 NO_RECORD: Final = "NoRecord"

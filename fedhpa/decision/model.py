@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.placement_decisions import Profile
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.assignment import (
     TEMPLATE,
@@ -23,7 +24,7 @@ from fedhpa.assignment import (
     Write,
     next_scales,
 )
-from fedhpa.decision.memory import NO_MEMORY, Absence, History, MemoryState, Rebalance
+from fedhpa.decision.memory import NO_MEMORY, Absence, Awaited, History, MemoryState, Rebalance
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.metric_types.metric import ClusterShare, PodCounts
 
@@ -162,6 +163,23 @@ def member_bounds(cluster: str, bounds: Bounds | None, state: ClusterState) -> M
     )
 
 
+class PublishedCluster(msgspec.Struct, frozen=True, gc=False):
+    """A cluster that should have the workload, its membership, and its ClusterProfile, None without one."""
+
+    cluster: str
+    reason: str
+    profile: Profile | None = None
+
+
+class PublishPlacement(msgspec.Struct, frozen=True):
+    """The write of a placement for others to follow, in order of rank.
+
+    Without clusters, what was published before is removed.
+    """
+
+    clusters: tuple[PublishedCluster, ...] = ()
+
+
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The actions to take, and why. `error` is None if a decision could be made.
 
@@ -175,8 +193,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
     be above and below a target without a change. `propagation` ("" if unknown) and `settings`
     are the controller's flags. `rebalance` is the last one that an annotation asked for. `memberships` are
-    those of the clusters that are no Members. `unready` says that pods become ready in no cluster; "" if some
-    do.
+    those of the clusters that are no Members. `placement` is what is to be published, None to leave that as
+    it is, and `awaited` are the clusters without the workload in it. `unready` says that pods become ready in
+    no cluster; "" if some do.
 
     Mode Distributed: `bounds` are those of all members. `plan` is the pass, None between two passes, and
     `hpa_writes` are all its writes in order if each succeeds. `repairs` maps clusters to fields of their HPA
@@ -210,6 +229,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     rebalance: Rebalance | None = None
     memberships: Mapping[str, ClusterMembership] = {}
     unready: str = ""
+    placement: PublishPlacement | None = None
+    awaited: Mapping[str, Awaited] = {}
     memory: MemoryState = NO_MEMORY
     distributed: bool = False
     bounds: tuple[MemberBounds, ...] = ()

@@ -42,6 +42,7 @@ from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
 from fedhpa.decision.moves import reported_memberships, shares_now
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps
+from fedhpa.decision.publication import NO_PUBLICATION, publication_of
 from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
@@ -214,6 +215,9 @@ def without_status(
         report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
     members = reported_memberships(context) if known else {}
+    given = context.snapshot.placement
+    published = NO_PUBLICATION if given is None else publication_of(context, given)
+    members |= published.members
     absences = absence_clocks(
         context.fleet, context.snapshot, context.coverage, context.now, context.unreported
     )
@@ -247,6 +251,8 @@ def without_status(
         settings=context.settings,
         rebalance=context.rebalance,
         memberships=members,
+        placement=published.write,
+        awaited=published.awaited,
         unready=ready_nowhere(fleet.answered, context.memory, context.spec, context.now) if lacks else "",
     )
 
@@ -328,6 +334,8 @@ def memory_of(
         course=before.course if keeps else NO_COURSE,
         resets=None if decision.distributed else before.resets,
         target=before.target,
+        awaited=before.awaited if snapshot.placement is None else dict(decision.awaited),
+        followed=before.followed if snapshot.hpa.spec.follows else (),
     )
 
 

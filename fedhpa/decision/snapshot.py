@@ -11,6 +11,7 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
+from fedhpa.api.placement_decisions import Profile
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.api.taints import STUCK
 from fedhpa.api.wire import Scale
@@ -162,6 +163,38 @@ class Finding(msgspec.Struct, frozen=True):
     message: str
 
 
+class AwaitedCluster(msgspec.Struct, frozen=True, gc=False):
+    """A selected cluster without the workload, and why. `cluster` is None if nobody registers it."""
+
+    name: str
+    why: str
+    cluster: KnownCluster | None = None
+
+
+class PublicationOutcome(msgspec.Struct, frozen=True):
+    """The result of the last write of a placement: the problems of it. `removed` if there is nothing left."""
+
+    problems: tuple[Finding, ...] = ()
+    removed: bool = False
+
+
+class PlacementInput(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the publication of an object's clusters.
+
+    `awaited` are the selected clusters without the workload. `profiles` maps clusters to their
+    ClusterProfiles. `outcome` is None before the first write.
+    """
+
+    awaited: tuple[AwaitedCluster, ...] = ()
+    profiles: Mapping[str, Profile] = {}
+    outcome: PublicationOutcome | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The clusters that are awaited."""
+        return frozenset(one.name for one in self.awaited)
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The input of one decision on one autoscaler.
 
@@ -176,7 +209,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
     `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
     answers of the clusters, as far as this process has them. `holds` are what the object's namespace and that
-    of the controller ask for, in this order.
+    of the controller ask for, in this order. `placement` is None where no clusters are or were published.
 
     Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
     start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is
@@ -200,6 +233,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     record_problem: str = ""
     answers: Mapping[str, Answer] = {}
     holds: tuple[HoldRequest, ...] = ()
+    placement: PlacementInput | None = None
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
     last_steps: tuple[Step, ...] = ()

@@ -186,7 +186,8 @@ class ScalingBehavior(msgspec.Struct, frozen=True):
 class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The spec with defaults. `behavior` None means the limits that Kubernetes applies without it.
 
-    `selects_clusters` is True with a clusterAffinity. `judgement` is what the gate says about the spec.
+    `selects_clusters` is True with a clusterAffinity, and `follows` the name of the PlacementDecision in it.
+    With `publish` the clusters are to be published. `judgement` is what the gate says about the spec.
     """
 
     target_kind: str
@@ -203,7 +204,21 @@ class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
     assignment: PlacementSpec = PlacementSpec()
     tolerations: tuple[Toleration, ...] = ()
     selects_clusters: bool = False
+    follows: str = ""
+    publish: bool = False
     judgement: Judgement = Judgement()
+
+    @property
+    def metrics_read(self) -> Sequence[ScalingMetric]:
+        """The metrics that the controller itself reads.
+
+        In mode Distributed the members' HPAs do that. Only a cluster at zero has no HPA at work.
+        """
+        if self.mode != DISTRIBUTED:
+            return self.metrics
+        if not self.assignment.scaling_to_zero:
+            return ()
+        return [metric for metric in self.metrics if metric.metric_type.scales_from_zero]
 
 
 class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,7 +283,8 @@ def decode_spec(raw: JSON) -> ScalingSpec:
         raise InvalidObject(f"{error.remedy} ({error})") from error
     if spec.maximum is None:
         raise InvalidObject(str(required("spec.maxReplicas", "or federatedMaxReplicas")))
-    partial = spec.partial_metrics
+    partial, affinity = spec.partial_metrics, spec.cluster_affinity
+    followed = None if affinity is None else affinity.placement_decision
     least, most = _bounds(default_values.MIN_REPLICAS if spec.minimum is None else spec.minimum, spec.maximum)
     return ScalingSpec(
         target_kind=spec.scale_target_ref.kind,
@@ -284,7 +300,9 @@ def decode_spec(raw: JSON) -> ScalingSpec:
         fallback_replicas=partial.fallback_replicas if partial else None,
         assignment=placement_spec(spec),
         tolerations=tuple([_toleration(one) for one in spec.cluster_tolerations]),
-        selects_clusters=spec.cluster_affinity is not None,
+        selects_clusters=affinity is not None,
+        follows=followed.name if followed is not None else "",
+        publish=spec.publishes,
         judgement=judge(spec),
     )
 

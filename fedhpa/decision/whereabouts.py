@@ -40,6 +40,11 @@ def missing_in_members(workload: str, clusters: Sequence[str], hub: Search) -> s
     return f"{head}: create it in the clusters{_unknown(hub)}"
 
 
+def awaited_in(workload: str, clusters: Sequence[str]) -> str:
+    """Returns the message for a published workload that none of the `clusters` has yet."""
+    return f"{workload} runs in no cluster yet, and is awaited in {_names(clusters)}"
+
+
 def missing_on_hub(workload: str, error: str, members: Search) -> str:
     """Returns the message for a workload that the hub does not have; `error` is the hub's answer."""
     head = f"{workload}: 404 on the hub"

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedhpa.api.affinity import Selection
 from fedhpa.api.decode import decode
-from fedhpa.api.federatedhpa import ClusterAffinity
+from fedhpa.api.cluster_affinity import ClusterAffinity
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.spec import PlacementPreference, PlacementSpec
 

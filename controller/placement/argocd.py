@@ -1,0 +1,137 @@
+"""Placements for Argo CD's clusterDecisionResource generator (--publish-to=argocd).
+
+They are in Argo CD's namespace, where the generator looks. An owner reference cannot cross namespaces, so an
+annotation names the owner, and `collect` deletes what nobody publishes any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from controller.placement.kept import HUB_SECONDS, KeptObjects, Stored
+from controller.publish import FEDERATED_HPAS
+from fedhpa.api.errors import ApiError
+from fedhpa.api.placements import (
+    API_VERSION,
+    KIND,
+    PLURAL,
+    Owner,
+    new_placement,
+    owner_of,
+    placement_name,
+)
+from fedhpa.decision import Finding, PublishedCluster
+from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, contain
+from fedhpa.members import Member
+
+PLACEMENTS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
+# On a Cluster: the name of the cluster in Argo CD, if that is another one.
+NAME_ANNOTATION: Final = "fedhpa.io/argocd-name"
+
+log = structlog.get_logger(__name__)
+
+
+class Decisions(NamedTuple):
+    """The clusters with the reasons, and the object that publishes them."""
+
+    clusters: tuple[tuple[str, str], ...]
+    owner: Owner
+
+
+class ArgoPlacements:
+    """Keeps the Placements in Argo CD's `namespace`."""
+
+    def __init__(self, hub: ApiClient, namespace: str, clock: Callable[[], float]) -> None:
+        self._hub = hub
+        self.namespace = namespace
+        self._kept: KeptObjects[Decisions] = KeptObjects(
+            hub, PLACEMENTS, _stored, namespace=namespace, clock=clock
+        )
+
+    async def run(self) -> None:
+        """Watch the Placements until cancelled."""
+        await self._kept.run()
+
+    async def apply(
+        self, metadata: Mapping[str, Any], clusters: Iterable[PublishedCluster], members: Mapping[str, Member]
+    ) -> tuple[Finding, ...]:
+        """Makes the Placement of the object with this `metadata` equal to `clusters`. Returns problems.
+
+        Raises Conflict and ApiError.
+        """
+        if problem := self._kept.problem:
+            return (Finding("PlacementsUnreadable", _unreadable(self.namespace, problem)),)
+        name = placement_name(metadata["namespace"], metadata["name"])
+        named = [(argocd_name(one.cluster, members), one.reason) for one in clusters]
+        wanted = [new_placement(self.namespace, metadata, named)] if named else []
+        former = [] if named else [name]
+        return await self._kept.apply(self.namespace, str(metadata.get("uid", "")), wanted, former)
+
+    async def collect(self, objects: Mapping[Key, Mapping[str, Any]], owns: Callable[[Key], bool]) -> None:
+        """Deletes the Placements of objects that are gone or publish nothing any more."""
+        if self._kept.problem:
+            return
+        for name, found in tuple(self._kept.of(self.namespace).items()):
+            key = found.content.owner.key
+            if found.owner and owns(key) and not _publishes(objects.get(key), found.owner):
+                remove = partial(self._remove, name, found)
+                await contain("placements", remove, lambda _: None, name=name)
+
+    async def _remove(self, name: str, found: Stored[Decisions]) -> None:
+        """Deletes a Placement whose object does not publish, as the hub itself says."""
+        try:
+            raw = await self._hub.get_json(
+                FEDERATED_HPAS.path(*found.content.owner.key), deadline=HUB_SECONDS
+            )
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                log.debug("owner of a placement not read", name=name, error=str(error))
+                return
+            raw = {}
+        if _publishes(raw, found.owner):
+            return  # the watch will show it
+        try:
+            await self._kept.remove(self.namespace, name, found)
+        except ApiError as error:
+            log.warning("placement not removed", name=name, error=str(error))
+
+
+def argocd_name(cluster: str, members: Mapping[str, Member]) -> str:
+    """Returns the name of a member in Argo CD."""
+    member = members.get(cluster)
+    annotations = None if member is None else member.cluster.metadata.annotations
+    return (annotations or {}).get(NAME_ANNOTATION, "") or cluster
+
+
+def _publishes(raw: Mapping[str, Any] | None, uid: str) -> bool:
+    """True if this is the object with the UID, and it publishes its clusters."""
+    if not raw or raw["metadata"].get("uid") != uid:
+        return False
+    placement = (raw.get("spec") or {}).get("placement")
+    return isinstance(placement, Mapping) and placement.get("publish") is True
+
+
+def _stored(raw: dict[str, Any]) -> Stored[Decisions]:
+    metadata = raw["metadata"]
+    status = raw.get("status")
+    listed = status.get("decisions") if isinstance(status, Mapping) else None
+    decisions = tuple(
+        (str(one.get("clusterName")), str(one.get("reason"))) if isinstance(one, Mapping) else ("", "")
+        for one in (listed if isinstance(listed, list) else ())
+    )
+    owner = owner_of(raw)
+    return Stored(
+        owner=owner.uid,
+        content=Decisions(decisions, owner),
+        uid=str(metadata.get("uid", "")),
+        version=str(metadata.get("resourceVersion", "")),
+    )
+
+
+def _unreadable(namespace: str, problem: str) -> str:
+    remedy = "apply `fedhpa crds`, and give the controller the rights of `fedhpa rbac controller`"
+    return f"Placements in {namespace} cannot be read: {problem}; {remedy} --argocd-namespace={namespace}"

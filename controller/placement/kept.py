@@ -1,0 +1,144 @@
+"""Objects on the hub that we keep equal to what was decided, beside those of others.
+
+The collection is watched from the first time that somebody needs it, so that a hub where nobody publishes
+anything gets no further request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+import structlog
+
+from controller.publish import FIELD_MANAGER
+from fedhpa.api.errors import ApiError
+from fedhpa.decision import Finding
+from fedhpa.kube import NOT_FOUND, ApiClient, Change, Reflector, Resource
+
+HUB_SECONDS: Final = 10.0
+NOT_OWNED: Final = "NotOwned"
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class Stored(msgspec.Struct, Generic[T], frozen=True):
+    """An object as the hub has it. `owner` is the UID of the object that it is kept for, "" if not by us.
+
+    `content` is what we write of it.
+    """
+
+    owner: str
+    content: T
+    uid: str = ""
+    version: str = ""
+
+
+class KeptObjects(Generic[T]):
+    """The objects of one kind; in `namespace`, or in all with "".
+
+    `read` makes the record of an object's JSON.
+    """
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        resource: Resource,
+        read: Callable[[dict[str, Any]], Stored[T]],
+        *,
+        namespace: str = "",
+        clock: Callable[[], float],
+    ) -> None:
+        self._hub = hub
+        self._resource = resource
+        self._read = read
+        self._wanted = asyncio.Event()
+        self._known: dict[str, dict[str, Stored[T]]] = {}
+        self._reflector: Reflector[Stored[T]] = Reflector(
+            hub, resource.path(namespace), dict[str, Any], read, name=resource.plural, clock=clock
+        )
+        self._reflector.subscribe(self._changed)
+
+    async def run(self) -> None:
+        """List and watch from the first need on, until cancelled."""
+        await self._wanted.wait()
+        await self._reflector.run()
+
+    @property
+    def problem(self) -> str:
+        """Why the objects are not known; "" once they are. Asking for it begins the watch."""
+        self._wanted.set()
+        return "" if self._reflector.synced.is_set() else str(self._reflector.problem)
+
+    def of(self, namespace: str) -> Mapping[str, Stored[T]]:
+        """Returns the objects of a namespace by name."""
+        return self._known.get(namespace, {})
+
+    async def apply(
+        self, namespace: str, owner: str, wanted: Iterable[Mapping[str, Any]], former: Iterable[str]
+    ) -> tuple[Finding, ...]:
+        """Makes the objects of an owner equal to the `wanted` manifests, and removes those named `former`.
+
+        Returns the objects of these names that are not ours, and therefore stay as they are. Raises Conflict
+        if somebody wrote one meanwhile, and ApiError.
+        """
+        problems: list[Finding] = []
+        known = self.of(namespace)
+        for manifest in wanted:
+            name = manifest["metadata"]["name"]
+            found = known.get(name)
+            if found is not None and found.owner != owner:
+                text = f"{self._resource.kind} {namespace}/{name} is not ours and stays as it is: delete it"
+                problems.append(Finding(NOT_OWNED, text))
+            elif found is None or found.content != self._read(dict(manifest)).content:
+                await self._write(namespace, name, manifest, found)
+        for name in former:
+            found = known.get(name)
+            if found is not None and found.owner == owner:
+                await self.remove(namespace, name, found)
+        return tuple(problems)
+
+    async def remove(self, namespace: str, name: str, found: Stored[T]) -> None:
+        """Deletes an object if it is still as `found`. Raises Conflict and ApiError."""
+        only = {"uid": found.uid, "resourceVersion": found.version}
+        try:
+            await self._hub.delete(self._resource.path(namespace, name), only=only, deadline=HUB_SECONDS)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+        self._note(namespace, name, None)
+        log.info("no longer published", kind=self._resource.kind, namespace=namespace, name=name)
+
+    async def _write(
+        self, namespace: str, name: str, manifest: Mapping[str, Any], found: Stored[T] | None
+    ) -> None:
+        if found is None:
+            path = self._resource.path(namespace)
+            answer = await self._hub.post(path, manifest, deadline=HUB_SECONDS, manager=FIELD_MANAGER)
+        else:
+            versioned = {**manifest["metadata"], "resourceVersion": found.version}
+            path, body = self._resource.path(namespace, name), {**manifest, "metadata": versioned}
+            answer = await self._hub.put(path, body, deadline=HUB_SECONDS, manager=FIELD_MANAGER)
+        self._note(namespace, name, self._read(answer.json()))
+        log.info("published", kind=self._resource.kind, namespace=namespace, name=name)
+
+    def _changed(self, change: Change[Stored[T]]) -> None:
+        self._note(*change.key, change.new)
+
+    def _note(self, namespace: str, name: str, found: Stored[T] | None) -> None:
+        if found is not None:
+            self._known.setdefault(namespace, {})[name] = found
+            return
+        self._known.get(namespace, {}).pop(name, None)
+        if not self._known.get(namespace):
+            self._known.pop(namespace, None)
+
+
+def names_beyond(names: Sequence[str], wanted: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns the names that none of the manifests has."""
+    kept = {manifest["metadata"]["name"] for manifest in wanted}
+    return [name for name in names if name not in kept]
