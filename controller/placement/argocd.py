@@ -56,6 +56,11 @@ class ArgoPlacements:
         """Watch the Placements until cancelled."""
         await self._kept.run()
 
+    @property
+    def begins(self) -> bool:
+        """True until the Placements are listed, or that failed."""
+        return self._kept.begins
+
     async def apply(
         self, metadata: Mapping[str, Any], clusters: Iterable[PublishedCluster], members: Mapping[str, Member]
     ) -> tuple[Finding, ...]:

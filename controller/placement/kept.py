@@ -74,6 +74,12 @@ class KeptObjects(Generic[T]):
         self._wanted.set()
         return "" if self._reflector.synced.is_set() else str(self._reflector.problem)
 
+    @property
+    def begins(self) -> bool:
+        """True until the first list succeeds or fails. Asking for it begins the watch."""
+        self._wanted.set()
+        return not self._reflector.synced.is_set() and not self._reflector.failures
+
     def of(self, namespace: str) -> Mapping[str, Stored[T]]:
         """Returns the objects of a namespace by name."""
         return self._known.get(namespace, {})

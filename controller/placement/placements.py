@@ -114,6 +114,8 @@ class Placements:
         known = state.followed or tuple(
             sorted(name for name, one in state.clusters.items() if one.standing.membership != LEAVING)
         )
+        if self._begins and known:
+            return frozenset(known), ()
         problems: tuple[Finding, ...] = ()
         try:
             asked = self._selected(key[0], hpa)
@@ -127,6 +129,13 @@ class Placements:
         if chosen != state.followed:
             memory.state = msgspec.structs.replace(state, followed=chosen)
         return frozenset(chosen), problems
+
+    @property
+    def _begins(self) -> bool:
+        """True until everything was listed, or that failed."""
+        watches = (self._decisions, self._profiles, *([self._argocd] if self._argocd is not None else []))
+        begin = [one.begins for one in watches]
+        return any(begin)
 
     def _selected(self, namespace: str, hpa: ScalingObject) -> tuple[str, ...]:
         """Returns the members that the PlacementDecision lists. Raises InvalidObject."""
@@ -172,7 +181,7 @@ class Placements:
 
     async def carry_out(self, raw: Mapping[str, Any], write: PublishPlacement, memory: ObjectMemory) -> None:
         """Write a placement. `memory` keeps the problems for the next decision. Raises nothing of the hub."""
-        if self._settings.paused:
+        if self._settings.paused or self._begins:
             return
         problems: list[Finding] = []
         try:

@@ -58,6 +58,12 @@ class ClusterProfiles:
         waits = next((one for one in self._reflectors if not one.synced.is_set()), None)
         return "" if waits is None else str(waits.problem)
 
+    @property
+    def begins(self) -> bool:
+        """True until each first list succeeds or fails. Asking for it begins the watch."""
+        self._wanted.set()
+        return any(not one.synced.is_set() and not one.failures for one in self._reflectors)
+
     def of(self, members: Iterable[str]) -> Mapping[str, Profile]:
         """Returns the ClusterProfiles of these members, as far as they have one."""
         labelled: dict[str, Profile] = {}

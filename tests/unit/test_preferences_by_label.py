@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 from fedhpa.api.affinity import Selection
-from fedhpa.api.decode import decode
 from fedhpa.api.cluster_affinity import ClusterAffinity
+from fedhpa.api.decode import decode
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision.spec import PlacementPreference, PlacementSpec
 
