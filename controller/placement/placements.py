@@ -1,4 +1,4 @@
-"""What SnapshotBuilder and reconciler need of placements: the input of a decision, and its typed write."""
+"""Input of decisions about placements, and their typed write, for the reader and the reconciler."""
 
 from __future__ import annotations
 
@@ -133,9 +133,9 @@ class Placements:
     @property
     def _begins(self) -> bool:
         """True until everything was listed, or that failed."""
-        watches = (self._decisions, self._profiles, *([self._argocd] if self._argocd is not None else []))
-        begin = [one.begins for one in watches]
-        return any(begin)
+        # Each of them is asked, because that begins its watch.
+        begin = [self._decisions.begins, self._profiles.begins]
+        return any(begin) or (self._argocd is not None and self._argocd.begins)
 
     def _selected(self, namespace: str, hpa: ScalingObject) -> tuple[str, ...]:
         """Returns the members that the PlacementDecision lists. Raises InvalidObject."""

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from fedhpa.admission.defaults import default_scaling_rules
-from fedhpa.api import cluster, cronfederatedhpa, federatedhpa, scaling_record
+from fedhpa.api import cluster, cronfederatedhpa, federatedhpa, placements, scaling_record
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
@@ -161,8 +161,9 @@ def render(definitions: tuple[Definition, ...]) -> str:
 
 
 def render_records() -> str:
-    """Returns the CRD of ScalingRecords as YAML."""
-    return print_yaml([scaling_record.custom_resource_definition()])
+    """Returns the CRDs of our own group as YAML: ScalingRecords, and Placements for Argo CD."""
+    ours = (scaling_record, placements)
+    return print_yaml([kind.custom_resource_definition() for kind in ours])
 
 
 def _root_schema(model: type[TypedObject]) -> Schema:

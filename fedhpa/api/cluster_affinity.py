@@ -73,7 +73,7 @@ class ClusterSelection(ClusterAffinity):
 
 
 class PlacementPublication(ApiModel):
-    """What is published about the clusters that should have the workload."""
+    """Publication of the clusters that should have the workload."""
 
     publish: Bool | None = Field(
         None,

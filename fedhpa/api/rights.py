@@ -18,6 +18,8 @@ import msgspec
 NAMESPACE: Final = "fedhpa-system"
 # Where Karmada keeps the credentials of its clusters.
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
+# The namespace in which Argo CD runs and reads Placements.
+ARGOCD_NAMESPACE: Final = "argocd"
 # The accounts of the processes on the hub.
 CONTROLLER, ADAPTER, WEBHOOK = "fedhpa-controller", "fedhpa-metrics-adapter", "fedhpa-webhook"
 # The accounts of the hub's tokens in a member: the controller's, and the adapter's.
@@ -82,6 +84,8 @@ class Switches:
     cross_object_warnings: bool = True
     aggregate_to_default_roles: bool = False
     distributed: bool = False
+    placements: bool = False
+    publish_to_argocd: bool = False
     apis: frozenset[str] = METRICS_APIS
     scale_targets: tuple[ScaleTarget, ...] = (APPS,)
 
@@ -95,6 +99,8 @@ class Switches:
             "crossObjectWarnings": self.cross_object_warnings,
             "aggregateToDefaultRoles": self.aggregate_to_default_roles,
             "distributed": self.distributed,
+            "placements": self.placements,
+            "publishToArgocd": self.publish_to_argocd,
             "apiMetrics": "metrics" in self.apis,
             "apiCustom": "custom" in self.apis,
             "apiExternal": "external" in self.apis,
@@ -146,7 +152,7 @@ class _Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: list[_Rule] = []
     granted: str = ""
     namespace: str = ""
-    namespaceOf: Literal["", "release", "leases", "secrets"] = ""
+    namespaceOf: Literal["", "release", "leases", "secrets", "placements"] = ""
     aggregateTo: list[str] = []
     when: dict[str, str | bool] = {}
     secretsOf: list[str] = []
@@ -185,6 +191,7 @@ def hub_rights(
     namespace: str = NAMESPACE,
     *,
     lease_namespace: str = "",
+    argocd_namespace: str = ARGOCD_NAMESPACE,
     user_name: str = "",
     propagation: Propagation = "direct",
     metrics_via: MetricsVia = "members",
@@ -195,13 +202,18 @@ def hub_rights(
 ) -> list[Manifest]:
     """Returns the ServiceAccounts of the processes and their rights.
 
-    `lease_namespace` has the controller's Leases, by default `namespace`. `user_name` is a user to whom the
+    `lease_namespace` has the controller's Leases, by default `namespace`, and `argocd_namespace` the
+    Placements for Argo CD. `user_name` is a user to whom the
     rights are granted instead of the ServiceAccounts. `secrets` are the credentials of
     Clusters that may be read besides those that `fedhpa join` has made. `switches` replaces `propagation` and
     `metrics_via`. `planes` are the API servers whose roles are wanted; `components` are the file's.
     """
     found = switches or Switches(propagation, metrics_via)
-    places = {"release": namespace, "leases": lease_namespace or namespace}
+    places = {
+        "release": namespace,
+        "leases": lease_namespace or namespace,
+        "placements": argocd_namespace,
+    }
     by_account = [] if user_name else [one for one in components if one in ACCOUNTS]
     manifests = [account(namespace, ACCOUNTS[one]) for one in by_account]
     for one in components:

@@ -16,7 +16,7 @@ def crds(
         ),
     ] = False,
     records: Annotated[
-        bool, typer.Option("--records", help="Print the ScalingRecord CRD alone, for a Karmada hub.")
+        bool, typer.Option("--records", help="Print the CRDs of group fedhpa.io alone, for a Karmada hub.")
     ] = False,
 ) -> None:
     """Print the CustomResourceDefinitions of fedhpa as YAML.

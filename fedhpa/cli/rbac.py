@@ -37,6 +37,12 @@ class Part(StrEnum):
     OPERATOR = "operator"
 
 
+class PublishTo(StrEnum):
+    """The values of the controller's --publish-to."""
+
+    ARGOCD = "argocd"
+
+
 class ChartPart(StrEnum):
     """The values of the chart's part."""
 
@@ -145,6 +151,16 @@ def rbac(
             help="With hub: give Kubernetes' roles view, edit and admin the rights to our kinds.",
         ),
     ] = False,
+    placements: Annotated[
+        bool,
+        typer.Option(
+            "--placements",
+            help="Allow what spec.placement.publish and clusterAffinity.placementDecision need: to write "
+            "PlacementDecisions, and to read ClusterProfiles.",
+        ),
+    ] = False,
+    publish_to: Annotated[PublishTo | None, typer.Option(help="The controller's --publish-to.")] = None,
+    argocd_namespace: Annotated[str, typer.Option(help="The controller's --argocd-namespace.")] = "argocd",
     distributed: Annotated[
         bool,
         typer.Option(
@@ -168,6 +184,8 @@ def rbac(
         external_hub=chart_part is not ChartPart.ALL,
         aggregate_to_default_roles=aggregate_to_default_roles,
         distributed=distributed,
+        placements=placements,
+        publish_to_argocd=publish_to is PublishTo.ARGOCD,
         apis=frozenset(one.value for one in api) if api else rights.METRICS_APIS,
         scale_targets=scale_targets(scale_target or []),
     )
@@ -180,6 +198,7 @@ def rbac(
         documents = rights.hub_rights(
             namespace,
             lease_namespace=lease_namespace,
+            argocd_namespace=argocd_namespace,
             user_name=user,
             secrets=secrets,
             switches=switches,

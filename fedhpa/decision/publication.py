@@ -29,7 +29,7 @@ _MAX_WAITS: Final = 512
 
 
 class Publication(NamedTuple):
-    """What a decision publishes, with the memberships and the memory of the clusters that are Awaited."""
+    """The write of a decision, with the memberships and the memory of the clusters that are Awaited."""
 
     write: PublishPlacement | None = None
     members: Mapping[str, ClusterMembership] = {}

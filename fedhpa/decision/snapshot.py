@@ -179,7 +179,7 @@ class PublicationOutcome(msgspec.Struct, frozen=True):
 
 
 class PlacementInput(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the publication of an object's clusters.
+    """The state of the publication of an object's clusters.
 
     `awaited` are the selected clusters without the workload. `profiles` maps clusters to their
     ClusterProfiles. `outcome` is None before the first write.

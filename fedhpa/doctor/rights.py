@@ -50,8 +50,15 @@ async def _check(site: Site, component: str, role: str) -> None:
     if not missing:
         return
     what = f"{account.user} may not: {names(missing)}."
-    less = replace(site.switches, distributed=False)
-    sets = " --set=rbac.distributed=true" if not set(missing) & {*_wanted(site, component, less)} else ""
+    sets = "".join(
+        f" --set={value}"
+        for value, less in (
+            ("rbac.distributed=true", replace(site.switches, distributed=False)),
+            ("placement.enabled=true", replace(site.switches, placements=False)),
+            ("placement.publishTo={argocd}", replace(site.switches, publish_to_argocd=False)),
+        )
+        if less != site.switches and not set(missing) & {*_wanted(site, component, less)}
+    )
     options = await _options(site, component, role, account, missing)
     stored = binding if isinstance(binding, dict) else None
     command = site.mended(stored, site.commands.applied(f"rbac {options}"), sets)
@@ -98,11 +105,21 @@ async def _options(site: Site, component: str, role: str, account: Account, miss
         words += ["--metrics-via=hub"] if switches.metrics_via == "hub" else []
         words += ["--manage-certificates"] if switches.certificates else []
         words += ["--distributed"] if switches.distributed else []
+        words += ["--placements"] if switches.placements else []
+        words += _to_argocd(site)
         words += await _scale_targets(site.hub, role)
     if any(right.resource == "secrets" for right in missing):
         named = (f"{space}/{name}" for space, found in site.secrets.items() for name in found)
         words += [f"--secret={quote(each)}" for each in named]
     return " ".join(words)
+
+
+def _to_argocd(site: Site) -> list[str]:
+    if not site.switches.publish_to_argocd:
+        return []
+    place = site.argocd_namespace
+    other = [f"--argocd-namespace={quote(place)}"] if place != rights.ARGOCD_NAMESPACE else []
+    return ["--publish-to=argocd", *other]
 
 
 async def _scale_targets(hub: Session, role: str) -> list[str]:
@@ -142,6 +159,7 @@ def _wanted(site: Site, component: str, switches: rights.Switches) -> list[Right
     manifests = rights.hub_rights(
         site.system,
         lease_namespace=_lease_namespace(site),
+        argocd_namespace=site.argocd_namespace,
         secrets=site.secrets,
         switches=switches,
         components=["controller"],

@@ -142,7 +142,15 @@ class Site:
             "hub" if by_hub else "members",
             certificates=self.manages_certificates,
             distributed=any(at(each, "spec", "mode") == "Distributed" for each in federated),
+            placements=any(map(_uses_placements, federated)),
+            publish_to_argocd="--publish-to=argocd" in self.flags(rights.CONTROLLER),
         )
+
+    @property
+    def argocd_namespace(self) -> str:
+        """The namespace of Argo CD, by the controller's flag."""
+        flags = [flag for flag in self.flags(rights.CONTROLLER) if flag.startswith("--argocd-namespace=")]
+        return flags[-1].partition("=")[2] if flags else rights.ARGOCD_NAMESPACE
 
     @property
     def secrets(self) -> dict[str, list[str]]:
@@ -231,3 +239,9 @@ def workloads_of(*lists: Sequence[Json] | Problem) -> frozenset[str]:
     return frozenset(
         text_at(raw, "spec", "scaleTargetRef", "kind").lower() for each in lists for raw in listed(each)
     )
+
+
+def _uses_placements(raw: Json) -> bool:
+    """True if a FederatedHPA publishes its clusters, or follows a PlacementDecision."""
+    follows = at(raw, "spec", "clusterAffinity", "placementDecision")
+    return at(raw, "spec", "placement", "publish") is True or isinstance(follows, dict)

@@ -90,7 +90,7 @@ async def test_the_hosts_and_the_awaited_are_published() -> None:
 
 
 async def test_a_workload_that_runs_nowhere_is_published_all_the_same() -> None:
-    """Who delivers the workload must learn first where it should run."""
+    """A tool that delivers the workload must learn first where it should run."""
     async with world(m1=0, m2=0) as w:
         profiles(w, "m1", "m2")
         undeliver(w, "m1")
