@@ -43,7 +43,7 @@ from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.holds import Holds, member_spec
 from controller.loop import MAX_USAGE_AGE_SECONDS, max_usage_age
-from controller.placement.placements import Placements
+from controller.placement.placements import Placements, nowhere_yet
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
 from fedhpa.api.member_hpas import V2
@@ -59,7 +59,6 @@ from fedhpa.decision import (
     ScalingSpec,
     Snapshot,
     TemplateScale,
-    awaited_in,
     decode_object,
     decode_spec,
 )
@@ -187,7 +186,8 @@ class SnapshotBuilder:
         shows = hpa.spec.publish or any(one.type == PUBLISHED for one in hpa.status.conditions)
         placement = self.placements.given(hpa, candidates, readings, memory) if shows else None
         awaited = placement.names if placement is not None else frozenset[str]()
-        blocked = await self._without_workload(workload, memory, readings, awaited)
+        blocked = nowhere_yet(workload.text, awaited, readings)
+        blocked = blocked or await self._without_workload(workload, memory, readings)
         left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
         expected = {name: reading for name, reading in readings.items() if name not in left_out}
         self._ambiguities.note_selectors(key, memory, expected)
@@ -365,15 +365,9 @@ class SnapshotBuilder:
             raise ApiError(text, status=error.status, reason=error.reason) from error
 
     async def _without_workload(
-        self,
-        workload: Workload,
-        memory: ObjectMemory,
-        readings: Mapping[str, ClusterSnapshot],
-        awaited: frozenset[str],
+        self, workload: Workload, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]
     ) -> Blocked | None:
         """Why there is nothing to scale; None if a cluster has the workload or may have it."""
-        if awaited and awaited.issuperset(readings):
-            return Blocked("FailedGetScale", awaited_in(workload.text, sorted(awaited)))
         nowhere = memory.without_workload.union(memory.absent_since).issuperset(readings)
         if readings and not (self._settings.propagation == DIRECT and nowhere):
             return None

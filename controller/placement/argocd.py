@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from controller.placement.kept import HUB_SECONDS, KeptObjects, Stored
+from controller.apply.kept import HUB_SECONDS, KeptObjects, Stored
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError
 from fedhpa.api.placements import (

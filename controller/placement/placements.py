@@ -9,11 +9,11 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from controller.apply.kept import KeptObjects, Stored
 from controller.federatedhpa.clusters import Candidates
 from controller.federatedhpa.memory import ObjectMemory
 from controller.flags import ARGOCD, DIRECT, Settings
 from controller.placement.argocd import ArgoPlacements
-from controller.placement.kept import KeptObjects, Stored
 from controller.placement.profiles import FLAG, ClusterProfiles
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
@@ -37,6 +37,7 @@ from fedhpa.api.taints import LEAVING
 from fedhpa.api.texts import listed
 from fedhpa.decision import (
     AwaitedCluster,
+    Blocked,
     ClusterSnapshot,
     Failure,
     Finding,
@@ -44,6 +45,7 @@ from fedhpa.decision import (
     PublicationOutcome,
     PublishPlacement,
     ScalingObject,
+    awaited_in,
 )
 from fedhpa.kube import ApiClient, Key, Resource, supervise
 from fedhpa.members import Member
@@ -219,6 +221,13 @@ class Placements:
         verb, where = "has" if len(names) == 1 else "have", ", ".join(self._profiles.namespaces)
         text = f"{listed(names, _MAX_NAMED)} {verb} no ClusterProfile in {where} ({FLAG})"
         return (Finding("NoClusterProfile", text),)
+
+
+def nowhere_yet(workload: str, awaited: frozenset[str], readings: Mapping[str, object]) -> Blocked | None:
+    """Returns why a published workload that no cluster has yet is not scaled; None if one may have it."""
+    if not awaited or not awaited.issuperset(readings):
+        return None
+    return Blocked("FailedGetScale", awaited_in(workload, sorted(awaited)))
 
 
 def is_awaited(name: str, reading: ClusterSnapshot, memory: ObjectMemory) -> bool:

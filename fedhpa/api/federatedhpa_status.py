@@ -35,8 +35,9 @@ class ClusterStatus(ApiModel):
     )
     membership: LongText = Field(
         "",
-        description="Cordoned (gets no more replicas), Leaving (its replicas move to the other clusters) or "
-        "Stuck (pods do not become ready there, but elsewhere they do). Absent means Member.",
+        description="Cordoned (gets no more replicas), Leaving (its replicas move to the other clusters), "
+        "Stuck (pods do not become ready there, but elsewhere they do) or Awaited (published, and without the "
+        "workload yet). Absent means Member.",
     )
     waits_for: LongText = Field(
         "", description="What a cluster that is not a Member waits for, and why it is not one."
@@ -103,7 +104,7 @@ class FederatedHPAStatus(ApiModel):
         (),
         description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, "
         "SurvivesClusterLoss where capacity is known, Rebalanced once a rebalance was asked for, Held once a "
-        "hold was in force, and "
+        "hold was in force, Published where the clusters are published, and "
         "SoleOwner, MembersAvailable or HubCompatible where there is something to report.",
     )
     clusters: Annotated[
