@@ -53,8 +53,8 @@ class ReplicaSeries(Collector):
         )
         memberships = GaugeMetricFamily(
             "fedhpa_cluster_membership",
-            "1 for each cluster of an object that is no Member, with its membership: Cordoned, Leaving or "
-            "Stuck.",
+            "1 for each cluster of an object that is no Member, with its membership: Cordoned, Leaving, "
+            "Stuck or Awaited.",
             labels=["namespace", "name", "cluster", "membership"],
         )
         left_out = 0

@@ -36,8 +36,8 @@ class ClusterStatus(ApiModel):
     membership: LongText = Field(
         "",
         description="Cordoned (gets no more replicas), Leaving (its replicas move to the other clusters), "
-        "Stuck (pods do not become ready there, but elsewhere they do) or Awaited (published, and without the "
-        "workload yet). Absent means Member.",
+        "Stuck (pods do not become ready there, but elsewhere they do) or Awaited (published, and without "
+        "the workload yet). Absent means Member.",
     )
     waits_for: LongText = Field(
         "", description="What a cluster that is not a Member waits for, and why it is not one."
