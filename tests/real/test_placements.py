@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from fedhpa.api import placements
+from fedhpa.api.placement_decisions import GROUP
 from fedhpa.api.rights import CONTROLLER, Switches, hub_rights
 from testbed.real.golang import GoUnusable, find_go
 from testbed.real.plane import Plane
@@ -40,7 +42,7 @@ def inventory() -> list[dict[str, Any]]:
         answer = subprocess.run(command, env=go.environment, capture_output=True, timeout=120, check=True)
     except (GoUnusable, OSError, subprocess.SubprocessError) as error:
         pytest.skip(f"{MODULE} cannot be downloaded: {error}")
-    folder = Path(yaml.safe_load(answer.stdout)["Dir"]) / "config/crd/bases"
+    folder = Path(json.loads(answer.stdout)["Dir"]) / "config/crd/bases"
     return [yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))]
 
 
