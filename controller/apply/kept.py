@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Stored(msgspec.Struct, Generic[T], frozen=True):
-    """An object as the hub has it. `owner` is the UID of the object that it is kept for, "" if not by us.
+    """An object as the hub has it. `owner` is the object that it is kept for, "" if not by us.
 
     `content` is what we write of it.
     """

@@ -74,7 +74,8 @@ class ArgoPlacements:
         named = [(argocd_name(one.cluster, members), one.reason) for one in clusters]
         wanted = [new_placement(self.namespace, metadata, named)] if named else []
         former = [] if named else [name]
-        return await self._kept.apply(self.namespace, str(metadata.get("uid", "")), wanted, former)
+        owner = f"{metadata['namespace']}/{metadata['name']}"
+        return await self._kept.apply(self.namespace, owner, wanted, former)
 
     async def collect(self, objects: Mapping[Key, Mapping[str, Any]], owns: Callable[[Key], bool]) -> None:
         """Deletes the Placements of objects that are gone or publish nothing any more."""
@@ -82,7 +83,7 @@ class ArgoPlacements:
             return
         for name, found in tuple(self._kept.of(self.namespace).items()):
             key = found.content.owner.key
-            if found.owner and owns(key) and not _publishes(objects.get(key), found.owner):
+            if found.owner and owns(key) and not _publishes(objects.get(key)):
                 remove = partial(self._remove, name, found)
                 await contain("placements", remove, lambda _: None, name=name)
 
@@ -97,7 +98,7 @@ class ArgoPlacements:
                 log.debug("owner of a placement not read", name=name, error=str(error))
                 return
             raw = {}
-        if _publishes(raw, found.owner):
+        if _publishes(raw):
             return  # the watch will show it
         try:
             await self._kept.remove(self.namespace, name, found)
@@ -112,11 +113,9 @@ def argocd_name(cluster: str, members: Mapping[str, Member]) -> str:
     return (annotations or {}).get(NAME_ANNOTATION, "") or cluster
 
 
-def _publishes(raw: Mapping[str, Any] | None, uid: str) -> bool:
-    """True if this is the object with the UID, and it publishes its clusters."""
-    if not raw or raw["metadata"].get("uid") != uid:
-        return False
-    placement = (raw.get("spec") or {}).get("placement")
+def _publishes(raw: Mapping[str, Any] | None) -> bool:
+    """True if the object exists, and publishes its clusters."""
+    placement = ((raw or {}).get("spec") or {}).get("placement")
     return isinstance(placement, Mapping) and placement.get("publish") is True
 
 
@@ -130,7 +129,8 @@ def _stored(raw: dict[str, Any]) -> Stored[Decisions]:
     )
     owner = owner_of(raw)
     return Stored(
-        owner=owner.uid,
+        # An object that was made anew under the same name takes it over.
+        owner="/".join(owner.key) if owner.uid else "",
         content=Decisions(decisions, owner),
         uid=str(metadata.get("uid", "")),
         version=str(metadata.get("resourceVersion", "")),

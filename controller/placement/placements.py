@@ -93,7 +93,7 @@ class Placements:
         self._runs = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._profiles.run())
-            group.create_task(supervise(PLURAL, self._decisions.run))
+            group.create_task(supervise("placementdecisions", self._decisions.run))
             if self._argocd is not None:
                 group.create_task(supervise("placements", self._argocd.run))
 

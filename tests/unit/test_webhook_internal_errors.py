@@ -53,7 +53,7 @@ def test_an_exception_of_a_handler_is_answered_with_the_uid(kind: type[Exception
     """The answer names the type of the exception, and the review carries it for the log."""
     error = error_of(kind)
 
-    def broken(_: dict[str, Any]) -> Any:
+    def broken(_: dict[str, Any], __: bool) -> Any:
         raise error
 
     with pytest.MonkeyPatch.context() as patch:

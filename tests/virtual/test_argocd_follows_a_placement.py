@@ -82,6 +82,25 @@ async def test_a_placement_of_somebody_else_stays() -> None:
         assert not [one for one in w.hub.writes if "/placements" in one]
 
 
+async def test_an_object_that_is_made_anew_takes_its_placement_over() -> None:
+    """Otherwise Argo CD would lose the list until the old one is collected."""
+    async with world(m1=1) as w:
+        profiles(w, "m1")
+        w.scale(**PUBLISH)
+        async with w.controller(**FLAGS):
+            await eventually(lambda: bool(placement(w)))
+        stored = w.hub.find(HPAS, "web", NAMESPACE)
+        assert stored is not None
+        w.hub.remove(HPAS, "web", NAMESPACE)
+        w.hub.put(HPAS, {**stored, "metadata": {**stored["metadata"], "uid": "another"}, "status": {}})
+        async with w.controller(**FLAGS):
+            await eventually(
+                lambda: placement(w)["metadata"]["annotations"]["fedhpa.io/owner"].endswith("another")
+            )
+
+        assert not [one for one in w.hub.writes if one.startswith("DELETE") and "/placements/" in one]
+
+
 @pytest.mark.parametrize("ends", ["deleted", "unpublished", "deleted while nobody looked"])
 async def test_what_nobody_publishes_is_collected(ends: str) -> None:
     """A Placement has no owner reference, because that cannot cross namespaces."""
