@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from certs.authority import CA_VALIDITY, LEAF_VALIDITY, is_ip
+from controller.shards import BY_NAMESPACE, BY_TARGET
 from fedhpa.api import default_values
 from fedhpa.api.names import dns_subdomain
 from fedhpa.decision import ControllerSettings
@@ -62,9 +63,17 @@ METRICS_VIA = choice(
 SHARDS = integer(
     "shards",
     1,
-    "Number of shards. Each namespace belongs to one shard, and each shard has a Lease; a process can hold "
+    "Number of shards. Each object belongs to one shard, and each shard has a Lease; a process can hold "
     "several. Processes with different numbers of shards never work at the same time.",
     minimum=1,
+)
+SHARD_BY = choice(
+    "shard-by",
+    BY_TARGET,
+    "What decides the shard of an object. `target`: its scaleTargetRef, so that a namespace with very many "
+    "objects is divided; each process then reads the pods of all namespaces. `namespace`: its namespace, "
+    "whose pods one process reads. Processes with different values never work at the same time.",
+    choices=(BY_TARGET, BY_NAMESPACE),
 )
 CONCURRENT_SYNCS = integer(
     "concurrent-syncs",
@@ -237,6 +246,7 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
         PROPAGATION,
         METRICS_VIA,
         SHARDS,
+        SHARD_BY,
         WATCH_NAMESPACES,
         CONCURRENT_SYNCS,
         CLUSTER_LOST_TIMEOUT,

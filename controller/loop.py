@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import heapq
 import math
 import zlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
+import msgspec
+
+from controller.shards import place_of
+from controller.work_queue import WorkQueue
 from fedhpa.kube import (
     ApiClient,
     Change,
@@ -61,108 +64,6 @@ def until_slot(key: Key, period: float, now: float) -> float:
     return period if delay < SAME_SLOT_SECONDS else delay
 
 
-class WorkQueue(Generic[K]):
-    """Keys, each with the time on `clock` (seconds) at which it is due.
-
-    A key is taken once at a time. It has one pending time, and the earlier of two requested times wins.
-    The clock is read again after `longest_wait` seconds, because a wall clock may be stepped. Where `steady`,
-    a monotonic clock, shows that it was, all keys are due at once, and `on_step` receives the seconds.
-    """
-
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        longest_wait: float | None = None,
-        *,
-        steady: Callable[[], float] | None = None,
-        on_step: Callable[[float], None] = lambda _: None,
-    ) -> None:
-        self._clock = clock
-        self._steady = steady or clock
-        self._offset = clock() - self._steady()
-        self._longest_wait = longest_wait
-        self._on_step = on_step
-        self._due: dict[K, float] = {}
-        self._heap: list[tuple[float, int, K]] = []
-        self._count = 0
-        self._taken: dict[K, float] = {}
-        self._again: dict[K, float] = {}
-        self._changed = asyncio.Event()
-
-    def add(self, key: K, delay: float = 0.0) -> None:
-        """Make `key` due in `delay` seconds unless it is due earlier; while it is taken, after `done`."""
-        self._add_at(key, self._clock() + delay)
-
-    async def get(self) -> K:
-        """Wait for the earliest due key, and take it. One task at a time may wait."""
-        while True:
-            self._changed.clear()
-            self._notice_step()
-            key, wait = self._earliest()
-            if key is not None:
-                self._taken[key] = self._due.pop(key)
-                return key
-            await self._wait_change(wait)
-
-    def lateness(self, key: K) -> float:
-        """Seconds since a taken key was due; 0 for one that is not taken."""
-        now = self._clock()
-        return max(now - self._taken.get(key, now), 0.0)
-
-    def done(self, key: K) -> None:
-        """Give back a taken key. A time requested in between becomes its pending time."""
-        self._taken.pop(key, None)
-        due = self._again.pop(key, None)
-        if due is not None:
-            self._add_at(key, due)
-
-    def _add_at(self, key: K, due: float) -> None:
-        times = self._again if key in self._taken else self._due
-        if due >= times.get(key, float("inf")):
-            return
-        times[key] = due
-        if times is self._due:
-            self._count += 1
-            heapq.heappush(self._heap, (due, self._count, key))
-            self._changed.set()
-
-    def _notice_step(self) -> None:
-        offset = self._clock() - self._steady()
-        step, self._offset = offset - self._offset, offset
-        if abs(step) <= STEP_SECONDS:
-            return
-        for key in (*self._due, *self._taken):
-            # Times of the clock before the step mean nothing now.
-            (self._again if key in self._taken else self._due).pop(key, None)
-            self.add(key)
-        self._on_step(step)
-
-    def _earliest(self) -> tuple[K | None, float | None]:
-        """A due key, or the seconds until the earliest one; (None, None) for an empty queue."""
-        while self._heap:
-            due, _, key = self._heap[0]
-            if self._due.get(key) != due:  # replaced by an earlier time, or taken
-                heapq.heappop(self._heap)
-                continue
-            wait = due - self._clock()
-            if wait > 0:
-                return None, wait
-            heapq.heappop(self._heap)
-            return key, None
-        return None, None
-
-    async def _wait_change(self, seconds: float | None) -> None:
-        if self._longest_wait is not None:
-            seconds = self._longest_wait if seconds is None else min(seconds, self._longest_wait)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-
-
-# A wall clock that differs by more from a monotonic one since the last look was stepped.
-STEP_SECONDS: Final = 60.0
 # Delay before a superseded decision is made again; members may need a moment to serve the other write.
 RETRY_SECONDS: Final = 0.1
 # Work that hangs beyond all deadlines inside it is cancelled, which frees its slot.
@@ -188,6 +89,15 @@ class _Failed:
     message: str
 
 
+@dataclass(frozen=True)
+class _Noted:
+    """What is to be told to the worker of an object: its change, and what is known of it in another shard."""
+
+    key: Key
+    change: Change[Object] | None
+    foreign: Foreign | None
+
+
 class Slot:
     """One of a bounded number of `slots`, which its holder may give to others while it waits."""
 
@@ -207,11 +117,36 @@ class Slot:
             self._slots.release()
 
 
+class Foreign(msgspec.Struct, frozen=True):
+    """What is known of an object of another shard."""
+
+
+class Packed(Foreign, frozen=True):
+    """An object of another shard as JSON, for a worker that may come to own it without a change of it."""
+
+    text: bytes
+
+    def unpacked(self) -> Object:
+        """Returns the object."""
+        return msgspec.json.decode(self.text, type=dict[str, Any])
+
+
+def packed(raw: Object) -> bytes:
+    """Returns the text of an object for `Packed`."""
+    return msgspec.json.encode(raw)
+
+
 class Worker(Protocol[K]):
     """Works for one kind. `work` runs for different keys at once."""
 
     def keeps(self, raw: Object) -> bool:
         """True while there is something to do for an object."""
+
+    def foreign(self, raw: Object) -> Foreign | None:
+        """Return what to know of an object of another shard."""
+
+    def foreign_changed(self, key: Key, known: Foreign | None) -> None:
+        """Note an object of another shard; None if it is gone, or of this shard now."""
 
     async def begin(self) -> Iterable[K]:
         """Read what no object tells, once all objects are known. Returns the keys that are due."""
@@ -244,6 +179,8 @@ class Worker(Protocol[K]):
 class Loop(Generic[K]):
     """Runs a worker over the objects of a watched collection that `owns` selects.
 
+    `objects` are these. Of the others in the `namespaces`, the worker hears what it asks for; none mean all.
+
     At most `slots` keys are worked on at once. `on_count` receives the number of objects after each change.
     With a wall clock as `due_clock`, keys are due on it, and `on_step` hears of its steps (see `WorkQueue`).
     """
@@ -255,7 +192,8 @@ class Loop(Generic[K]):
         worker: Worker[K],
         *,
         slots: int,
-        owns: Callable[[Key], bool] = lambda _: True,
+        owns: Callable[[Object], bool] = lambda _: True,
+        namespaces: Collection[str] = (),
         on_count: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float],
         due_clock: Callable[[], float] | None = None,
@@ -263,11 +201,13 @@ class Loop(Generic[K]):
         on_step: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._owns = owns
-        self.objects: Reflector[Object] = Reflector(
+        self._namespaces = namespaces
+        self.objects: dict[Key, Object] = {}
+        self._reflector: Reflector[Object | Foreign] = Reflector(
             hub,
             collection,
             dict[str, Any],
-            self._if_owned,
+            self._read,
             name=collection.rpartition("/")[2],
             on_unreadable=self._note_unreadable,
             clock=clock,
@@ -277,7 +217,7 @@ class Loop(Generic[K]):
         self._slots = asyncio.Semaphore(slots)
         self._queue: WorkQueue[K] = WorkQueue(due_clock or clock, longest_wait, steady=clock, on_step=on_step)
         self._clock = clock
-        self._changes: asyncio.Queue[Change[Object]] = asyncio.Queue()
+        self._changes: asyncio.Queue[_Noted | K] = asyncio.Queue()
         self._listed = asyncio.Event()
 
     def wake(self, key: K) -> None:
@@ -290,36 +230,41 @@ class Loop(Generic[K]):
 
     async def run(self) -> None:
         """Work on every key when it is due, until cancelled."""
-        unsubscribe = self.objects.subscribe(self._changes.put_nowait)
+        unsubscribe = self._reflector.subscribe(lambda change: self._note(change.key, change.new))
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(supervise("objects-watch", self.objects.run))
+                group.create_task(supervise("objects-watch", self._reflector.run))
                 group.create_task(supervise("objects-changes", self._follow_changes))
                 group.create_task(supervise("reconcile-queue", lambda: self._dispatch(group)))
         finally:
             unsubscribe()
             # A failure here must not keep the Lease from being released.
             with contextlib.suppress(Exception):
-                await self._worker.end(self.objects.store)
+                await self._worker.end(self.objects)
             self._on_count(0)
 
     async def _follow_changes(self) -> None:
-        await self.objects.synced.wait()
+        await self._reflector.synced.wait()
         began = self._clock()
         while True:
             if self._changes.empty():
                 self._listed.set()
-            change = await self._changes.get()
+            noted = await self._changes.get()
             if self._clock() - began > TURN_SECONDS:
                 # A thousand objects take longer to decode than the event loop may be held.
                 await asyncio.sleep(0)
                 began = self._clock()
+            if not isinstance(noted, _Noted):
+                self._queue.add(noted)
+                continue
+            named = noted.key
             try:
-                for key in self._worker.changed(change):
+                self._worker.foreign_changed(named, noted.foreign)
+                for key in () if noted.change is None else self._worker.changed(noted.change):
                     self._queue.add(key)
             except Exception as error:  # the changes of other objects are noted all the same
-                report_failure("objects-changes", error, namespace=change.key[0], name=change.key[1])
-            self._on_count(len(self.objects.store))
+                report_failure("objects-changes", error, namespace=named[0], name=named[1])
+            self._on_count(len(self.objects))
 
     async def _dispatch(self, group: asyncio.TaskGroup) -> None:
         # Before the whole list is read, a key would be worked on without all of its objects.
@@ -359,7 +304,7 @@ class Loop(Generic[K]):
         try:
             async with asyncio.timeout(WORK_SECONDS) as deadline:
                 late = self._queue.lateness(key)
-                return await self._worker.work(key, self.objects.store, late=late, slot=slot)
+                return await self._worker.work(key, self.objects, late=late, slot=slot)
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -367,13 +312,50 @@ class Loop(Generic[K]):
 
     async def _report(self, key: K, failure: _Failed) -> float:
         async with asyncio.timeout(REPORT_SECONDS):
-            return await self._worker.failed(key, self.objects.store, failure.reason, failure.message)
+            return await self._worker.failed(key, self.objects, failure.reason, failure.message)
 
-    def _if_owned(self, raw: Object) -> Object | None:
-        metadata = raw.get("metadata") or {}
-        owned = self._owns((metadata.get("namespace", ""), metadata.get("name", "")))
-        return raw if owned and self._worker.keeps(raw) else None
+    def belongs_to_others(self, key: Key) -> bool:
+        """True for an object of another shard, or of a namespace that is not watched."""
+        watched = not self._namespaces or key[0] in self._namespaces
+        return key not in self.objects and (not watched or key in self._reflector.store)
+
+    def known(self, key: Key) -> Object | None:
+        """Returns an object of any shard that the worker keeps packed, or one of this shard."""
+        found = self._reflector.store.get(key)
+        if isinstance(found, Packed):
+            return self.objects.get(key) or found.unpacked()
+        return None if isinstance(found, Foreign) else found
+
+    def reconsider(self, keys: Iterable[Key], due: K | None = None) -> None:
+        """Ask again who owns objects, after that changed without a change of them. Then `due` is due."""
+        for key in keys:
+            if (raw := self.known(key)) is not None:
+                self._note(key, self._read(raw))
+        if due is not None:
+            self._changes.put_nowait(due)
+
+    def _read(self, raw: Object) -> Object | Foreign | None:
+        if self._namespaces and place_of(raw)[0] not in self._namespaces:
+            return None
+        if not self._owns(raw):
+            return self._worker.foreign(raw)
+        return raw if self._worker.keeps(raw) else None
+
+    def _note(self, key: Key, new: Object | Foreign | None) -> None:
+        """Tell the worker of an object, of which it has another form than before, or none."""
+        foreign, owned = (new, None) if isinstance(new, Foreign) else (None, new)
+        old = self.objects.get(key)
+        if owned is not None:
+            self.objects[key] = owned
+        elif old is not None:
+            del self.objects[key]
+        change: Change[Object] | None = None
+        if old is not None or owned is not None:
+            kind: Literal["ADDED", "MODIFIED", "DELETED"] = "MODIFIED" if old is not None else "ADDED"
+            change = Change(kind if owned is not None else "DELETED", key, old, owned)
+        self._changes.put_nowait(_Noted(key, change, foreign))
 
     def _note_unreadable(self, key: Key, uid: str, message: str) -> None:
-        if self._owns(key):
+        # Nobody knows its target, so the shard of its namespace's objects without target reports it.
+        if self._owns({"metadata": {"namespace": key[0], "name": key[1]}}):
             self._worker.unreadable(key, uid, message)

@@ -28,14 +28,15 @@ from controller.flags import (
     FEDERATED_HPA,
     MANAGE_CERTIFICATES,
     SECTIONS,
+    SHARD_BY,
     SHARDS,
     Settings,
 )
 from controller.holds import NamespaceHolds
 from controller.members import member_registry
 from controller.pause import record_paused, release_clusters
-from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
-from controller.shards import CRON, Shard, ShardElection, lease_name
+from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules, member_caches
+from controller.shards import CRON, Division, Shard, ShardElection
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube import (
     FAILURE_OBSERVER,
@@ -170,8 +171,8 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
 def _leases_of(values: Values) -> dict[str, str]:
     """The first Lease that each controller of this process would hold, with the source of its events."""
     leases = {
-        FEDERATED_HPA: (lease_name(0, values[SHARDS]), COMPONENT),
-        CRON_FEDERATED_HPA: (lease_name(0, values[SHARDS], CRON), CRON_COMPONENT),
+        FEDERATED_HPA: (Shard(0, _division(values)).lease, COMPONENT),
+        CRON_FEDERATED_HPA: (Shard(0, _division(values), CRON).lease, CRON_COMPONENT),
     }
     return dict(leases[kind] for kind in values[CONTROLLERS])
 
@@ -209,11 +210,23 @@ async def _lead_autoscalers(
     clock: Clock,
 ) -> None:
     counts: dict[Shard, int] = {}
+    # The shards of this process read the same namespaces.
+    async with member_caches(clock) as caches:
 
-    async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
-        await lead(settings, hub, members, metrics, shard=shard, counts=counts, clock=clock, holds=holds)
+        async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
+            await lead(
+                settings,
+                hub,
+                members,
+                metrics,
+                shard=shard,
+                counts=counts,
+                clock=clock,
+                holds=holds,
+                caches=caches,
+            )
 
-    await _lead_shards(values, settings, hub, metrics, work, clock)
+        await _lead_shards(values, settings, hub, metrics, work, clock)
 
 
 async def _lead_rules(
@@ -269,19 +282,24 @@ async def _lead_shards(
         metrics.set_leader(str(shard), True)
         await supervise("shard", lambda: work(shard, lambda: True), name=str(shard))
         return
-    for index in range(values[SHARDS]):
-        metrics.set_leader(str(Shard(index, values[SHARDS], kind)), False)
+    division = _division(values)
+    for index in range(division.count):
+        metrics.set_leader(str(Shard(index, division, kind)), False)
     election = ShardElection(
         hub,
         _lease_namespace(values),
         f"{socket.gethostname()}_{uuid.uuid4()}",
-        values[SHARDS],
+        division,
         kind=kind,
         timing=_lease_timing(values),
         clock=clock,
         on_lead=lambda shard, leads: metrics.set_leader(str(shard), leads),
     )
     await election.run(lambda shard: work(shard, functools.partial(election.leads, shard)))
+
+
+def _division(values: Values) -> Division:
+    return Division(values[SHARDS], values[SHARD_BY])
 
 
 async def _watch_readiness(health: Health, members: MemberRegistry, paused: bool) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
 from controller.cluster_finalizers import ClusterFinalizers
 from controller.cronfederatedhpa import CronMetrics, CronWorker, rules_loop
 from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS, WorkloadOwners, other_controller
+from controller.cronfederatedhpa.ownership import Ownership
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.scales import mappers_of_members
 from controller.cronfederatedhpa.targets import CronTargets
@@ -23,7 +24,7 @@ from controller.holds import NamespaceHolds
 from controller.hub_check import HubCheck
 from controller.loop import Loop
 from controller.publish import FEDERATED_HPAS
-from controller.shards import ALL, Shard, within
+from controller.shards import ALL, Shard, place_of
 from fedhpa.kube import ApiClient, Clock, EventRecorder, Key, supervise
 from fedhpa.members import MemberRegistry, SharedLists
 
@@ -58,8 +59,8 @@ async def lead_rules(
         lost_after=settings.decision.cluster_lost_timeout,
         clock=clock,
     )
-    owns = within(settings.watch_namespaces, shard)
-    owners = WorkloadOwners(hub, owns=owns, clock=clock.monotonic)
+    owners = WorkloadOwners(hub, namespaces=settings.watch_namespaces, clock=clock.monotonic)
+    ownership = Ownership(hub, shard, owners)
     worker = CronWorker(
         lambda objects: CronReconciler(
             hub,
@@ -72,16 +73,27 @@ async def lead_rules(
             blocked=other_controller,
             owners=owners.of,
             holds=(lambda _: ()) if holds is None else holds.of,
+            adopt=ownership.adopt if ownership.moves else None,
             check=check,
             wall=clock.wall,
             clock=clock.monotonic,
         ),
         events,
         metrics,
-        owns=owns,
+        owns=ownership.owns_target,
+        moves=ownership.moves,
         wall=clock.wall,
     )
-    loop = rules_loop(hub, worker, owns=owns, on_count=on_count, wall=clock.wall, clock=clock.monotonic)
+    loop = rules_loop(
+        hub,
+        worker,
+        owns=ownership.owns,
+        namespaces=settings.watch_namespaces,
+        on_count=on_count,
+        wall=clock.wall,
+        clock=clock.monotonic,
+    )
+    ownership.follow(worker, loop)
     owners.on_change(lambda target: loop.wake(target) if worker.objects.of(target) else None)
 
     async def forget_former_owners() -> None:
@@ -98,9 +110,24 @@ async def lead_rules(
         if holds is not None:
             await holds.tried()
         group.create_task(supervise("cron-owners", owners.run))
+        if ownership.moves:
+            # Without their targets nobody knows whose the rules of FederatedHPAs are.
+            await owners.synced()
         group.create_task(forget_former_owners())
         group.create_task(supervise("cron-reminders", worker.remind))
         group.create_task(loop.run())
+
+
+@asynccontextmanager
+async def member_caches(clock: Clock) -> AsyncIterator[MemberCaches]:
+    """Lists and watches of the members, kept up to date while the block runs."""
+    async with SharedLists(clock=clock.monotonic) as lists, asyncio.TaskGroup() as group:
+        caches = MemberCaches(lists, clock.monotonic)
+        task = group.create_task(caches.run())
+        try:
+            yield caches
+        finally:
+            task.cancel()
 
 
 async def lead(
@@ -113,10 +140,12 @@ async def lead(
     counts: dict[Shard, int] | None = None,
     clock: Clock,
     holds: NamespaceHolds | None = None,
+    caches: MemberCaches | None = None,
 ) -> None:
     """Reconcile a shard's objects until cancelled. State of former leaders is in the ScalingRecords.
 
-    `counts` receives the number of objects by shard, for all shards that this process leads.
+    `counts` receives the number of objects by shard, for all shards that this process leads. `caches` are
+    those that the shards share; None means own ones.
     """
     by_shard = {} if counts is None else counts
 
@@ -125,12 +154,10 @@ async def lead(
         metrics.set_objects(sum(by_shard.values()))
 
     events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
-    async with (
-        SharedLists(clock=clock.monotonic) as lists,
-        AsyncExitStack() as stack,
-        asyncio.TaskGroup() as group,
-    ):
-        caches = MemberCaches(lists, clock.monotonic)
+    async with AsyncExitStack() as stack:
+        if caches is None:
+            caches = await stack.enter_async_context(member_caches(clock))
+        group = await stack.enter_async_context(asyncio.TaskGroup())
         snapshots = SnapshotBuilder(
             hub,
             members.members,
@@ -149,11 +176,11 @@ async def lead(
             FEDERATED_HPAS.path(),
             reconciler,
             slots=settings.concurrent_syncs,
-            owns=owns,
+            owns=lambda raw: shard.owns(place_of(raw)),
+            namespaces=settings.watch_namespaces,
             on_count=count,
             clock=clock.monotonic,
         )
-        group.create_task(caches.run())
         group.create_task(snapshots.placements.run())
         group.create_task(supervise("events", events.run))
         group.create_task(supervise("failure-reminders", reconciler.remind))
@@ -164,16 +191,16 @@ async def lead(
         group.create_task(loop.run())
         if settings.propagation == DIRECT and not settings.paused:
             await loop.listed()
-            collect = partial(snapshots.placements.collect, loop.objects.store, owns)
+            collect = partial(snapshots.placements.collect, loop.objects, loop.belongs_to_others)
             group.create_task(supervise("placements-collect", collect))
             finalizers = ClusterFinalizers(hub, members, shard, events, clock)
-            keep = partial(finalizers.run, loop.objects.store, reconciler.memories)
+            keep = partial(finalizers.run, loop.objects, reconciler.memories)
             group.create_task(supervise("cluster-finalizers", keep))
 
 
 def _wake(loop: Loop[Key], namespace: str) -> None:
     """Make the objects of a namespace due whose hold changed; "" stands for all namespaces."""
-    for key in loop.objects.store:
+    for key in loop.objects:
         if namespace in ("", key[0]):
             loop.wake(key)
 

@@ -1,11 +1,12 @@
 """Shards of the objects: one Lease a shard, with the number of shards in the Lease's name.
 
-A shard holds whole namespaces. All objects that could select the same pods are thus reconciled by one
-process, which reads each pod and each list of usage once.
+An object belongs to the shard of its target, so all objects that scale one workload are the work of one
+process. Those of different targets may still select the same pods: see `controller.federatedhpa.ambiguity`.
+With `--shard-by=namespace` a shard holds whole namespaces instead, and one process reads their pods.
 
-Processes with different numbers of shards never work at the same time. A process first takes its Lease, then
-looks for live Leases of another number. Of two processes that start at once, at least one sees the other and
-steps back.
+Processes with different numbers of shards never work at the same time, nor do those that differ in
+`--shard-by`. A process first takes its Lease, then looks for live Leases of another division. Of two
+processes that start at once, at least one sees the other and steps back.
 
 Balancing: any process takes a free shard at once. A process that holds at least two shards less than another
 requests one of that process's shards, with an annotation on the Lease. A process that holds two or more
@@ -18,7 +19,7 @@ import asyncio
 import random
 import re
 import zlib
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -28,53 +29,87 @@ import structlog
 
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import ApiClient, Clock, Key, LeaderElector, LeaseTiming, resource_path, supervise
+from fedhpa.kube import ApiClient, Clock, LeaderElector, LeaseTiming, resource_path, supervise
 from fedhpa.kube.leases import API_VERSION, WANTED_BY
 
 log = structlog.get_logger(__name__)
 
-_NAME = re.compile(r"fedhpa-controller-(?:(cron)-)?(\d+)-of-(\d+)")
+_NAME = re.compile(r"fedhpa-controller-(?:(cron)-)?(\d+)-of-(\d+)(-by-target)?")
 # The kind of Leases whose holders run the rules of CronFederatedHPAs. The other Leases have no kind.
 CRON: Final = "cron"
 # Retry periods between two checks of the balance. A shard cannot be released faster than that.
 BALANCE_PERIODS: Final = 3.0
 FORBIDDEN: Final = 403
+# Namespace, kind and name of a target.
+Place = tuple[str, str, str]
+# What a hash decides about: --shard-by.
+BY_TARGET: Final = "target"
+BY_NAMESPACE: Final = "namespace"
 
 
-def lease_name(shard: int, shards: int, kind: str = "") -> str:
-    """The name of a shard's Lease. It contains the number of shards, so that two numbers never mix.
+@dataclass(frozen=True)
+class Division:
+    """How the objects are divided: into `count` shards, by BY_TARGET or BY_NAMESPACE."""
 
-    `kind` is CRON, or "" for FederatedHPAs: each controller of a process has Leases of its own.
-    """
-    return (
-        f"fedhpa-controller-{kind}-{shard}-of-{shards}" if kind else f"fedhpa-controller-{shard}-of-{shards}"
-    )
+    count: int = 1
+    by: str = BY_TARGET
+
+    def __post_init__(self) -> None:
+        if self.count == 1:  # both give the same single shard, whose Lease has one name
+            object.__setattr__(self, "by", BY_NAMESPACE)
+
+    @property
+    def splits_namespaces(self) -> bool:
+        """True if the objects of one namespace may be in several shards."""
+        return self.by == BY_TARGET
+
+    def index_of(self, target: Place) -> int:
+        """Returns the shard of the objects that scale a target.
+
+        Of the target's group and version nothing counts: an object's target is known before discovery.
+        """
+        known = target if self.splits_namespaces else target[:1]
+        return zlib.crc32("/".join(known).encode()) % self.count
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of `count` shares of the objects."""
+    """One of `division.count` shares of the objects.
+
+    `kind` is CRON, or "" for FederatedHPAs: each controller of a process has Leases of its own.
+    """
 
     index: int = 0
-    count: int = 1
+    division: Division = Division()
     kind: str = ""
 
     @property
-    def lease(self) -> str:
-        """The name of the shard's Lease."""
-        return lease_name(self.index, self.count, self.kind)
+    def count(self) -> int:
+        """The number of shards."""
+        return self.division.count
 
-    def owns(self, key: Key) -> bool:
-        """True if the object (namespace, name) is in this shard: by a hash of its namespace."""
-        return self.count == 1 or zlib.crc32(key[0].encode()) % self.count == self.index
+    @property
+    def lease(self) -> str:
+        """The name of the shard's Lease. It contains the division, so that two divisions never mix."""
+        return f"fedhpa-controller-{self}"
+
+    def owns(self, target: Place) -> bool:
+        """True if the objects that scale a target are in this shard."""
+        return self.division.index_of(target) == self.index
 
     def __str__(self) -> str:
-        return "-".join(filter(None, (self.kind, f"{self.index}-of-{self.count}")))
+        number = f"{self.index}-of-{self.count}"
+        return "-".join(
+            filter(None, (self.kind, number, "by-target" if self.division.splits_namespaces else ""))
+        )
 
 
-def within(namespaces: Collection[str], shard: Shard) -> Callable[[Key], bool]:
-    """Returns a function that is True for the shard's objects in these namespaces; none mean all."""
-    return lambda key: (not namespaces or key[0] in namespaces) and shard.owns(key)
+def place_of(raw: Mapping[str, Any]) -> Place:
+    """Returns the target of an autoscaler as decoded; "" stands for what it does not name."""
+    metadata, spec = raw.get("metadata") or {}, raw.get("spec")
+    reference = spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None
+    named = reference if isinstance(reference, Mapping) else {}
+    return str(metadata.get("namespace", "")), str(named.get("kind") or ""), str(named.get("name") or "")
 
 
 ALL: Final = Shard()
@@ -95,7 +130,10 @@ class _Lease(msgspec.Struct, frozen=True):
     def shard(self) -> Shard | None:
         """The Lease's shard; None for other Leases."""
         found = _NAME.fullmatch(self.metadata.name)
-        return Shard(int(found[2]), int(found[3]), found[1] or "") if found else None
+        if found is None:
+            return None
+        by = BY_TARGET if found[4] else BY_NAMESPACE
+        return Shard(int(found[2]), Division(int(found[3]), by), found[1] or "")
 
     @property
     def requested_by(self) -> str:
@@ -159,13 +197,13 @@ class ShardLeases:
         write("leases not listed", namespace=self.namespace, error=str(error))
         self._refused = refused
 
-    def holders(self, count: int) -> dict[Shard, str]:
-        """The holders of live Leases for this number of shards."""
-        return {shard: holder for shard, holder in self._live().items() if shard.count == count}
+    def holders(self, division: Division) -> dict[Shard, str]:
+        """The holders of live Leases of this division."""
+        return {shard: holder for shard, holder in self._live().items() if shard.division == division}
 
-    def others(self, count: int) -> dict[Shard, str]:
-        """The holders of live Leases for any other number of shards."""
-        return {shard: holder for shard, holder in self._live().items() if shard.count != count}
+    def others(self, division: Division) -> dict[Shard, str]:
+        """The holders of live Leases of any other division."""
+        return {shard: holder for shard, holder in self._live().items() if shard.division != division}
 
     def requested_by(self, shard: Shard) -> str:
         """The identity that requested a shard; "" without a request."""
@@ -194,7 +232,7 @@ class ShardElection:
         client: ApiClient,
         namespace: str,
         identity: str,
-        shards: int,
+        division: Division,
         *,
         kind: str = "",
         timing: LeaseTiming | None = None,
@@ -205,8 +243,8 @@ class ShardElection:
         self._client = client
         self._namespace = namespace
         self._identity = identity
-        self._shards = shards
-        self._kind = kind
+        self._division = division
+        self._shards = [Shard(index, division, kind) for index in range(division.count)]
         self._timing = timing or LeaseTiming()
         self._warned: set[str] = set()
         self._leases = ShardLeases(client, namespace, self._timing, clock.monotonic, kind)
@@ -214,18 +252,18 @@ class ShardElection:
             LeaderElector(
                 client,
                 namespace,
-                lease_name(index, shards, kind),
+                shard.lease,
                 identity,
                 timing=self._timing,
                 may_acquire=self._may_acquire,
                 may_lead=self._may_lead,
                 yields_to=self._can_release,
-                on_change=partial(on_lead, Shard(index, shards, kind)),
+                on_change=partial(on_lead, shard),
                 clock=clock.monotonic,
                 wall=clock.wall,
                 rng=rng,
             )
-            for index in range(shards)
+            for shard in self._shards
         ]
 
     @property
@@ -243,33 +281,32 @@ class ShardElection:
         After an exception of `work` the Lease is released, and this process takes part again after a while.
         """
         async with asyncio.TaskGroup() as group:
-            for index, elector in enumerate(self.electors):
-                shard = Shard(index, self._shards, self._kind)
+            for shard, elector in zip(self._shards, self.electors, strict=True):
                 elect = partial(self._elect, elector, shard, work)
                 group.create_task(supervise("shard", elect, name=str(shard)))
-            if self._shards > 1:
+            if len(self._shards) > 1:
                 group.create_task(supervise("shard-balance", self._balance))
 
     async def _elect(self, elector: LeaderElector, shard: Shard, work: Work) -> None:
         await elector.run(lambda: work(shard))
 
     async def _may_acquire(self) -> bool:
-        """True if no Lease of another number of shards was live lately. A recent list is enough to try."""
-        return await self._no_other_number(self._timing.retry_period)
+        """True if no Lease of another division was live lately. A recent list is enough to try."""
+        return await self._no_other_division(self._timing.retry_period)
 
     async def _may_lead(self) -> bool:
-        """True if no Lease of another number of shards is live, by a list that starts now."""
-        return await self._no_other_number()
+        """True if no Lease of another division is live, by a list that starts now."""
+        return await self._no_other_division()
 
-    async def _no_other_number(self, max_age: float = 0.0) -> bool:
+    async def _no_other_division(self, max_age: float = 0.0) -> bool:
         if not await self._leases.read(max_age):
             return False
-        others = self._leases.others(self._shards)
+        others = self._leases.others(self._division)
         for shard, holder in sorted(others.items(), key=str):
             if str(shard) not in self._warned:
                 self._warned.add(str(shard))
                 log.warning(
-                    "waiting for a controller with another --shards to end",
+                    "waiting for a controller with another --shards or --shard-by to end",
                     lease=shard.lease,
                     holder=holder,
                 )
@@ -292,7 +329,7 @@ class ShardElection:
 
     def _shard_to_request(self) -> Shard | None:
         """A shard of the process that holds most; None if the spread is fair or a request is pending."""
-        holders = self._leases.holders(self._shards)
+        holders = self._leases.holders(self._division)
         if any(self._leases.requested_by(shard) == self._identity for shard in holders):
             return None
         by_holder: dict[str, list[Shard]] = {}

@@ -21,7 +21,7 @@ from benchmarks.controller.bodies import FleetSize, Key
 from benchmarks.controller.many_objects import HPAS, MemoryFleet, memory_fleet, resident_bytes
 from controller.federatedhpa import FederatedHPAReconciler
 from controller.loop import Loop
-from controller.shards import Shard
+from controller.shards import BY_NAMESPACE, Division, Shard
 
 PERIOD_SECONDS: Final = 15.0
 PERIODS: Final = 3
@@ -84,7 +84,7 @@ def run() -> dict[str, float]:
     small = _measure(FLEET, Shard())
     hanging = _measure(FLEET, Shard(), hang=True)
     # The larger of the two shards.
-    large = _measure(MILLION, Shard(1, 2))
+    large = _measure(MILLION, Shard(1, Division(2, BY_NAMESPACE)))
     during = [lag for at, lag in hanging.lags if at < hanging.hung_at + PERIOD_SECONDS]
     after = [lag for at, lag in hanging.lags if at >= hanging.hung_at + PERIOD_SECONDS]
     return {
@@ -115,7 +115,10 @@ def _process(size: FleetSize, shard: Shard, hang: bool) -> Measured:
 
 
 async def _loop(size: FleetSize, shard: Shard, hang: bool) -> Measured:
-    async with memory_fleet(size, keep=shard.owns, reconciler=_TimedReconciler) as fleet:
+    def keep(key: Key) -> bool:
+        return shard.owns((*key, ""))
+
+    async with memory_fleet(size, keep=keep, reconciler=_TimedReconciler) as fleet:
         reconciler = fleet.reconciler
         assert isinstance(reconciler, _TimedReconciler)
         fleet.warm()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 import structlog
@@ -14,10 +14,11 @@ from controller.cronfederatedhpa.objects import (
     NotLeading,
     ObjectsByTarget,
     TargetKey,
+    target_in,
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
-from controller.loop import Loop, Objects, Slot
+from controller.loop import Foreign, Loop, Objects, Packed, Slot, packed
 from fedhpa.api.errors import InvalidObject
 from fedhpa.kube import ApiClient, Change, EventRecorder, InvolvedObject, Key
 
@@ -65,8 +66,45 @@ class Barrier:
             return
 
 
+class ForeignCron(Packed, frozen=True):
+    """An object of another shard, and its target."""
+
+    target: TargetKey | None = None
+
+    @classmethod
+    def of(cls, raw: Object) -> ForeignCron:
+        """Returns an object packed."""
+        return cls(packed(raw), target_in(raw))
+
+
+class ForeignTargets:
+    """The objects of other shards by their target."""
+
+    def __init__(self) -> None:
+        self._targets: dict[Key, TargetKey] = {}
+        self._keys: dict[TargetKey, set[Key]] = {}
+
+    def of(self, target: TargetKey) -> frozenset[Key]:
+        """Returns the objects of a target."""
+        return frozenset(self._keys.get(target, ()))
+
+    def put(self, key: Key, target: TargetKey | None) -> None:
+        """Stores the target of an object; None removes it."""
+        old = self._targets.pop(key, None)
+        if old is not None:
+            self._keys[old].discard(key)
+            if not self._keys[old]:
+                del self._keys[old]
+        if target is not None:
+            self._targets[key] = target
+            self._keys.setdefault(target, set()).add(key)
+
+
 class CronWorker:
-    """Runs the rules of each target when it is due. Several objects may have one target."""
+    """Runs the rules of each target that `owns` selects when it is due. Several objects may have one.
+
+    `moves` is True if a target may come from or go to another process.
+    """
 
     def __init__(
         self,
@@ -74,15 +112,22 @@ class CronWorker:
         events: EventRecorder,
         metrics: CronMetrics,
         *,
-        owns: Callable[[Key], bool] = lambda _: True,
+        owns: Callable[[TargetKey], bool] = lambda _: True,
+        moves: bool = False,
         wall: Callable[[], float],
     ) -> None:
         self.objects = ObjectsByTarget()
         self._owns = owns
+        # The objects whose rules run in this process. Others have only windows open on targets of it.
+        self._home: set[Key] = set()
+        self._foreign = ForeignTargets()
+        self._moves = moves
+        self._left: Callable[[Iterable[Key]], None] = lambda _: None
         self._events = events
         self._metrics = metrics
         self._wall = wall
         self._reconciler = make_reconciler(self.objects)
+        self._units = self._reconciler.units
         self._effects = Barrier()
         self._results = Barrier()
 
@@ -90,24 +135,56 @@ class CronWorker:
         """All objects matter: the windows of a deleted one are closed first."""
         return True
 
+    def foreign(self, raw: Object) -> ForeignCron | None:
+        """Keep an object of another shard: its target may move to this one, or windows of it be open here."""
+        return ForeignCron.of(raw) if self._moves else None
+
+    def foreign_changed(self, key: Key, known: Foreign | None) -> None:
+        """Note the target of an object of another shard."""
+        self._foreign.put(key, known.target if isinstance(known, ForeignCron) else None)
+
+    def has_windows(self, key: Key) -> bool:
+        """True while an object has windows open on a target of this process."""
+        return bool(self._units.targets_of(key))
+
+    def on_leave(self, call: Callable[[Iterable[Key]], None]) -> None:
+        """Call a function with the objects that had windows on a target that left this process."""
+        self._left = call
+
+    def moved(self, target: TargetKey) -> set[Key]:
+        """Note that a target may have changed its process. Returns all objects that have it."""
+        self._units.expect(target)
+        return {owner.key for owner in self.objects.of(target)} | self._foreign.of(target)
+
     async def begin(self) -> list[TargetKey]:
         """Read the records of open windows. Returns their targets, also those whose objects are gone."""
-        return await self._reconciler.load(self._owns)
+        return await self._units.load(self._owns)
 
     def changed(self, change: Change[Object]) -> set[TargetKey]:
         """Note an object. Returns the targets that it had and has, and those with windows of it."""
         key = change.key
         if change.new is None:
-            touched = self.objects.remove(key) | self._reconciler.targets_of(key)
+            touched = self.objects.remove(key) | self._units.targets_of(key)
+            self._home.discard(key)
             self._metrics.forget(key)
             self._reconciler.forget_object(key)
             return touched
         try:
-            touched = self.objects.put(CronObject.of(key, change.new))
+            found = CronObject.of(key, change.new)
+            touched = self.objects.put(found)
         except InvalidObject as error:
             self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
             return self.objects.remove(key)
-        return touched | self._reconciler.targets_of(key) if touched else touched
+        if self._owns(found.target) != (key in self._home):
+            # It came, and what is known of it is from before; or it left.
+            self._reconciler.forget_object(key)
+            touched = touched | {found.target}
+            if key in self._home:
+                self._home.discard(key)
+                self._metrics.forget(key)
+            else:
+                self._home.add(key)
+        return touched | self._units.targets_of(key) if touched else touched
 
     def unreadable(self, key: Key, uid: str, message: str) -> None:
         """Record that an object cannot be decoded, and is left out."""
@@ -138,6 +215,12 @@ class CronWorker:
         slot: Slot,
     ) -> float | None:
         """Do what is due for a target. Other targets get the slot while this one waits for their effects."""
+        if not self._owns(key):
+            self._effects.end()
+            self._results.end()
+            holders = self._units.leave(key)
+            self._left([(key.namespace, name) for name in sorted(holders)])
+            return None
         effect_done = False
 
         async def results() -> None:
@@ -189,7 +272,8 @@ def rules_loop(
     hub: ApiClient,
     worker: CronWorker,
     *,
-    owns: Callable[[Key], bool] = lambda _: True,
+    owns: Callable[[Object], bool] = lambda _: True,
+    namespaces: Collection[str] = (),
     on_count: Callable[[int], None] = lambda _: None,
     wall: Callable[[], float],
     clock: Callable[[], float],
@@ -201,6 +285,7 @@ def rules_loop(
         worker,
         slots=CONCURRENT_TARGETS,
         owns=owns,
+        namespaces=namespaces,
         on_count=on_count,
         clock=clock,
         due_clock=wall,

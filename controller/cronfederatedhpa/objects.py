@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.autoscalers import target_of as stored_target
 from fedhpa.api.cronfederatedhpa import KIND, CronFederatedHPA
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
@@ -160,6 +161,14 @@ def target_of(namespace: str, reference: TargetReference) -> TargetKey:
     """Returns the target that a reference in a namespace names."""
     group = reference.api_version.rpartition("/")[0]
     return TargetKey(namespace, group, reference.kind, reference.name)
+
+
+def target_in(raw: Object) -> TargetKey | None:
+    """Returns the target that a stored object names, None if it names none."""
+    namespace = str((raw.get("metadata") or {}).get("namespace", ""))
+    spec = raw.get("spec")
+    found = stored_target(namespace, spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None)
+    return None if found is None else TargetKey(*found)
 
 
 def _replaces(new: Object, old: Object, *, or_equal: bool) -> bool:

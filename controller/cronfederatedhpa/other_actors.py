@@ -3,6 +3,8 @@
 A rule that sets the replicas of a workload and the FederatedHPA of that workload overwrite one another. Both
 objects say so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
 
+Rules that change a FederatedHPA belong to the shard of its workload, like the FederatedHPA itself.
+
 Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
 execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
 leaves out an execution, it was switched off, and the execution is caught up.
@@ -10,7 +12,7 @@ leaves out an execution, it was switched off, and the execution is caught up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from controller.cronfederatedhpa.objects import (
@@ -22,6 +24,7 @@ from controller.cronfederatedhpa.objects import (
     TargetKey,
 )
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
+from controller.shards import Place
 from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, Target, from_stored
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
@@ -29,7 +32,7 @@ from fedhpa.api.times import parse_time
 from fedhpa.cron.execution.due import latest_time
 from fedhpa.cron.execution.objects import RULE_FIELDS, executable_rules
 from fedhpa.decision import Finding
-from fedhpa.kube import ApiClient, Change, Key, Reflector, resource_path
+from fedhpa.kube import ApiClient, Change, Reflector, resource_path
 
 FEDERATED_HPAS: Final = resource_path(API_VERSION, "federatedhpas")
 CRD_PATH: Final = (
@@ -49,18 +52,19 @@ MESSAGE: Final = (
 
 
 class WorkloadOwners:
-    """Watches the FederatedHPAs that `owns` selects, while `run` runs."""
+    """Watches the FederatedHPAs in these namespaces while `run` runs; none mean all."""
 
     def __init__(
         self,
         hub: ApiClient,
         *,
-        owns: Callable[[Key], bool] = lambda _: True,
+        namespaces: Collection[str] = (),
         clock: Callable[[], float],
     ) -> None:
-        self._owns = owns
+        self._namespaces = namespaces
         self._index = AutoscalerIndex()
         self._changed: Callable[[TargetKey], None] = lambda _: None
+        self._moved: Callable[[TargetKey], None] = lambda _: None
         self._reflector: Reflector[Autoscaler] = Reflector(
             hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
         )
@@ -78,6 +82,18 @@ class WorkloadOwners:
         """Calls a function with each workload whose owners change."""
         self._changed = call
 
+    def on_move(self, call: Callable[[TargetKey], None]) -> None:
+        """Calls a function with each FederatedHPA that begins, ends, or changes its target."""
+        self._moved = call
+
+    def place_of(self, target: TargetKey) -> Place:
+        """Returns the target that decides the shard: of a FederatedHPA that exists, the target of that."""
+        if (target.group, target.kind) == (GROUP, KIND):
+            found = self._reflector.store.get((target.namespace, target.name))
+            if found is not None:
+                target = TargetKey(*found.target)
+        return target.namespace, target.kind, target.name
+
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
         if (target.group, target.kind) == (GROUP, KIND):
@@ -88,14 +104,17 @@ class WorkloadOwners:
         return tuple(f"{KIND} {each.namespace}/{each.name}" for each in found)
 
     def _read(self, stored: StoredAutoscaler) -> Autoscaler | None:
-        key = (stored.metadata.namespace, stored.metadata.name)
-        return from_stored(KIND, stored) if self._owns(key) else None
+        if self._namespaces and stored.metadata.namespace not in self._namespaces:
+            return None
+        return from_stored(KIND, stored)
 
     def _change(self, change: Change[Autoscaler]) -> None:
         self._index.replace(change.old, change.new)
         for each in (change.old, change.new):
             if each is not None:
                 self._changed(TargetKey(*each.target))
+        if change.old is None or change.new is None or change.old.target != change.new.target:
+            self._moved(TargetKey(change.key[0], GROUP, KIND, change.key[1]))
 
 
 def other_controller(owner: CronObject, now: float) -> Finding | None:

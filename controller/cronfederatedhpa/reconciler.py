@@ -55,6 +55,8 @@ PASSES: Final = Lines("rules fail", "rules still fail", "rules run again")
 LINES: Final = Lines("status not written", "status still not written", "status is written again")
 
 Gate = Callable[[], Awaitable[None]]
+# Brings an object of another process into this one's objects, if it exists. Raises ApiError.
+Adopt = Callable[[Key], Awaitable[None]]
 
 
 class CronReconciler:
@@ -62,7 +64,8 @@ class CronReconciler:
 
     `leads` returns True while this process may write. `blocked` returns why an object must not be touched, or
     None. `owners` returns the FederatedHPAs that scale a target, or None while they are unknown. `holds`
-    returns what the namespaces that concern an object's namespace ask for.
+    returns what the namespaces that concern an object's namespace ask for. `adopt` is given if objects may
+    belong to other processes: it brings in one whose windows are open on a target of this process.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class CronReconciler:
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
         holds: Callable[[str], Sequence[HoldRequest]] = lambda _: (),
+        adopt: Adopt | None = None,
         check: HubCheck | None = None,
         wall: Callable[[], float],
         clock: Callable[[], float],
@@ -90,21 +94,14 @@ class CronReconciler:
         self._reporter = Reporter(objects, events, metrics, lambda key: self._memory(key).reverts)
         self._paused = paused
         self._writer = ObjectWriter(hub, objects, leads)
-        self._units = Units(hub, self._writer.check_lease)
+        self.units = Units(hub, self._writer.check_lease)
         self._blocked = blocked
         self._owners = owners
+        self._adopt = adopt
         self._wall = wall
         self._unstored: FailureLog[Key] = FailureLog(LINES, clock, _about)
         self._failures: FailureLog[TargetKey] = FailureLog(PASSES, clock, _about_target)
         self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall, holds=holds)
-
-    async def load(self, owns: Callable[[Key], bool]) -> list[TargetKey]:
-        """Read the records of open windows. Returns the targets that have some. Raises ApiError."""
-        return await self._units.load(owns)
-
-    def targets_of(self, key: Key) -> frozenset[TargetKey]:
-        """Returns the targets on which an object has open windows."""
-        return self._units.targets_of(key)
 
     def forget_object(self, key: Key) -> None:
         """Drops what is known of a deleted object."""
@@ -168,17 +165,20 @@ class CronReconciler:
 
     async def _open(self, target: TargetKey) -> Unit | None:
         """Returns the unit of a target; None, and nothing is known of it any more, if it has no rules."""
-        objects, unit = self._objects.of(target), self._units.get(target)
+        objects, unit = self._objects.of(target), self.units.get(target)
         if unit is None:
             if not objects:
                 return None
-            unit = self._units.of(target, objects[0].reference)
+            unit = self.units.of(target, objects[0].reference)
         if objects:
             unit.reference = objects[0].reference
         await unit.windows.read(writes=not self._paused)
-        self._units.note(unit)
+        self.units.note(unit)
+        for key in ((target.namespace, name) for name in unit.holders):
+            if self._adopt is not None and self._objects.get(key) is None:
+                await self._adopt(key)
         if not objects and unit.windows.state is None:
-            self._units.forget(target)
+            self.units.forget(target)
             return None
         return unit
 
@@ -282,7 +282,7 @@ class CronReconciler:
                 self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
             return frozenset(owner.key[1] for owner in objects), True
         finally:
-            self._units.note(unit)
+            self.units.note(unit)
         for owner in objects:
             recorded = False
             try:
@@ -364,7 +364,9 @@ class CronReconciler:
         latest = self._objects.get(owner.key)
         if latest is None or FINALIZER not in latest.cron.metadata.finalizers:
             return
-        if not self._units.targets_of(owner.key):
+        if self.units.targets_of(owner.key):
+            return
+        if self._adopt is None or not await self.units.opened_elsewhere(owner.key):
             await self._writer.set_finalizer(latest, wanted=False)
 
     async def _free_deleted(self, objects: list[CronObject]) -> None:

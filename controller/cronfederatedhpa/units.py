@@ -72,8 +72,8 @@ class Units:
         # The names of the records that the list at the start had; None if the hub did not let us list them.
         self._listed: set[tuple[str, str]] | None = None
 
-    async def load(self, owns: Callable[[Key], bool]) -> list[TargetKey]:
-        """Read the records of all targets with open windows; return these targets. Raises ApiError.
+    async def load(self, owns: Callable[[TargetKey], bool]) -> list[TargetKey]:
+        """Read the records of all own targets with open windows; return these targets. Raises ApiError.
 
         Without the right to list them, each is read when its target is first reconciled.
         """
@@ -87,19 +87,20 @@ class Units:
         self._listed = set()
         return [target for raw in listed.items if (target := self._take(raw, owns)) is not None]
 
-    def _take(self, raw: Mapping[str, Any], owns: Callable[[Key], bool]) -> TargetKey | None:
+    def _take(self, raw: Mapping[str, Any], owns: Callable[[TargetKey], bool]) -> TargetKey | None:
         metadata = raw["metadata"]
         namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
         assert self._listed is not None
         self._listed.add((namespace, name))
-        if not owns((namespace, name)):
-            return None
         try:
             reference = decode_windows(raw.get("status") or {}).target
         except InvalidObject as error:
             log.warning("scaling record unreadable", namespace=namespace, name=name, error=str(error))
             return None
-        unit = self.of(target_of(namespace, reference), reference)
+        target = target_of(namespace, reference)
+        if not owns(target):
+            return None
+        unit = self.of(target, reference)
         if unit.windows.file.name != name:
             return None  # somebody copied it
         unit.windows.take(unit.windows.file.adopt(raw))
@@ -135,8 +136,42 @@ class Units:
         """Returns the targets on which an object has open windows."""
         return frozenset(self._targets.get(key, ()))
 
+    def expect(self, target: TargetKey) -> None:
+        """Notes that another process may have written the record of a target since the list at the start."""
+        if self._listed is not None:
+            file = RecordFile(self._hub, new_target_record(*target), HUB_DEADLINE_SECONDS)
+            self._listed.add((target.namespace, file.name))
+
+    async def opened_elsewhere(self, key: Key) -> bool:
+        """Returns True if any record of the hub has an open window of an object. Raises ApiError.
+
+        Without the right to list them, only the windows of this process are known.
+        """
+        path = SCALING_RECORDS.path(key[0])
+        try:
+            listed = await self._hub.list(path, dict[str, Any], label_selector=CRON_TARGETS)
+        except ApiError as error:
+            if error.status not in (NOT_FOUND, FORBIDDEN):
+                raise
+            return False
+        for raw in listed.items:
+            try:
+                found = decode_windows(raw.get("status") or {})
+            except InvalidObject:
+                continue
+            if any(window.object == key[1] for window in found.state.open):
+                return True
+        return False
+
+    def leave(self, target: TargetKey) -> frozenset[str]:
+        """Drops the unit of a target that went to another process. Returns the objects with windows on it."""
+        unit = self._units.get(target)
+        holders = frozenset[str]() if unit is None else unit.noted
+        self.forget(target)
+        return holders
+
     def forget(self, target: TargetKey) -> None:
-        """Drops the unit of a target without objects and windows."""
+        """Drops the unit of a target without objects and windows, or of one that left this process."""
         unit = self._units.pop(target, None)
         if unit is not None:
             unit.windows.state = None

@@ -1,9 +1,8 @@
-"""Other autoscalers that act on the same workload or the same pods.
+"""Other autoscalers that act on the same workload.
 
 A HorizontalPodAutoscaler of the same workload, in a member or on the hub, undoes our writes, and we undo its
 writes. So does a CronFederatedHPA whose target is the workload. Both are reported on the object but stop
-nothing, because the controller cannot know which of the two is wanted. Two FederatedHPAs that select the same
-pods stop each other (Kubernetes HPA 1.36: AmbiguousSelector).
+nothing, because the controller cannot know which of the two is wanted.
 """
 
 from __future__ import annotations
@@ -17,14 +16,11 @@ import structlog
 
 from controller.apply.plan import WriteTargets
 from controller.background import Background
-from controller.federatedhpa.memory import ObjectMemory
 from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, from_stored, target_of
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.api.selectors import Selector
-from fedhpa.decision import ClusterSnapshot
 from fedhpa.kube import ApiClient, Key, report_failure, resource_path
 
 log = structlog.get_logger(__name__)
@@ -35,93 +31,6 @@ DEADLINE_SECONDS: Final = 3.0
 # Concurrent lists, of all servers.
 MAX_CONCURRENT: Final = 32
 ON_HUB: Final = "the hub"
-
-
-def ambiguous_with(
-    key: Key,
-    labels: Mapping[str, Iterable[Mapping[str, str]]],
-    selectors: Mapping[Key, Mapping[str, Selector]],
-    same_target: Iterable[Key] = (),
-) -> tuple[str, ...]:
-    """The FederatedHPAs (namespace/name, `key` included) that select pods of `key`; empty if only `key` does.
-
-    `labels` are the label sets of its pods, by cluster; `selectors` are those of all objects, by cluster.
-    `same_target` are the objects with the same target, which select the same pods once there are any.
-    """
-    namespace = key[0]
-    others = [other for other in selectors if other != key and other[0] == namespace]
-    if not others:
-        return ()
-    found = {other for other in same_target if other != key and other[0] == namespace}
-    for cluster, label_sets in labels.items():
-        for other in others:
-            selector = selectors[other].get(cluster)
-            if selector is not None and any(selector.matches(own) for own in label_sets):
-                found.add(other)
-    if not found:
-        return ()
-    return tuple(sorted(f"{one[0]}/{one[1]}" for one in (*found, key)))
-
-
-class Ambiguities:
-    """The objects whose selectors or targets match the same pods; compared again only after a change."""
-
-    def __init__(self) -> None:
-        # By namespace, how often the selectors or targets of any of its objects changed.
-        self._versions: dict[str, int] = {}
-        # Group, kind and name of each object's target.
-        self._targets: dict[Key, tuple[str, str, str]] = {}
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        if self._targets.pop(key, None) is not None:
-            self._compare_again(key[0])
-
-    def note_target(self, key: Key, spec: Mapping[str, Any], *, scales: bool) -> None:
-        """Store the object's target. An object that `scales` nothing is forgotten."""
-        if not scales:
-            self.forget(key)
-            return
-        reference = spec.get("scaleTargetRef")
-        known = reference if isinstance(reference, Mapping) else {}
-        # All versions of a group serve the same object.
-        group = str(known.get("apiVersion") or "").rpartition("/")[0]
-        target = (group, str(known.get("kind") or ""), str(known.get("name") or ""))
-        if self._targets.get(key) != target:
-            self._targets[key] = target
-            self._compare_again(key[0])
-
-    def note_selectors(self, key: Key, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]) -> None:
-        """Store the object's selectors, as they were read in each cluster."""
-        found = ((name, reading.workload.selector) for name, reading in readings.items())
-        selectors = {name: selector for name, selector in found if selector is not None}
-        if selectors != memory.selectors:
-            self._compare_again(key[0])
-            memory.selectors = selectors
-
-    def of(
-        self,
-        key: Key,
-        memory: ObjectMemory,
-        readings: Mapping[str, ClusterSnapshot],
-        memories: Mapping[Key, ObjectMemory],
-    ) -> tuple[str, ...]:
-        """The objects with the same target or the same pods; `memories` are those of all objects.
-
-        Two objects with one target are ambiguous while it has no pods, too: their bounds may differ.
-        """
-        found = {name: reading.workload.label_sets for name, reading in readings.items()}
-        labels = {name: sets for name, sets in found.items() if sets}
-        basis = (self._versions.get(key[0], 0), len(memories), labels)
-        if memory.ambiguity_basis != basis:
-            others = {other: known.selectors for other, known in memories.items() if other[0] == key[0]}
-            own = self._targets.get(key)  # None if the object was deleted meanwhile
-            same = [other for other in others if self._targets.get(other, ()) == own]
-            memory.ambiguous_with, memory.ambiguity_basis = ambiguous_with(key, labels, others, same), basis
-        return memory.ambiguous_with
-
-    def _compare_again(self, namespace: str) -> None:
-        self._versions[namespace] = self._versions.get(namespace, 0) + 1
 
 
 _HPAS: Final = ("autoscaling/v2", "horizontalpodautoscalers")

@@ -24,6 +24,7 @@ from controller.distributed.mode_changes import (
     is_deleted,
 )
 from controller.failure_log import HealthLog, names
+from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
@@ -41,7 +42,7 @@ from controller.federatedhpa.stepped_clock import SteppedClock
 from controller.flags import DIRECT, Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
-from controller.loop import RETRY_SECONDS, Objects, Slot, until_slot
+from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
@@ -97,17 +98,11 @@ class FederatedHPAReconciler:
         writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
         self._distributed = DistributedDecisions(hub, writer, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
-        self._modes = ModeChanges(
-            hub,
-            removal,
-            HUB_DEADLINE_SECONDS,
-            settings.decision.cluster_lost_timeout,
-            writes=not settings.paused,
-        )
+        lost_after, writes = settings.decision.cluster_lost_timeout, not settings.paused
+        self._modes = ModeChanges(hub, removal, HUB_DEADLINE_SECONDS, lost_after, writes=writes)
         self._autoscalers = CompetingAutoscalers(clock=clock)
-        self._hub_check = HubCheck(
-            hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=metrics.set_hub_finding
-        )
+        found = metrics.set_hub_finding
+        self._hub_check = HubCheck(hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=found)
 
     def _owner(self, key: Key) -> Owner:
         return Owner(self._identity.id, *key, self.memories[key].uid)
@@ -116,6 +111,14 @@ class FederatedHPAReconciler:
         """False for an object that is being deleted without a finalizer of ours."""
         metadata = raw["metadata"]
         return not metadata.get("deletionTimestamp") or FINALIZER in (metadata.get("finalizers") or ())
+
+    def foreign(self, raw: Mapping[str, Any]) -> Neighbour:
+        """Return the selectors of an object of another shard."""
+        return Neighbour.of(raw)
+
+    def foreign_changed(self, key: Key, known: Foreign | None) -> None:
+        """Note an object of another shard; None if it is none any more."""
+        self._snapshots.ambiguities.note_neighbour(key, known if isinstance(known, Neighbour) else None)
 
     async def begin(self) -> Iterable[Key]:
         """Nothing is due but what changed."""
@@ -210,9 +213,14 @@ class FederatedHPAReconciler:
         async with self._writes:
             now = self._times.now(key, memory)
             snapshot = self._with_conflicts(key, raw, snapshot, targets, now, blocked)
-            may_write = partial(self._knows_neighbours, key, known)
+            waits = partial(self._snapshots.ambiguities.waits, key, known, self.memories)
+            decide = partial(self._decide, key, raw, memory, targets, now)
             try:
-                outcome = await self._decide(key, raw, memory, snapshot, targets, now, may_write)
+                outcome = await decide(snapshot, lambda: not waits())
+                if outcome is None and isinstance(others := waits(), Blocked):
+                    # The other process may wait for this object's status.
+                    snapshot = msgspec.structs.replace(snapshot, blocked=others)
+                    outcome = await decide(snapshot, lambda: False)
                 if outcome is None:
                     return True
                 decision, written = outcome
@@ -234,9 +242,9 @@ class FederatedHPAReconciler:
         key: Key,
         raw: Mapping[str, Any],
         memory: ObjectMemory,
-        snapshot: Snapshot,
         targets: WriteTargets,
         now: float,
+        snapshot: Snapshot,
         may_write: Callable[[], bool],
     ) -> tuple[Decision, bool] | None:
         """Decide and write, by the object's mode. Raises Conflict if another process wrote the record."""
@@ -329,11 +337,6 @@ class FederatedHPAReconciler:
             blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
             record_problem=self.memories[key].recording.obstacle,
         )
-
-    def _knows_neighbours(self, key: Key, known: Iterable[Key]) -> bool:
-        """True if each object of the same namespace was reconciled."""
-        near = (self.memories.get(other) for other in known if other[0] == key[0])
-        return all(memory is not None and memory.reconciled for memory in near)
 
     async def failed(self, key: Key, objects: Objects, reason: str, message: str) -> float:
         """Show on the object that its reconcile raised or took too long. The hub may refuse that."""

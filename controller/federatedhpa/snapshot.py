@@ -17,6 +17,7 @@ from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.failure_log import hub_problem
+from controller.federatedhpa.ambiguity import Ambiguities
 from controller.federatedhpa.bindings import NoBinding, TargetUnreadable, by_binding, on_karmada
 from controller.federatedhpa.cluster_reader import (
     HubSamples,
@@ -36,7 +37,6 @@ from controller.federatedhpa.clusters import (
     with_member_hpas,
     without_duplicates,
 )
-from controller.federatedhpa.competition import Ambiguities
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.workload_search import WorkloadSearch
@@ -99,7 +99,7 @@ class SnapshotBuilder:
         self._caches = caches
         self._settings = settings
         self._search = WorkloadSearch(hub, members, clock=clock)
-        self._ambiguities = Ambiguities()
+        self.ambiguities = Ambiguities(clock)
         self.placements = Placements(hub, members, settings, clock=clock)
 
     @property
@@ -122,7 +122,7 @@ class SnapshotBuilder:
 
     def forget(self, key: Key) -> None:
         """Drop what is known of a deleted object."""
-        self._ambiguities.forget(key)
+        self.ambiguities.forget(key)
 
     async def build(
         self,
@@ -143,7 +143,7 @@ class SnapshotBuilder:
         spec = raw.get("spec") or {}
         holds = () if self._holds is None else self._holds.of(key[0])
         unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
-        self._ambiguities.note_target(key, spec, scales=unsupported is None)
+        self.ambiguities.note_target(key, spec, scales=unsupported is None)
         if unsupported is not None:
             return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
         try:
@@ -190,7 +190,7 @@ class SnapshotBuilder:
         blocked = blocked or await self._without_workload(workload, memory, readings)
         left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
         expected = {name: reading for name, reading in readings.items() if name not in left_out}
-        self._ambiguities.note_selectors(key, memory, expected)
+        self.ambiguities.note_selectors(key, memory, expected)
         clusters = await cluster_snapshots(
             hpa,
             memory,
@@ -216,7 +216,7 @@ class SnapshotBuilder:
             else TemplateScale(template.replicas, scheduling=candidates.scheduling),
             hub_custom_metrics=of_hub.custom,
             hub_external_metrics=of_hub.external,
-            ambiguous_with=self._ambiguities.of(key, memory, expected, memories),
+            ambiguous_with=self.ambiguities.of(key, memory, expected, memories),
             decided_size=memory.decided_size(expected),
             blocked=blocked,
             hub_findings=found if self._holds is None else (*found, *self._holds.finding),

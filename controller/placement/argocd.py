@@ -77,13 +77,15 @@ class ArgoPlacements:
         owner = f"{metadata['namespace']}/{metadata['name']}"
         return await self._kept.apply(self.namespace, owner, wanted, former)
 
-    async def collect(self, objects: Mapping[Key, Mapping[str, Any]], owns: Callable[[Key], bool]) -> None:
+    async def collect(
+        self, objects: Mapping[Key, Mapping[str, Any]], belongs_to_others: Callable[[Key], bool]
+    ) -> None:
         """Deletes the Placements of objects that are gone or publish nothing any more."""
         if self._kept.problem:
             return
         for name, found in tuple(self._kept.of(self.namespace).items()):
             key = found.content.owner.key
-            if found.owner and owns(key) and not _publishes(objects.get(key)):
+            if found.owner and not belongs_to_others(key) and not _publishes(objects.get(key)):
                 remove = partial(self._remove, name, found)
                 await contain("placements", remove, lambda _: None, name=name)
 

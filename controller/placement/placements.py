@@ -97,13 +97,15 @@ class Placements:
             if self._argocd is not None:
                 group.create_task(supervise("placements", self._argocd.run))
 
-    async def collect(self, objects: Mapping[Key, Mapping[str, Any]], owns: Callable[[Key], bool]) -> None:
+    async def collect(
+        self, objects: Mapping[Key, Mapping[str, Any]], belongs_to_others: Callable[[Key], bool]
+    ) -> None:
         """Delete what was published for objects that are gone, until cancelled.
 
-        `objects` are all that this process reconciles, and `owns` selects them.
+        `objects` are all that this process reconciles. Those that belong to others are left to them.
         """
         while self._argocd is not None and not self._settings.paused:
-            await self._argocd.collect(objects, owns)
+            await self._argocd.collect(objects, belongs_to_others)
             await asyncio.sleep(COLLECT_SECONDS)
 
     def followed(

@@ -56,7 +56,7 @@ from fedhpa.decision.snapshot import (
     WorkloadReading,
 )
 from fedhpa.decision.spec import PlacementSpec, ScalingObject, ScalingSpec, decode_object, decode_spec
-from fedhpa.decision.status import held_since, targets
+from fedhpa.decision.status import SELECTOR_SEPARATOR, held_since, targets
 from fedhpa.decision.whereabouts import (
     Search,
     awaited_in,
@@ -81,6 +81,7 @@ __all__ = [
     "PUBLISHED",
     "READY",
     "SCALING_LIMITED",
+    "SELECTOR_SEPARATOR",
     "Absence",
     "Answer",
     "Assignment",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedhpa.api.quantity import in_unit_of
+from fedhpa.api.selectors import MAX_SHOWN
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.memory import (
     ANSWERED,
@@ -38,7 +39,7 @@ from fedhpa.decision.model import (
     shortened,
     stored_time,
 )
-from fedhpa.decision.snapshot import Snapshot
+from fedhpa.decision.snapshot import ClusterScale, Snapshot
 from fedhpa.decision.spec import ScalingSpec
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 
@@ -69,7 +70,7 @@ def status_of(
     status["currentMetrics"] = None if values is None else list(values)
     conditions = (_ready(decision, snapshot), *decision.conditions)
     status["conditions"] = [condition_json(condition) for condition in conditions]
-    status["summary"] = summary(decision, snapshot.hpa.spec, values)
+    status["summary"] = summary(decision, snapshot, values)
     if fleet.answered:
         status["lastSeen"] = api_time(decision.now)
     status["clusters"] = [_without_defaults(entry, scaled) for entry in entries]
@@ -198,6 +199,8 @@ WORST_FIRST: Final = (
 _MAX_TARGETS: Final = 2
 # A ScalingRecord keeps as much of a reason, so `fedhpa explain` shows the same text.
 _MAX_REASON: Final = 256
+# No selector contains it.
+SELECTOR_SEPARATOR: Final = "; "
 # The CRD allows no longer text in a column.
 _MAX_COLUMN: Final = 512
 
@@ -324,10 +327,10 @@ def ready_condition(
 
 
 def summary(
-    decision: Decision, spec: ScalingSpec, values: Sequence[Mapping[str, JSON]] | None
+    decision: Decision, snapshot: Snapshot, values: Sequence[Mapping[str, JSON]] | None
 ) -> Mapping[str, JSON]:
     """Returns status.summary, whose texts are columns of `kubectl get`; `values` is status.currentMetrics."""
-    coverage = decision.coverage
+    coverage, spec, selector = decision.coverage, snapshot.hpa.spec, selectors(snapshot)
     return {
         "targets": shortened(targets(spec.metrics, values or ()), _MAX_COLUMN),
         "clusters": f"{len(coverage.answered)}/{len(coverage.expected)}",
@@ -335,7 +338,23 @@ def summary(
         "max": str(spec.max_replicas),
         "reason": shortened(why(decision), _MAX_REASON),
         **({"propagation": decision.propagation} if decision.propagation else {}),
+        **({"selector": selector} if selector else {}),
     }
+
+
+def selectors(snapshot: Snapshot) -> str:
+    """Returns the pod selector of the workload; several, joined, if the clusters have different ones.
+
+    Controllers of other objects compare it with the labels of their pods. A part of it would select other
+    pods, so one that is too long is left out.
+    """
+    found = {
+        cluster.scale.selector
+        for cluster in snapshot.clusters
+        if isinstance(cluster.scale, ClusterScale) and cluster.selector_error is None
+    }
+    text = SELECTOR_SEPARATOR.join(sorted(found - {""}))
+    return text if len(text) <= MAX_SHOWN else ""
 
 
 def targets(metrics: Sequence[ScalingMetric], values: Sequence[Mapping[str, JSON]]) -> str:

@@ -14,7 +14,9 @@ from fedhpa.doctor.site import Site, listed
 CLUSTERS_LEASE, CERTIFICATES_LEASE = "fedhpa-controller-clusters", "fedhpa-controller-certificates"
 # A still status is written every ten minutes.
 RECENT_SECONDS: Final = 900.0
-_SHARD: Final = re.compile(r"fedhpa-controller-(cron-)?(\d{1,4})-of-(\d{1,4})")
+# The number of shards, and what else the names of their Leases end with.
+_Division = tuple[int, str]
+_SHARD: Final = re.compile(r"fedhpa-controller-(cron-)?(\d{1,4})-of-(\d{1,4})(-by-target)?")
 
 
 def check_controllers(site: Site) -> None:
@@ -23,10 +25,11 @@ def check_controllers(site: Site) -> None:
         site.report.skip("the Leases of the controller", str(site.leases))
         return
     leases = {text_at(each, "metadata", "name"): each for each in site.leases}
-    shards: dict[bool, dict[int, set[int]]] = {False: {}, True: {}}
+    shards: dict[bool, dict[_Division, set[int]]] = {False: {}, True: {}}
     for name, lease in leases.items():
         if (match := _SHARD.fullmatch(name)) and _is_held(site, lease):
-            shards[bool(match[1])].setdefault(int(match[3]), set()).add(int(match[2]))
+            division = int(match[3]), match[4] or ""
+            shards[bool(match[1])].setdefault(division, set()).add(int(match[2]))
     if not any(shards.values()):
         known = [_state(site, each) for name, each in leases.items() if _SHARD.fullmatch(name)]
         if not known and _is_deciding(site):
@@ -63,18 +66,19 @@ def _is_deciding(site: Site) -> bool:
     return any(abs(site.now - each) < RECENT_SECONDS for each in times if each is not None)
 
 
-def _shards(site: Site, held: dict[int, set[int]], kind: str, is_wanted: bool) -> None:
-    """Adds a finding unless exactly the shards of one number are held."""
+def _shards(site: Site, held: dict[_Division, set[int]], kind: str, is_wanted: bool) -> None:
+    """Adds a finding unless exactly the shards of one division are held."""
     if len(held) > 1:
-        what = f"Leases of {' and of '.join(map(str, sorted(held)))} shards are held."
-        advice = "Start all controllers with the same --shards."
+        known = (f"{count} shards{by.replace('-', ' ')}" for count, by in sorted(held))
+        what = f"Leases of {' and of '.join(known)} are held."
+        advice = "Start all controllers with the same --shards and --shard-by."
         site.report.add("controller-shards-differ", kind, what, advice=advice)
         return
     if not held and is_wanted:
         what = f"The hub has {kind}s, but nobody holds a Lease of their controller."
         advice = f"Start a controller whose --controllers have {kind}, which is so by default."
         site.report.add("lease-not-held", f"{kind} controller", what, advice=advice)
-    for count, found in held.items():
+    for (count, _), found in held.items():
         if free := [shard for shard in range(min(count, 1_000)) if shard not in found]:
             what = f"Nobody holds the Leases of the shards {names(free)} of {count}."
             site.report.add("lease-not-held", f"{kind} controller", what, *site.revived(CONTROLLER))

@@ -14,7 +14,7 @@ from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import ApiClient, resource_path
 from fedhpa.kube.leases import API_VERSION
 
-_SHARD: Final = re.compile(r"fedhpa-controller-\d+-of-\d+")
+_SHARD: Final = re.compile(r"fedhpa-controller-\d+-of-\d+(-by-target)?")
 _LOOK_SECONDS: Final = 1.0
 _DEFAULT_SECONDS: Final = 15
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from controller.decision_series import ControllerMetrics
 from controller.flags import SECTIONS
 from controller.process import _lead_shards
-from controller.shards import Shard
+from controller.shards import Division, Shard
 from fedhpa.kube import SYSTEM, ApiClient
 from fedhpa.serving.flags.parsing import parse_flags
 from tests.support.controller import controller_settings, world
@@ -24,7 +24,7 @@ async def test_shards_that_are_led_are_shown() -> None:
     metrics = ControllerMetrics(registry, clock=SYSTEM.monotonic)
 
     def leaders() -> list[float | None]:
-        shards = [str(Shard(index, 2)) for index in range(2)]
+        shards = [str(Shard(index, Division(2))) for index in range(2)]
         return [registry.get_sample_value("fedhpa_controller_leader", {"shard": shard}) for shard in shards]
 
     async with world(m1=1) as w, ApiClient(w.hub.config()) as hub:

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from certs import CertificateAuthority
 from controller.cluster_status import CLUSTERS_LEASE
-from controller.shards import CRON, lease_name
+from controller.shards import CRON, Shard
 from fedhpa.api import rights
 from fedhpa.doctor import Report, examine
 from fedhpa.kube import SYSTEM, ApiClient, load_config
@@ -52,7 +52,7 @@ MUTATING: Final[Collection] = ("admissionregistration.k8s.io", "mutatingwebhookc
 CONFIG_MAPS: Final[Collection] = ("", "configmaps")
 CLUSTER_ROLES: Final[Collection] = ("rbac.authorization.k8s.io", "clusterroles")
 CRDS: Final[Collection] = ("apiextensions.k8s.io", "customresourcedefinitions")
-SHARD_LEASES: Final = (lease_name(0, 1), lease_name(0, 1, CRON))
+SHARD_LEASES: Final = (Shard().lease, Shard(kind=CRON).lease)
 CONTROLLER_LEASES: Final = (*SHARD_LEASES, CLUSTERS_LEASE)
 HPAS: Final[Collection] = ("autoscaling", "horizontalpodautoscalers")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from controller.federatedhpa.competition import ambiguous_with
+from controller.federatedhpa.ambiguity import ambiguous_with
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.kube.reflector import Key
 

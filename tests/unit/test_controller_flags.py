@@ -9,7 +9,7 @@ import pytest
 
 from controller import process
 from controller.flags import CONTROLLERS, PROPAGATION, SECTIONS, Settings
-from controller.shards import CRON, lease_name
+from controller.shards import CRON, Shard
 from fedhpa.api.rights import Switches
 from fedhpa.cli.join import join
 from fedhpa.cli.rbac import rbac
@@ -118,5 +118,5 @@ def test_flags_reach_the_settings() -> None:
 
 def test_lease_carries_the_number_of_shards() -> None:
     """Processes with different numbers of shards never share a Lease."""
-    assert lease_name(0, 1) == "fedhpa-controller-0-of-1"
-    assert lease_name(0, 1, CRON) == "fedhpa-controller-cron-0-of-1"
+    assert Shard().lease == "fedhpa-controller-0-of-1"
+    assert Shard(kind=CRON).lease == "fedhpa-controller-cron-0-of-1"

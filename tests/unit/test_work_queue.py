@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from controller.loop import WorkQueue, max_usage_age, until_slot
+from controller.loop import max_usage_age, until_slot
+from controller.work_queue import WorkQueue
 
 A, B = ("shop", "a"), ("shop", "b")
 

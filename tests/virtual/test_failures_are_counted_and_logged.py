@@ -11,7 +11,7 @@ from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA
 from controller.hub_check import CRD_PATH
-from controller.shards import Shard, ShardElection
+from controller.shards import Division, Shard, ShardElection
 from fedhpa.api.times import format_time
 from fedhpa.kube.client import ApiClient
 from tests.support.controller import HPAS, LEASES, ControllerWorld, federated_hpa, world
@@ -243,7 +243,7 @@ async def test_odd_lease_ends_no_process(spec: Any) -> None:
             await asyncio.Event().wait()
 
         async with ApiClient(w.hub.config()) as hub:
-            election = ShardElection(hub, "kube-system", "me", 1, clock=w.clock)
+            election = ShardElection(hub, "kube-system", "me", Division(), clock=w.clock)
             async with background(election.run(work)) as task:
                 await asyncio.sleep(30)
                 w.hub.put(LEASES, {"metadata": metadata, "spec": {}})
@@ -266,7 +266,12 @@ async def test_work_that_raises_is_begun_again() -> None:
 
         async with ApiClient(w.hub.config()) as hub:
             election = ShardElection(
-                hub, "kube-system", "me", 1, clock=w.clock, on_lead=lambda _, leads: shown.append(leads)
+                hub,
+                "kube-system",
+                "me",
+                Division(),
+                clock=w.clock,
+                on_lead=lambda _, leads: shown.append(leads),
             )
             async with background(election.run(work)) as task:
                 await eventually(lambda: len(begun) == 3, 120)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.shards import Shard, lease_name
+from controller.shards import Division, Shard
 from testbed.embedded.api.server import new_namespace
 from testbed.embedded.objects.kinds import NAMESPACES
 from tests.support.federation import HPAS, LEASES, Controller, Federation, background, federation, until
@@ -63,8 +63,8 @@ async def no_object_with_two_owners(*controllers: Controller) -> AsyncIterator[N
     async def poll() -> None:
         while True:
             for team in TEAMS:
-                key = (team, "web")
-                owners = [c.identity for c in controllers if any(shard.owns(key) for shard in c.working)]
+                target = (team, "Deployment", "web")
+                owners = [c.identity for c in controllers if any(shard.owns(target) for shard in c.working)]
                 assert len(owners) <= 1, (team, owners)
             await asyncio.sleep(0.05)
 
@@ -89,7 +89,9 @@ async def test_shards_are_shared_fairly_and_each_object_has_one_owner(tmp_path: 
         assert len(held[b.identity]) == 2
         owners = {
             team: {
-                who for who, shards in held.items() if any(Shard(n, 4).owns((team, "web")) for n in shards)
+                who
+                for who, shards in held.items()
+                if any(Shard(n, Division(4)).owns((team, "Deployment", "web")) for n in shards)
             }
             for team in TEAMS
         }
@@ -159,7 +161,7 @@ async def test_a_wish_of_the_dead_is_granted_once(tmp_path: Path) -> None:
     """A released shard that no process takes is acquired again, and not released again and again."""
     async with federation(tmp_path, m1=1) as f, f.controller(shards=2) as a:
         await until(lambda: len(a.held) == 2)
-        lease = f.hub.server.store.get(LEASES, "kube-system", lease_name(0, 2))
+        lease = f.hub.server.store.get(LEASES, "kube-system", Shard(0, Division(2)).lease)
         lease["metadata"]["annotations"] = {"fedhpa.io/wanted-by": "nobody"}
         f.hub.server.store.update(LEASES, lease)
         await until(lambda: a.held == [1])

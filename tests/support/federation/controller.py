@@ -15,7 +15,7 @@ from controller.decision_series import ControllerMetrics
 from controller.flags import DIRECT, Settings
 from controller.holds import NamespaceHolds
 from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules
-from controller.shards import CRON, Shard, ShardElection
+from controller.shards import CRON, Division, Shard, ShardElection
 from fedhpa.decision import ControllerSettings
 from fedhpa.kube import Clock
 from fedhpa.kube.client import ApiClient
@@ -44,7 +44,7 @@ class Controller:
         cable: Cable,
         settings: Settings,
         *,
-        shards: int = 1,
+        division: Division,
         calm: bool = False,
         kind: str = "",
     ) -> None:
@@ -99,7 +99,7 @@ class Controller:
             self._hub,
             "kube-system",
             identity,
-            shards,
+            division,
             kind=kind,
             timing=timing,
             clock=clock,

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from benchmarks.world.network import Cable
-from controller.shards import lease_name
+from controller.shards import Shard
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.credentials import Credentials
 from testbed.embedded.api.server import ApiServer
@@ -32,7 +32,7 @@ CLUSTERS: Collection = ("cluster.karmada.io", "clusters")
 SECRETS: Collection = ("", "secrets")
 EVENTS: Collection = ("", "events")
 LEASES: Collection = ("coordination.k8s.io", "leases")
-LEASE = lease_name(0, 1)
+LEASE = Shard().lease
 REQUEST_MILLIS = 100
 TARGET_PERCENT = 50
 ADMIN = User("admin", ("system:masters",))

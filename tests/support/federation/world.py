@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from benchmarks.world.network import Cable, MemoryNetwork
+from controller.shards import BY_TARGET, Division
 from fedhpa.admission.crd import CLUSTER, CRON_FEDERATED_HPA, FEDERATED_HPA, custom_resource_definition
 from fedhpa.api import scaling_record
 from fedhpa.kube import Clock
@@ -246,6 +247,7 @@ class Federation:
         credentials: Credentials | None = None,
         calm: bool = False,
         shards: int = 1,
+        by: str = BY_TARGET,
         kind: str = "",
         ahead: float = 0.0,
         **changes: Any,
@@ -262,8 +264,9 @@ class Federation:
         config = self.hub.config(credentials or StaticCredentials(f"Bearer {identity}"), cable)
         known = self.clock
         clock = Clock(known.monotonic, lambda: known.wall() + ahead, boot=known.boot, virtual=True)
+        division = Division(shards, by)
         controller = Controller(
-            identity, config, clock, cable, settings_of(changes), shards=shards, calm=calm, kind=kind
+            identity, config, clock, cable, settings_of(changes), division=division, calm=calm, kind=kind
         )
         try:
             yield controller
