@@ -48,11 +48,16 @@ def main(arguments: list[str] | None = None) -> int:
         from benchmarks.closed_loop.command import main as closed_loop
 
         return closed_loop(given[1:])
+    if given[:1] == ["fleet"]:
+        from benchmarks.fleet.command import main as fleet
+
+        return fleet(given[1:])
     budget: dict[str, dict[str, float]] = yaml.safe_load(BUDGET.read_text())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Run named scenarios and compare them with their budget.",
-        epilog="`python -m benchmarks closed-loop --help`: the controller in emulated fleets.",
+        epilog="`python -m benchmarks closed-loop --help`: the controller in emulated fleets. "
+        "`python -m benchmarks fleet --help`: all processes with a real hub and many lean members.",
     )
     parser.add_argument(
         "scenario",

@@ -17,6 +17,7 @@ from fedhpa.api.model import (
     LongText,
     Message,
     Name,
+    Text,
     Time,
 )
 from fedhpa.api.selectors import MAX_SHOWN
@@ -80,7 +81,7 @@ class Summary(ApiModel):
     max: LongText = Field("", description="maxReplicas, under whichever of its names it was given.")
     reason: LongText = Field("", description="Why the workload has its size, or why it cannot be scaled.")
     propagation: LongText = Field("", description="--propagation of the controller: karmada or direct.")
-    selector: Annotated[str, Crd({"maxLength": MAX_SHOWN})] = Field(
+    selector: Annotated[Text, Crd({"maxLength": MAX_SHOWN})] = Field(
         "",
         description="Selector of the workload's pods; different ones of the clusters are joined by `; `. "
         "Controllers of other shards find objects with the same pods by it.",

@@ -114,6 +114,13 @@ class Processes:
         self._run.spawn(name, [*self._commands[name], *flags], self.log(name), environment=environment)
         await self.ready(name)
 
+    def spawn_another(self, name: str, number: int, *flags: str) -> str:
+        """Starts a further process of a kind, whose `flags` replace the first one's. Returns its name."""
+        another = f"{name}-{number}"
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
+        self._run.spawn(another, [*self._commands[name], *flags], self.log(another), environment=environment)
+        return another
+
     async def ready(self, name: str) -> None:
         """Waits until /readyz of the process answers 200."""
         scheme = "http" if name == CONTROLLER else "https"

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from controller.cronfederatedhpa import CronMetrics
 from controller.flags import DIRECT
 from controller.shard_work import lead_rules
+from controller.shards import ALL, Shard
 from fedhpa.api.times import format_time
 from fedhpa.kube import ApiClient, EventRecorder
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, controller_settings
@@ -126,6 +127,7 @@ async def rules_running(
     *,
     propagation: str = DIRECT,
     paused: bool = False,
+    shard: Shard = ALL,
     leads: Callable[[], bool] = lambda: True,
     on_finding: Callable[[str, bool], None] = lambda *_: None,
 ) -> AsyncIterator[CollectorRegistry]:
@@ -139,7 +141,15 @@ async def rules_running(
         events = EventRecorder(client, "cron", wall=w.clock.wall)
         settings = controller_settings(propagation=propagation, paused=paused)
         work = lead_rules(
-            settings, client, members, events, metrics, leads=leads, on_finding=on_finding, clock=w.clock
+            settings,
+            client,
+            members,
+            events,
+            metrics,
+            shard=shard,
+            leads=leads,
+            on_finding=on_finding,
+            clock=w.clock,
         )
         await stack.enter_async_context(background(work))
         yield registry

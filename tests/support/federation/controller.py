@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -172,9 +173,16 @@ class CountedMetrics(ControllerMetrics):
 
     reconciles = 0
 
-    def record_decision(self, *args: Any, **kwargs: Any) -> None:
-        super().record_decision(*args, **kwargs)
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float]) -> None:
+        super().__init__(registry, clock=clock)
+        # The times of the decisions on each object, by namespace and name.
+        self.decided: dict[tuple[str, str], list[float]] = {}
+        self._now = clock
+
+    def record_decision(self, namespace: str, name: str, *args: Any, **kwargs: Any) -> None:
+        super().record_decision(namespace, name, *args, **kwargs)
         self.reconciles += 1
+        self.decided.setdefault((namespace, name), []).append(self._now())
 
     def record_failure(self, seconds: float) -> None:
         super().record_failure(seconds)
