@@ -20,6 +20,7 @@ import msgspec
 
 from controller.shards import place_of
 from controller.work_queue import WorkQueue
+from fedhpa.api.json import decode_json
 from fedhpa.kube import (
     ApiClient,
     Change,
@@ -91,7 +92,7 @@ class _Failed:
 
 @dataclass(frozen=True)
 class _Noted:
-    """What is to be told to the worker of an object: its change, and what is known of it in another shard."""
+    """A change of an object for the worker, and what is known of the object in another shard."""
 
     key: Key
     change: Change[Object] | None
@@ -118,7 +119,7 @@ class Slot:
 
 
 class Foreign(msgspec.Struct, frozen=True):
-    """What is known of an object of another shard."""
+    """A record of an object of another shard."""
 
 
 class Packed(Foreign, frozen=True):
@@ -128,7 +129,7 @@ class Packed(Foreign, frozen=True):
 
     def unpacked(self) -> Object:
         """Returns the object."""
-        return msgspec.json.decode(self.text, type=dict[str, Any])
+        return decode_json(self.text, dict[str, Any])
 
 
 def packed(raw: Object) -> bytes:

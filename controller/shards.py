@@ -42,7 +42,7 @@ BALANCE_PERIODS: Final = 3.0
 FORBIDDEN: Final = 403
 # Namespace, kind and name of a target.
 Place = tuple[str, str, str]
-# What a hash decides about: --shard-by.
+# The values of --shard-by: the part of an object that is hashed.
 BY_TARGET: Final = "target"
 BY_NAMESPACE: Final = "namespace"
 

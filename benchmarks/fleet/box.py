@@ -35,7 +35,7 @@ MEMBERS: Final = "members"
 
 @dataclass(frozen=True)
 class Options:
-    """How many processes of each kind run, and how the controllers divide the objects."""
+    """The number of processes of each kind, and the division of the objects among controllers."""
 
     controllers: int = 4
     adapters: int = 2

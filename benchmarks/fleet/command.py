@@ -188,7 +188,7 @@ def _text(value: object) -> str:
 
 
 def _growth(size: FleetSize, results: Sequence[Mapping[str, Any]]) -> str:
-    """What CPU and memory of our processes are at the whole fleet, divided by those of the smaller ones."""
+    """CPU and memory of our processes for the whole fleet, divided by those for the smaller ones."""
     lines = ["\ngrowth, as the whole fleet divided by a smaller one (CPU a second, memory):"]
     whole = results[0]
     for smaller, other in zip(_smaller(size), results[1:], strict=True):

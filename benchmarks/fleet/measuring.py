@@ -1,4 +1,4 @@
-"""What a fleet in a box costs over some minutes, and what happens when a controller is killed."""
+"""The cost of a fleet in a box over some minutes, and the time that the loss of a controller takes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _is_spread(box: Box, series: dict[str, Samples]) -> bool:
 
 
 def _leads(samples: Samples) -> dict[str, float]:
-    """What a controller leads of the shards of FederatedHPAs, by shard."""
+    """The shards of FederatedHPAs, and 1 for those that a controller leads."""
     found = {dict(labels).get("shard", ""): value for labels, value in samples.get(LEADER, {}).items()}
     return {name: value for name, value in found.items() if name[:1].isdigit()}
 

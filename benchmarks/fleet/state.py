@@ -1,4 +1,4 @@
-"""What a lean member has: pods with serial numbers, events for their watches, and a usage with noise."""
+"""The state of a lean member: pods with serial numbers, events for their watches, and a usage with noise."""
 
 from __future__ import annotations
 

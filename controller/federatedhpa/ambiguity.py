@@ -12,7 +12,7 @@ from typing import Any, Final
 from controller.federatedhpa.memory import ObjectMemory
 from controller.loop import Foreign
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.selectors import Selector, parse_selector
+from fedhpa.api.selectors import EQUALS, IN, Selector, parse_selector
 from fedhpa.decision import SELECTOR_SEPARATOR, Blocked, ClusterSnapshot
 from fedhpa.kube import Key
 
@@ -66,6 +66,14 @@ class Neighbour(Foreign, frozen=True):
         return cls(text if isinstance(text, str) else "", decided=bool(known.get("conditions")))
 
 
+def _required_label(selector: Selector) -> tuple[str, str] | None:
+    """Returns a label that each matching object has; None if the selector requires no single value."""
+    for each in selector.requirements:
+        if each.operator in (EQUALS, IN) and len(each.values) == 1:
+            return each.key, each.values[0]
+    return None
+
+
 class _Selectors:
     """The selectors of a namespace's objects, found by a label that they all require.
 
@@ -83,7 +91,7 @@ class _Selectors:
         if new == old:
             return False
         for selector in old:
-            place = selector.required_label
+            place = _required_label(selector)
             keys = self._keys.get(place, set())
             keys.discard(key)
             if not keys:
@@ -93,7 +101,7 @@ class _Selectors:
         else:
             self._of.pop(key, None)
         for selector in new:
-            self._keys.setdefault(selector.required_label, set()).add(key)
+            self._keys.setdefault(_required_label(selector), set()).add(key)
         return True
 
     def candidates(self, label_sets: Iterable[Mapping[str, str]]) -> set[Key]:

@@ -20,7 +20,7 @@ from fedhpa.api.model import (
     Text,
     Time,
 )
-from fedhpa.api.selectors import MAX_SHOWN
+from fedhpa.api.texts import MAX_SELECTORS
 from fedhpa.metric_types.entries import MetricStatus
 
 
@@ -81,7 +81,7 @@ class Summary(ApiModel):
     max: LongText = Field("", description="maxReplicas, under whichever of its names it was given.")
     reason: LongText = Field("", description="Why the workload has its size, or why it cannot be scaled.")
     propagation: LongText = Field("", description="--propagation of the controller: karmada or direct.")
-    selector: Annotated[Text, Crd({"maxLength": MAX_SHOWN})] = Field(
+    selector: Annotated[Text, Crd({"maxLength": MAX_SELECTORS})] = Field(
         "",
         description="Selector of the workload's pods; different ones of the clusters are joined by `; `. "
         "Controllers of other shards find objects with the same pods by it.",

@@ -19,8 +19,6 @@ MAX_TERMS: Final = 100
 MAX_VALUES: Final = 1000
 # Characters of a selector. One with the most terms and values that are allowed is shorter.
 MAX_LENGTH: Final = 128 * 1024
-# The selectors of a workload as a status shows them.
-MAX_SHOWN: Final = 4096
 # Characters of a selector that is cached, and the number of them: together at most about 25 MB.
 MAX_CACHED: Final = 256
 MAX_CACHED_SELECTORS: Final = 1024
@@ -134,14 +132,6 @@ class Selector:
             return False
         known = labels or {}
         return all(requirement.matches(known) for requirement in self.requirements)
-
-    @property
-    def required_label(self) -> tuple[str, str] | None:
-        """A label that each matching object has; None if the selector requires no single value."""
-        for each in self.requirements:
-            if each.operator in (EQUALS, IN) and len(each.values) == 1:
-                return each.key, each.values[0]
-        return None
 
     def __str__(self) -> str:
         """Returns the canonical form, which a `labelSelector` parameter accepts."""

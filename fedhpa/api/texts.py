@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import AnyStr, Final
 
 MAX_TEXT: Final = 512
+# The selectors of a workload in a status.
+MAX_SELECTORS: Final = 4096
 # A credential is recognised by its first characters, because the text may be truncated within it. The rest
 # of the token is removed, too.
 CREDENTIAL_START: Final = 12

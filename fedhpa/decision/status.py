@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fedhpa.api.quantity import in_unit_of
-from fedhpa.api.selectors import MAX_SHOWN
+from fedhpa.api.texts import MAX_SELECTORS
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.memory import (
     ANSWERED,
@@ -354,7 +354,7 @@ def selectors(snapshot: Snapshot) -> str:
         if isinstance(cluster.scale, ClusterScale) and cluster.selector_error is None
     }
     text = SELECTOR_SEPARATOR.join(sorted(found - {""}))
-    return text if len(text) <= MAX_SHOWN else ""
+    return text if len(text) <= MAX_SELECTORS else ""
 
 
 def targets(metrics: Sequence[ScalingMetric], values: Sequence[Mapping[str, JSON]]) -> str:

@@ -8,7 +8,7 @@ from tests.support.distributed_scenarios import METRIC, NOW, cluster, federated,
 
 CLUSTERS: Final = ("member1", "member2", "member3")
 # Lines without events, and lines up to the type of Ready. Mode Distributed shows two bounds of each cluster.
-MAX_LINES: Final = {"Centralized": (80, 40), "Distributed": (89, 46)}
+MAX_LINES: Final = {"Centralized": (80, 40), "Distributed": (90, 46)}
 
 
 def object_of(name: str, namespace: str) -> dict[str, Any]:

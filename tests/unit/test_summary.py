@@ -107,6 +107,7 @@ def test_the_columns_of_an_object() -> None:
         "clusters": "2/3",
         "min": "2",
         "max": "9",
+        "selector": "app=web",
         "reason": "held by ScaleUpOnly while missing member3: unreachable",
         "propagation": "karmada",
     }

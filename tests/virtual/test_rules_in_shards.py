@@ -53,7 +53,7 @@ def fhpa(name: str) -> Object:
 
 
 def writes(w: ControllerWorld, name: str = "web") -> int:
-    """How often the bounds of a FederatedHPA were written."""
+    """The number of writes of a FederatedHPA."""
     return sum(each.endswith(f"/federatedhpas/{name}") for each in w.hub.writes)
 
 

@@ -59,7 +59,7 @@ def retarget(f: Federation, name: str, target: str) -> None:
 
 
 def decisions(controllers: Iterable[Controller], name: str, since: float) -> dict[str, int]:
-    """How often each controller decided on an object, by its identity; none that never did."""
+    """The number of decisions of each controller on an object, by identity; without those of none."""
     times = {one.identity: one.counted.decided.get((NAMESPACE, name), []) for one in controllers}
     counts = {who: sum(each >= since for each in found) for who, found in times.items()}
     return {who: count for who, count in counts.items() if count}
