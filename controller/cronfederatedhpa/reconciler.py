@@ -153,7 +153,7 @@ class CronReconciler:
         for owner in objects:
             await self._recall(owner)
         unit.recall_shares(self._memory(owner.key).rules.state for owner in objects)
-        if self._is_due(unit, objects, now):
+        if unit.is_due(objects, now):
             return await self._apply(unit, objects, results)
         scheduled = [self._scheduled(owner, unit) for owner in objects]
         planned = plan(scheduled, None, unreadable("not read yet", unread=True).target, now)
@@ -189,20 +189,13 @@ class CronReconciler:
         found = here | {key: owner for key in others if (owner := self._objects.get(key)) is not None}
         return [found[key] for key in sorted(found)]
 
-    def _is_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> bool:
-        """True if a target has open windows, was read ahead, or has to be asked for a lost baseline."""
-        if unit.windows.state is not None or (unit.ahead is not None and now >= unit.ahead.due):
-            return True
-        asks = not unit.asked and any(one.has_windows for one in objects)
-        unit.asked = True
-        return asks
-
     async def _recall(self, owner: CronObject) -> None:
         """Reads the record of an object at its first pass. Raises ApiError if the hub does not answer."""
         memory = self._memory(owner.key)
         if memory.rules.known:
             return
         await memory.rules.read(writes=not self._paused)
+        memory.elsewhere = FINALIZER in owner.cron.metadata.finalizers and await self._opened_elsewhere(owner)
         lost = memory.rules.lost
         if memory.rules.state is None and not lost and owner.cron.status.observed_generation is not None:
             lost = f"{memory.rules.file} is gone"
@@ -354,9 +347,13 @@ class CronReconciler:
 
     def _scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
-        drops = self._writer.hub_drops_fields or self._check.pruned is not None
-        found = owner.scheduled(unit.target, self._memory(owner.key).rules.state, drops=drops)
-        waits = FINALIZER in owner.cron.metadata.finalizers and not self._units.targets_of(owner.key)
+        drops, memory = (
+            self._writer.hub_drops_fields or self._check.pruned is not None,
+            self._memory(owner.key),
+        )
+        found = owner.scheduled(unit.target, memory.rules.state, drops=drops)
+        known = memory.elsewhere or self.units.targets_of(owner.key)
+        waits = FINALIZER in owner.cron.metadata.finalizers and not known
         return msgspec.structs.replace(found, waits=True) if waits else found
 
     async def _release(self, owner: CronObject) -> None:
@@ -364,10 +361,12 @@ class CronReconciler:
         latest = self._objects.get(owner.key)
         if latest is None or FINALIZER not in latest.cron.metadata.finalizers:
             return
-        if self.units.targets_of(owner.key):
-            return
-        if self._adopt is None or not await self.units.opened_elsewhere(owner.key):
+        if not self.units.targets_of(owner.key) and not await self._opened_elsewhere(owner):
             await self._writer.set_finalizer(latest, wanted=False)
+
+    async def _opened_elsewhere(self, owner: CronObject) -> bool:
+        """Returns True if another process may have an open window of an object. Raises ApiError."""
+        return self._adopt is not None and await self.units.opened_elsewhere(owner.key)
 
     async def _free_deleted(self, objects: list[CronObject]) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""

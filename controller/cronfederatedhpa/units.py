@@ -13,6 +13,7 @@ from controller.cronfederatedhpa.objects import (
     CRON_FEDERATED_HPAS,
     FIELD_MANAGER,
     HUB_DEADLINE_SECONDS,
+    CronObject,
     TargetKey,
     target_of,
 )
@@ -267,11 +268,13 @@ class RulesMemory:
     """All that this process knows of one object beside its stored form; dropped with the object.
 
     `reported` are the lines about dropped fields that its events have, `reverts` the changes that clients
-    made of values that rules had set. `held` is what its last event about a hold says.
+    made of values that rules had set. `held` is what its last event about a hold says. `elsewhere` is True if
+    another process had an open window of it when this one read its record.
     """
 
     uid: str
     rules: Recorded[ObjectRecord]
+    elsewhere: bool = False
     reported: list[str] = field(default_factory=list)
     reverts: list[str] = field(default_factory=list)
     held: str = ""
@@ -312,6 +315,14 @@ class Unit:
         if self.windows.state is not None:
             shares |= self.windows.state.shares
         self.shares.replicas, self.shares.complete = shares, bool(shares)
+
+    def is_due(self, objects: Iterable[CronObject], now: float) -> bool:
+        """True if it has open windows, was read ahead, or has to be asked for a lost baseline."""
+        if self.windows.state is not None or (self.ahead is not None and now >= self.ahead.due):
+            return True
+        asks = not self.asked and any(one.has_windows for one in objects)
+        self.asked = True
+        return asks
 
     @property
     def holders(self) -> frozenset[str]:
