@@ -170,7 +170,6 @@ async def lead(
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic
         )
-        owns = within(settings.watch_namespaces, shard)
         loop = Loop(
             hub,
             FEDERATED_HPAS.path(),
