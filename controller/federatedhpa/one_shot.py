@@ -171,7 +171,7 @@ async def settings_for(
     propagation.
     """
     stored = (await read_recording(hub, raw)).record or StoredRecord()
-    chosen = propagation or stored.propagation or KARMADA
+    chosen = propagation or stored.propagation or DIRECT
     if chosen not in (KARMADA, DIRECT):
         raise ConfigError(f"--propagation={chosen}: expected {KARMADA} or {DIRECT}")
     flags = [

@@ -33,6 +33,11 @@ FALLBACK: Final = "Fallback"
 _KARMADA_FIELDS: Final = frozenset(
     ("scale_target_ref", "min_replicas", "max_replicas", "metrics", "behavior")
 )
+# The seeds' default would let each cluster run maxReplicas.
+_POLICY_IS_MISSING: Final = (
+    "mode Distributed needs a policy, because without one each cluster would run up to maxReplicas: write "
+    "StaticWeighted for equal parts, for example, or Duplicated for maxReplicas in each cluster"
+)
 _NOT_AGGREGATED: Final = (
     "mode is Distributed: each cluster's HPA reads the metric in its own cluster, "
     "nothing is aggregated over clusters"
@@ -44,8 +49,11 @@ def has_extensions(spec: FederatedHPASpec) -> bool:
     return not spec.model_fields_set <= _KARMADA_FIELDS
 
 
-def validate_extensions(spec: FederatedHPASpec) -> Iterator[FieldError]:
-    """Yields errors of the fields that Karmada does not have, and contradictions between fields."""
+def validate_extensions(spec: FederatedHPASpec, *, karmada: bool = False) -> Iterator[FieldError]:
+    """Yields errors of the fields that Karmada does not have, and contradictions between fields.
+
+    With `karmada` a PropagationPolicy may give what the spec lacks.
+    """
     if not has_extensions(spec):
         return
     yield from _aliases(spec)
@@ -56,7 +64,7 @@ def validate_extensions(spec: FederatedHPASpec) -> Iterator[FieldError]:
         )
     yield from validate_placement(spec)
     if spec.mode == DISTRIBUTED:
-        yield from _distributed(spec)
+        yield from _distributed(spec, karmada=karmada)
 
 
 def _aliases(spec: FederatedHPASpec) -> Iterator[FieldError]:
@@ -69,14 +77,17 @@ def _aliases(spec: FederatedHPASpec) -> Iterator[FieldError]:
             yield invalid(path, alias, f"is another name of {name}, which is {plain}: give one of them")
 
 
-def _distributed(spec: FederatedHPASpec) -> Iterator[FieldError]:
+def _distributed(spec: FederatedHPASpec, *, karmada: bool) -> Iterator[FieldError]:
     """Yields what members would refuse or ignore, in the words of Kubernetes HPA 1.36."""
     target = spec.scale_target_ref
     yield from _api_version(target, "spec.scaleTargetRef.apiVersion", needs_group=True)
     for index, metric in enumerate(spec.metrics[:MAX_METRICS]):
         yield from _metric_of_member(metric, f"spec.metrics[{index}]")
     assignment = spec.federated_hpa_assignment
-    if assignment is not None and assignment.federated_hpa_assignment_type == "LoadWeighted":
+    policy = None if assignment is None else assignment.federated_hpa_assignment_type
+    if policy is None and not karmada:
+        yield required("spec.federatedHPAAssignment.federatedHPAAssignmentType", _POLICY_IS_MISSING)
+    if policy == "LoadWeighted":
         detail = "LoadWeighted divides replicas, not bounds; write DynamicWeighted, or mode Centralized"
         path = "spec.federatedHPAAssignment.federatedHPAAssignmentType"
         yield invalid(path, "LoadWeighted", f"mode is Distributed: {detail}")

@@ -63,7 +63,7 @@ def validate_federatedhpa(fhpa: FederatedHPA, *, karmada: bool = False) -> list[
         if replicas < 0:
             errors.append(invalid(f"status.{name}", replicas, "must be greater than or equal to 0"))
     errors += check_bounds(spec, "spec")
-    errors += validate_extensions(spec)
+    errors += validate_extensions(spec, karmada=karmada)
     if spec.placement is not None and spec.publishes:
         errors += validate_publication(fhpa, karmada=karmada)
     return errors

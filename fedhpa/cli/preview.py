@@ -91,8 +91,13 @@ def read_objects(file: str) -> list[dict[str, Any]]:
     return objects
 
 
-def admitted(kind: str, raw: Mapping[str, Any]) -> tuple[str, tuple[str, ...], dict[str, Any]]:
-    """Returns admission's refusal ("" if admitted), its warnings, and the object as it would be stored."""
+def admitted(
+    kind: str, raw: Mapping[str, Any], *, karmada: bool = False
+) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """Returns admission's refusal ("" if admitted), its warnings, and the object as it would be stored.
+
+    `karmada` is True with --propagation=karmada.
+    """
     from webhook.handlers import MUTATE_FEDERATEDHPA, VALIDATE_CRONFEDERATEDHPA, VALIDATE_FEDERATEDHPA
 
     stored: dict[str, Any] = json.loads(json.dumps(raw, default=str))  # on the wire, times are strings
@@ -107,18 +112,18 @@ def admitted(kind: str, raw: Mapping[str, Any]) -> tuple[str, tuple[str, ...], d
                 place = place[parent]
             place[field] = operation["value"]
     path = VALIDATE_FEDERATEDHPA if kind == FEDERATED_HPA else VALIDATE_CRONFEDERATEDHPA
-    verdict = _verdict(path, kind, stored)
+    verdict = _verdict(path, kind, stored, karmada=karmada)
     return ("" if verdict.allowed else verdict.message), verdict.warnings, stored
 
 
-def _verdict(path: str, kind: str, raw: Mapping[str, Any]) -> Verdict:
+def _verdict(path: str, kind: str, raw: Mapping[str, Any], *, karmada: bool = False) -> Verdict:
     """Returns the webhook's verdict on the object."""
     from webhook.handlers import judge
 
     request: dict[str, Any] = {"uid": "preview", "operation": "CREATE", "object": raw}
     request["kind"] = dict(zip(("group", "version"), API_VERSION.split("/"), strict=True)) | {"kind": kind}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-    return judge(path, json.dumps(review).encode(), "application/json").verdict
+    return judge(path, json.dumps(review).encode(), "application/json", karmada=karmada).verdict
 
 
 async def _previews(
@@ -141,19 +146,21 @@ async def preview_of(
 ) -> Preview:
     """Returns the preview of one object. `namespace` is the default."""
     from controller.federatedhpa import one_shot_reader, settings_for
+    from controller.flags import KARMADA
 
     kind, metadata = str(changed["kind"]), changed["metadata"]
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or namespace)
     changed = {**changed, "metadata": {**metadata, "namespace": namespace}}
-    refusal, warnings, changed = admitted(kind, changed)
+    if kind == CRON_FEDERATED_HPA:
+        refusal, warnings, _ = admitted(kind, changed)
+        return Preview(kind, namespace, name, refusal, warnings, note="" if refusal else NOT_SIMULATED)
+    stored = await find_object(hub, namespace, name)
+    settings = await settings_for(hub, stored or changed, propagation, metrics_via)
+    refusal, warnings, changed = admitted(kind, changed, karmada=settings.propagation == KARMADA)
     found = Preview(kind, namespace, name, refusal, warnings)
     if refusal:
         return found
-    if kind == CRON_FEDERATED_HPA:
-        return found._replace(note=NOT_SIMULATED)
-    stored = await find_object(hub, namespace, name)
     after = _applied(changed, stored)
-    settings = await settings_for(hub, stored or after, propagation, metrics_via)
     async with one_shot_reader(hub, settings, clock=clock) as reader:
         try:
             now = None if stored is None else await reader.read(stored)

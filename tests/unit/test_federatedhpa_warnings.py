@@ -373,6 +373,17 @@ def test_mode_distributed_without_a_policy_gives_the_whole_size_to_every_cluster
     assert warnings(**{**spec, "mode": "Centralized"}) == []
 
 
+def test_mode_distributed_without_a_policy_is_refused_where_no_propagation_policy_can_give_one() -> None:
+    """The default of the API would be Duplicated, and let each cluster run maxReplicas."""
+    without = fhpa(mode="Distributed", federatedHPAAssignment={"minimumPolicy": "Exact"})
+    (error,) = validate_federatedhpa(without)
+
+    path = "spec.federatedHPAAssignment.federatedHPAAssignmentType"
+    assert str(error).startswith(f"{path}: Required value: mode Distributed needs a policy")
+    assert validate_federatedhpa(without, karmada=True) == []
+    assert validate_federatedhpa(fhpa(**DISTRIBUTED)) == []
+
+
 @pytest.mark.parametrize("minimum", ["minReplicas", "federatedMinReplicas"])
 @pytest.mark.parametrize("more", [{}, {"scalingToZero": False}])
 def test_a_minimum_of_0_needs_scaling_to_zero_in_mode_distributed(minimum: str, more: dict[str, Any]) -> None:
@@ -383,7 +394,7 @@ def test_a_minimum_of_0_needs_scaling_to_zero_in_mode_distributed(minimum: str, 
         "cluster keeps at least 1; write scalingToZero: true, or 1"
     )
 
-    assert validate_federatedhpa(fhpa(mode="Distributed", **spec, **more)) == []
+    assert validate_federatedhpa(fhpa(**DISTRIBUTED, **spec, **more)) == []
     assert warning in warnings(mode="Distributed", **spec, **more)
     assert not any("has no effect" in one for one in warnings(mode="Distributed", scalingToZero=True, **spec))
     assert [one for one in warnings(**spec) if "added up" not in one] == []
