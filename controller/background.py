@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary, finalize
 
 from fedhpa.api.errors import FedHPAError
 from fedhpa.kube import contain
@@ -69,6 +70,24 @@ class Background(Generic[K]):
                     await contain(self._task, functools.partial(_in_time, work), failed, **self._about(key))
         finally:
             del self._tasks[key]
+
+
+class KnownObjects:
+    """Calls `forget` with the key of an object once what is known of it was dropped."""
+
+    def __init__(self, forget: Callable[[tuple[str, str]], None]) -> None:
+        self._forget = forget
+        self._known: WeakValueDictionary[tuple[str, str], object] = WeakValueDictionary()
+
+    def follow(self, key: tuple[str, str], known: object) -> None:
+        """Note what is known of an object from now on."""
+        self._known[key] = known
+        finalize(known, self._drop, key).atexit = False
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        # An object that was created again is known anew before the old one is dropped.
+        if key not in self._known:
+            self._forget(key)
 
 
 async def _in_time(work: Callable[[], Awaitable[None]]) -> None:

@@ -57,7 +57,7 @@ async def running_replicas(objects: Objects, memories: Mapping[Key, ObjectMemory
         if spec.get("dryRun") is True:
             continue
         memory = memories.get(key)
-        shares = shown_shares(raw.get("status")) if memory is None else memory.last_replicas
+        shares = shown_shares(raw.get("status"))[0] if memory is None else memory.last_replicas
         for cluster, replicas in shares.items():
             if replicas:
                 found.setdefault(cluster, {})[key] = replicas

@@ -11,6 +11,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from controller.background import KnownObjects
 from controller.certificates import CertificateMetrics
 from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
@@ -201,10 +202,10 @@ class ControllerMetrics:
         self.decisions = DecisionLog()
         self.tokens = TokenMetrics(registry)
         self._metrics_of: dict[tuple[str, str], frozenset[str]] = {}
+        self._known = KnownObjects(self._forget)
         self._paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
         )
-
         self._task_failures = Counter(
             "fedhpa_task_failures",
             "Unexpected failures of background tasks, which were started again.",
@@ -350,16 +351,19 @@ class ControllerMetrics:
             for gauge in (self._proposal, self._ratio):
                 gauge.remove(namespace, name, label)
 
+    def follow(self, key: Key, known: object) -> None:
+        """Drop the series of an object together with what is `known` of it."""
+        self._known.follow(key, known)
+
     def record_failure(self, seconds: float) -> None:
         """Count a reconciliation that ended before a decision."""
         self._seconds.labels("none", "internal").observe(seconds)
 
-    def forget(self, namespace: str, name: str) -> None:
-        """Drop the series of a deleted object."""
-        self._drop_metrics(namespace, name, self._metrics_of.pop((namespace, name), ()))
-        self._succeeded_at.pop((namespace, name), None)
-        self._statuses.pop((namespace, name), None)
-        self._failing.pop((namespace, name), None)
+    def _forget(self, key: Key) -> None:
+        namespace, name = key
+        self._drop_metrics(namespace, name, self._metrics_of.pop(key, ()))
+        for table in (self._succeeded_at, self._statuses, self._failing):
+            table.pop(key, None)
         for gauge in (
             self._desired,
             self._current,

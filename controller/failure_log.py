@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -41,6 +42,18 @@ def hub_problem(error: BaseException | None) -> str:
     return str(error) if concerns_hub(error) else ""
 
 
+class WriteFailure(NamedTuple):
+    """The error of a write. The exception would keep alive all that its frames know."""
+
+    text: str
+    concerns_hub: bool
+
+    @classmethod
+    def of(cls, error: FedHPAError) -> WriteFailure:
+        """Returns what is kept of an error."""
+        return cls(str(error), concerns_hub(error))
+
+
 class Lines(NamedTuple):
     """The texts of the lines when a failure begins, while it goes on, and when it ends."""
 
@@ -68,16 +81,21 @@ class _Failure:
 class FailureLog(Generic[K]):
     """Follows the failures of keys, such as objects. `about` gives the fields of a key's lines.
 
-    A key that is well again leaves the memory within REMINDER_SECONDS. A deleted one must be forgotten.
+    A key that is well again leaves the memory within REMINDER_SECONDS. A deleted one must be forgotten, or
+    drops out of a `known` mapping that holds its keys weakly.
     """
 
     def __init__(
-        self, lines: Lines, clock: Callable[[], float], about: Callable[[K], Mapping[str, str]]
+        self,
+        lines: Lines,
+        clock: Callable[[], float],
+        about: Callable[[K], Mapping[str, str]],
+        known: MutableMapping[K, _Failure] | None = None,
     ) -> None:
         self._lines = lines
         self._clock = clock
         self._about = about
-        self._known: dict[K, _Failure] = {}
+        self._known = {} if known is None else known
 
     def __len__(self) -> int:
         """The number of keys in the memory."""
@@ -163,6 +181,25 @@ WRITES: Final = Lines(
 )
 
 
+@dataclass(eq=False)
+class ObjectHealth:
+    """The failures of one object. It lives as long as what is known of the object.
+
+    `reported` is the failure that conditions and events show; "" after a reconcile. `refused` is the last
+    error of the hub about the object's status, until a status is stored. `unserved_since` is since when the
+    hub has not served what the object needs, in seconds of the log's clock.
+    """
+
+    key: Key
+    reported: str = ""
+    refused: str = ""
+    unserved_since: float | None = None
+
+    def __str__(self) -> str:
+        """Returns namespace and name."""
+        return "/".join(self.key)
+
+
 class HealthLog:
     """Follows all objects of this process. A failure of the hub is reported once, and not for each object.
 
@@ -172,63 +209,55 @@ class HealthLog:
     def __init__(self, clock: Callable[[], float], on_status_failure: Callable[[], None]) -> None:
         self._on_status_failure = on_status_failure
         self._clock = clock
-        self._objects: FailureLog[Key] = FailureLog(OBJECTS, clock, names)
+        self._objects: FailureLog[ObjectHealth] = FailureLog(
+            OBJECTS, clock, lambda one: names(one.key), WeakKeyDictionary()
+        )
         self._reads: FailureLog[str] = FailureLog(READS, clock, _nothing)
         self._writes: FailureLog[str] = FailureLog(WRITES, clock, _nothing)
-        # The last error of the hub about the status of an object, until a status is stored.
-        self._refused: dict[Key, str] = {}
-        # Since when the hub has not served what an object needs.
-        self._unserved: dict[Key, float] = {}
         self._served_at = float("-inf")
 
-    def failing(self, key: Key, reason: str, error: str) -> None:
+    def failing(self, one: ObjectHealth, reason: str, error: str) -> None:
         """Note that no decision was made, for a reason as conditions have it."""
-        self._objects.failing(key, reason, error)
+        self._objects.failing(one, reason, error)
 
-    def decided(self, key: Key, decision: Decision, hub_problem: str) -> None:
+    def decided(self, one: ObjectHealth, decision: Decision, hub_problem: str) -> None:
         """Note a decision, after its status was written. `hub_problem` says why the hub did not answer."""
         if hub_problem:
-            self._not_served(key, hub_problem)
+            self._not_served(one, hub_problem)
             return
-        self._unserved.pop(key, None)
+        one.unserved_since = None
         self._served_at = self._clock()
         self._reads.well(UNAVAILABLE)
         failure = failure_of(decision)
-        if failure is None and key in self._refused:
-            failure = FAILED_UPDATE_STATUS, self._refused[key]
+        if failure is None and one.refused:
+            failure = FAILED_UPDATE_STATUS, one.refused
         if failure is None:
-            self._objects.well(key)
+            self._objects.well(one)
         else:
             # New pods, for example, have no metrics for a moment.
-            self._objects.failing(key, *failure, severe=False)
+            self._objects.failing(one, *failure, severe=False)
 
-    def _not_served(self, key: Key, problem: str) -> None:
+    def _not_served(self, one: ObjectHealth, problem: str) -> None:
         """Report the hub if it serves no object, and the object if only others are served."""
         now = self._clock()
-        since = self._unserved.setdefault(key, now)
+        since = one.unserved_since = now if one.unserved_since is None else one.unserved_since
         if now - self._served_at >= SETTLED_SECONDS:
             self._reads.failing(UNAVAILABLE, UNAVAILABLE, problem)
         elif now - since >= SETTLED_SECONDS:
-            self._objects.failing(key, FAILED_GET_SCALE, problem)
+            self._objects.failing(one, FAILED_GET_SCALE, problem)
 
-    def status_failed(self, key: Key, error: FedHPAError) -> None:
+    def status_failed(self, one: ObjectHealth, failure: WriteFailure) -> None:
         """Count a status that the hub did not store."""
         self._on_status_failure()
-        if concerns_hub(error):
-            self._writes.failing(UNAVAILABLE, UNAVAILABLE, str(error))
+        if failure.concerns_hub:
+            self._writes.failing(UNAVAILABLE, UNAVAILABLE, failure.text)
         else:
-            self._refused[key] = str(error)
+            one.refused = failure.text
 
-    def status_stored(self, key: Key) -> None:
+    def status_stored(self, one: ObjectHealth) -> None:
         """Note a status that the hub stored."""
-        self._refused.pop(key, None)
+        one.refused = ""
         self._writes.well(UNAVAILABLE)
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        self._objects.forget(key)
-        self._refused.pop(key, None)
-        self._unserved.pop(key, None)
 
     async def remind(self) -> None:
         """Log reminders of failures that go on, until cancelled."""

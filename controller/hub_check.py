@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
+from weakref import WeakSet, finalize
 
 import msgspec
 import structlog
@@ -26,7 +28,7 @@ from fedhpa.api.member_hpas import HUB_ID_FLAG
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import parse_time
 from fedhpa.decision import Blocked, Finding
-from fedhpa.kube import ApiClient, Key, contain, resource_path
+from fedhpa.kube import ApiClient, contain, resource_path
 
 log = structlog.get_logger(__name__)
 
@@ -153,6 +155,18 @@ class HubIdentity:
             (log.debug if before else log.warning)("hub not identified", error=self.problem)
 
 
+@dataclass(eq=False)
+class Contest:
+    """The evidence that another controller acts on one object. It lives as long as what is known of it.
+
+    `since` is when the other one wrote the object last, as far as its status tells that, in POSIX seconds.
+    `is_known` is True once the stored status was judged.
+    """
+
+    since: float | None = None
+    is_known: bool = False
+
+
 class HubCheck:
     """The findings on one hub, refreshed every few minutes. Errors of the hub are logged, never raised.
 
@@ -178,9 +192,8 @@ class HubCheck:
         self._on_finding = on_finding
         self._until = float("-inf")
         self._lock = asyncio.Lock()
-        # The objects that another controller acts on, and when it last wrote them, if the status tells that.
-        self._contested: dict[Key, float] = {}
-        self._known: set[Key] = set()
+        # Those that another controller acts on. Its reference to one goes with what is known of the object.
+        self._contested: WeakSet[Contest] = WeakSet()
         self.findings: tuple[Finding, ...] = ()
 
     @property
@@ -211,19 +224,19 @@ class HubCheck:
         for reason in (FIELDS_PRUNED, FOREIGN_WEBHOOK):
             self._on_finding(reason, any(finding.reason == reason for finding in found))
 
-    def other_controller(self, key: Key, raw: Mapping[str, Any], now: float) -> Blocked | None:
+    def other_controller(self, contest: Contest, raw: Mapping[str, Any], now: float) -> Blocked | None:
         """The reason to write nothing for the object read as `raw`, if another controller acts on it.
 
         Our own status writes may overwrite the managed fields, so the evidence stays valid for
         ACTIVE_SECONDS. A new leader that finds it in the status waits for as long.
         """
         written = written_by_karmada(raw)
-        if key not in self._known:
-            self._known.add(key)
+        if not contest.is_known:
+            contest.is_known = True
             written = now if _found_before(raw) else written
-        seen = (written, self._contested.get(key))
+        seen = (written, contest.since)
         last = max((at for at in seen if at is not None and 0 <= now - at < ACTIVE_SECONDS), default=None)
-        self.note_contest(key, last)
+        self.note_contest(contest, last)
         if last is None:
             return None
         message = (
@@ -232,18 +245,18 @@ class HubCheck:
         )
         return Blocked(ANOTHER_CONTROLLER, message, condition="ScalingActive")
 
-    def note_contest(self, key: Key, since: float | None) -> None:
+    def note_contest(self, contest: Contest, since: float | None) -> None:
         """Note that another controller acts on an object, or with None that nobody else does."""
+        contest.since = since
         if since is None:
-            self._contested.pop(key, None)
-        else:
-            self._contested[key] = since
-        self._on_finding(ANOTHER_CONTROLLER, bool(self._contested))
+            self._contested.discard(contest)
+        elif contest not in self._contested:
+            self._contested.add(contest)
+            finalize(contest, self._show_contests).atexit = False
+        self._show_contests()
 
-    def forget(self, key: Key) -> None:
-        """Drop the evidence about a deleted object."""
-        self._known.discard(key)
-        self.note_contest(key, None)
+    def _show_contests(self) -> None:
+        self._on_finding(ANOTHER_CONTROLLER, any(True for _ in self._contested))
 
     def end(self) -> None:
         """Withdraw all findings, because another process looks after the objects now."""

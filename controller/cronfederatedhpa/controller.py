@@ -166,7 +166,6 @@ class CronWorker:
         if change.new is None:
             touched = self.objects.remove(key) | self._units.targets_of(key)
             self._home.discard(key)
-            self._metrics.forget(key)
             self._reconciler.forget_object(key)
             return touched
         try:
@@ -181,7 +180,6 @@ class CronWorker:
             touched = touched | {found.target}
             if key in self._home:
                 self._home.discard(key)
-                self._metrics.forget(key)
             else:
                 self._home.add(key)
         return touched | self._units.targets_of(key) if touched else touched
@@ -261,10 +259,8 @@ class CronWorker:
         """Logs again, until cancelled, what has failed for long."""
         await self._reconciler.remind()
 
-    async def end(self, objects: Objects) -> None:
+    async def end(self, objects: Objects) -> None:  # noqa: ARG002
         """Withdraw what the series say. All memory is in the records."""
-        for key in objects:
-            self._metrics.forget(key)
         self._reconciler.end()
 
 

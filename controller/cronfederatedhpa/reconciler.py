@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 import structlog
@@ -29,7 +30,7 @@ from controller.cronfederatedhpa.rules_status import changes, conditions, failur
 from controller.cronfederatedhpa.scales import unreadable
 from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.units import RulesMemory, Unit, Units, open_rules
-from controller.failure_log import FailureLog, Lines
+from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.hold import HoldRequest
@@ -99,15 +100,17 @@ class CronReconciler:
         self._owners = owners
         self._adopt = adopt
         self._wall = wall
-        self._unstored: FailureLog[Key] = FailureLog(LINES, clock, _about)
-        self._failures: FailureLog[TargetKey] = FailureLog(PASSES, clock, _about_target)
+        self._unstored: FailureLog[RulesMemory] = FailureLog(
+            LINES, clock, lambda memory: names(memory.key), WeakKeyDictionary()
+        )
+        self._failures: FailureLog[TargetKey] = FailureLog(
+            PASSES, clock, lambda one: {"namespace": one.namespace, "target": f"{one.kind}/{one.name}"}
+        )
         self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall, holds=holds)
 
     def forget_object(self, key: Key) -> None:
         """Drops what is known of a deleted object."""
-        self._check.forget(key)
         self._memories.pop(key, None)
-        self._unstored.forget(key)
 
     def failed(self, target: TargetKey, reason: str, error: str) -> None:
         """Logs that a pass over a target failed, and rarely that it goes on."""
@@ -129,7 +132,8 @@ class CronReconciler:
             self._reporter.record(key[0], Note(key[1], reason, message))
 
     def end(self) -> None:
-        """Withdraws what the series say of the hub."""
+        """Drops what is known of all objects, and what the series say."""
+        self._memories.clear()
         self._check.end()
 
     async def reconcile(self, target: TargetKey, results: Gate) -> float | None:
@@ -147,7 +151,7 @@ class CronReconciler:
             await self._free_deleted(objects)
         for owner in objects:
             finding = self._blocked(owner, now)
-            self._check.note_contest(owner.key, None if finding is None else now)
+            self._check.note_contest(self._memory(owner.key).contest, None if finding is None else now)
             if finding is not None:
                 return await self._block(objects, finding, now)
         for owner in objects:
@@ -209,7 +213,10 @@ class CronReconciler:
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             rules = open_rules(self._hub, key, uid, self._writer.check_lease)
-            memory = self._memories[key] = RulesMemory(uid, rules)
+            memory = RulesMemory(key, uid, rules)
+            if owner is not None:  # otherwise it would stay for ever
+                self._metrics.follow(key, memory)
+                self._memories[key] = memory
         return memory
 
     async def _apply(self, unit: Unit, objects: list[CronObject], results: Gate) -> float | None:
@@ -248,7 +255,8 @@ class CronReconciler:
         if settled.record is not None:
             watch = now + WATCH_SECONDS
             return watch if planned.wake is None else min(watch, planned.wake)
-        return self._next(planned.wake, now)
+        early = None if planned.wake is None else planned.wake - READ_AHEAD_SECONDS
+        return early if early is not None and early > now else planned.wake
 
     async def _store(
         self,
@@ -272,7 +280,7 @@ class CronReconciler:
             raise
         except FedHPAError as error:
             for owner in objects:
-                self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
+                self._note_unstored(owner.key, error)
             return frozenset(owner.key[1] for owner in objects), True
         finally:
             self.units.note(unit)
@@ -286,13 +294,21 @@ class CronReconciler:
             except NotLeading:
                 raise
             except FedHPAError as error:
-                self._unstored.failing(owner.key, "FailedUpdateStatus", str(error))
+                self._note_unstored(owner.key, error)
                 failed = True
                 if not recorded:
                     unstored.add(owner.key[1])
             else:
-                self._unstored.well(owner.key)
+                self._note_unstored(owner.key, None)
         return frozenset(unstored), failed
+
+    def _note_unstored(self, key: Key, error: FedHPAError | None) -> None:
+        """Note that a result was not stored, or with None that it was. The object may be gone meanwhile."""
+        memory = self._memories.get(key)
+        if memory is not None and error is None:
+            self._unstored.well(memory)
+        elif memory is not None:
+            self._unstored.failing(memory, "FailedUpdateStatus", str(error))
 
     def _runs(self, unit: Unit, owner: CronObject) -> CronObject | None:
         """Returns the newest form of an object whose rules run on a target; None if they do not."""
@@ -371,8 +387,7 @@ class CronReconciler:
     async def _free_deleted(self, objects: list[CronObject]) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""
         for owner in objects:
-            meta = owner.cron.metadata
-            if meta.deletion_timestamp is not None and FINALIZER in meta.finalizers:
+            if owner.cron.metadata.deletion_timestamp and FINALIZER in owner.cron.metadata.finalizers:
                 await self._writer.set_finalizer(owner, wanted=False)
 
     async def _block(self, objects: list[CronObject], finding: Finding, now: float) -> float:
@@ -383,18 +398,3 @@ class CronReconciler:
             if patch:
                 await self._writer.patch_status(owner, patch)
         return now + BLOCKED_SECONDS
-
-    def _next(self, wake: float | None, now: float) -> float | None:
-        """Returns when to look again: before the next execution, to read its target ahead."""
-        if wake is None:
-            return None
-        early = wake - READ_AHEAD_SECONDS
-        return early if early > now else wake
-
-
-def _about(key: Key) -> dict[str, str]:
-    return {"namespace": key[0], "name": key[1]}
-
-
-def _about_target(target: TargetKey) -> dict[str, str]:
-    return {"namespace": target.namespace, "target": f"{target.kind}/{target.name}"}

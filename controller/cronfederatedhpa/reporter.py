@@ -8,6 +8,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from controller.background import KnownObjects
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.rules_status import HELD, SOLE_OWNER
 from controller.cronfederatedhpa.units import RulesMemory
@@ -145,6 +146,7 @@ class CronMetrics:
     """The series of the cron controller in one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._known = KnownObjects(self._forget)
         self._executions = Counter(
             "fedhpa_cron_executions",
             "Executions of rules by outcome: applied, failed (each once, however often it is tried), missed.",
@@ -209,8 +211,11 @@ class CronMetrics:
         """Shows the number of objects."""
         self._objects.set(count)
 
-    def forget(self, key: Key) -> None:
-        """Drops the series of a deleted object."""
+    def follow(self, key: Key, known: object) -> None:
+        """Drops the series of an object together with what is `known` of it."""
+        self._known.follow(key, known)
+
+    def _forget(self, key: Key) -> None:
         for gauge in (self._next_execution, self._held_since, self._not_ready):
             _show(gauge, key, None)
 

@@ -18,6 +18,7 @@ from controller.cronfederatedhpa.objects import (
     target_of,
 )
 from controller.cronfederatedhpa.scales import KnownShares, Reading
+from controller.hub_check import Contest
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, NotRecorded, RecordFile
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
@@ -263,7 +264,7 @@ class Recorded(Generic[T]):
         return True
 
 
-@dataclass
+@dataclass(eq=False)
 class RulesMemory:
     """All that this process knows of one object beside its stored form; dropped with the object.
 
@@ -272,12 +273,14 @@ class RulesMemory:
     another process had an open window of it when this one read its record.
     """
 
+    key: Key
     uid: str
     rules: Recorded[ObjectRecord]
     elsewhere: bool = False
     reported: list[str] = field(default_factory=list)
     reverts: list[str] = field(default_factory=list)
     held: str = ""
+    contest: Contest = field(default_factory=Contest)
 
 
 class Ahead(NamedTuple):

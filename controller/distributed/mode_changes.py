@@ -85,6 +85,16 @@ class Removal(Protocol):
         """Report clusters that were unregistered with our HPA in them; `after` has them no more."""
 
 
+class Removed(Protocol):
+    """The memory of an object whose HPAs are removed.
+
+    `leaving_since` is since when they are to be removed, in POSIX seconds, None if they are not.
+    """
+
+    state: MemoryState
+    leaving_since: float | None
+
+
 class ModeChanges:
     """The way out of mode Distributed. `deadline` are the seconds of one request to the hub."""
 
@@ -96,34 +106,28 @@ class ModeChanges:
         self._deadline = deadline
         self._lost_after = lost_after
         self._writes = writes
-        # Since when the HPAs of an object are to be removed, in POSIX seconds.
-        self._since: dict[Key, float] = {}
 
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        self._since.pop(key, None)
-
-    async def delete(self, key: Key, raw: Mapping[str, Any], state: MemoryState, now: float) -> None:
+    async def delete(self, key: Key, raw: Mapping[str, Any], memory: Removed, now: float) -> None:
         """Remove the member HPAs of an object that is being deleted, then its finalizer.
 
         Until all are gone, or their clusters past the lost time-out, the finalizer stays. Raises FedHPAError
         if the hub refuses to remove it. With --pause it waits, because nothing may be written.
         """
         if not self._writes:
-            if key not in self._since:
-                self._since[key] = now
+            if memory.leaving_since is None:
+                memory.leaving_since = now
                 log.warning("deletion waits", namespace=key[0], name=key[1], remedy=DELETION_WAITS)
             return
         since = datetime.fromisoformat(raw["metadata"]["deletionTimestamp"]).timestamp()
         overdue = now - since >= self._lost_seconds(raw)
-        left = await self._removal.remove(key, raw, state, overdue=overdue)
+        left = await self._removal.remove(key, raw, memory.state, overdue=overdue)
         if left:
             log.info("deletion waits for members", namespace=key[0], name=key[1], clusters=left)
             return
         await set_finalizer(self._hub, raw, self._deadline, wanted=False)
 
     async def blocked(
-        self, key: Key, raw: Mapping[str, Any], state: MemoryState, now: float, *, found: bool
+        self, key: Key, raw: Mapping[str, Any], memory: Removed, now: float, *, found: bool
     ) -> Blocked | None:
         """Returns why an object of another mode than Distributed must not be scaled yet; None if it may be.
 
@@ -132,7 +136,7 @@ class ModeChanges:
         """
         mode = (raw.get("spec") or {}).get("mode")
         if mode == DISTRIBUTED or not (found or has_finalizer(raw)):
-            self._since.pop(key, None)
+            memory.leaving_since = None
             return None
         if not mode:
             return Blocked(HELD, _held(key), condition=ASSIGNED)
@@ -140,8 +144,9 @@ class ModeChanges:
             return Blocked(REMOVING, "the member HPAs are removed once --pause ends", condition=ASSIGNED)
         if (raw.get("spec") or {}).get("dryRun") is True:
             return Blocked(REMOVING, DRY_RUN, condition=ASSIGNED)
-        overdue = now - self._since.setdefault(key, now) >= self._lost_seconds(raw)
-        left = await self._removal.remove(key, raw, state, overdue=overdue)
+        since = memory.leaving_since = now if memory.leaving_since is None else memory.leaving_since
+        overdue = now - since >= self._lost_seconds(raw)
+        left = await self._removal.remove(key, raw, memory.state, overdue=overdue)
         if not left:
             return None
         named = "; ".join(f"{name}: {reason}" for name, reason in sorted(left.items())[:MAX_NAMED])
@@ -165,8 +170,6 @@ class ModeChanges:
             await set_finalizer(self._hub, raw, self._deadline, wanted=False)
         except FedHPAError as error:
             log.warning("finalizer not removed", namespace=key[0], name=key[1], error=str(error))
-        else:
-            self._since.pop(key, None)
 
     def _lost_seconds(self, raw: Mapping[str, Any]) -> float:
         partial = (raw.get("spec") or {}).get("partialMetrics")

@@ -14,8 +14,7 @@ from controller.apply.template import hold
 from controller.apply.works import WorkWriter
 from controller.decision_series import ControllerMetrics
 from controller.distributed.mode_changes import Removal, has_finalizer, set_finalizer
-from controller.distributed.removal import HpaRemoval
-from controller.distributed.work_removal import WorkRemoval
+from controller.distributed.removal import HpaRemoval, WorkRemoval
 from controller.failure_log import names
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas

@@ -13,7 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from controller.distributed.mode_changes import DISTRIBUTED
+from controller.failure_log import ObjectHealth
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
+from controller.hub_check import Contest
 from controller.placement.placed import Placed
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import convert_json
@@ -53,7 +55,7 @@ ABSENT_SECONDS: Final = 60.0
 
 @dataclass
 class ObjectMemory:
-    """The memory of one FederatedHPA; times are POSIX seconds.
+    """All that this process knows of one FederatedHPA; times are POSIX seconds. It is dropped as a whole.
 
     `state` is what the last decision left, and `recording` how much of it is stored.
     `target` is the workload's URL path, `last_replicas` each cluster's last known share.
@@ -74,6 +76,8 @@ class ObjectMemory:
     `spec` is the generation whose spec was read last, and that spec.
     `uids` are the short UIDs of the clusters when the reconcile began, "" for unknown. A UID that is read
     meanwhile must not get the memory of the cluster before. `placed` is what is known of its placement.
+    `leaving_since` is since when member HPAs are to be removed. `clock_offset` is the difference of the wall
+    clock and the monotonic one to which the times belong.
 
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
     `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
@@ -113,11 +117,15 @@ class ObjectMemory:
     placed: Placed = field(default_factory=Placed)
     spec: tuple[object, ScalingSpec] | None = None
     uids: dict[str, str] = field(default_factory=dict)
+    health: ObjectHealth = field(default_factory=lambda: ObjectHealth(("", "")))
+    contest: Contest = field(default_factory=Contest)
+    leaving_since: float | None = None
+    clock_offset: float | None = None
 
     def restore(self, raw: Mapping[str, Any], now: float) -> None:
         """Take over what the record holds, with what the status of the object shows since."""
         state = self.recording.stored
-        shares, seen = _shown(raw.get("status"))
+        shares, seen = shown_shares(raw.get("status"))
         if state is not None:
             at = max(self.recording.at, seen)
             self.status_written_at = at
@@ -361,12 +369,7 @@ def replacement(cluster: str) -> Event:
     return Event("Normal", "ClusterReplaced", text)
 
 
-def shown_shares(status: Any) -> dict[str, int]:
-    """Returns the replicas by cluster of a status, as far as it shows them."""
-    return _shown(status)[0]
-
-
-def _shown(status: Any) -> tuple[dict[str, int], float]:
+def shown_shares(status: Any) -> tuple[dict[str, int], float]:
     """Returns the shares of a status, and when a cluster answered last; -inf if that is not known."""
     try:
         raw = convert_json(status if isinstance(status, Mapping) else {}, RawStatus)

@@ -110,12 +110,14 @@ class OneShotReader:
         self._autoscalers.find(raw, self._hub, clients)
         await self._autoscalers.settle()
         # Nothing is known of earlier reconciles, so an implausible answer is shown at once, as replay does.
-        clusters = snapshot.clusters
+        clusters, contest = snapshot.clusters, memories[key].contest
         snapshot = msgspec.structs.replace(
             snapshot,
             clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
             competitors=self._autoscalers.find(raw, self._hub, clients),
-            blocked=_held(snapshot) or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
+            blocked=_held(snapshot)
+            or snapshot.blocked
+            or self._hub_check.other_controller(contest, raw, now),
         )
         return DecisionInput(raw, snapshot, memories[key].history, now, self.settings)
 

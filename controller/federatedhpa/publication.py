@@ -16,7 +16,7 @@ import structlog
 
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.failure_log import HealthLog
+from controller.failure_log import HealthLog, ObjectHealth, WriteFailure, names
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
@@ -61,39 +61,34 @@ class FailureReports:
         self._health = health
         self._wall = wall
         self._writes = writes
-        self._known: dict[Key, str] = {}
 
-    def clear(self, key: Key) -> None:
-        """The object was reconciled, or is gone."""
-        self._known.pop(key, None)
-
-    def record(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> bool:
+    def record(self, health: ObjectHealth, raw: Mapping[str, Any], reason: str, message: str) -> bool:
         """Count and log a failure; record it as an event if it is a new one. Returns True if it is."""
-        self._metrics.count_failure(*key, reason)
+        self._metrics.count_failure(*health.key, reason)
         text = one_line(message, MAX_MESSAGE)
-        self._health.failing(key, reason, text)
-        if self._known.get(key) == text:
+        self._health.failing(health, reason, text)
+        if health.reported == text:
             return False
-        self._known[key] = text
+        health.reported = text
         if self._writes:
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", reason, text)])
         return True
 
-    def report(self, key: Key, raw: Mapping[str, Any], reason: str, message: str) -> None:
+    def report(self, health: ObjectHealth, raw: Mapping[str, Any], reason: str, message: str) -> None:
         """Do what `record` does, and soon set the conditions for a new failure. The hub may refuse that."""
-        if self.record(key, raw, reason, message) and self._writes:
+        if self.record(health, raw, reason, message) and self._writes:
             text = one_line(message, MAX_MESSAGE)
             status = {"conditions": self._conditions(raw, reason, text)}
-            self._background.put(key, partial(self._write, key, text, status))
+            self._background.put(health.key, partial(self._write, health, text, status))
 
-    async def _write(self, key: Key, text: str, status: dict[str, Any]) -> None:
-        if self._known.get(key) != text:
+    async def _write(self, health: ObjectHealth, text: str, status: dict[str, Any]) -> None:
+        if health.reported != text:
             return  # reconciled or gone meanwhile
         try:
-            await patch_status(self._hub, FEDERATED_HPAS.path(*key), status, deadline=PATCH_SECONDS)
+            await patch_status(self._hub, FEDERATED_HPAS.path(*health.key), status, deadline=PATCH_SECONDS)
         except FedHPAError as error:
             self._metrics.count_status_failure()
-            log.debug("condition not written", namespace=key[0], name=key[1], error=str(error))
+            log.debug("condition not written", error=str(error), **names(health.key))
 
     def _conditions(self, raw: Mapping[str, Any], reason: str, message: str) -> list[Mapping[str, Any]]:
         """The stored conditions, with AbleToScale and Ready False: a patch replaces the whole list."""
@@ -180,7 +175,7 @@ class Publisher:
 
         def settle(stored: bool) -> None:
             if self._memories.get(key) is memory:
-                self._health.decided(key, decision, hub_problem)
+                self._health.decided(memory.health, decision, hub_problem)
                 done(stored)
 
         if self._settings.paused:
@@ -190,7 +185,7 @@ class Publisher:
             record_events(self._events, FEDERATED_HPAS, raw, decision.events)
         failure = memory.recording.failure
         if failure is not None:
-            self._health.status_failed(key, failure)
+            self._health.status_failed(memory.health, failure)
 
         async def write() -> None:
             if self._memories.get(key) is not memory:
@@ -207,10 +202,14 @@ class Publisher:
         due = self._is_due(raw, memory, decision, snapshot)
         if due or finish is not None or memory.unpublished is not None:
             memory.unpublished = decision.status
-            failed = partial(self._failures.report, key, raw, RECONCILE_FAILED)
-            self._background.put(key, write, failed)
+            self._background.put(key, write, partial(self._report, memory, raw))
         else:
             settle(failure is None)
+
+    def _report(self, memory: ObjectMemory, raw: Mapping[str, Any], reason: str) -> None:
+        """Report a write that raised, unless the object is gone."""
+        if self._memories.get(memory.health.key) is memory:
+            self._failures.report(memory.health, raw, RECONCILE_FAILED, reason)
 
     async def _write(
         self,
@@ -230,13 +229,13 @@ class Publisher:
                 self._hub, FEDERATED_HPAS, raw, decision.status, HUB_DEADLINE_SECONDS
             )
         except FedHPAError as error:
-            self._health.status_failed(key, error)
+            self._health.status_failed(memory.health, WriteFailure.of(error))
             return False
         if written is not None:
             memory.published = decision.status, written.get("status") or {}
             memory.published_over = _version(raw)
         if failure is None:
-            self._health.status_stored(key)
+            self._health.status_stored(memory.health)
         memory.status_written_at = decision.now
         log.debug("status written", namespace=key[0], name=key[1])
         return failure is None

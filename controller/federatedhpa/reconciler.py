@@ -23,19 +23,14 @@ from controller.distributed.mode_changes import (
     ModeChanges,
     is_deleted,
 )
-from controller.failure_log import HealthLog, names
+from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
 from controller.federatedhpa.memory import ObjectMemory, replacement
-from controller.federatedhpa.publication import (
-    FailureReports,
-    Publisher,
-    latest,
-    log_decision,
-)
+from controller.federatedhpa.publication import FailureReports, Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.stepped_clock import SteppedClock
@@ -156,15 +151,9 @@ class FederatedHPAReconciler:
         return self._snapshots.period(raw)
 
     def forget(self, key: Key) -> None:
-        """Drop the memory of a deleted object."""
-        self._hub_check.forget(key)
-        self._modes.forget(key)
-        self._times.forget(key)
-        self._failures.clear(key)
-        self._health.forget(key)
-        self._snapshots.forget(key)
+        """Drop all that is known of a deleted object. What its neighbours compare with goes with it."""
         self.memories.pop(key, None)
-        self._metrics.forget(*key)
+        self._snapshots.forget(key)
 
     async def reconcile(
         self,
@@ -186,6 +175,8 @@ class FederatedHPAReconciler:
         await self._identity.read()
         self._snapshots.hpas.hub = self._identity.id
         memory = await self._memory(key, raw)
+        if self.memories.get(key) is not memory:
+            return False  # deleted in between
         first = not memory.reconciled
         if is_deleted(raw):
             await self._delete(key, raw, memory)
@@ -193,7 +184,7 @@ class FederatedHPAReconciler:
         try:
             if refusal := memory.spec_of(raw).judgement.refusal:
                 raise InvalidObject(refusal)
-            now = self._times.now(key, memory)
+            now = self._times.now(memory)
             if replaced := memory.forget_replaced(self._snapshots.members):
                 record_events(self._events, FEDERATED_HPAS, raw, list(map(replacement, replaced)))
             blocked = await self._leave_distributed(key, raw, memory, now)
@@ -202,7 +193,7 @@ class FederatedHPAReconciler:
             snapshot, targets = await self._snapshots.build(key, newest, self.memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
-            self._failures.report(key, raw, INVALID_OBJECT, str(error))
+            self._failures.report(memory.health, raw, INVALID_OBJECT, str(error))
             return False
         finally:
             memory.reconciled = True
@@ -211,8 +202,8 @@ class FederatedHPAReconciler:
         if slot is not None:
             slot.release()
         async with self._writes:
-            now = self._times.now(key, memory)
-            snapshot = self._with_conflicts(key, raw, snapshot, targets, now, blocked)
+            now = self._times.now(memory)
+            snapshot = self._with_conflicts(memory, raw, snapshot, targets, now, blocked)
             waits = partial(self._snapshots.ambiguities.waits, key, known, self.memories)
             decide = partial(self._decide, key, raw, memory, targets, now)
             try:
@@ -232,8 +223,7 @@ class FederatedHPAReconciler:
         leaves = blocked is None and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot)
-        problem = targets.hub_problem
-        self._publisher.publish(key, raw, memory, decision, snapshot, problem, finish, done)
+        self._publisher.publish(key, raw, memory, decision, snapshot, targets.hub_problem, finish, done)
         await self._hub_check.refresh()
         return False
 
@@ -291,7 +281,7 @@ class FederatedHPAReconciler:
             self._metrics.set_conflicts(*key, dry_run=spec.dry_run, competitors=others, resets=resets)
             self._metrics.set_bounds(*key, spec.min_replicas, spec.max_replicas, late=late)
         log_decision(key, decision, written)
-        self._failures.clear(key)
+        memory.health.reported = ""
 
     async def _delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory) -> None:
         """Remove the member HPAs of an object that is being deleted. It scales no workload any more."""
@@ -299,14 +289,14 @@ class FederatedHPAReconciler:
         memory.selectors = {}
         self._snapshots.forget(key)
         self._metrics.unwatch_success(*key)
-        await self._modes.delete(key, raw, memory.state, self._times.now(key, memory))
+        await self._modes.delete(key, raw, memory, self._times.now(memory))
 
     async def _leave_distributed(
         self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float
     ) -> Blocked | None:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
         found = self._autoscalers.has_ours(key, self._snapshots.members)
-        blocked = await self._modes.blocked(key, raw, memory.state, now, found=found)
+        blocked = await self._modes.blocked(key, raw, memory, now, found=found)
         if self._modes.leaves(raw):
             memory.leave_distributed()
         if blocked is not None or (raw.get("spec") or {}).get("mode") != DISTRIBUTED:
@@ -320,7 +310,7 @@ class FederatedHPAReconciler:
 
     def _with_conflicts(
         self,
-        key: Key,
+        memory: ObjectMemory,
         raw: Mapping[str, Any],
         snapshot: Snapshot,
         targets: WriteTargets,
@@ -334,8 +324,8 @@ class FederatedHPAReconciler:
             snapshot,
             competitors=self._autoscalers.find(raw, self._hub, clients, self._identity.id),
             hub_findings=(*self._hub_check.findings, *snapshot.hub_findings, *unknown),
-            blocked=blocked or snapshot.blocked or self._hub_check.other_controller(key, raw, now),
-            record_problem=self.memories[key].recording.obstacle,
+            blocked=blocked or snapshot.blocked or self._hub_check.other_controller(memory.contest, raw, now),
+            record_problem=memory.recording.obstacle,
         )
 
     async def failed(self, key: Key, objects: Objects, reason: str, message: str) -> float:
@@ -343,8 +333,8 @@ class FederatedHPAReconciler:
         raw = objects.get(key)
         if raw is None:
             return self.retry(key)
+        self._failures.report(self._known(key, raw).health, raw, reason, message)
         self._metrics.watch_success(*key)
-        self._failures.report(key, raw, reason, message)
         return until_slot(key, self.period(raw), self._clock())
 
     def retry(self, key: Key) -> float:
@@ -357,16 +347,25 @@ class FederatedHPAReconciler:
             self.forget(key)
             return
         raw = {"metadata": {"namespace": key[0], "name": key[1], "uid": uid}}
-        self._failures.record(key, raw, INVALID_OBJECT, message)
+        self._failures.record(self._known(key, raw).health, raw, INVALID_OBJECT, message)
+
+    def _known(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
+        """The memory of an object, whose record may not be read yet."""
+        memory, uid = self.memories.get(key), str(raw["metadata"].get("uid", ""))
+        if memory is None or memory.uid != uid:
+            file = RecordFile.of(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
+            memory = ObjectMemory(uid, Recording(file), health=ObjectHealth(key))
+            self._metrics.follow(key, memory)
+            self.memories[key] = memory
+        return memory
 
     async def _memory(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         """The memory of an object, read from its record before its first reconcile. Raises ApiError."""
-        memory, uid = self.memories.get(key), str(raw["metadata"].get("uid", ""))
-        if memory is not None and memory.uid == uid:
+        memory = self._known(key, raw)
+        if memory.recording.is_open:
             return memory
-        file = RecordFile.of(self._hub, FEDERATED_HPAS, raw["metadata"], HUB_DEADLINE_SECONDS)
-        recording = await Recording.open(file, writes=not self._settings.paused)
-        memory = self.memories[key] = ObjectMemory(uid, recording)
+        file = memory.recording.file
+        recording = memory.recording = await Recording.open(file, writes=not self._settings.paused)
         self._times.restore(key, memory, raw)
         if lost := lost_memory(recording, raw):
             log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
@@ -383,13 +382,13 @@ class FederatedHPAReconciler:
         else:
             self._metrics.watch_success(*key)
 
-    async def end(self, objects: Objects) -> None:
+    async def end(self, objects: Objects) -> None:  # noqa: ARG002
         """Store what the next leader would want to know, and drop the memories."""
         try:
             await asyncio.gather(self._publisher.end(), self._autoscalers.end())
         finally:
             # Another process reconciles these objects now, so the series here would show old values.
-            for key in objects:
+            for key in list(self.memories):
                 self.forget(key)
 
     async def settle(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import structlog
 
+from controller.failure_log import WriteFailure
 from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, FedHPAError, InvalidObject
 from fedhpa.api.scaling_record import UnknownVersion
@@ -108,7 +109,7 @@ class Recording:
     `record` is the content as it was read, until the first write; None if there is none or it cannot be read.
     `at` is when it was written, in POSIX seconds. `problem` says why this process must not write it. `failed`
     is True if its decision has an error. `explained` is what `fedhpa explain` shows of it. `failure` is the
-    error of the last write, None if it succeeded.
+    error of the last write, None if it succeeded. `is_open` is True once the record was read.
     """
 
     file: RecordFile
@@ -119,10 +120,11 @@ class Recording:
     lost: str = ""
     failed: bool = False
     explained: tuple[str, ...] = ()
-    failure: FedHPAError | None = None
+    failure: WriteFailure | None = None
     unstored: Unstored = field(default_factory=Unstored)
     _refused_at: float = float("-inf")
     _latest: Decision | None = None
+    is_open: bool = False
 
     @classmethod
     async def open(cls, file: RecordFile, *, writes: bool) -> Recording:
@@ -131,7 +133,7 @@ class Recording:
         `lost` says why a stored state could not be read, "" if there is none or it was read.
         """
         content = await file.read(writes=writes)
-        found = cls(file)
+        found = cls(file, is_open=True)
         if content is None:
             return found
         try:
@@ -201,7 +203,7 @@ class Recording:
                 content["hubAhead"] = round(ahead)
             await self.file.write(content)
         except FedHPAError as error:
-            self.failure = error
+            self.failure = WriteFailure.of(error)
             if isinstance(error, NotRecorded):
                 self._refused_at = decision.now
             raise

@@ -32,18 +32,18 @@ class SteppedClock:
         self._wall = wall
         self._monotonic = monotonic
         self._reported = wall() - monotonic()
-        # By object, the difference of the two clocks to which the times in its memory belong.
-        self._offsets: dict[Key, float] = {}
 
-    def now(self, key: Key, memory: ObjectMemory) -> float:
+    def now(self, memory: ObjectMemory) -> float:
         """The wall time in POSIX seconds; the times in `memory` are comparable with it afterwards."""
         wall = self._wall()
         offset = wall - self._monotonic()
-        step = offset - self._offsets.setdefault(key, offset)
+        if memory.clock_offset is None:
+            memory.clock_offset = offset
+        step = offset - memory.clock_offset
         if abs(step) >= STEP_SECONDS:
             self._report(offset)
             redate(memory, step)
-            self._offsets[key] = offset
+            memory.clock_offset = offset
         return wall
 
     def restore(self, key: Key, memory: ObjectMemory, raw: Mapping[str, Any]) -> None:
@@ -57,11 +57,6 @@ class SteppedClock:
         if skew:
             redate(memory, skew)
             log.warning("record of a process with another clock", seconds=round(skew), hpa="/".join(key))
-        self.forget(key)
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of an object, whose memory is replaced or no longer needed."""
-        self._offsets.pop(key, None)
 
     def _report(self, offset: float) -> None:
         """Log a step once, not for each object."""

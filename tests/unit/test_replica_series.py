@@ -91,10 +91,13 @@ def test_the_last_status_counts_until_the_object_is_gone() -> None:
         metrics.record_decision("shop", "web", decision(status(*clusters)), written=False, seconds=0.1)
         return scraped(registry)
 
+    known: set[int] = set()  # anything that can be referred to weakly
+    metrics.follow(("shop", "web"), known)
+
     assert decided(cluster("m1"), cluster("m2")).keys() == {"m1", "m2"}
     assert decided(cluster("m2", currentReplicas=4)) == {"m2": 4}
 
-    metrics.forget("shop", "web")
+    del known
 
     assert scraped(registry) == {}
 

@@ -217,7 +217,7 @@ async def test_a_lost_record_of_a_scale_is_told(away: int) -> None:
 
 
 async def test_the_process_that_opened_a_window_restores_it_without_its_record() -> None:
-    """What it knows serves as long as it runs."""
+    """The memory of the process serves as long as it runs."""
     async with world(m1=2, m2=2) as w:
         put_rules(w, window(w, 2, "15m", targetReplicas=8), target=DEPLOYMENT)
         async with rules_running(w):
