@@ -356,9 +356,8 @@ class CronReconciler:
 
     def _unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
         """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
-        obstacle = self._memory(owner.key).rules.obstacle
-        if not obstacle and owner.has_windows:
-            obstacle = unit.windows.obstacle
+        windows = unit.windows.obstacle if owner.has_windows else ""
+        obstacle = self._memory(owner.key).rules.obstacle or windows
         return Finding(NO_RECORD, obstacle) if obstacle else None
 
     def _scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
