@@ -73,6 +73,7 @@ OUR_PATHS: Final = (
     "spec.federatedHPAAssignment.rebalance",
     "spec.federatedMaxReplicas",
     "spec.federatedMinReplicas",
+    "spec.placement",
     "spec.scaleAssist",
     "spec.scalingToZero",
     "status.lastSeen",
