@@ -347,18 +347,6 @@ async def waiting_for_room(made: Installation) -> None:
     made.store.update(FHPAS, raw)
 
 
-async def unpublished(made: Installation) -> None:
-    published = {
-        "type": "Published",
-        "status": "False",
-        "reason": "NoClusterProfile",
-        "message": "m1 has none",
-    }
-    ready = {"type": "Ready", "status": "True"}
-    spec = {"placement": {"publish": True}, "clusterAffinity": {"clusterNames": ["m1"]}}
-    made.edit(FHPAS, "web", "shop", spec=spec, status={"conditions": [ready, published]})
-
-
 async def written_by_karmada(made: Installation) -> None:
     raw = made.store.get(FHPAS, "shop", "web")
     now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -519,7 +507,6 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("second-owner", second_owner_in_member),
         ("second-owner", rules_of_the_workload),
         ("replicas-wait", waiting_for_room),
-        ("placement-not-published", unpublished),
         ("target-kind-unknown", target(kind="Deploymnt")),
         ("target-kind-unknown", target(apiVersion="example.com/v1", kind="Robot")),
         ("target-kind-unscalable", target(apiVersion="v1", kind="ConfigMap")),
@@ -546,6 +533,7 @@ ELSEWHERE = {
     "not-installed",
     "webhook-refuses-valid-objects",
     "external-counted-often",
+    "placement-not-published",
 }
 
 

@@ -91,6 +91,27 @@ async def test_an_object_that_nobody_looked_at_is_not_healthy(tmp_path: Path) ->
     assert report.findings[0].what == "It has no status yet: no controller has looked at it."
 
 
+async def test_what_keeps_a_placement_from_being_published_is_told(tmp_path: Path) -> None:
+    """The condition says which members lack a ClusterProfile, and the printed rights have what is missing."""
+    published = {
+        "type": "Published",
+        "status": "False",
+        "reason": "NoClusterProfile",
+        "message": "m1 has none",
+    }
+    ready = {"type": "Ready", "status": "True"}
+    spec = {"placement": {"publish": True}, "clusterAffinity": {"clusterNames": ["m1"]}}
+    async with installation(tmp_path) as made:
+        made.edit(FHPAS, "web", "shop", spec=spec, status={"conditions": [ready, published]})
+        report = await made.diagnosis()
+
+    found = {each.id: each for each in report.findings}
+    assert found.keys() == {"component-rights-missing", "placement-not-published"}
+    assert "m1 has none" in found["placement-not-published"].what
+    assert "placementdecisions" in found["component-rights-missing"].what
+    assert "--placements" in found["component-rights-missing"].command
+
+
 REFERENCE = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
 
