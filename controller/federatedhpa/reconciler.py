@@ -238,12 +238,11 @@ class FederatedHPAReconciler:
         may_write: Callable[[], bool],
     ) -> tuple[Decision, bool] | None:
         """Decide and write, by the object's mode. Raises Conflict if another process wrote the record."""
+        given = (memory, snapshot, targets, now, may_write)
         if snapshot.hpa.spec.mode == DISTRIBUTED:
-            outcome = await self._distributed.decide_and_write(
-                key, raw, memory, snapshot, targets, now, may_write
-            )
+            outcome = await self._distributed.decide_and_write(key, raw, *given)
         else:
-            outcome = await self._centralized.decide_and_write(key, memory, snapshot, targets, now, may_write)
+            outcome = await self._centralized.decide_and_write(key, *given)
         decision = None if outcome is None else outcome[0]
         if decision is not None and decision.placement is not None:
             await self._snapshots.placements.carry_out(raw, decision.placement, memory)
