@@ -38,8 +38,8 @@ def _tasks(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in REPORTERS and node.args:
             first = node.args[0]
             value = constants.get(first.id, first) if isinstance(first, ast.Name) else first
-            if isinstance(value, ast.Constant):
-                yield str(value.value)
+            choices = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+            yield from (str(one.value) for one in choices if isinstance(one, ast.Constant))
 
 
 def samples(registry: CollectorRegistry, name: str) -> dict[str, float]:
