@@ -1,12 +1,12 @@
 """Two controllers share the objects of a real hub by shards, and one takes over from the other."""
 
 import sys
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from controller.shards import Division, Shard
 from testbed.real.plane import Plane
 from testbed.stage.processes import CONTROLLER, Processes
 from testbed.stage.waiting import eventually, gather
@@ -31,11 +31,12 @@ FLAGS = (
 NAME = "shared"
 # Percent of the request. At this target two pods suffice for the load of six busy ones.
 ROOMY_TARGET = 1000
-# One namespace of each shard.
+TWO = Division(2)
+# Two namespaces whose workloads are in different shards.
 SPACES = next(
     (first, second)
     for first, second in (("shards-a", f"shards-{letter}") for letter in "bcdefgh")
-    if zlib.crc32(first.encode()) % 2 != zlib.crc32(second.encode()) % 2
+    if TWO.index_of((first, "Deployment", NAME)) != TWO.index_of((second, "Deployment", NAME))
 )
 
 
@@ -101,7 +102,7 @@ def second_controller(plane: Plane, folder: Path) -> Iterator[str]:
 
 async def holders(hub: Any) -> list[str]:
     """Returns the holders of the shards that are held."""
-    names = [f"fedhpa-controller-{shard}-of-2" for shard in (0, 1)]
+    names = [Shard(shard, TWO).lease for shard in (0, 1)]
     found = [await hub.find(f"{LEASES}/{name}") for name in names]
     return [
         lease["spec"]["holderIdentity"] for lease in found if lease and lease["spec"].get("holderIdentity")

@@ -9,7 +9,7 @@ import pytest
 
 from controller import process
 from controller.flags import CONTROLLERS, PROPAGATION, SECTIONS, Settings
-from controller.shards import CRON, Shard
+from controller.shards import BY_NAMESPACE, CRON, Division, Shard
 from fedhpa.api.rights import Switches
 from fedhpa.cli.join import join
 from fedhpa.cli.rbac import rbac
@@ -119,4 +119,7 @@ def test_flags_reach_the_settings() -> None:
 def test_lease_carries_the_number_of_shards() -> None:
     """Processes with different numbers of shards never share a Lease."""
     assert Shard().lease == "fedhpa-controller-0-of-1"
+    assert Shard(0, Division(1, BY_NAMESPACE)) == Shard()
+    assert Shard(2, Division(4, BY_NAMESPACE)).lease == "fedhpa-controller-2-of-4"
+    assert Shard(2, Division(4)).lease == "fedhpa-controller-2-of-4-by-target"
     assert Shard(kind=CRON).lease == "fedhpa-controller-cron-0-of-1"
