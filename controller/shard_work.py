@@ -154,10 +154,10 @@ async def lead(
         metrics.set_objects(sum(by_shard.values()))
 
     events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
-    async with AsyncExitStack() as stack:
+    # The stack ends after the tasks.
+    async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         if caches is None:
             caches = await stack.enter_async_context(member_caches(clock))
-        group = await stack.enter_async_context(asyncio.TaskGroup())
         snapshots = SnapshotBuilder(
             hub,
             members.members,
