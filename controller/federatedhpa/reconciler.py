@@ -209,7 +209,6 @@ class FederatedHPAReconciler:
             try:
                 outcome = await decide(snapshot, lambda: not waits())
                 if outcome is None and isinstance(others := waits(), Blocked):
-                    # The other process may wait for this object's status.
                     snapshot = msgspec.structs.replace(snapshot, blocked=others)
                     outcome = await decide(snapshot, lambda: False)
                 if outcome is None:
