@@ -135,7 +135,8 @@ class Cache(Generic[K, V]):
         entry = self._entries.get(key)
         if entry is None or entry.flight is not None or entry.error is not None:
             return None
-        return entry.fetched if entry.fresh(self._clock(), max_age) else None
+        now = self._clock()
+        return entry.fetched if now - entry.at <= max_age and now < entry.expires else None
 
     def latest(self, key: K) -> Fetched[V] | None:
         """Returns the last value of a key however old it is, also if a failure followed."""

@@ -20,8 +20,11 @@ from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.member_hpas import V2, MemberHpa, wanted_spec
 from fedhpa.api.texts import listed
+from fedhpa.api.wire import Scale
 from fedhpa.assignment import TEMPLATE, Outcome, RepairHpa, Result, SetBounds, SetScale, Write
+from fedhpa.decision import ClusterScale, Snapshot, TemplateScale, WorkloadReading
 from fedhpa.kube import Key, contain
+from fedhpa.members import Member
 
 # A write of an HPA is a read and a change of the member.
 REQUESTS: Final = 2
@@ -58,6 +61,57 @@ class WriteTargets:
         left = {name: scale for name, scale in self.unselected.items() if scale is not None}
         template = {} if self.template is None else {TEMPLATE: self.template}
         return {**self.members, **left, **template}
+
+
+def member_scales(
+    workloads: Mapping[str, WorkloadReading],
+    members: Mapping[str, Member],
+    deadline: float,
+    note: Callable[[Member, str, Scale], None],
+) -> dict[str, WritableScale]:
+    """The scales of these workloads, by cluster; `note` gets each newer state that a write returns.
+
+    A cluster without a selector counts as not answering, so its replicas stay.
+    """
+    return {
+        name: WritableScale(member.client, one.path, one.scale, deadline, partial(note, member, one.path))
+        for name, one in workloads.items()
+        if one.scale is not None and one.selector is not None and (member := members.get(name)) is not None
+    }
+
+
+class MemberScales:
+    """The scales of an object's workloads, made anew only if a workload or a member differs."""
+
+    def __init__(self) -> None:
+        self._basis: object = None
+        self._scales: Mapping[str, WritableScale] = {}
+
+    def of(
+        self,
+        workloads: Mapping[str, WorkloadReading],
+        members: Mapping[str, Member],
+        deadline: float,
+        note: Callable[[Member, str, Scale], None],
+    ) -> Mapping[str, WritableScale]:
+        """The scales as `member_scales` returns them."""
+        basis = workloads, list(map(members.get, workloads))
+        if basis != self._basis:
+            self._basis, self._scales = basis, member_scales(workloads, members, deadline, note)
+        return self._scales
+
+
+def sizes_of(snapshot: Snapshot) -> dict[str, int]:
+    """The sizes that this controller writes: that of the template, or those of the clusters."""
+    if isinstance(snapshot.target, TemplateScale):
+        return {TEMPLATE: snapshot.target.replicas}
+    if snapshot.target is not None:
+        return {}
+    return {
+        cluster.name: cluster.scale.spec_replicas
+        for cluster in snapshot.clusters
+        if isinstance(cluster.scale, ClusterScale)
+    }
 
 
 class HpaWriter(Protocol):

@@ -45,7 +45,7 @@ async def read_hpas(
         member = members.get(name)
         if member is None:
             continue
-        if not member.state.ready:
+        if not member.ready:
             found[name] = HpaReading(Failure(member.state.message or member.state.reason))
             continue
         known = cache.cached(member, *key)

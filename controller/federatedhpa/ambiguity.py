@@ -163,7 +163,10 @@ class Ambiguities:
 
     def note_selectors(self, key: Key, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]) -> None:
         """Store the object's selectors, as they were read in each cluster."""
-        found = ((name, reading.workload.selector) for name, reading in readings.items())
+        workloads = {name: reading.workload for name, reading in readings.items()}
+        if workloads != memory.workloads:
+            memory.workloads = workloads  # the same object until one differs
+        found = ((name, workload.selector) for name, workload in workloads.items())
         selectors = {name: selector for name, selector in found if selector is not None}
         if self._put(self._own, key, selectors.values()) or selectors != memory.selectors:
             self._compare_again(key[0])

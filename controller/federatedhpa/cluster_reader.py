@@ -21,7 +21,7 @@ from controller.federatedhpa.metric_reader import (
     metric_queries,
     read_metrics,
 )
-from controller.federatedhpa.pod_index import PodIndex, PodIndexes, PodSelection
+from controller.federatedhpa.pod_index import PodIndex, PodSelection, pod_index
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
@@ -61,8 +61,7 @@ class MemberCaches:
         self.scales = ScaleCache(clock=clock)
         self.hpas = HpaCache(clock=clock)
         self.nodes = NodeCapacity(clock)
-        self.pod_indexes = PodIndexes(clock)
-        self._clock = clock
+        self.clock = clock
         self._decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = {}
         self._mappers: dict[str, tuple[Member, ResourceMapper]] = {}
 
@@ -85,7 +84,7 @@ class MemberCaches:
         """The discovery of a member, kept while the member is registered."""
         kept = self._mappers.get(member.name)
         if kept is None or kept[0] is not member:
-            mapper = ResourceMapper(member.client, clock=self._clock)
+            mapper = ResourceMapper(member.client, clock=self.clock)
             kept = self._mappers[member.name] = (member, mapper)
         return kept[1]
 
@@ -172,9 +171,10 @@ async def read_clusters(
 ) -> dict[str, ClusterSnapshot]:
     """Read all named clusters at once. An error of one cluster becomes the reason in its reading."""
     found: dict[str, ClusterSnapshot | None] = {}
+    now = caches.clock()
     for name in names:
         try:
-            found[name] = _read_cached(caches, members.get(name), name, workload, needs)
+            found[name] = _read_cached(caches, members.get(name), name, workload, needs, now)
         except Exception as error:
             found[name] = _unread(name, reason_of(TASK, error, **workload.about(name)))
     missing = [name for name, reading in found.items() if reading is None]
@@ -209,7 +209,7 @@ def _unread(name: str, reason: str) -> ClusterSnapshot:
 
 
 def _read_cached(
-    caches: MemberCaches, member: Member | None, name: str, workload: Workload, needs: MetricNeeds
+    caches: MemberCaches, member: Member | None, name: str, workload: Workload, needs: MetricNeeds, now: float
 ) -> ClusterSnapshot | None:
     """A cluster's reading from the caches alone; None if it needs a request. Most reconciles need none."""
     if member is None:
@@ -226,7 +226,7 @@ def _read_cached(
         usage = caches.lists.fresh(member, path, None, decode, max_age=needs.max_age, again=needs.again)
     if usage is None:
         return None
-    watched = _watched(caches, member, name, workload)
+    watched = _watched(caches, member, name, workload, now)
     if watched is None or isinstance(watched, ClusterSnapshot):
         return watched
     return _reading(name, workload.path, *watched, usage)
@@ -237,18 +237,21 @@ _Watched = tuple[Scale, PodIndex, PodSelection]
 
 
 def _watched(
-    caches: MemberCaches, member: Member, name: str, workload: Workload
+    caches: MemberCaches, member: Member, name: str, workload: Workload, now: float
 ) -> _Watched | ClusterSnapshot | None:
     """The watched state of a built-in workload, or its reading if that is all; None if it needs a request."""
+    if member.unavailable() is not None:
+        return None
+    namespace = workload.namespace
     try:
-        scale = caches.scales.cached(member, workload.resource.plural, workload.namespace, workload.name)
+        scale = caches.scales.of_available(member, workload.resource.plural, namespace, workload.name, now)
     except ApiError as error:
         return _without_scale(name, workload, error)
-    pods = caches.pods.up_to_date(member, workload.namespace)
+    pods = caches.pods.of_available(member, namespace, now)
     if scale is None or pods is None:
         return None
-    index = caches.pod_indexes.of(pods, workload.namespace)
-    selected = index.known(scale.status.selector)
+    index = pod_index(pods, namespace, caches.clock)
+    selected = index.known(scale.status.selector, now)
     if selected is None:
         selector = _selector(name, workload.path, scale)
         if isinstance(selector, ClusterSnapshot):
@@ -265,7 +268,7 @@ async def _read(
     read_usage = functools.partial(_usage, caches, member, workload.namespace, needs)
     if workload.is_builtin and not needs.queries:
         # The watches have all but the usage, as in most periods.
-        watched = _watched(caches, member, name, workload)
+        watched = _watched(caches, member, name, workload, caches.clock())
         if isinstance(watched, ClusterSnapshot):
             return watched
         if watched is not None:
@@ -379,7 +382,7 @@ async def _pods(caches: MemberCaches, member: Member, namespace: str) -> PodInde
         reflector = await caches.pods.reflector(member, namespace, wait=FIRST_LIST_SECONDS)
     except FedHPAError as error:
         return Failure(error_reason(error))
-    return caches.pod_indexes.of(reflector, namespace)
+    return pod_index(reflector, namespace, caches.clock)
 
 
 async def _usage(

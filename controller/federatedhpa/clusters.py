@@ -273,7 +273,10 @@ async def cluster_snapshots(
     known = [(field, of) for field, of in rare if of]
     found = []
     for name, reading in sorted(readings.items()):
-        member = members.get(name)
+        member, more = (
+            members.get(name),
+            {field: of[name] for field, of in known if name in of} if known else {},
+        )
         found.append(
             msgspec.structs.replace(
                 reading,
@@ -282,7 +285,7 @@ async def cluster_snapshots(
                 implausible_for=memory.implausible_for(name, now) if memory.implausible_since else 0.0,
                 clock_ahead=0.0 if member is None else member.client.server_clock.ahead(now, at),
                 uid=memory.uids.get(name, ""),
-                **{field: of[name] for field, of in known if name in of},
+                **more,
             )
         )
     return tuple(found)
@@ -342,6 +345,8 @@ def _last_known(
 
 def _held(memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot], now: float) -> frozenset[str]:
     """The clusters that refused their share recently; none if every answering cluster did."""
+    if not memory.refused:
+        return frozenset()
     answering = {name for name, reading in readings.items() if reading.workload.selector is not None}
     refusing = {name for name in answering if memory.refuses(name, now)}
     return frozenset(refusing if refusing < answering else ())

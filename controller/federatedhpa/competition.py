@@ -45,6 +45,7 @@ class _Listed(NamedTuple):
 
 
 _UNKNOWN: Final = (float("-inf"), _Listed())
+_NOBODY: Final = (float("-inf"), frozenset[str]())
 
 
 class _List(NamedTuple):
@@ -70,6 +71,8 @@ class CompetingAutoscalers:
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._known: dict[tuple[str, str, str], tuple[float, _Listed]] = {}
+        # By namespace until when its lists hold no autoscaler, and the clusters of these lists.
+        self._alone: dict[str, tuple[float, frozenset[str]]] = {}
         # The clusters in which our member HPA of a namespace and name was seen.
         self._ours: dict[Key, set[str]] = {}
         self._refreshing: Background[_List] = Background(
@@ -97,10 +100,15 @@ class CompetingAutoscalers:
         target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
         if target is None:
             return ()
+        alone_until, asked = self._alone.get(namespace, _NOBODY)
+        if now < alone_until and asked == clients.keys():
+            return ()
         found: list[str] = []
+        others, valid = False, float("inf")
         places = [(name, HPA_KIND, clients[name]) for name in sorted(clients)]
         for cluster, kind, client in (*places, (ON_HUB, CRON_KIND, hub)):
             until, listed = self._known.get((cluster, namespace, kind), _UNKNOWN)
+            others, valid = others or bool(listed.autoscalers), min(valid, until)
             if until <= now:
                 place = _List(cluster, namespace, kind)
                 if not self._refreshing.is_busy(place):
@@ -112,6 +120,8 @@ class CompetingAutoscalers:
                     for one in listed.autoscalers
                     if one.target == target and (one.active or kind != CRON_KIND)
                 ]
+        if not others and valid > now:
+            self._alone[namespace] = valid, frozenset(clients)
         return tuple(found)
 
     def has_ours(self, key: Key, clusters: Iterable[str]) -> bool:
@@ -152,6 +162,7 @@ class CompetingAutoscalers:
 
     def _forget(self, place: tuple[str, str, str]) -> None:
         cluster, namespace, _ = place
+        self._alone.pop(namespace, None)
         for name in self._known.pop(place, _UNKNOWN)[1].ours:
             clusters = self._ours[namespace, name]
             clusters.remove(cluster)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.apply.plan import MemberScales, sizes_of
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.failure_log import ObjectHealth
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
@@ -39,7 +40,7 @@ from fedhpa.decision import (
     SizeChange,
     Snapshot,
     Step,
-    TemplateScale,
+    WorkloadReading,
     decode_spec,
     history_after_scale,
     last_answer,
@@ -59,7 +60,8 @@ class ObjectMemory:
 
     `state` is what the last decision left, and `recording` how much of it is stored.
     `target` is the workload's URL path, `last_replicas` each cluster's last known share.
-    `selectors` are the workload's pod selectors by cluster.
+    `workloads` are the workload in each cluster as it was read last, with its pods' `selectors`. `scales` are
+    those that writes depend on.
     `without_workload` names the clusters that have no such workload. A cluster that had it counts as having
     it for the first minute of such answers; `absent_since` is when they began.
     `reported_size` is the size in a former leader's status, until it is compared with the real one.
@@ -91,7 +93,9 @@ class ObjectMemory:
     target: str = ""
     history: History = field(default_factory=History)
     last_replicas: dict[str, int] = field(default_factory=dict)
+    workloads: dict[str, WorkloadReading] = field(default_factory=dict)
     selectors: dict[str, Selector] = field(default_factory=dict)
+    scales: MemberScales = field(default_factory=MemberScales)
     without_workload: set[str] = field(default_factory=set)
     absent_since: dict[str, float] = field(default_factory=dict)
     reported_size: int | None = None
@@ -156,7 +160,11 @@ class ObjectMemory:
             return frozenset()
         found = {name for name, replicas in self.last_replicas.items() if replicas}
         if self.spec is not None and self.spec[1].mode != DISTRIBUTED:
-            found |= {name for name in self.state.clusters if self.was_seen(name)}
+            found |= {
+                name
+                for name, one in self.state.clusters.items()
+                if one.state != MISSING or one.seen is not None
+            }
         return frozenset(found)
 
     def was_seen(self, cluster: str) -> bool:
@@ -227,6 +235,7 @@ class ObjectMemory:
             for table in (
                 self.last_replicas,
                 self.left,
+                self.workloads,
                 self.selectors,
                 self.refused,
                 self.implausible_since,
@@ -247,7 +256,7 @@ class ObjectMemory:
                 self.answers.pop(name, None)  # that it has none is an answer
                 if name not in self.last_replicas or not self.briefly_absent(name, now):
                     self.without_workload.add(name)
-            elif reading.workload.scale is not None:
+            elif name in self.without_workload and reading.workload.scale is not None:
                 self.without_workload.discard(name)
 
     def briefly_absent(self, cluster: str, now: float) -> bool:
@@ -309,7 +318,10 @@ class ObjectMemory:
         """
         if snapshot.hpa.spec.dry_run or snapshot.competitors:
             return None
-        for name, size in _sizes(snapshot).items():
+        sizes = sizes_of(snapshot)
+        if sizes == self.left:
+            return None
+        for name, size in sizes.items():
             left = self.left.get(name, size)
             if left != size:
                 return SizeChange(max(left, 0), max(size, 0), name)
@@ -320,9 +332,9 @@ class ObjectMemory:
 
         A cluster that is away keeps its last size.
         """
-        known = {TEMPLATE, *(cluster.name for cluster in snapshot.clusters)}
+        known = {cluster.name for cluster in snapshot.clusters} | {TEMPLATE}
         _drop(self.left, [name for name in self.left if name not in known])
-        self.left |= _sizes(snapshot)
+        self.left |= sizes_of(snapshot)
         if decision.writes and snapshot.target is not None:
             self.left[TEMPLATE] = decision.desired_replicas
         elif decision.writes:
@@ -343,19 +355,6 @@ class ObjectMemory:
         self.last_triggers, self.last_steps, self.last_reason = frozenset(), (), ""
         self.drift.clear()
         self.left.clear()
-
-
-def _sizes(snapshot: Snapshot) -> dict[str, int]:
-    """The sizes that this controller writes: that of the template, or those of the clusters."""
-    if isinstance(snapshot.target, TemplateScale):
-        return {TEMPLATE: snapshot.target.replicas}
-    if snapshot.target is not None:
-        return {}
-    return {
-        cluster.name: cluster.scale.spec_replicas
-        for cluster in snapshot.clusters
-        if isinstance(cluster.scale, ClusterScale)
-    }
 
 
 def _drop(table: MutableMapping[str, Any], names: Iterable[str]) -> None:

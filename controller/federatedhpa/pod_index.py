@@ -128,11 +128,11 @@ class PodIndex:
             if self._in_namespace(pod):
                 self._insert(pod)
 
-    def known(self, text: str) -> PodSelection | None:
+    def known(self, text: str, now: float) -> PodSelection | None:
         """The pods of a selector in its serialized form; None if `selected` was never called for it."""
         found = self._selections.get(text)
         if found is not None:
-            found.used_at = self._clock()
+            found.used_at = now
         return found
 
     def selected(self, text: str, selector: Selector) -> PodSelection:
@@ -148,11 +148,12 @@ class PodIndex:
 
         A StatefulSet counts pods that are being deleted, and other pods may have the same labels.
         """
-        doubt, now = selection.doubt, self._clock()
+        doubt = selection.doubt
         is_short = len(selection.pods) < replicas
         if not is_short and selection.active <= replicas:
             doubt.since = None
             return
+        now = self._clock()
         doubt.since = now if doubt.since is None else doubt.since
         found = selection.active, replicas
         wait = LIST_AGAIN_SECONDS
@@ -169,12 +170,13 @@ class PodIndex:
         if self._fetched is not fetched:
             self._index_usage(fetched)
         records = self._usage
-        names = selection.names
-        own = [records[name] for name in names if name in records]
-        for name in self._unmatched:
-            labels = records[name].labels
-            if name not in names and labels is not None and selection.selector.matches(labels):
-                own.append(records[name])
+        own = [records[name] for one in selection.sets for name in one.pods if name in records]
+        if self._unmatched:
+            names = selection.names
+            for name in self._unmatched:
+                labels = records[name].labels
+                if name not in names and labels is not None and selection.selector.matches(labels):
+                    own.append(records[name])
         return tuple(own)
 
     def change(self, change: Change[PodRecord]) -> None:
@@ -249,24 +251,18 @@ class PodIndex:
             self._unmatched.add(name)
 
 
-class PodIndexes:
-    """The indexes of all watched namespaces, by reflector."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._known: weakref.WeakKeyDictionary[Reflector[PodRecord], PodIndex] = weakref.WeakKeyDictionary()
-
-    def of(self, reflector: Reflector[PodRecord], namespace: str) -> PodIndex:
-        """The index of a namespace's pods. It lives as long as the reflector."""
-        found = self._known.get(reflector)
-        if found is None:
-            # The index must not keep the reflector alive.
-            list_anew = weakref.WeakMethod(reflector.list_anew)
-
-            def call() -> None:
-                if (method := list_anew()) is not None:
-                    method()
-
-            found = self._known[reflector] = PodIndex(namespace, reflector.store, self._clock, call)
-            reflector.subscribe(found.change)
+def pod_index(reflector: Reflector[PodRecord], namespace: str, clock: Callable[[], float]) -> PodIndex:
+    """The index of a namespace's pods. It lives as long as the reflector."""
+    found = reflector.derived
+    if isinstance(found, PodIndex):
         return found
+    # The index must not keep the reflector alive.
+    list_anew = weakref.WeakMethod(reflector.list_anew)
+
+    def call() -> None:
+        if (method := list_anew()) is not None:
+            method()
+
+    reflector.derived = index = PodIndex(namespace, reflector.store, clock, call)
+    reflector.subscribe(index.change)
+    return index

@@ -250,7 +250,7 @@ def _are_alike(stored: MemoryState, state: MemoryState) -> bool:
     if _essence(stored) != _essence(state) or len(stored.clusters) != len(state.clusters):
         return False
     distributed, known = bool(state.assigned_for), stored.clusters
-    return all(
+    return known == state.clusters or all(
         one is (other := known.get(name))
         or (
             other is not None

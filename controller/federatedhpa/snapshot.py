@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.apply.plan import WriteTargets
+from controller.apply.plan import WriteTargets, member_scales
 from controller.apply.scales import WritableScale
 from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
@@ -101,6 +100,8 @@ class SnapshotBuilder:
         self._search = WorkloadSearch(hub, members, clock=clock)
         self.ambiguities = Ambiguities(clock)
         self.placements = Placements(hub, members, settings, clock=clock)
+        # The deadline of a write of a scale, and what gets the newer states of it.
+        self._of_writes = settings.member_deadline, caches.scales.note
 
     @property
     def members(self) -> Mapping[str, Member]:
@@ -241,7 +242,9 @@ class SnapshotBuilder:
         targets = WriteTargets(
             workload.path,
             template,
-            self._member_scales(expected),
+            memory.scales.of(
+                memory.workloads, self._members, self._settings.member_deadline, self._caches.scales.note
+            ),
             hpas=hpas,
             unselected={name: scale for name, scale in others.items() if name in left},
             bound=None if bound is None else bound.with_others(running, left),
@@ -298,7 +301,10 @@ class SnapshotBuilder:
         scales: dict[str, WritableScale | None] = dict.fromkeys(
             [name for name, reading in found.items() if reading.workload.is_absent]
         )
-        return scales | self._member_scales(found)
+        workloads = {name: one.workload for name, one in found.items()}
+        return scales | member_scales(
+            workloads, self._members, self._settings.member_deadline, self._caches.scales.note
+        )
 
     async def _read(
         self, workload: Workload, candidates: Candidates, needs: MetricNeeds
@@ -317,17 +323,6 @@ class SnapshotBuilder:
             return hpa
         # --pause means dryRun for every object: computed and shown, never written nor remembered as written.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
-
-    def _member_scales(self, readings: Mapping[str, ClusterSnapshot]) -> dict[str, WritableScale]:
-        note, scales = self._caches.scales.note, dict[str, WritableScale]()
-        deadline = self._settings.member_deadline
-        for name, reading in readings.items():
-            found, member = reading.workload, self._members.get(name)
-            # A cluster without a selector counts as not answering, so its replicas stay.
-            if found.scale is not None and found.selector is not None and member is not None:
-                on_read = functools.partial(note, member, found.path)
-                scales[name] = WritableScale(member.client, found.path, found.scale, deadline, on_read)
-        return scales
 
     async def _workload(self, spec: Mapping[str, Any], namespace: str) -> Workload:
         reference = spec.get("scaleTargetRef") or {}

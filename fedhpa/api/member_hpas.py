@@ -6,9 +6,10 @@ autoscaling/v2 since 1.23, and v2beta2 from 1.12 to 1.25. Both have the same fie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +19,8 @@ from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.texts import one_line
 from fedhpa.api.wire import ObjectMeta
+
+T = TypeVar("T")
 
 PLURAL: Final = "horizontalpodautoscalers"
 V2: Final = "autoscaling/v2"
@@ -108,17 +111,26 @@ class Owner:
         return f"{self.hub}/{self.namespace}/{self.name}/{self.uid}"
 
 
-class MemberHpa(msgspec.Struct, frozen=True):
+class MemberHpa(msgspec.Struct, frozen=True, dict=True):
     """A stored HorizontalPodAutoscaler of a member, of any version in API_VERSIONS.
 
-    `status` is passed on as it came: `fedhpa.assignment.member_hpa` reads it.
+    `status` is passed on as it came: `fedhpa.assignment.member_hpa` reads it. A watch gives the same object
+    until the HPA changes, so what is `derived` of it is computed once for each version.
     """
 
     metadata: ObjectMeta = ObjectMeta()
     spec: HpaSpec = HpaSpec()
     status: dict[str, Any] = {}
 
-    @property
+    def derived(self, make: Callable[..., T], *arguments: str | int) -> T:
+        """Returns `make(self, *arguments)`, which depends on nothing else and is computed only once."""
+        known: dict[Any, T] = self.__dict__.setdefault("derived values", {})
+        key = (make, arguments)
+        if key not in known:
+            known[key] = make(self, *arguments)
+        return known[key]
+
+    @functools.cached_property
     def ours(self) -> bool:
         """True if we created it. Nothing else may be changed or deleted."""
         return (self.metadata.labels or {}).get(MANAGED_BY) == MANAGER
@@ -147,15 +159,22 @@ class MemberHpa(msgspec.Struct, frozen=True):
         An object of the same name that was deleted and created again owns it, too. Without the annotation, or
         for an unknown hub (""), the label decides.
         """
+        return self if self.derived(_is_as_stored, hub) else self._hidden()
+
+    def _hidden(self) -> MemberHpa:
         metadata = self.metadata
-        owner = (metadata.annotations or {}).get(OWNER, "")
-        owned = not hub or owner.startswith(f"{hub}/{metadata.namespace}/{metadata.name}/")
-        if not owner or (owned and self.ours):
-            return self
         # Without the label nobody owns it, whatever the annotation says.
         hidden, marks = ("labels", metadata.labels) if self.ours else ("annotations", metadata.annotations)
         left = {name: value for name, value in (marks or {}).items() if name not in (MANAGED_BY, OWNER)}
         return msgspec.structs.replace(self, metadata=msgspec.structs.replace(metadata, **{hidden: left}))
+
+
+def _is_as_stored(hpa: MemberHpa, hub: str) -> bool:
+    """True if the hub sees the HPA with the marks that it has."""
+    metadata = hpa.metadata
+    owner = (metadata.annotations or {}).get(OWNER, "")
+    owned = not hub or owner.startswith(f"{hub}/{metadata.namespace}/{metadata.name}/")
+    return not owner or (owned and hpa.ours)
 
 
 def served_version(group_versions: Iterable[str]) -> str | None:

@@ -4,7 +4,7 @@ from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep, Rule
 from fedhpa.assignment.direct import Place, as_if, fair_split, limits, size_of_each, split
 from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
-from fedhpa.assignment.member_hpa import limited_for, usage_load
+from fedhpa.assignment.member_hpa import ReportedUsage, limited_for, usage_of
 from fedhpa.assignment.mover import (
     needed_replicas,
     next_step,
@@ -60,6 +60,7 @@ __all__ = [
     "Previous",
     "RemoveHpa",
     "RepairHpa",
+    "ReportedUsage",
     "Result",
     "Rules",
     "Seconds",
@@ -82,7 +83,7 @@ __all__ = [
     "size_of_each",
     "split",
     "spread",
-    "usage_load",
+    "usage_of",
     "waiting",
     "without_surge",
 ]

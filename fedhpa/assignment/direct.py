@@ -68,7 +68,10 @@ def split(desired: int, places: Places, policy: Policy = None) -> dict[str, int]
         return shares | {cluster: _bound(desired, place) for cluster, place in places.items()}
     if not places:
         return shares
-    total = max(desired - sum(shares[cluster] for cluster in shares if cluster not in places), 0)
+    total = max(desired - sum([shares[cluster] for cluster in shares if cluster not in places]), 0)
+    reachable = places.values()
+    if total == sum([place.present for place in reachable]) and not any(one.pending for one in reachable):
+        return shares  # as in most decisions: the first level is what runs
     levels = _levels(tuple(places.values()), policy, total)
     return shares | fill(total, places, levels, divider(places, policy))
 

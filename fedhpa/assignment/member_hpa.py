@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.free_json import time_at
@@ -28,20 +28,34 @@ _VALUES: Final = {
 }
 
 
-def usage_load(hpa: JSON, ready: int, *, known: bool = False) -> Fraction | None:
-    """Returns the replicas that would keep the present usage exactly at target; None if unknown.
+class ReportedUsage(NamedTuple):
+    """The `highest` usage / target of the metrics that have a value, None without any.
 
-    It is the `ready` replicas x the highest usage / target: currentReplicas would count pods that only start.
-    It is unknown unless every metric has a value, or with `known` one.
+    It is `complete` if every metric has one.
     """
+
+    highest: Fraction | None
+    complete: bool
+
+    def load(self, ready: int, *, known: bool = False) -> Fraction | None:
+        """Returns the replicas that would keep the present usage exactly at target; None if unknown.
+
+        It is the `ready` replicas x the highest usage / target: currentReplicas would count pods that only
+        start. It is unknown unless every metric has a value, or with `known` one.
+        """
+        if self.highest is None or not (self.complete or known):
+            return None
+        return min(ready * self.highest, Fraction(_MAX_REPLICAS))
+
+
+def usage_of(hpa: JSON) -> ReportedUsage:
+    """Returns the usage that an HPA reports."""
     # While the HPA cannot compute, its values are old.
     if _condition(_object(hpa, "status"), "ScalingActive").get("status") == "False":
-        return None
+        return ReportedUsage(None, complete=False)
     ratios = list(_ratios(hpa))
     values = [ratio for ratio in ratios if ratio is not None]
-    if not values or (len(values) < len(ratios) and not known):
-        return None
-    return min(ready * max(values), Fraction(_MAX_REPLICAS))
+    return ReportedUsage(max(values, default=None), len(values) == len(ratios))
 
 
 def limited_for(hpa: JSON, now: float) -> float | None:

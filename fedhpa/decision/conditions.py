@@ -126,12 +126,13 @@ def report(
             ago = "" if absence is None else f" {builder.now - absence.since:.0f} s ago"
             text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
             events.append(Event(WARNING, "ClusterLost", text))
+    # The data of an only cluster goes missing with Kubernetes' own events.
+    told = TOLD_STATES if len(coverage.expected) > 1 else TOLD_STATES - {METRICS_MISSING}
     for name in coverage.answered:
-        # The data of an only cluster goes missing with Kubernetes' own events.
-        told = TOLD_STATES if len(coverage.expected) > 1 else TOLD_STATES - {METRICS_MISSING}
-        if states.get(name) == METRICS_MISSING and absences.get(name) is None:
+        state = states.get(name, ANSWERED)
+        if state == METRICS_MISSING and absences.get(name) is None:
             continue  # its pods had no samples yet, which nobody was told
-        if states.get(name, ANSWERED) in told and name not in missing and name not in unreported:
+        if state in told and name not in missing and name not in unreported:
             events.append(Event(NORMAL, "ClusterAnswers", f"cluster {name} answers again"))
     builder.events[:0] = events  # the cause comes before its effects
 

@@ -217,11 +217,11 @@ def coverage_of(fleet: FleetView, spec: ScalingSpec, failed: Mapping[str, str]) 
     """
     reasons = {**fleet.missing, **failed}
     metrics_lost = _metrics_lost(fleet, failed)
-    expected = tuple(cluster.name for cluster in fleet.expected if cluster.name not in metrics_lost)
+    expected = tuple([cluster.name for cluster in fleet.expected if cluster.name not in metrics_lost])
     missing = {name: reasons[name] for name in expected if name in reasons}
     return Coverage(
         expected=expected,
-        answered=tuple(cluster.name for cluster in fleet.answered if cluster.name not in metrics_lost),
+        answered=tuple([cluster.name for cluster in fleet.answered if cluster.name not in metrics_lost]),
         missing=missing,
         policy=spec.partial_policy,
         applied=bool(missing),
@@ -236,6 +236,8 @@ def _metrics_lost(fleet: FleetView, failed: Mapping[str, str]) -> dict[str, str]
     Their replicas still count, and the pods of other clusters stand for theirs. If the metrics of all
     clusters are lost, all of them stay expected.
     """
+    if not failed:
+        return {}
     found = {
         cluster.name: failed[cluster.name]
         for cluster in fleet.expected
@@ -283,15 +285,16 @@ def absence_clocks(
     if not snapshot.clusters:
         return snapshot.memory.absences
     usable = set(coverage.answered) - set(coverage.missing)
-    found = {
-        cluster.name: cluster.absence
-        if cluster.name in unreported or cluster.name in coverage.bridged
-        else follow(
-            cluster.absence, cluster.name in usable, now, fleet.lost_after, missed_since=cluster.missing_since
-        )
-        for cluster in snapshot.clusters
-    }
-    return {name: absence for name, absence in found.items() if absence is not None}
+    found: dict[str, Absence] = {}
+    for cluster in snapshot.clusters:
+        name, absence, answers = cluster.name, cluster.absence, cluster.name in usable
+        if absence is None and answers:
+            continue  # no clock runs, and none starts
+        if name not in unreported and name not in coverage.bridged:
+            absence = follow(absence, answers, now, fleet.lost_after, missed_since=cluster.missing_since)
+        if absence is not None:
+            found[name] = absence
+    return found
 
 
 def no_cluster(coverage: Coverage) -> str:

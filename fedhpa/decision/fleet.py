@@ -14,7 +14,7 @@ from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.assignment import DUPLICATED, size_of_each
 from fedhpa.decision.membership import GIVEN, Membership, is_new_host, memberships
-from fedhpa.decision.memory import LOST, NEW_MEMBER, Standing
+from fedhpa.decision.memory import LOST, NEW_MEMBER, ClusterMemory, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     ClusterScale,
@@ -30,8 +30,6 @@ from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
 
 DIVIDED: Final = "Divided"
-# The standing of a cluster that nothing asks about.
-PLAIN: Final = (None, NEW_MEMBER)
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
@@ -93,6 +91,7 @@ class FleetView:
     others to the reason. `lost` maps clusters that are no longer expected to the reason. `candidates` are the
     clusters that share the size: with a template lost ones too, because Karmada divides it over them as well.
     `selector_errors` holds the event reason and the message of each unusable pod selector.
+    `shares` are each cluster's spec.replicas, the last known if it is missing, None if unknown.
     `preferences` are the assignment's preferences by cluster (direct propagation only).
     `memberships` are those of clusters that may be no Members. `leaving` clusters still have replicas.
     `stuck` are the clusters whose pods do not become ready. `moves` is True if replicas can be moved.
@@ -106,26 +105,30 @@ class FleetView:
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
         lost_after = snapshot.hpa.spec.lost_after
         self.lost_after = settings.cluster_lost_timeout if lost_after is None else lost_after
-        self.now = now
-        self.namespace = snapshot.hpa.namespace
+        self.now, self.namespace = now, snapshot.hpa.namespace
         self.snapshot = snapshot
         self.lost, self.missing = dict[str, str](), dict[str, str]()
-        self.expected: list[ClusterSnapshot] = []
-        self.answered: list[ClusterView] = []
+        self.expected, self.answered = list[ClusterSnapshot](), list[ClusterView]()
         self.selector_errors: list[tuple[str, str]] = []
         self.direct = snapshot.target is None
-        asking = [cluster for cluster in snapshot.clusters if _may_be_no_member(cluster, snapshot)]
-        self.memberships: dict[str, Membership] = {}
-        if asking:
-            self.memberships = memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts)
+        known = snapshot.memory.clusters
+        asking = [one for one in snapshot.clusters if _may_be_no_member(one, snapshot, known.get(one.name))]
+        self.memberships: dict[str, Membership] = (
+            memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts) if asking else {}
+        )
         for name, why in snapshot.evictions.items():
             self.memberships[name] = Membership(LEAVING, why, self.standing(name))
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
         self.returns = self.moves and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
-            if not self.is_out(cluster):
+            if not (self.memberships and self.is_out(cluster)):
                 self._add(cluster)
         self.views = {view.name: view for view in self.answered}
+        # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
+        last = {one.name: one.last_replicas for one in snapshot.clusters}
+        self.shares = {name: 0 if size is not None and size < 0 else size for name, size in last.items()}
+        self.shares |= {view.name: view.scale.spec_replicas for view in self.answered}
+        self._failures: dict[int, tuple[ScalingMetric, list[tuple[str, str]]]] = {}
         sees_pods = self.moves or snapshot.hpa.spec.mode == DISTRIBUTED
         lacking = [one for one in self.answered if sees_pods and one.ready_pods < one.scale.spec_replicas]
         self._lacking = {one.name: one for one in lacking if not one.is_short}
@@ -136,12 +139,12 @@ class FleetView:
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided, self.moving = True, False
         self.current = self._current(snapshot)
-        shares = [self.known_share(cluster) for cluster in self.candidates]
+        shares = [self.shares[cluster.name] for cluster in self.candidates]
         self.scheduling = self._scheduling(snapshot, shares)
         self._whole = self._known_sum(shares)
         self.calibration = self.calibration_of(self.answered)
         self.metrics_lost = self.implausible = frozenset[str]()
-        self.status_replicas = sum(cluster.scale.status_replicas for cluster in self.answered)
+        self.status_replicas = sum([cluster.scale.status_replicas for cluster in self.answered])
 
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster has been missing for lostAfterSeconds, so that it is no longer expected."""
@@ -197,7 +200,7 @@ class FleetView:
         return not (scale.spec_replicas or scale.status_replicas or running)
 
     def _leaves(self, cluster: ClusterSnapshot) -> bool:
-        return bool(self.memberships) and self.moves and self.membership(cluster.name) == LEAVING
+        return self.moves and self.membership(cluster.name) == LEAVING
 
     def standing(self, cluster: str) -> Standing:
         """Returns the membership of a cluster as it is remembered."""
@@ -232,27 +235,16 @@ class FleetView:
             # A leaving cluster is no whole copy any more.
             parts = [min(one.scale.spec_replicas / self.current, 1.0) for one in clusters if one.name in left]
             return float(len(clusters) - len(parts)) + sum(parts)
-        part = sum(cluster.scale.spec_replicas for cluster in clusters)
+        part = sum([cluster.scale.spec_replicas for cluster in clusters])
         return part / self._whole if part and self._whole else 1.0
 
     def calibration_for(self, spec: ScalingMetric) -> float:
         """Returns the calibration of the clusters whose pods count for a metric."""
         return self.calibration_of(self.observed(spec))
 
-    def answers(self, cluster: str) -> bool:
-        """True if the cluster answered."""
-        return cluster in self.views
-
-    def known_share(self, cluster: ClusterSnapshot) -> int | None:
-        """Returns the cluster's spec.replicas, the last known if it is missing, None if unknown."""
-        if cluster.name in self.views:
-            return self.views[cluster.name].scale.spec_replicas
-        # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
-        return None if cluster.last_replicas is None else max(cluster.last_replicas, 0)
-
     def known_replicas(self, cluster: ClusterSnapshot) -> int:
         """Returns the cluster's known share; 0 if it is unknown."""
-        return self.known_share(cluster) or 0
+        return self.shares[cluster.name] or 0
 
     def observed(self, spec: ScalingMetric) -> list[ClusterView]:
         """Returns the clusters whose pods count for a metric.
@@ -282,11 +274,16 @@ class FleetView:
 
         The hub may serve it nevertheless.
         """
+        if id(spec) in self._failures:
+            return self._failures[id(spec)][1]
         answer_of = metrics_api(spec).of_cluster
         key: str | None = None
         failed: list[tuple[str, str]] = []
+        self._failures[id(spec)] = spec, failed
         for cluster in self.answered:
             answer = answer_of(cluster.snapshot)
+            if type(answer) is tuple:
+                continue  # the values, as in most clusters
             if isinstance(answer, Mapping):
                 key = spec.query_key if key is None else key
                 answer = answer.get(key)
@@ -305,7 +302,7 @@ class FleetView:
 
     def _add(self, cluster: ClusterSnapshot) -> None:
         reason, event = _unavailability(cluster)
-        if reason is None and isinstance(cluster.scale, ClusterScale):
+        if reason is None and type(cluster.scale) is ClusterScale:
             self.answered.append(ClusterView(cluster, cluster.scale, self.namespace))
         elif self.is_overdue(cluster):
             self.lost[cluster.name] = reason or ""
@@ -342,12 +339,12 @@ class FleetView:
     def unknown_shares(self) -> list[str]:
         """The expected clusters whose replicas the size lacks, because nobody knows them."""
         is_sum = self.direct and self.scheduling != DUPLICATED and not self.moving
-        return [one.name for one in self.expected if is_sum and self.known_share(one) is None]
+        return [one.name for one in self.expected if is_sum and self.shares[one.name] is None]
 
     @property
     def running(self) -> int:
         """The known replicas of all expected clusters, the surge of a move included."""
-        return sum(self.known_replicas(cluster) for cluster in self.expected)
+        return sum([self.shares[cluster.name] or 0 for cluster in self.expected])
 
     def _size_before_moves(self, snapshot: Snapshot) -> int | None:
         """Returns the size of the last decision while replicas move: what runs then includes their surge."""
@@ -373,16 +370,19 @@ class FleetView:
 
     def _known_sum(self, shares: Sequence[int | None]) -> int:
         """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
-        known = sum(share for share in shares if share is not None)
+        known = sum([share for share in shares if share is not None])
         return max(known, self.current) if None in shares and not self.direct else known
 
 
-def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot) -> bool:
-    known, listed = snapshot.memory.standing(cluster.name), cluster.cluster
-    tainted = listed is not None and (listed.taints or listed.deleted)
-    if tainted or not cluster.selected or known not in PLAIN or cluster.given_membership is not None:
+def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot, known: ClusterMemory | None) -> bool:
+    listed = cluster.cluster
+    if listed is not None and (listed.taints or listed.deleted):
         return True
-    return known is None and is_new_host(cluster, snapshot)
+    if not cluster.selected or cluster.membership is not None:
+        return True
+    if cluster.pending_replicas and cluster.given_membership is not None:
+        return True
+    return is_new_host(cluster, snapshot) if known is None else known.standing != NEW_MEMBER
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:

@@ -116,7 +116,7 @@ class Assignment(msgspec.Struct, frozen=True, gc=False):
 
 def as_assignment(shares: Mapping[str, int]) -> tuple[Assignment, ...]:
     """Returns the shares as a decision has them."""
-    return tuple(Assignment(cluster, replicas) for cluster, replicas in shares.items())
+    return tuple([Assignment(cluster, replicas) for cluster, replicas in shares.items()])
 
 
 class ClusterMembership(msgspec.Struct, frozen=True, gc=False, rename={"waits_for": "waitsFor"}):

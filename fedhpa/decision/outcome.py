@@ -22,6 +22,7 @@ from fedhpa.decision.memory import (
     METRICS_LOST,
     METRICS_MISSING,
     MISSING,
+    NEW_MEMBER,
     QUIET_SECONDS,
     ClusterMemory,
     History,
@@ -349,10 +350,10 @@ def _remembered(
     keeps: bool,
     writes: bool,
 ) -> ClusterMemory:
-    answers = fleet.answers(cluster.name)
+    answers = cluster.name in fleet.views
     state = _state(decision, cluster, answers=answers)
     before = before or KNOWN_BEFORE
-    known = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
+    known = 0 if cluster.name in decision.failed_over else fleet.shares[cluster.name]
     scaled = writes and share is not None and share != fleet.known_replicas(cluster)
     found = ClusterMemory(
         replicas=share if share is not None and writes else known,
@@ -361,7 +362,7 @@ def _remembered(
         scaled=decision.now // 1 if scaled else before.scaled,
         assignment=before.assignment if keeps else NO_STATE,
         holds_hpa=before.holds_hpa and keeps,
-        standing=fleet.standing(cluster.name),
+        standing=fleet.standing(cluster.name) if fleet.memberships else NEW_MEMBER,
         lacking_since=fleet.lacking_since(cluster.name),
         answered_since=_answered_since(before, state, decision.now) if fleet.returns else None,
         uid=cluster.uid or before.uid,

@@ -97,14 +97,14 @@ def worst_loss(clusters: Iterable[ClusterHeadroom], maximum: int) -> WorstLoss |
     Replicas above `maximum`, that of the FederatedHPA, need no room elsewhere.
     """
     found = list(clusters)
-    total = sum(one.replicas for one in found)
+    total = sum([one.replicas for one in found])
     if total <= 0:
         return None
     needed = min(total, maximum)
-    running = sum(one.running for one in found)
-    sure = sum(one.sure for one in found)
-    most = sum(one.most for one in found if one.most is not None)
-    unlimited = sum(one.most is None for one in found)
+    running = sum([one.running for one in found])
+    sure = sum([one.sure for one in found])
+    most = sum([one.most for one in found if one.most is not None])
+    unlimited = sum([one.most is None for one in found])
     losses = []
     for one in found:
         lacking = needed - (running - one.running)
@@ -284,7 +284,7 @@ class PlacementPlan:
         name = cluster.name
         view = self._answered.get(name)
         preference = fleet.preferences.get(name, _NO_PREFERENCE)
-        unproven = fleet.is_unproven(name)
+        unproven = bool(fleet.memberships) and fleet.is_unproven(name)
         least = 0 if spec.exact or unproven or self._policy == DUPLICATED else 1
         weight = 1 if preference.weight is None else preference.weight
         available = cluster.available_replicas
@@ -293,7 +293,7 @@ class PlacementPlan:
         if cluster.most_replicas is not None:
             high = _lowest(high, cluster.most_replicas)
         low = max(preference.low, least) if preference.low else least
-        present = fleet.known_replicas(cluster)
+        present = fleet.shares[name] or 0
         stuck = view is not None and name in fleet.stuck
         inside = name not in self._evidence
         # A step of a move is for present pods.

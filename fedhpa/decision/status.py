@@ -111,18 +111,19 @@ def cluster_entries(
     """Returns status.clusters, without the bounds of mode Distributed."""
     shares = {share.cluster: share for share in decision.assignment}
     entries: list[Mapping[str, JSON]] = []
+    members, missing = decision.memberships, {**decision.coverage.lost, **decision.coverage.missing}
     for cluster in snapshot.clusters:
-        if fleet.is_out(cluster) and not shares.get(cluster.name):
+        name = cluster.name
+        if fleet.memberships and fleet.is_out(cluster) and not shares.get(name):
             continue
-        view, known = fleet.views.get(cluster.name), memory.clusters[cluster.name]
-        entry: dict[str, JSON] = {"name": cluster.name, "state": known.state}
-        member = decision.memberships.get(cluster.name)
-        if member is not None:
-            entry |= {"membership": member.membership, "waitsFor": member.waits_for}
-        present = 0 if cluster.name in decision.failed_over else fleet.known_share(cluster)
+        view, known = fleet.views.get(name), memory.clusters[name]
+        entry: dict[str, JSON] = {"name": name, "state": known.state}
+        if name in members:
+            entry |= {"membership": members[name].membership, "waitsFor": members[name].waits_for}
+        present = 0 if name in decision.failed_over else fleet.shares[name]
         if present is not None:
             entry["currentReplicas"] = present
-        share = shares.get(cluster.name)
+        share = shares.get(name)
         if share is not None:
             entry["desiredReplicas"] = share.replicas
         if view is not None:
@@ -131,7 +132,7 @@ def cluster_entries(
             entry["lastScaleTime"] = api_time(known.scaled)
         if known.seen is not None:
             entry["lastSeen"] = api_time(known.seen)
-        message = decision.coverage.missing.get(cluster.name) or decision.coverage.lost.get(cluster.name)
+        message = missing.get(name) if missing else None
         if cluster.bridge is not None:
             message = f"represented by its answer of {cluster.bridge.age:.0f} s ago: {cluster.bridge.reason}"
         if message:

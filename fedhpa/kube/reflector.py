@@ -109,6 +109,8 @@ class Reflector(Generic[T]):
         self._log = log.bind(api=client.config.name, collection=self._name)
         self._reader: ItemReader[T] = ItemReader(item, make, self._log, on_unreadable)
         self._store: Store[T] = Store(self._log)
+        # Data that a reader derives from the store and keeps up to date. They end with the reflector.
+        self.derived: object = None
         self._version = ""
         self._generation = -1
         self._problem: str | None = NOT_LISTED
@@ -146,9 +148,11 @@ class Reflector(Generic[T]):
         A watch counts once it has delivered an event or stayed open for a second, because a server may
         accept watches and end each at once. After a failed watch, the next one must deliver an event.
         """
-        if self._problem is not None or not self.current:
+        # Every object asks this of every cluster, so it is answered without a call while all is well.
+        if self._problem is not None or self._generation != self._client.generation:
             return False
-        return self._is_watched() or self._clock() - self._unwatched_since <= unwatched
+        is_watched = (self._watching and self._proven) or self._is_watched()
+        return is_watched or self._clock() - self._unwatched_since <= unwatched
 
     @property
     def listing_seconds(self) -> float:
@@ -316,7 +320,8 @@ class Reflector(Generic[T]):
     def _is_watched(self) -> bool:
         if not self._watching or self._proven:
             return self._watching
-        return not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
+        self._proven = not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
+        return self._proven
 
     def _apply(self, line: bytes) -> None:
         try:

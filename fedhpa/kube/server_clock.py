@@ -6,6 +6,7 @@ in its objects with it.
 
 from __future__ import annotations
 
+import math
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -23,6 +24,8 @@ class ServerClock:
 
     def __init__(self) -> None:
         self.seen = "", 0.0
+        # The header that was read last, and its time. Every object asks for it in every reconcile.
+        self._read = "", 0.0
 
     def ahead(self, wall: float, at: float) -> float:
         """Returns how many seconds the server is ahead of our time `wall`; negative if it is behind.
@@ -33,10 +36,12 @@ class ServerClock:
         header, seen_at = self.seen
         if not header:
             return 0.0
-        try:
-            date = parsedate_to_datetime(header).timestamp()
-        except (ValueError, TypeError, IndexError, ArithmeticError, OSError):
-            return 0.0  # any server may send any text
+        if header is not self._read[0]:
+            try:
+                self._read = header, parsedate_to_datetime(header).timestamp()
+            except (ValueError, TypeError, IndexError, ArithmeticError, OSError):
+                self._read = header, math.inf  # any server may send any text
+        date = self._read[1]
         # On average, half a second of the header is cut off.
         ahead = date + 0.5 + (at - seen_at) - wall
         return ahead if MIN_AHEAD_SECONDS <= abs(ahead) <= MAX_AHEAD_SECONDS else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
 from collections.abc import Awaitable, Callable
@@ -185,7 +186,8 @@ class Member:
     @property
     def ready(self) -> bool:
         """True if the member is ready, as in `state`, at less cost."""
-        return self._evaluate()[0]
+        rare = self._foreign is not None or self._problem is not None or self.same_as
+        return self._evaluate()[0] if rare else self._probed and self.client.breaker.reason is None
 
     @property
     def state(self) -> MemberState:
@@ -205,7 +207,7 @@ class Member:
 
     def unavailable(self) -> str | None:
         """Returns why the member is unavailable now, as in MemberUnavailable; None if it is available."""
-        return self.client.unavailable()
+        return self._refusal() or self.client.breaker.reason
 
     def check(self) -> None:
         """Raises MemberUnavailable if the member is unavailable now."""
@@ -326,11 +328,9 @@ class Member:
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(PROBE_GAP_SECONDS)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
-        except TimeoutError:
-            pass
 
     def _refusal(self) -> str | None:
         """Returns why no call may be made: no access, or another controller's Ready condition."""

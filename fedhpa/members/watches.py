@@ -90,11 +90,16 @@ class WatchCache(Generic[T]):
 
     def up_to_date(self, member: Member, namespace: str) -> Reflector[T] | None:
         """Returns the namespace's reflector if it is up to date; if None, `reflector` raises the reason."""
+        found = self.of_available(member, namespace, self._clock())
+        return None if member.unavailable() is not None else found
+
+    def of_available(self, member: Member, namespace: str, now: float) -> Reflector[T] | None:
+        """As `up_to_date` at `now`, for a caller who knows that the member is available."""
         watched = self._watched.get((member, namespace))
         if watched is None or not watched.reflector.is_up_to_date(UNWATCHED_SECONDS):
             return None
-        watched.needed_at = self._clock()
-        return None if member.unavailable() is not None else watched.reflector
+        watched.needed_at = now
+        return watched.reflector
 
     async def reflector(
         self, member: Member, namespace: str = "", *, wait: float | None = None
@@ -229,6 +234,7 @@ class ScaleCache:
         self._collections = {
             plural: WatchCache(WATCHED_VERSION, plural, _Workload, _scale, clock=clock) for plural in WATCHED
         }
+        self._clock = clock
         self._newest: dict[Place, str] = {}
         # The newest version among the forgotten writes, by member and kind: the watch must have reached it.
         self._forgotten: dict[Place, str] = {}
@@ -250,8 +256,15 @@ class ScaleCache:
 
         Raises ApiError with status 404 and the API server's message if there is no such workload.
         """
+        found = self.of_available(member, plural, namespace, name, self._clock())
+        return None if member.unavailable() is not None else found
+
+    def of_available(
+        self, member: Member, plural: str, namespace: str, name: str, now: float
+    ) -> Scale | None:
+        """As `cached` at `now`, for a caller who knows that the member is available."""
         collection = self._collections.get(plural)
-        reflector = None if collection is None else collection.up_to_date(member, namespace)
+        reflector = None if collection is None else collection.of_available(member, namespace, now)
         if reflector is None:
             return None
         if self._forgotten and not self._has_reached_forgotten(member, plural, reflector.resource_version):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar, Final
 
@@ -59,14 +59,12 @@ def _identity(source: ContainerResourceMetricSource) -> MetricIdentity:
     return MetricIdentity(source.name, container=source.container)
 
 
-def _values(usage: Sequence[UsageRecord], spec: ScalingMetric) -> dict[str, int]:
-    found = {
-        record.name: container.milli(spec.name)
-        for record in usage
-        for container in record.containers
-        if container.name == spec.container
-    }
-    return {name: milli for name, milli in found.items() if milli is not None}
+def _reader(spec: ScalingMetric) -> Callable[[UsageRecord], int | None]:
+    def value_of(record: UsageRecord) -> int | None:
+        found = [one.milli(spec.name) for one in record.containers if one.name == spec.container]
+        return found[-1] if found else None
+
+    return value_of
 
 
 def _display_name(spec: ScalingMetric) -> str:
@@ -93,8 +91,8 @@ CONTAINER_RESOURCE: Final = MetricType(
     failure_source="{container} container",
     validate=_validate,
     identity=_identity,
-    propose=partial(propose_from_usage, _values),
+    propose=partial(propose_from_usage, _reader),
     display_name=_display_name,
     status_fields=_status,
-    has_sample=partial(has_usage, _values),
+    has_sample=partial(has_usage, _reader),
 )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
+from operator import attrgetter
 from typing import ClassVar, Final
 
 from pydantic import Field
@@ -50,14 +51,13 @@ def _identity(source: ResourceMetricSource) -> MetricIdentity:
     return MetricIdentity(source.name)
 
 
-def _values(usage: Sequence[UsageRecord], spec: ScalingMetric) -> dict[str, int]:
-    # The sums of these two are in the records.
-    if spec.name == "cpu":
-        return {record.name: record.cpu for record in usage if record.cpu is not None}
-    if spec.name == "memory":
-        return {record.name: record.memory for record in usage if record.memory is not None}
-    sums = {record.name: sum_over(record.containers, spec.name) for record in usage}
-    return {name: milli for name, milli in sums.items() if milli is not None}
+# The sums of these two are in the records.
+_SUMS: Final = {"cpu": attrgetter("cpu"), "memory": attrgetter("memory")}
+
+
+def _reader(spec: ScalingMetric) -> Callable[[UsageRecord], int | None]:
+    known: Callable[[UsageRecord], int | None] | None = _SUMS.get(spec.name)
+    return known or (lambda record: sum_over(record.containers, spec.name))
 
 
 def _display_name(spec: ScalingMetric) -> str:
@@ -84,8 +84,8 @@ RESOURCE: Final = MetricType(
     failure_source="{name} resource",
     validate=_validate,
     identity=_identity,
-    propose=partial(propose_from_usage, _values),
+    propose=partial(propose_from_usage, _reader),
     display_name=_display_name,
     status_fields=_status,
-    has_sample=partial(has_usage, _values),
+    has_sample=partial(has_usage, _reader),
 )

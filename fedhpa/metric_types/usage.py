@@ -39,8 +39,8 @@ JSON = object
 # People read conditions, so they name only so many containers.
 _MAX_NAMED: Final = 8
 
-# Returns the metric's values by pod name.
-Values = Callable[[Sequence[UsageRecord], ScalingMetric], dict[str, int]]
+# Returns what reads the metric's value of one record, None without one.
+Reader = Callable[[ScalingMetric], Callable[[UsageRecord], int | None]]
 
 
 def validate_usage_target(target: MetricTarget, path: str) -> Iterator[FieldError]:
@@ -55,7 +55,7 @@ def validate_usage_target(target: MetricTarget, path: str) -> Iterator[FieldErro
 
 
 def propose_from_usage(
-    values: Values, fleet: MeasuredFleet, scale: CurrentSize, readiness: Readiness, spec: ScalingMetric
+    reader: Reader, fleet: MeasuredFleet, scale: CurrentSize, readiness: Readiness, spec: ScalingMetric
 ) -> MetricProposal:
     """Returns the proposal by utilization or average value. Raises MetricError."""
     if spec.average_value is None and spec.average_utilization is None:
@@ -67,7 +67,7 @@ def propose_from_usage(
     by_usage = spec.average_value is not None
     scale = calibrated(fleet, spec, scale)
     try:
-        parts = _parts(fleet, spec, values)
+        parts = _parts(fleet, spec, reader(spec))
         request = None if by_usage else (spec.name, spec.container)
         groups = group_pods(parts, readiness, cpu=spec.name == "cpu", request=request)
         if spec.container and groups.pods and not groups.counted:
@@ -86,12 +86,18 @@ def propose_from_usage(
     return of_pods(proposal, current, groups, binary=binary)
 
 
-def _parts(fleet: MeasuredFleet, spec: ScalingMetric, values: Values) -> list[Part]:
+def _parts(
+    fleet: MeasuredFleet, spec: ScalingMetric, value_of: Callable[[UsageRecord], int | None]
+) -> list[Part]:
     clusters = fleet.observed(spec)
     if not any(cluster.usage for cluster in clusters):
         cause = no_metrics(fleet.failures(spec), "resource")
         raise MetricsUnavailable(f"unable to get metrics for resource {spec.name}: {cause}")
-    return [(cluster, values(cluster.usage, spec), cluster.usage) for cluster in clusters]
+    parts: list[Part] = []
+    for cluster in clusters:
+        values = {one.name: milli for one in cluster.usage if (milli := value_of(one)) is not None}
+        parts.append((cluster, values, cluster.usage))
+    return parts
 
 
 def _check_container(clusters: Sequence[MeasuredCluster], container: str) -> None:
@@ -102,14 +108,14 @@ def _check_container(clusters: Sequence[MeasuredCluster], container: str) -> Non
         raise MetricsUnavailable(f"no pod has a container {container}: the containers of the pods are {text}")
 
 
-def has_usage(values: Values, _: MeasuredFleet, cluster: MeasuredCluster, spec: ScalingMetric) -> bool:
+def has_usage(reader: Reader, _: MeasuredFleet, cluster: MeasuredCluster, spec: ScalingMetric) -> bool:
     """True if the usage of some selected pod has a value."""
-    usage = cluster.usage
+    usage, value_of = cluster.usage, reader(spec)
     # Most lists name the pods in the same order.
-    if usage and usage[0].name == cluster.pods[0].name and values((usage[0],), spec):
+    if usage and usage[0].name == cluster.pods[0].name and value_of(usage[0]) is not None:
         return True
     names = {pod.name for pod in cluster.pods}
-    return any(record.name in names and values((record,), spec) for record in usage)
+    return any(record.name in names and value_of(record) is not None for record in usage)
 
 
 def usage_name(spec: ScalingMetric, kind: str) -> str:

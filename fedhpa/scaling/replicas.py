@@ -133,13 +133,13 @@ def group_pods(
     for source, values in strays.items():
         shares[source] = Share(len(values), sum(values.values()))
     return Groups(
-        pods=sum(len(cluster.pods) for cluster, _, _ in parts),
+        pods=sum([len(cluster.pods) for cluster, _, _ in parts]),
         ready=total.ready,
         unready=total.unready,
         ignored=total.ignored,
         missing=total.missing,
-        counted=sum(share.pods for share in shares.values()),
-        counted_sum=sum(share.milli for share in shares.values()),
+        counted=sum([share.pods for share in shares.values()]),
+        counted_sum=sum([share.milli for share in shares.values()]),
         known_sum=total.known_sum,
         known_requests=total.known_requests,
         unready_requests=total.unready_requests,
@@ -224,7 +224,9 @@ def _group_cluster(
     total.known_requests += ready_requested
     total.unready_requests += unready_requested
     # The values left are those of unlisted pods. Kubernetes counts them in averages and in the last step.
-    return Share(ready + len(values), ready_sum + sum(values.values()))
+    if values:
+        return Share(ready + len(values), ready_sum + sum(values.values()))
+    return Share(ready, ready_sum)
 
 
 def _is_unready(pod: PodRecord, samples: Mapping[str, Sampled], readiness: Readiness) -> bool:

@@ -18,9 +18,16 @@ from metrics_adapter.prometheus.rules.model import (
     Rules,
     UsageRule,
 )
-from metrics_adapter.prometheus.store import InstantQuery
 
 LabelCheck = Callable[[Mapping[str, str]], bool]
+
+
+@dataclass(frozen=True)
+class InstantQuery:
+    """A PromQL query, and the seconds that the store looks back for a sample (0: the store's default)."""
+
+    text: str
+    lookback: int = 0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +20,7 @@ from fedhpa.cache import Cache, Fetched
 from fedhpa.members import CALLER_QUOTA, CircuitBreaker
 from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
 from metrics_adapter.prometheus.client import StoreCall
+from metrics_adapter.prometheus.queries import InstantQuery
 from metrics_adapter.prometheus.results import QueryResult
 from metrics_adapter.prometheus.store_series import StoreTelemetry
 
@@ -37,14 +37,6 @@ COOLDOWN_SECONDS = 5.0
 MAX_CACHED_BYTES = 256 * 2**20
 # Bytes of an entry without its text and its result.
 ENTRY_BYTES = 4 * 1024
-
-
-@dataclass(frozen=True)
-class InstantQuery:
-    """A PromQL query, and the seconds that the store looks back for a sample (0: the store's default)."""
-
-    text: str
-    lookback: int = 0
 
 
 class StoreBusy(MetricsUnavailable):

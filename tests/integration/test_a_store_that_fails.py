@@ -20,11 +20,11 @@ from fedhpa.members.lists import CALLER_QUOTA
 from metrics_adapter.prometheus import client as store_client
 from metrics_adapter.prometheus import store as module
 from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
+from metrics_adapter.prometheus.queries import InstantQuery
 from metrics_adapter.prometheus.store import (
     COOLDOWN_SECONDS,
     FAILURES,
     MAX_CONCURRENT,
-    InstantQuery,
     MetricsStore,
     StoreBusy,
 )

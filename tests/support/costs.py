@@ -1,36 +1,25 @@
 """CPU time of work on busy machines, and of its longest hold of the event loop: the least of some tries.
 
-A shared processor does less in a CPU second than a quiet one, because others take its caches and its cycles.
-So each time is divided by how much longer a fixed piece of work takes at that moment.
+Each time is divided by how much longer a fixed piece of work takes at that moment (`benchmarks.calibration`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 from unittest.mock import patch
 
+from benchmarks import calibration
 from tests.support.collector import collecting_as_processes
 
 T = TypeVar("T")
 
 TRIES = 5
-FIXED_WORK = json.dumps([{"metadata": {"name": f"web-{number}"}, "n": number} for number in range(30_000)])
-QUIET_SECONDS = 0.0165  # the CPU time of FIXED_WORK on a quiet machine
-MAX_SLOWDOWN = 3.0  # A slower machine than this must not excuse everything.
-
-
-@collecting_as_processes()
-def slowdown() -> float:
-    """Returns how many times longer FIXED_WORK takes now than on a quiet machine, 1 to MAX_SLOWDOWN."""
-    began = time.thread_time()
-    json.loads(FIXED_WORK)
-    return min(max(1.0, (time.thread_time() - began) / QUIET_SECONDS), MAX_SLOWDOWN)
+slowdown = collecting_as_processes()(calibration.slowdown)
 
 
 def quiet_seconds(seconds: float, enough: float) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.times import format_time
-from fedhpa.assignment.member_hpa import limited_for, usage_load
+from fedhpa.assignment.member_hpa import limited_for, usage_of
 from tests.support.distributed import NOW
 
 
@@ -41,8 +41,8 @@ def hpa(metrics: Any, values: Any, conditions: Any = None, **status: Any) -> dic
 
 def test_the_load_is_what_would_keep_usage_at_target() -> None:
     """4 ready replicas at 75 % of 50 % need 6; those that only start have no usage yet."""
-    assert usage_load(hpa([cpu(50)], [cpu_now(75)]), 4) == 6
-    assert usage_load(hpa([cpu(50)], [cpu_now(15)]), 1) == Fraction(3, 10)
+    assert usage_of(hpa([cpu(50)], [cpu_now(75)])).load(4) == 6
+    assert usage_of(hpa([cpu(50)], [cpu_now(15)])).load(1) == Fraction(3, 10)
 
 
 def test_the_highest_metric_counts() -> None:
@@ -53,7 +53,7 @@ def test_the_highest_metric_counts() -> None:
     }
     now = {"type": "Pods", "pods": {"metric": {"name": "rps"}, "current": {"averageValue": "1"}}}
 
-    assert usage_load(hpa([cpu(50), pods], [now, cpu_now(75)]), 4) == 8
+    assert usage_of(hpa([cpu(50), pods], [now, cpu_now(75)])).load(4) == 8
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_values_of_an_hpa_that_cannot_compute_are_old() -> None:
     """With ScalingActive=False no load is known."""
     broken = hpa([cpu(50)], [cpu_now(75)], [limited(), {"type": "ScalingActive", "status": "False"}])
 
-    assert usage_load(broken, 4) is None
+    assert usage_of(broken).load(4) is None
 
 
 def test_the_load_needs_every_metric() -> None:
@@ -89,8 +89,8 @@ def test_the_load_needs_every_metric() -> None:
     }
     half = hpa([cpu(50), memory], [cpu_now(75)])
 
-    assert usage_load(half, 4) is None
-    assert usage_load(half, 4, known=True) == 6
+    assert usage_of(half).load(4) is None
+    assert usage_of(half).load(4, known=True) == 6
 
 
 def test_a_value_of_another_metric_is_no_value() -> None:
@@ -108,7 +108,7 @@ def test_a_value_of_another_metric_is_no_value() -> None:
         "containerResource": {"name": "cpu", "container": "log", "current": {"averageUtilization": 90}},
     }
 
-    assert usage_load(hpa([container], [other]), 4, known=True) is None
+    assert usage_of(hpa([container], [other])).load(4, known=True) is None
 
 
 @pytest.mark.parametrize(
@@ -127,6 +127,6 @@ def test_odd_values_are_unknown(odd: Any) -> None:
         odd,
         {"spec": odd, "status": odd},
     ):
-        load, limited_seconds = usage_load(one, 4), limited_for(one, NOW)
+        load, limited_seconds = usage_of(one).load(4), limited_for(one, NOW)
         assert load is None or 0 <= load < 2**31
         assert limited_seconds is None or limited_seconds >= 0

@@ -84,13 +84,17 @@ def _hpa(hpa: MemberHpa | None, now: float) -> dict[str, JSON]:
     """Returns what a status entry shows of a member HPA."""
     if hpa is None:
         return {}
-    wanted, scaled = whole_number(hpa.status.get("desiredReplicas")), time_at(hpa.status.get("lastScaleTime"))
+    wanted, scaled = whole_number(hpa.status.get("desiredReplicas")), hpa.derived(_scaled_at)
     entry: dict[str, JSON] = {}
     if wanted is not None:
         entry["desiredReplicas"] = wanted
     if scaled is not None and scaled <= now + _CLOCK_SKEW:
         entry["lastScaleTime"] = api_time(scaled)
     return entry
+
+
+def _scaled_at(hpa: MemberHpa) -> float | None:
+    return time_at(hpa.status.get("lastScaleTime"))
 
 
 def whole_number(value: JSON) -> int | None:
@@ -128,14 +132,16 @@ def _values(field: str, index: int, view: BoundsView) -> Iterator[tuple[int, Map
         replicas = hpa.status.get("currentReplicas")
         if not hpa.ours or not isinstance(replicas, int) or isinstance(replicas, bool) or replicas <= 0:
             continue
-        metrics = hpa.status.get("currentMetrics")
-        entry = metrics[index] if isinstance(metrics, list) and index < len(metrics) else None
-        source = entry.get(field) if isinstance(entry, dict) else None
-        current = source.get("current") if isinstance(source, dict) else None
-        yield replicas, _numbers(current) if isinstance(current, dict) else None
+        yield replicas, hpa.derived(_numbers, field, index)
 
 
-def _numbers(current: Mapping[str, JSON]) -> Mapping[str, int] | None:
+def _numbers(hpa: MemberHpa, field: str, index: int) -> Mapping[str, int] | None:
+    metrics = hpa.status.get("currentMetrics")
+    entry = metrics[index] if isinstance(metrics, list) and index < len(metrics) else None
+    source = entry.get(field) if isinstance(entry, dict) else None
+    current = source.get("current") if isinstance(source, dict) else None
+    if not isinstance(current, dict):
+        return None
     found = {}
     for name in ("averageUtilization", "averageValue", "value"):
         raw = current.get(name)

@@ -17,10 +17,11 @@ from fedhpa.assignment import (
     HoldRules,
     Member,
     Previous,
+    ReportedUsage,
     Rules,
     assigned_for,
     limited_for,
-    usage_load,
+    usage_of,
 )
 from fedhpa.decision.bridge import BRIDGE_SECONDS, missed_for
 from fedhpa.decision.context import Context
@@ -167,14 +168,14 @@ class BoundsView:
 
         A pinned one has a known metric that asks for more. One without a value could only ask for more still.
         """
-        spec = hpa.spec
-        raw = {"spec": {"metrics": spec.metrics}, "status": hpa.status}
-        limited = limited_for(raw, self._context.now) if running >= spec.maxReplicas > 0 else None
+        usage = hpa.derived(_reported_usage)
+        pinned = running >= hpa.spec.maxReplicas > 0
+        limited = limited_for({"status": hpa.status}, self._context.now) if pinned else None
         if limited is not None:
-            load = usage_load(raw, ready, known=True)
+            load = usage.load(ready, known=True)
             if load is not None and load > running:
                 return load, limited
-        return usage_load(raw, ready), None
+        return usage.load(ready), None
 
     def _wakes(self, view: ClusterView) -> bool:
         """True if an Object or External metric asks for a replica: any value above 0 does."""
@@ -225,6 +226,10 @@ class BoundsView:
         if (self._context.hold is not None or self._context.builder.has(HELD)) and one.written is not None:
             return one.written.maximum != state.maximum  # a hold keeps minima that are not the assigned ones
         return one.written != state.bounds
+
+
+def _reported_usage(hpa: MemberHpa) -> ReportedUsage:
+    return usage_of({"spec": {"metrics": hpa.spec.metrics}, "status": hpa.status})
 
 
 def _bounds(hpa: MemberHpa) -> Bounds | None:

@@ -70,7 +70,7 @@ def stored_status(raw: RawStatus) -> StoredStatus:
         shares={
             name: replicas
             for name, entry in cluster_entries(raw).items()
-            if (replicas := number(entry.get("currentReplicas"))) is not None
+            if type(replicas := entry.get("currentReplicas")) is int
         },
     )
 
@@ -78,10 +78,9 @@ def stored_status(raw: RawStatus) -> StoredStatus:
 def cluster_entries(raw: RawStatus) -> dict[str, Mapping[str, JSON]]:
     """Returns the readable entries of status.clusters by name."""
     entries = raw.clusters if isinstance(raw.clusters, list) else []
+    # Decoded JSON has no other mapping. Its exact type is compared quickly.
     return {
-        name: entry
-        for entry in entries
-        if isinstance(entry, Mapping) and isinstance(name := entry.get("name"), str)
+        name: entry for entry in entries if type(entry) is dict and type(name := entry.get("name")) is str
     }
 
 
