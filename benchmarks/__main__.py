@@ -36,21 +36,14 @@ MODULES: Final[Mapping[str, str]] = {
     "controller-members": "benchmarks.controller.many_members",
     "controller-large": "benchmarks.controller.large",
     "distributed": "benchmarks.controller.distributed",
-    "distributed-large": "benchmarks.controller.distributed_large",
+    "distributed-members": "benchmarks.controller.distributed_members",
     "closed-loop-cost": "benchmarks.closed_loop.cost",
     "cron": "benchmarks.cron",
     "cron-rules": "benchmarks.cron_rules",
     "cron-real": "benchmarks.cron_real",
 }
 # These take minutes, so they run only when named.
-ONLY_NAMED: Final = (
-    "controller-large",
-    "distributed-large",
-    "adapter-large",
-    "adapter-callers",
-    "adapter-crowd",
-    "cron-real",
-)
+ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers", "adapter-crowd", "cron-real")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -18,7 +18,7 @@ from fedhpa.metric_types.table import metric_type
 
 JSON = object
 
-_MAX_REPLICAS: Final = 2**31 - 1
+_MOST: Final = Fraction(2**31 - 1)
 # A status has one value for each metric; more are of no use.
 _MAX_METRICS: Final = 64
 _VALUES: Final = {
@@ -45,7 +45,7 @@ class ReportedUsage(NamedTuple):
         """
         if self.highest is None or not (self.complete or known):
             return None
-        return min(ready * self.highest, Fraction(_MAX_REPLICAS))
+        return min(ready * self.highest, _MOST)
 
 
 def usage_of(hpa: JSON) -> ReportedUsage:

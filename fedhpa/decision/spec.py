@@ -77,6 +77,8 @@ class PlacementSpec(msgspec.Struct, frozen=True):
 
     def preferred(self, clusters: Iterable[KnownCluster]) -> dict[str, PlacementPreference]:
         """Returns the first preference that selects each cluster. Clusters without one are left out."""
+        if not self.preferences:
+            return {}
         left = {cluster.name: cluster for cluster in clusters}
         by_label: dict[tuple[str, str], list[str]] = {}
         for cluster in left.values():

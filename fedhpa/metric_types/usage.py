@@ -39,7 +39,7 @@ JSON = object
 # People read conditions, so they name only so many containers.
 _MAX_NAMED: Final = 8
 
-# Returns what reads the metric's value of one record, None without one.
+# Reads the value of a metric of one record, None without one.
 Reader = Callable[[ScalingMetric], Callable[[UsageRecord], int | None]]
 
 
