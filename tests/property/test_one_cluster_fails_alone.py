@@ -34,7 +34,7 @@ FIRST_LIST = 30.0
 PLACES: list[tuple[Any, str]] = [
     (ScaleCache, "cached"),
     (ScaleCache, "read"),
-    (PodCache, "up_to_date"),
+    (PodCache, "of_available"),
     (PodCache, "reflector"),
     (SharedLists, "fresh"),
     (SharedLists, "get"),
@@ -172,7 +172,7 @@ async def test_exceptions_at_random_places_and_times_cost_only_that_member(
 async def test_missing_member_is_named_with_the_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     """The condition names the member and what its task raised."""
     async with world(m1=2, m2=2) as w:
-        sabotage(monkeypatch, (PodCache, "up_to_date"), lambda: KeyError("replicas"))
+        sabotage(monkeypatch, (PodCache, "of_available"), lambda: KeyError("replicas"))
         w.scale(**BOTH)
         async with w.controller():
             await eventually(lambda: w.condition("MetricsComplete")[0] == "False")
