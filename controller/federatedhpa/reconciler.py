@@ -283,8 +283,7 @@ class FederatedHPAReconciler:
 
     async def _delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory) -> None:
         """Remove the member HPAs of an object that is being deleted. It scales no workload any more."""
-        memory.reconciled = True
-        memory.workloads, memory.selectors = {}, {}
+        memory.reconciled, memory.workloads, memory.selectors = True, {}, {}
         self._snapshots.forget(key)
         self._metrics.unwatch_success(*key)
         await self._modes.delete(key, raw, memory, self._times.now(memory))
