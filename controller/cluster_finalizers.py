@@ -25,7 +25,7 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.texts import listed, one_line
 from fedhpa.api.times import parse_time
 from fedhpa.kube import ApiClient, Clock, EventRecorder, InvolvedObject, Key, contain
-from fedhpa.members import Member, MemberRegistry, change_finalizers
+from fedhpa.members import ForeignCluster, Member, MemberRegistry, change_finalizers
 
 PERIOD_SECONDS: Final = 5.0
 # A cluster whose replicas come and go costs no more than one write a minute. After a change of --shards, the
@@ -97,6 +97,8 @@ class ClusterFinalizers:
             await asyncio.sleep(PERIOD_SECONDS)
 
     async def _keep(self, member: Member, running: Mapping[Key, int]) -> None:
+        if isinstance(member.cluster, ForeignCluster):
+            return  # its object is another project's
         metadata = member.cluster.metadata
         if metadata.deletionTimestamp is None:
             add, remove = self._of_registered(member, bool(running))

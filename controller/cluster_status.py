@@ -7,6 +7,7 @@ own. On Karmada's hub Karmada writes the conditions.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -14,22 +15,23 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from controller.accepted_servers import keep_servers
 from controller.member_tokens import TokenMetrics, TokenRenewer
-from fedhpa.api.cluster import API_VERSION, KIND
+from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import FedHPAError
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.times import format_time
 from fedhpa.kube import (
     ApiClient,
     Clock,
     EventRecorder,
-    InvolvedObject,
     LeaderElector,
     report_failure,
     resource_path,
     supervise,
     update_with_retry,
 )
-from fedhpa.members import NOT_PROBED, OWN_REASONS, READY, Member, MemberRegistry
+from fedhpa.members import NOT_PROBED, OWN_REASONS, READY, ForeignCluster, Member, MemberRegistry
 
 # Its holder keeps the Clusters.
 CLUSTERS_LEASE: Final = "fedhpa-controller-clusters"
@@ -46,20 +48,29 @@ async def lead_clusters(
     metrics: TokenMetrics,
     clock: Clock,
     elector: LeaderElector | None,
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> None:
     """Keep the Clusters whenever `elector` leads, until cancelled. Without an elector always."""
-    work = functools.partial(_keep_clusters, hub, members, events, metrics, clock)
+    work = functools.partial(_keep_clusters, hub, members, events, metrics, clock, sources)
     await (work() if elector is None else elector.run(work))
 
 
 async def _keep_clusters(
-    hub: ApiClient, members: MemberRegistry, events: EventRecorder, metrics: TokenMetrics, clock: Clock
+    hub: ApiClient,
+    members: MemberRegistry,
+    events: EventRecorder,
+    metrics: TokenMetrics,
+    clock: Clock,
+    sources: MemberSources,
 ) -> None:
     """Write the members' conditions and renew their tokens, until cancelled."""
     tokens = TokenRenewer(hub, members, events, metrics, clock=clock)
     async with asyncio.TaskGroup() as group:
         group.create_task(supervise("events", events.run))
         group.create_task(supervise("tokens", tokens.run))
+        if sources.has_foreign:
+            keep = functools.partial(keep_servers, hub, members, sources, events)
+            group.create_task(supervise("servers", keep))
         group.create_task(
             supervise("cluster-status", lambda: follow_cluster_status(hub, members, events, wall=clock.wall))
         )
@@ -96,17 +107,19 @@ def _report_duplicates(
     registry: MemberRegistry, events: EventRecorder, reported: Mapping[str, str]
 ) -> dict[str, str]:
     """Record an event about each new second name of a cluster. Returns all by name, for the next call."""
-    found = {name: member.duplicate for name, member in registry.duplicates.items()}
+    wrong = {name: one for name, one in registry.duplicates.items() if one.stands_back_in_error}
+    found = {name: one.duplicate for name, one in wrong.items()}
     for name in sorted(found):
         if reported.get(name) != found[name]:
-            about = InvolvedObject(API_VERSION, KIND, name)
+            # A Cluster's event has no uid.
+            about = dataclasses.replace(wrong[name].cluster.origin, uid="")
             events.event(about, "Warning", "DuplicateCluster", found[name])
     return found
 
 
 async def _write(hub: ApiClient, registry: MemberRegistry, name: str, now: float) -> None:
     member = registry.registered.get(name)
-    if member is None:
+    if member is None or isinstance(member.cluster, ForeignCluster):
         return
     try:
         await write_cluster_status(hub, member, now)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from certs.authority import CA_VALIDITY, LEAF_VALIDITY, is_ip
 from controller.shards import BY_NAMESPACE, BY_TARGET
 from fedhpa.api import default_values
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.names import dns_subdomain
 from fedhpa.decision import ControllerSettings
 from fedhpa.serving.flags import (
@@ -19,6 +20,7 @@ from fedhpa.serving.flags import (
     common,
     duration,
     integer,
+    members,
     number,
     path,
     split_list,
@@ -143,15 +145,6 @@ PUBLISH_TO: Flag[tuple[str, ...]] = Flag(
     FlagType("strings", f"{ARGOCD} or nothing", _publishes_to, ",".join),
     repeatable=True,
 )
-ARGOCD_NAMESPACE = string(
-    "argocd-namespace", ARGOCD, "Namespace of Argo CD on the hub, for --publish-to=argocd."
-)
-CLUSTERPROFILE_NAMESPACES = strings(
-    "clusterprofile-namespaces",
-    (),
-    "Namespaces of the ClusterProfiles that PlacementDecisions name. A member has the one with the label "
-    "fedhpa.io/cluster, or the one of its own name.",
-)
 
 SYNC_PERIOD = duration(
     "horizontal-pod-autoscaler-sync-period",
@@ -261,9 +254,9 @@ SECTIONS: dict[str, tuple[Flag[Any], ...]] = {
         UPSCALE_DELAY,
         DOWNSCALE_DELAY,
     ),
-    "Placement": (PUBLISH_TO, ARGOCD_NAMESPACE, CLUSTERPROFILE_NAMESPACES),
+    "Placement": (PUBLISH_TO,),
     "Hub": common.HUB,
-    "Members": common.MEMBERS,
+    "Members": (*common.MEMBERS, *members.SOURCES_OF_MEMBERS),
     "Leader election": common.LEADER_ELECTION,
     "Certificates": CERTIFICATES,
     "Observing": (
@@ -294,6 +287,7 @@ class Settings:
     publishes_to: tuple[str, ...] = ()
     argocd_namespace: str = ARGOCD
     profile_namespaces: tuple[str, ...] = ()
+    sources: MemberSources = ONLY_CLUSTERS
 
     @classmethod
     def of(cls, values: Values) -> Settings:
@@ -310,8 +304,9 @@ class Settings:
             watch_namespaces=frozenset([*values[WATCH_NAMESPACES]]),
             hub_id=values[HUB_ID],
             publishes_to=values[PUBLISH_TO],
-            argocd_namespace=values[ARGOCD_NAMESPACE],
-            profile_namespaces=values[CLUSTERPROFILE_NAMESPACES],
+            argocd_namespace=values[members.ARGOCD_NAMESPACE],
+            profile_namespaces=values[members.PROFILE_NAMESPACES],
+            sources=members.member_sources(values),
             decision=ControllerSettings(
                 tolerance=values[TOLERANCE],
                 downscale_stabilization=values[DOWNSCALE_STABILIZATION],

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Final
 
 import msgspec
 
 from controller.flags import Settings
 from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.member_sources import (
+    ALL,
+    ARGOCD,
+    CLUSTER_PROFILES,
+    CLUSTERS,
+    PROFILE_API_VERSION,
+    PROFILES,
+    MemberSources,
+)
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import ApiClient, Clock, resource_path
 from fedhpa.members import CLUSTERS_PATH, Cluster, MemberRegistry
@@ -27,12 +36,13 @@ class _AnyObject(msgspec.Struct, frozen=True):
 
 
 def member_registry(hub: ApiClient, settings: Settings, clock: Clock) -> MemberRegistry:
-    """Returns the registry of the hub's Clusters, with the deadline and the limits of the settings."""
+    """Returns the registry of the members, with the sources, the deadline and the limits of the settings."""
     return MemberRegistry(
         hub,
         deadline=settings.member_deadline,
         qps=settings.cluster_qps,
         burst=settings.cluster_burst,
+        sources=settings.sources,
         clock=clock,
     )
 
@@ -40,7 +50,7 @@ def member_registry(hub: ApiClient, settings: Settings, clock: Clock) -> MemberR
 @contextlib.asynccontextmanager
 async def members_once(hub: ApiClient, settings: Settings, clock: Clock) -> AsyncIterator[MemberRegistry]:
     """Yields the members, with the permissions of `hub`'s user. Raises ConfigError if one is missing."""
-    await _check_permissions(hub)
+    await _check_permissions(hub, settings.sources)
     registry = member_registry(hub, settings, clock)
     task = asyncio.create_task(registry.run())
     try:
@@ -51,27 +61,41 @@ async def members_once(hub: ApiClient, settings: Settings, clock: Clock) -> Asyn
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _check_permissions(hub: ApiClient) -> None:
+async def _check_permissions(hub: ApiClient, sources: MemberSources) -> None:
     """A cluster whose Secret must not be read would look unavailable, and change the decision."""
     try:
-        clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=HUB_SECONDS)).items
-        wanted = {
-            (one.spec.secretRef.namespace, one.spec.secretRef.name)
-            for one in clusters
-            if one.spec.secretRef is not None
-        }
-        for namespace, name in sorted(wanted):
-            await hub.list(
-                resource_path("v1", "secrets", namespace),
-                _AnyObject,
-                field_selector=f"metadata.name={name}",
-                idle=HUB_SECONDS,
-            )
+        if CLUSTERS in sources.names:
+            await _check_clusters(hub)
+        if CLUSTER_PROFILES in sources.names:
+            for namespace in sources.profile_namespaces:
+                path = resource_path(PROFILE_API_VERSION, PROFILES, namespace)
+                await hub.list(path, _AnyObject, idle=HUB_SECONDS)
+        if ARGOCD in sources.names:
+            await _check_secrets(hub, {(sources.argocd_namespace, name) for name in sources.argocd_secrets})
     except ApiError as error:
+        needed = {
+            CLUSTERS: "Clusters and the Secrets that they name",
+            CLUSTER_PROFILES: "the ClusterProfiles",
+            ARGOCD: "Argo CD's cluster Secrets",
+        }
+        what = " and ".join(needed[name] for name in sources.names)
         raise ConfigError(
-            f"the members cannot be read: {error}; the caller needs permission to list and watch "
-            f"Clusters and the Secrets that they name"
+            f"the members cannot be read: {error}; the caller needs permission to list and watch {what}"
         ) from error
+
+
+async def _check_clusters(hub: ApiClient) -> None:
+    clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=HUB_SECONDS)).items
+    references = [one.spec.secretRef for one in clusters if one.spec.secretRef is not None]
+    await _check_secrets(hub, {(one.namespace, one.name) for one in references})
+
+
+async def _check_secrets(hub: ApiClient, wanted: Collection[tuple[str, str]]) -> None:
+    for namespace, name in sorted(wanted):
+        selector = "" if name == ALL else f"metadata.name={name}"
+        await hub.list(
+            resource_path("v1", "secrets", namespace), _AnyObject, field_selector=selector, idle=HUB_SECONDS
+        )
 
 
 async def _until_synced(registry: MemberRegistry) -> None:

@@ -38,6 +38,7 @@ from controller.pause import record_paused, release_clusters
 from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules, member_caches
 from controller.shards import CRON, Division, Shard, ShardElection
 from fedhpa.api.errors import ConfigError
+from fedhpa.api.member_sources import MemberSources
 from fedhpa.kube import (
     FAILURE_OBSERVER,
     SYSTEM,
@@ -151,7 +152,9 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
                 )
                 leading.append(group.create_task(supervise("cron-shards", run_rules)))
             if not settings.paused:
-                keep_clusters = functools.partial(_lead_clusters, values, hub, members, metrics, clock)
+                keep_clusters = functools.partial(
+                    _lead_clusters, values, settings.sources, hub, members, metrics, clock
+                )
                 leading.append(group.create_task(supervise("clusters-lead", keep_clusters)))
             if values[MANAGE_CERTIFICATES] and not settings.paused:
                 place, timing = _lease_namespace(values), _lease_timing(values)
@@ -178,7 +181,12 @@ def _leases_of(values: Values) -> dict[str, str]:
 
 
 async def _lead_clusters(
-    values: Values, hub: ApiClient, members: MemberRegistry, metrics: ControllerMetrics, clock: Clock
+    values: Values,
+    sources: MemberSources,
+    hub: ApiClient,
+    members: MemberRegistry,
+    metrics: ControllerMetrics,
+    clock: Clock,
 ) -> None:
     """Keep the members' conditions and tokens while this process holds the Lease for it."""
     elector, show = None, functools.partial(metrics.set_leader, "clusters")
@@ -197,7 +205,7 @@ async def _lead_clusters(
             wall=clock.wall,
         )
     events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
-    await lead_clusters(hub, members, events, metrics.tokens, clock, elector)
+    await lead_clusters(hub, members, events, metrics.tokens, clock, elector, sources)
 
 
 async def _lead_autoscalers(

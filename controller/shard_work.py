@@ -166,6 +166,7 @@ async def lead(
             clock=clock.monotonic,
             duplicates=members.duplicates,
             holds=holds,
+            gone=members.gone,
         )
         reconciler = FederatedHPAReconciler(
             hub, snapshots, events, metrics, settings, wall=clock.wall, clock=clock.monotonic

@@ -93,7 +93,7 @@ class Adapter:
             deadline=values[common.MEMBER_DEADLINE],
             qps=values[common.CLUSTER_API_QPS],
             burst=values[common.CLUSTER_API_BURST],
-            reads_metrics=True,
+            sources=settings.member_sources(values),
             clock=clock,
         )
         self._lists = SharedLists(clock=clock.monotonic)

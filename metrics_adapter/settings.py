@@ -6,7 +6,8 @@ import ssl
 from typing import Any
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.serving.flags import Flag, Sections, Values, boolean, choice, common, duration, integer
+from fedhpa.api.member_sources import MemberSources
+from fedhpa.serving.flags import Flag, Sections, Values, boolean, choice, common, duration, integer, members
 from metrics_adapter.prometheus import settings as store_settings
 from metrics_adapter.server import caller_limits
 
@@ -52,6 +53,7 @@ _CHANGED: dict[str, Flag[Any]] = {
 
 FLAGS: Sections = {
     "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *common.MEMBERS),
+    "Members": (*members.SOURCES_OF_MEMBERS, members.ARGOCD_OWN_TOKENS),
     "Metrics store": store_settings.FLAGS,
     "Limits of callers": caller_limits.FLAGS,
     "Hub": common.HUB,
@@ -69,6 +71,11 @@ def check(values: Values) -> None:
         for flag in (store_settings.URL, store_settings.RULES):
             if not values[flag]:
                 raise ConfigError(f"--metrics-source=prometheus: expected --{flag.name} with it")
+
+
+def member_sources(values: Values) -> MemberSources:
+    """Returns the sources of members, of whom only metrics are read. Raises ConfigError."""
+    return members.member_sources(values, reads_metrics=True)
 
 
 def without_effect(values: Values) -> list[str]:

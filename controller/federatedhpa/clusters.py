@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ from fedhpa.api.member_hpas import MemberHpa, differing_fields, wanted_spec
 from fedhpa.api.propagation import Placement
 from fedhpa.api.texts import listed
 from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
-from fedhpa.members import Member
+from fedhpa.members import Gone, Member
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,33 @@ def narrowed(found: Candidates, decided: Collection[str], running: Collection[st
     )
 
 
+def with_gone(
+    candidates: Candidates,
+    memory: ObjectMemory,
+    running: Collection[str],
+    members: Mapping[str, Member],
+    gone: Callable[[str], Gone | None],
+    now: float,
+) -> tuple[Candidates, dict[str, Gone]]:
+    """Returns the candidates with those of `running` that no object of the hub registers any more, and these.
+
+    A cluster that has another name now is not gone. One whose replicas may be failed over is forgotten after
+    an hour, because nobody can ask it whether they still run.
+    """
+    others = {member.short_uid for member in members.values()}
+    found: dict[str, Gone] = {}
+    for name in {*running, *candidates.names}:
+        one = gone(name) if name not in members else None
+        known, clock = memory.state.clusters.get(name), memory.state.absences.get(name)
+        if one is None or (known is not None and known.uid and known.uid in others):
+            continue
+        if one.held or clock is None or clock.elapsed(now) < FORGOTTEN_SECONDS:
+            found[name] = one
+    if not found:
+        return candidates, found
+    return replace(candidates, names=tuple(sorted({*candidates.names, *found}))), found
+
+
 def without_duplicates(
     found: Candidates, duplicates: Mapping[str, Member]
 ) -> tuple[Candidates, tuple[Finding, ...]]:
@@ -105,10 +133,13 @@ def without_duplicates(
     if not left_out:
         return found, ()
     names = tuple(name for name in found.names if name not in duplicates)
-    findings = [Finding(DUPLICATE_CLUSTER, duplicates[name].duplicate) for name in left_out[:_MAX_DUPLICATES]]
+    wrong = [name for name in left_out if duplicates[name].stands_back_in_error]
+    findings = [Finding(DUPLICATE_CLUSTER, duplicates[name].duplicate) for name in wrong[:_MAX_DUPLICATES]]
     return replace(found, names=names, named=found.named - duplicates.keys()), tuple(findings)
 
 
+# As long as a deleted Cluster waits for its replicas.
+FORGOTTEN_SECONDS: Final = 3600.0
 # Reasons in conditions.
 DUPLICATE_CLUSTER: Final = "DuplicateCluster"
 NOT_BUILT: Final = "NotBuilt"
@@ -241,11 +272,12 @@ async def cluster_snapshots(
     direct: bool,
     lost_after: float,
     reads_nodes: bool = False,
+    gone: Mapping[str, Gone] = MappingProxyType({}),
 ) -> tuple[ClusterSnapshot, ...]:
     """Returns the clusters by name, with their capacity as far as it is known.
 
     A cluster is lost after `lost_after` seconds, and a deleted one at once. `reads_nodes` lists the nodes
-    under any policy.
+    under any policy. `gone` are clusters that no object registers any more.
     """
     assignment = hpa.spec.assignment
     available = await available_replicas(
@@ -256,9 +288,9 @@ async def cluster_snapshots(
     # Of a cluster that a ResourceBinding names and nobody registers any more, Karmada has removed the Works.
     named = readings.keys() - members.keys() if candidates.bound is not None else frozenset()
     deleted = {name for name in named if memory.was_seen(name)}
-    gone = Absence(max(now - lost_after, 0.0))
+    lost = Absence(max(now - lost_after, 0.0))
     at = asyncio.get_running_loop().time()
-    absences = {**memory.state.absences, **dict.fromkeys(deleted, gone)}
+    absences = {**memory.state.absences, **dict.fromkeys(deleted, lost)}
     # Fields by cluster that few clusters have.
     rare: tuple[tuple[str, Mapping[str, Any]], ...] = (
         ("selected", dict.fromkeys(candidates.deselected, False)),
@@ -269,6 +301,8 @@ async def cluster_snapshots(
         ("overflow", candidates.overflow),
         ("replaced", dict.fromkeys(candidates.replaced, True)),
         ("missing_since", memory.missed_since),
+        ("error", {name: one.reason for name, one in gone.items()}),
+        ("gone", {name: one.held for name, one in gone.items() if one.settled}),
     )
     known = [(field, of) for field, of in rare if of]
     found = []

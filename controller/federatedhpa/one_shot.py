@@ -27,6 +27,7 @@ from controller.members import HUB_SECONDS, members_once
 from controller.publish import FEDERATED_HPAS
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.decision import (
     Blocked,
     Decision,
@@ -85,6 +86,7 @@ class OneShotReader:
             reads_nodes=True,
             duplicates=members.duplicates,
             holds=self._holds,
+            gone=members.gone,
         )
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
@@ -165,7 +167,11 @@ def _file(hub: ApiClient, raw: Mapping[str, Any]) -> RecordFile:
 
 
 async def settings_for(
-    hub: ApiClient, raw: Mapping[str, Any], propagation: str = "", metrics_via: str = ""
+    hub: ApiClient,
+    raw: Mapping[str, Any],
+    propagation: str = "",
+    metrics_via: str = "",
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> Settings:
     """The settings of the object's last recorded decision.
 
@@ -181,7 +187,7 @@ async def settings_for(
         *([f"--{METRICS_VIA.name}={metrics_via}"] if metrics_via else []),
     ]
     settings = Settings.of(parse_flags(SECTIONS, flags, {}))
-    return dataclasses.replace(settings, decision=stored.settings)
+    return dataclasses.replace(settings, decision=stored.settings, sources=sources)
 
 
 def _held(snapshot: Snapshot) -> Blocked | None:

@@ -33,6 +33,7 @@ from controller.federatedhpa.clusters import (
     cluster_snapshots,
     narrowed,
     unsupported_field,
+    with_gone,
     with_member_hpas,
     without_duplicates,
 )
@@ -62,7 +63,7 @@ from fedhpa.decision import (
     decode_spec,
 )
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, ResourceMapper, get_scale
-from fedhpa.members import Again, HpaCache, Member
+from fedhpa.members import Again, Gone, HpaCache, Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 
@@ -85,9 +86,9 @@ class SnapshotBuilder:
         reads_nodes: bool = False,
         duplicates: Mapping[str, Member] = MappingProxyType({}),
         holds: Holds | None = None,
+        gone: Callable[[str], Gone | None] = lambda _: None,
     ) -> None:
-        self._hub = hub
-        self._holds = holds
+        self._hub, self._gone, self._holds = hub, gone, holds
         # For an outlook on lost clusters under any policy, where one list of nodes is not too much.
         self._reads_nodes = reads_nodes
         self._mapper = ResourceMapper(hub, clock=clock)
@@ -95,8 +96,7 @@ class SnapshotBuilder:
         self._members = members
         # Other names of these members, which are no candidates; a live view.
         self.duplicates = duplicates
-        self._caches = caches
-        self._settings = settings
+        self._caches, self._settings = caches, settings
         self._search = WorkloadSearch(hub, members, clock=clock)
         self.ambiguities = Ambiguities(clock)
         self.placements = Placements(hub, members, settings, clock=clock)
@@ -160,6 +160,7 @@ class SnapshotBuilder:
                 chosen = narrowed(chosen, decided, holding)
             candidates, found = without_duplicates(chosen, self.duplicates)
             found += unread
+            candidates, gone = with_gone(candidates, memory, holding, self._members, self._gone, now)
             template = await self._template(workload)
         except NoBinding as error:
             no_binding = Blocked("FailedGetBinding", str(error), event="FailedGetBindings")
@@ -203,6 +204,7 @@ class SnapshotBuilder:
             direct=template is None or distributed,
             lost_after=self._lost_after(hpa),
             reads_nodes=self._reads_nodes,
+            gone=gone,
         )
         hpas: Mapping[str, HpaReading] = {}
         if distributed:

@@ -41,19 +41,23 @@ def short_uid(uid: str) -> str:
 
 
 class Claim(NamedTuple):
-    """A registered name for a cluster. `created` is the time of its registration, as the API writes it."""
+    """A registered name for a cluster. `created` is the time of its registration, as the API writes it.
+
+    `rank` is the place of its source among the sources of members.
+    """
 
     name: str
     uid: str
     answers: bool
     created: str
+    rank: int = 0
 
 
 def duplicates_of(claims: Collection[Claim]) -> dict[str, str]:
     """Returns the names that do not count because another one of the same UID does, with that other name.
 
-    Of the names of one UID the one that answers counts, of several that answer the oldest. Names with
-    unknown UID all count.
+    Of the names of one UID that of the first source counts, then the one that answers, of several that answer
+    the oldest. Names with unknown UID all count.
     """
     counts: dict[str, Claim] = {}
     for one in claims:
@@ -63,5 +67,5 @@ def duplicates_of(claims: Collection[Claim]) -> dict[str, str]:
     return {one.name: counts[one.uid].name for one in claims if one.uid and counts[one.uid] is not one}
 
 
-def _order(claim: Claim) -> tuple[bool, str, str]:
-    return not claim.answers, claim.created, claim.name
+def _order(claim: Claim) -> tuple[int, bool, str, str]:
+    return claim.rank, not claim.answers, claim.created, claim.name

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fedhpa.api.cluster import API_VERSION, KIND
+from fedhpa.api.member_sources import METRICS_ENDING
 from fedhpa.api.names import dns_label
 from fedhpa.api.rights import (
     ADAPTER,
@@ -38,7 +39,6 @@ SECRET_ANNOTATION: Final = "fedhpa.io/secret"  # noqa: S105  # the name of an an
 # On a Cluster: NAMESPACE/NAME of the Secret with which the metrics adapter reads the member. By default it
 # has the other Secret's name with this ending.
 METRICS_ANNOTATION: Final = "fedhpa.io/metrics-secret"
-METRICS_ENDING: Final = "-metrics"
 # The accounts in a member, each with the ending of its Secret on the hub.
 ACCOUNTS: Final = {MEMBER: "", MEMBER_METRICS: METRICS_ENDING}
 

@@ -15,6 +15,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from fedhpa.api.member_sources import (
+    ARGOCD,
+    CLUSTER_PROFILES,
+    CLUSTERS,
+    ONLY_CLUSTERS,
+    SERVERS_MAP,
+    TAINTS_MAP,
+    MemberSources,
+)
+
 NAMESPACE: Final = "fedhpa-system"
 # Where Karmada keeps the credentials of its clusters.
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
@@ -75,6 +85,7 @@ class Switches:
     """The settings that decide which rules are rendered.
 
     `external_hub`: the pods run in another cluster. `apis` are those of METRICS_APIS that the hub has.
+    `sources` are those of members.
     """
 
     propagation: Propagation = "direct"
@@ -88,6 +99,7 @@ class Switches:
     publish_to_argocd: bool = False
     apis: frozenset[str] = METRICS_APIS
     scale_targets: tuple[ScaleTarget, ...] = (APPS,)
+    sources: MemberSources = ONLY_CLUSTERS
 
     def allow(self, when: Mapping[str, str | bool]) -> bool:
         """True if every switch of a condition has the value that the condition names."""
@@ -104,6 +116,10 @@ class Switches:
             "apiMetrics": "metrics" in self.apis,
             "apiCustom": "custom" in self.apis,
             "apiExternal": "external" in self.apis,
+            "fromClusters": CLUSTERS in self.sources.names,
+            "fromClusterProfiles": CLUSTER_PROFILES in self.sources.names,
+            "fromArgocd": ARGOCD in self.sources.names,
+            "fromOthers": self.sources.has_foreign,
         }
         return all(named[name] == value for name, value in when.items())
 
@@ -152,7 +168,9 @@ class _Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rules: list[_Rule] = []
     granted: str = ""
     namespace: str = ""
-    namespaceOf: Literal["", "release", "leases", "secrets", "placements"] = ""
+    namespaceOf: Literal[
+        "", "release", "leases", "secrets", "placements", "profiles", "argocd", "plugins"
+    ] = ""
     aggregateTo: list[str] = []
     when: dict[str, str | bool] = {}
     secretsOf: list[str] = []
@@ -218,6 +236,8 @@ def hub_rights(
     manifests = [account(namespace, ACCOUNTS[one]) for one in by_account]
     for one in components:
         subject = user(user_name) if user_name else service_account(namespace, ACCOUNTS.get(one, ""))
+        if one == "controller" and found.sources.has_foreign and "hub" in planes:
+            manifests += [_config_map(namespace, name) for name in (SERVERS_MAP, TAINTS_MAP)]
         manifests += _of_component(one, found, subject, places, secrets, planes)
     return manifests
 
@@ -295,6 +315,12 @@ def account(namespace: str, name: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
+def _config_map(namespace: str, name: str) -> Manifest:
+    """Returns a ConfigMap without data, so that applying it again changes nothing."""
+    metadata = {"name": name, "namespace": namespace, "labels": labels("controller")}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
 def labels(component: str) -> dict[str, str]:
     """Returns the labels of an object of a process."""
     return {
@@ -330,8 +356,11 @@ def _rendered(
     for role in roles:
         if not switches.allow(role.when):
             continue
+        named = switches.sources.places(role.namespaceOf, reads_metrics=role.component == "metrics-adapter")
         if role.namespaceOf == "secrets":
-            for namespace, names in sorted((secrets or {}).items()):
+            named = secrets or {}
+        if named is not None:
+            for namespace, names in sorted(named.items()):
                 yield from _of_role(role, switches, subjects, namespace, names)
         else:
             namespace = (places or {})[role.namespaceOf] if role.namespaceOf else role.namespace

@@ -10,8 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli.files import read_items
 from fedhpa.cli.hub_client import API_VERSION, find_object, hub_client
+from fedhpa.cli.member_options import (
+    DEFAULT,
+    DEFAULT_ARGOCD,
+    DEFAULT_NAMESPACE,
+    ArgocdNamespace,
+    ArgocdSecrets,
+    MembersFrom,
+    MembersNamespace,
+    ProfileNamespaces,
+    ProviderFile,
+    member_sources,
+)
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Namespace, Propagation
 
 if TYPE_CHECKING:
@@ -60,6 +73,12 @@ def preview(
     context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
+    members_from: MembersFrom = DEFAULT,
+    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
+    clusterprofile_namespaces: ProfileNamespaces = "",
+    clusterprofile_provider_file: ProviderFile = "",
+    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
+    argocd_secrets: ArgocdSecrets = "",
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
 ) -> None:
     """Show the decision before and after a change of objects; nothing is written.
@@ -67,7 +86,15 @@ def preview(
     Exits 1 if admission would refuse an object, or if another autoscaler scales the same workload.
     """
     objects = read_objects(file)
-    flags = (propagation, metrics_via)
+    sources = member_sources(
+        members_from,
+        members_namespace,
+        clusterprofile_namespaces,
+        clusterprofile_provider_file,
+        argocd_namespace,
+        argocd_secrets,
+    )
+    flags = (propagation, metrics_via, sources)
     found = asyncio.run(_previews(objects, namespace, kubeconfig, context, flags))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))
@@ -127,7 +154,11 @@ def _verdict(path: str, kind: str, raw: Mapping[str, Any], *, karmada: bool = Fa
 
 
 async def _previews(
-    objects: list[dict[str, Any]], namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
+    objects: list[dict[str, Any]],
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    flags: tuple[str, str, MemberSources],
 ) -> list[Preview]:
     from fedhpa.kube import SYSTEM
 
@@ -141,6 +172,7 @@ async def preview_of(
     namespace: str,
     propagation: str = "",
     metrics_via: str = "",
+    sources: MemberSources = ONLY_CLUSTERS,
     *,
     clock: Clock,
 ) -> Preview:
@@ -155,7 +187,7 @@ async def preview_of(
         refusal, warnings, _ = admitted(kind, changed)
         return Preview(kind, namespace, name, refusal, warnings, note="" if refusal else NOT_SIMULATED)
     stored = await find_object(hub, namespace, name)
-    settings = await settings_for(hub, stored or changed, propagation, metrics_via)
+    settings = await settings_for(hub, stored or changed, propagation, metrics_via, sources)
     refusal, warnings, changed = admitted(kind, changed, karmada=settings.propagation == KARMADA)
     found = Preview(kind, namespace, name, refusal, warnings)
     if refusal:

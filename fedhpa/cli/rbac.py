@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cli.member_options import (
+    DEFAULT,
+    DEFAULT_ARGOCD,
+    ArgocdNamespace,
+    ArgocdSecrets,
+    MembersFrom,
+    ProfileNamespaces,
+    member_sources,
+)
 from fedhpa.cli.options import MetricsSource, PropagationMode, secrets_by_namespace
 
 if TYPE_CHECKING:
@@ -160,7 +170,6 @@ def rbac(
         ),
     ] = False,
     publish_to: Annotated[PublishTo | None, typer.Option(help="The controller's --publish-to.")] = None,
-    argocd_namespace: Annotated[str, typer.Option(help="The controller's --argocd-namespace.")] = "argocd",
     distributed: Annotated[
         bool,
         typer.Option(
@@ -169,6 +178,21 @@ def rbac(
             "members, or with --propagation=karmada Works on the hub.",
         ),
     ] = False,
+    members_from: MembersFrom = DEFAULT,
+    clusterprofile_namespaces: ProfileNamespaces = "",
+    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
+    argocd_secrets: ArgocdSecrets = "",
+    argocd_use_own_tokens: Annotated[
+        bool, typer.Option("--argocd-use-own-tokens", help="The adapter's --argocd-use-own-tokens.")
+    ] = False,
+    plugin_secret: Annotated[
+        list[str] | None,
+        typer.Option(help="Secret in -n that exec plugins of the controller read; repeatable."),
+    ] = None,
+    adapter_plugin_secret: Annotated[
+        list[str] | None,
+        typer.Option(help="Secret in -n that exec plugins of the adapter read; repeatable."),
+    ] = None,
 ) -> None:
     """Print the RBAC rights of the processes and operators on the hub, or of the hub in a member.
 
@@ -177,6 +201,15 @@ def rbac(
     from fedhpa.api import rights
     from fedhpa.api.yaml import print_yaml
 
+    sources = dataclasses.replace(
+        # The rights do not depend on the file.
+        member_sources(
+            members_from, namespace, clusterprofile_namespaces, "-", argocd_namespace, argocd_secrets
+        ),
+        argocd_own_tokens=argocd_use_own_tokens,
+        plugin_secrets=tuple(plugin_secret or ()),
+        adapter_plugin_secrets=tuple(adapter_plugin_secret or ()),
+    )
     switches = rights.Switches(
         propagation.value,
         metrics_via.value,
@@ -188,6 +221,7 @@ def rbac(
         publish_to_argocd=publish_to is PublishTo.ARGOCD,
         apis=frozenset(one.value for one in api) if api else rights.METRICS_APIS,
         scale_targets=scale_targets(scale_target or []),
+        sources=sources,
     )
     if part is Part.MEMBER:
         documents = rights.member_rights(namespace, switches=switches)

@@ -12,8 +12,21 @@ from typing import Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.api.member_sources import MemberSources
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
+from fedhpa.cli.member_options import (
+    DEFAULT,
+    DEFAULT_ARGOCD,
+    DEFAULT_NAMESPACE,
+    ArgocdNamespace,
+    ArgocdSecrets,
+    MembersFrom,
+    MembersNamespace,
+    ProfileNamespaces,
+    ProviderFile,
+    member_sources,
+)
 from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Name, Namespace, Propagation
 
 
@@ -42,6 +55,12 @@ def record(
     context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
+    members_from: MembersFrom = DEFAULT,
+    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
+    clusterprofile_namespaces: ProfileNamespaces = "",
+    clusterprofile_provider_file: ProviderFile = "",
+    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
+    argocd_secrets: ArgocdSecrets = "",
     file: Annotated[
         Path | None, typer.Option("-f", "--file", help="File to write; if not set, standard output.")
     ] = None,
@@ -53,7 +72,15 @@ def record(
 
     Example: fedhpa record fhpa/web | fedhpa replay -
     """
-    flags = (propagation, metrics_via)
+    sources = member_sources(
+        members_from,
+        members_namespace,
+        clusterprofile_namespaces,
+        clusterprofile_provider_file,
+        argocd_namespace,
+        argocd_secrets,
+    )
+    flags = (propagation, metrics_via, sources)
     scenario = asyncio.run(_gather(parse_target(joined(target, name)), namespace, kubeconfig, context, flags))
     text = _text(scenario, output)
     if file is None:
@@ -74,7 +101,7 @@ def _text(scenario: dict[str, Any], output: RecordFormat) -> str:
 
 
 async def _gather(
-    name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str]
+    name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str, MemberSources]
 ) -> dict[str, Any]:
     from controller.federatedhpa import one_shot_reader, settings_for
     from fedhpa.kube import SYSTEM

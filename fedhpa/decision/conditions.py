@@ -120,12 +120,19 @@ def report(
         # If the only cluster answers, Kubernetes' own events name the problem.
         and (len(coverage.expected) > 1 or not cluster.ready or cluster.error is not None)
     ]
+    unregistered = {one.name: one.gone for one in fleet.snapshot.clusters if one.gone is not None}
+    held = dict[str, None]()
     for name, reason in coverage.lost.items():
         if states.get(name) not in LOST_STATES:
             absence = absences.get(name)
             ago = "" if absence is None else f" {builder.now - absence.since:.0f} s ago"
             text = f"cluster {name} went missing{ago} and is no longer expected: {reason}"
+            if name in unregistered:
+                events.append(Event(WARNING, "SourceGone", f"cluster {name} is lost at once: {reason}"))
+                held[unregistered[name]] = None
+                continue
             events.append(Event(WARNING, "ClusterLost", text))
+    events += [Event(WARNING, "FailoverHeld", why) for why in held if why]
     # The data of an only cluster goes missing with Kubernetes' own events.
     told = TOLD_STATES if len(coverage.expected) > 1 else TOLD_STATES - {METRICS_MISSING}
     for name in coverage.answered:

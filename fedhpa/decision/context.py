@@ -346,7 +346,8 @@ def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover 
     gone = {
         cluster.name
         for cluster in snapshot.clusters
-        if cluster.absence is not None and cluster.absence.unbroken(fleet.now) >= fleet.lost_after
+        if cluster.gone is not None
+        or (cluster.absence is not None and cluster.absence.unbroken(fleet.now) >= fleet.lost_after)
     }
     shares = {name: known[name] for name in fleet.lost if known[name] > 0 and name in gone}
     if not shares:
@@ -354,9 +355,11 @@ def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover 
     lost = sum(shares.values())
     states = snapshot.memory.states
     is_new = any(states.get(name) != LOST for name in shares)
-    reason = too_many_lost(shares, known)
+    held = next((one.gone for one in snapshot.clusters if one.name in shares and one.gone), "")
+    reason = held or too_many_lost(shares, known)
     if reason:
-        return Failover(shares, 0, True, reason, is_new)
+        # The loss of a whole source is reported with the clusters, also where no other one answers.
+        return Failover(shares, 0, True, reason, is_new and not held)
     floor = min(snapshot.hpa.status.desired_replicas or 0, current + lost)
     noun = "cluster" if len(shares) == 1 else "clusters"
     return Failover(shares, floor, False, f"lost {noun} {_named(shares)} had {lost} replicas", is_new)

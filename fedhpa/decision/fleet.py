@@ -147,8 +147,9 @@ class FleetView:
         self.status_replicas = sum([cluster.scale.status_replicas for cluster in self.answered])
 
     def is_overdue(self, cluster: ClusterSnapshot) -> bool:
-        """True if the cluster has been missing for lostAfterSeconds, so that it is no longer expected."""
-        return cluster.absence is not None and cluster.absence.elapsed(self.now) >= self.lost_after
+        """True if the cluster has been missing for lostAfterSeconds, or is gone: it is no longer expected."""
+        clock = cluster.absence
+        return cluster.gone is not None or (clock is not None and clock.elapsed(self.now) >= self.lost_after)
 
     def _stuck(self, snapshot: Snapshot) -> Mapping[str, Stuck]:
         """Returns the clusters that are stuck, and notes it in their memberships."""

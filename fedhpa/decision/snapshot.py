@@ -87,6 +87,8 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     cluster, which the memory keeps; "" if it is not known now.
     `missing_since` is when an answer of the cluster was missed first, in POSIX seconds; None if none was, or
     only now. `bridge` says that the other fields are those of its last answer (`fedhpa.decision.bridge`).
+    `gone` is None while some object on the hub registers the cluster. Otherwise it says why its replicas stay
+    where they are, "" if others take them.
     Only a scenario gives `membership`, which is else derived, and `ready_replicas`, else counted from pods.
     """
 
@@ -118,6 +120,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     uid: str = ""
     missing_since: float | None = None
     bridge: Bridge | None = None
+    gone: str | None = None
     membership: str | None = None
     ready_replicas: int | None = None
 

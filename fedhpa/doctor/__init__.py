@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.rights import CONTROLLER
 from fedhpa.doctor.admission import check_admission
 from fedhpa.doctor.aggregation import check_aggregation
 from fedhpa.doctor.bundle import check_bundle, write_bundle
 from fedhpa.doctor.certificates import check_certificates
 from fedhpa.doctor.controllers import check_controllers
+from fedhpa.doctor.fleet import check_fleet
 from fedhpa.doctor.hub import check_definitions, check_hub, check_installed
 from fedhpa.doctor.members import Members
 from fedhpa.doctor.objects import check_objects
@@ -41,12 +43,13 @@ async def examine(
     only: str = "",
     seconds: float = ANSWER_SECONDS,
     connector: ConnectorFactory | None = None,
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> Report:
     """Returns what the caller of `client` can find out about an installation. Never raises ApiError.
 
     `system` is its namespace, which is looked for if it is "". `only` is a namespace: then the objects in it
     are checked and nothing else, which needs rights in that namespace alone. `seconds` is the deadline of
-    each answer. `connector` makes the connections to the members.
+    each answer. `connector` makes the connections to the members, which `sources` register.
     """
     report = Report(context, client.config.server)
     try:
@@ -62,7 +65,7 @@ async def examine(
     found = await check_hub(hub, report, clock)
     if found is None:
         return report
-    site = Site(hub, report, commands or Commands(), *found, only)
+    site = Site(hub, report, commands or Commands(), *found, only, sources)
     if only:
         await site.read_objects()
         await check_objects(site, (), clock)
@@ -73,8 +76,12 @@ async def examine(
     report.counts["members"] = 0 if isinstance(site.clusters, Problem) else len(site.clusters)
     absent = check_definitions(site)
     async with Members(site, clock, connector) as members:
-        followed, webhooks, apis, _ = await asyncio.gather(
-            members.check(), check_admission(site, absent), check_aggregation(site), check_rights(site)
+        followed, webhooks, apis, *_ = await asyncio.gather(
+            members.check(),
+            check_admission(site, absent),
+            check_aggregation(site),
+            check_rights(site),
+            check_fleet(site, clock),
         )
         await check_objects(site, followed, clock)
     if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead

@@ -14,6 +14,7 @@ from fedhpa.admission.crd import (
     custom_resource_definition,
 )
 from fedhpa.api.free_json import Json, text_at
+from fedhpa.api.member_sources import CLUSTERS
 from fedhpa.api.rights import NAMESPACE
 from fedhpa.cron.execution.objects import RULE_FIELDS
 from fedhpa.doctor.report import Report, names
@@ -73,6 +74,8 @@ def check_definitions(site: Site) -> set[str]:
     for wanted in (FEDERATED_HPA, CRON_FEDERATED_HPA, CLUSTER):
         kind, own = wanted.model.__name__, custom_resource_definition(wanted)
         stored = site.definitions[own["metadata"]["name"]]
+        if wanted is CLUSTER and CLUSTERS not in site.sources.names:
+            continue
         if wanted is CLUSTER and isinstance(stored, Problem) and not isinstance(site.clusters, Problem):
             continue  # Karmada serves Clusters without a CRD
         command = _crds(site, stored, " --with-clusters" if wanted is CLUSTER else "")

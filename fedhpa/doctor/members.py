@@ -15,6 +15,7 @@ from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.free_json import entries, text_at, time_at
 from fedhpa.api.identity import IDENTITY_PATH, Claim, duplicates_of, valid_uid
+from fedhpa.api.member_sources import CLUSTERS
 from fedhpa.api.membership import CLUSTER_LABEL, RENEWED, RENEWED_VALUE, SECRET_ANNOTATION
 from fedhpa.api.taints import OWN_TAINTS, PROBE_TAINTS
 from fedhpa.api.times import parse_time
@@ -95,6 +96,8 @@ class Members:
     async def check(self) -> list[Member]:
         """Checks all members. A name that does not count has that finding only."""
         site, clusters = self._site, self._site.clusters
+        if CLUSTERS not in site.sources.names or (site.sources.has_foreign and not clusters):
+            return []
         if isinstance(clusters, Problem):
             if clusters.cause is not Cause.ABSENT:  # the check of the CRD says so
                 site.report.skip("the members", str(clusters))

@@ -12,6 +12,7 @@ from fedhpa.api import rights
 from fedhpa.api.autoscalers import StoredAutoscaler
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.free_json import Json, at, entries, text_at
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.doctor.report import Commands, Report
 from fedhpa.doctor.session import Cause, Problem, Session
 from fedhpa.kube import resource_path
@@ -51,10 +52,18 @@ class Site:
     bindings: Mapping[str, Json | Problem]
 
     def __init__(
-        self, hub: Session, report: Report, commands: Commands, now: float, skew: float, only: str
+        self,
+        hub: Session,
+        report: Report,
+        commands: Commands,
+        now: float,
+        skew: float,
+        only: str,
+        sources: MemberSources = ONLY_CLUSTERS,
     ) -> None:
         self.hub, self.report, self.commands = hub, report, commands
         self.now, self.skew, self.only = now, skew, only
+        self.sources = sources
         self.system = rights.NAMESPACE
         self.deployments, self.definitions, self.bindings = {}, {}, {}
 
@@ -144,6 +153,7 @@ class Site:
             distributed=any(at(each, "spec", "mode") == "Distributed" for each in federated),
             placements=any(map(_uses_placements, federated)),
             publish_to_argocd="--publish-to=argocd" in self.flags(rights.CONTROLLER),
+            sources=self.sources,
         )
 
     @property

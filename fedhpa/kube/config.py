@@ -6,6 +6,7 @@ imported only in the functions that need it, because the import costs 0.5 s and 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -13,7 +14,7 @@ import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ class ApiConfig:
     - `ca_file`: the file of the CAs that verify the server; None for those of the system.
     - `files`: the files it was read from; `fingerprint` is their digest (`file_fingerprint`).
     - `connector`: makes the connections; None means TCP.
+    - `avoids_local`: a host name that resolves to an address of `is_local_address` is refused.
     """
 
     server: str
@@ -73,6 +75,7 @@ class ApiConfig:
     files: tuple[Path, ...] = ()
     fingerprint: bytes = b""
     connector: ConnectorFactory | None = None
+    avoids_local: bool = False
 
 
 async def load_config(
@@ -105,12 +108,13 @@ def tls_context(
     ca_data: str | None = None,
     cert_file: str | None = None,
     key_file: str | None = None,
+    pair: str = "",
     verify: bool = True,
 ) -> ssl.SSLContext:
     """Returns a TLS context for a client; by convention nobody changes it afterwards.
 
-    With a CA only that CA is trusted, otherwise the system's CAs are, as in client-go. Raises OSError or
-    ValueError if a certificate or key is unusable.
+    With a CA only that CA is trusted, otherwise the system's CAs are, as in client-go. `pair` is a client
+    certificate with its key, in PEM. Raises OSError or ValueError if a certificate or key is unusable.
     """
     if verify:
         context = ssl.create_default_context(cafile=ca_file, cadata=ca_data)
@@ -119,10 +123,37 @@ def tls_context(
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if cert_file:
         context.load_cert_chain(cert_file, keyfile=key_file)
+    if pair:
+        with _in_memory(pair) as file:
+            context.load_cert_chain(file)
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+@contextlib.contextmanager
+def _in_memory(text: str) -> Iterator[str]:
+    """Yields the name of a file with the text. OpenSSL reads keys from files only, and none stays on disk."""
+    number = os.memfd_create("pair")
+    try:
+        os.write(number, text.encode())
+        yield f"/proc/self/fd/{number}"
+    finally:
+        os.close(number)
+
+
+def is_local_address(host: str) -> bool:
+    """True for an IP address that means this machine or its link, or no machine; False for a name.
+
+    Cloud providers serve the credentials of a node at a link-local address.
+    """
+    try:
+        address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return mapped.is_loopback or mapped.is_link_local or mapped.is_unspecified or mapped.is_multicast
 
 
 def certificates(bundle: str) -> str:

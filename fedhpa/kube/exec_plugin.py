@@ -34,6 +34,8 @@ END_SECONDS: Final = 5.0
 MAX_OUTPUT: Final = 1024 * 1024
 MAX_ERRORS: Final = 4096
 SHOWN: Final = 200
+# Characters of the errors of a plugin with an environment of its own, which nobody can start by hand.
+MAX_SAID: Final = 500
 CHUNK: Final = 64 * 1024
 # A process that has closed its output ends within a moment.
 EXIT_SECONDS: Final = 0.01
@@ -113,14 +115,20 @@ class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def run_plugin(
-    plugin: ExecPlugin, cluster: Mapping[str, Any], *, deadline: float | None = None
+    plugin: ExecPlugin,
+    cluster: Mapping[str, Any],
+    *,
+    deadline: float | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Credential:
     """Returns the credential that the plugin prints. Raises ConfigError with the reason.
 
     `cluster` is that of the kubeconfig, with an absolute path of the CA. `deadline` is in seconds.
-    Nothing of the plugin's process group is left after an error.
+    Nothing of the plugin's process group is left after an error. With an `environment`, the plugin gets this
+    one instead of ours, has no terminal, and nothing of its process group outlives it.
     """
-    interactive = _is_interactive(plugin)
+    alone = environment is not None
+    interactive = not alone and _is_interactive(plugin)
     if deadline is None:
         deadline = INTERACTIVE_SECONDS if interactive else PLUGIN_DEADLINE_SECONDS
     info: dict[str, Any] = {"interactive": interactive}
@@ -128,10 +136,11 @@ async def run_plugin(
         info["cluster"] = _cluster_info(cluster)
     request = {"kind": "ExecCredential", "apiVersion": plugin.api_version, "spec": info}
     given = {variable.name: variable.value for variable in plugin.env or ()}
-    environment = {**os.environ, **given, "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode()}
+    base = os.environ if environment is None else environment
+    whole = {**base, **given, "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode()}
     try:
         async with asyncio.timeout(deadline):
-            output = await _run(plugin, environment, interactive)
+            output = await _run(plugin, whole, interactive, alone=alone)
     except TimeoutError:
         raise _failure(plugin, f"no answer within {deadline:g} s") from None
     return _credential(plugin, output)
@@ -158,15 +167,18 @@ def _cluster_info(cluster: Mapping[str, Any]) -> dict[str, Any]:
     return info
 
 
-async def _run(plugin: ExecPlugin, environment: dict[str, str], interactive: bool) -> bytes:
-    """Returns what the plugin prints. Kills its process group unless it ends by itself."""
+async def _run(
+    plugin: ExecPlugin, environment: dict[str, str], interactive: bool, *, alone: bool = False
+) -> bytes:
+    """Returns what the plugin prints. Kills its process group unless it ends by itself; `alone`: always."""
     process = _start(plugin, environment, interactive)
     try:
         await process.closed.wait()
         if process.is_whole:
-            await process.exit()
+            await (process.exit_unreaped() if alone else process.exit())
     finally:
-        if not process.has_ended:
+        # A process that is not reaped keeps the number of its group, so no other group is killed.
+        if alone or not process.has_ended:
             process.kill(alone=interactive)
         process.close()
         with contextlib.suppress(TimeoutError):
@@ -175,7 +187,7 @@ async def _run(plugin: ExecPlugin, environment: dict[str, str], interactive: boo
     if not process.is_whole:
         raise _failure(plugin, f"it prints more than {MAX_OUTPUT} bytes")
     if process.code:
-        said = cut_line(process.errors.decode(errors="replace").strip(), SHOWN)
+        said = cut_line(process.errors.decode(errors="replace").strip(), MAX_SAID if alone else SHOWN)
         raise _failure(plugin, f"exit code {process.code}" + (f": {said}" if said else ""))
     return bytes(process.output)
 
@@ -237,6 +249,12 @@ class _Process:
     async def exit(self) -> None:
         """Wait until the process has ended."""
         while self.code is None:  # noqa: ASYNC110  # no event announces the end of a process
+            await asyncio.sleep(EXIT_SECONDS)
+
+    async def exit_unreaped(self) -> None:
+        """Wait until the process has ended, and leave it to be reaped."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        while os.waitid(os.P_PID, self._started.pid, options) is None:  # noqa: ASYNC110, ASYNC222  # WNOHANG
             await asyncio.sleep(EXIT_SECONDS)
 
     def kill(self, *, alone: bool) -> None:

@@ -7,6 +7,7 @@ proxies of the environment are not used. `bodies` reads what the server answers.
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -14,12 +15,13 @@ from typing import Final
 from urllib.parse import urlencode
 
 import aiohttp
+from aiohttp.abc import ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
 from fedhpa.api.errors import ApiError
 from fedhpa.api.texts import one_line
-from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.config import ApiConfig, is_local_address
 from fedhpa.kube.supervision import explain
 
 # Reasons of an ApiError with status 0, for a request without a response.
@@ -203,7 +205,21 @@ def tcp_connector(config: ApiConfig) -> aiohttp.BaseConnector:
         limit=0,  # each watch holds one connection; the callers limit the others
         ssl=config.ssl if config.ssl is not None else True,
         keepalive_timeout=KEEPALIVE_SECONDS,
+        resolver=_RemoteResolver() if config.avoids_local else None,
     )
+
+
+class _RemoteResolver(aiohttp.ThreadedResolver):
+    """Refuses host names that resolve to this machine or its link, as their owner may let them any time."""
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Returns the addresses of a host. Raises OSError."""
+        found = await super().resolve(host, port, family)
+        if any(is_local_address(one["host"]) for one in found):
+            raise OSError(None, "the name resolves to a loopback or link-local address")
+        return found
 
 
 def target(server: str, path: str, params: Params) -> URL:
@@ -224,7 +240,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"certificate not accepted: {_verify_message(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"name {error.host} does not resolve"
+        refused = error.os_error.errno is None and error.os_error.strerror
+        return f"name {error.host}: {refused}" if refused else f"name {error.host} does not resolve"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"proxy answered {error.status}"
     if isinstance(error, aiohttp.ClientConnectorError):

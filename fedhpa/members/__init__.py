@@ -12,6 +12,7 @@ from fedhpa.members.cluster import (
     Access,
     Cluster,
     ClusterMeta,
+    ForeignCluster,
     Secret,
     api_config,
     metrics_key,
@@ -33,8 +34,9 @@ from fedhpa.members.lists import (
 )
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
 from fedhpa.members.member import TASKS as MEMBER_TASKS
-from fedhpa.members.registry import MemberRegistry
+from fedhpa.members.registry import Gone, MemberRegistry
 from fedhpa.members.slow_lists import Again
+from fedhpa.members.sources.providers import read_providers
 from fedhpa.members.watches import WATCHED_VERSION, PodCache, ScaleCache
 
 __all__ = [
@@ -53,6 +55,8 @@ __all__ = [
     "CircuitBreaker",
     "Cluster",
     "ClusterMeta",
+    "ForeignCluster",
+    "Gone",
     "HpaCache",
     "Member",
     "MemberClient",
@@ -70,6 +74,7 @@ __all__ = [
     "pod_metrics",
     "pod_metrics_path",
     "read_access",
+    "read_providers",
     "secret_data",
     "secret_key",
     "without_own",

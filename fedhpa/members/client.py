@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, MemberUnavailable
-from fedhpa.api.texts import redacted
-from fedhpa.kube import UNAUTHORIZED, ApiClient, ApiConfig, Response
+from fedhpa.api.texts import listed, redacted
+from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, ApiConfig, Response
 from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, Params, describe
 
 State = Literal["closed", "open", "half-open"]
@@ -139,6 +139,11 @@ class Call(NamedTuple):
         """True for /apis/GROUP and /apis/GROUP/VERSION, which no caller can make slow."""
         return bool(self.group) and self.parts <= 3
 
+    @property
+    def is_namespaced(self) -> bool:
+        """True if the path is one of a namespace."""
+        return "/" not in self.scope
+
 
 class _Hanging:
     """Calls with something in common, all refused once several different ones timed out in a row."""
@@ -219,6 +224,9 @@ PROBE_PATH = "/readyz"
 PROBE_LIMIT = 64 * 1024
 # API groups with a circuit breaker of their own. Targets name any number of groups; the oldest is dropped.
 MAX_GROUPS = 256
+FORBIDDEN = 403
+# Namespaces that an error names.
+MAX_NAMED = 5
 
 
 class MemberClient(ApiClient):
@@ -243,6 +251,8 @@ class MemberClient(ApiClient):
         self._suspect = suspect
         self._clock = clock
         self._answered_at = float("-inf")
+        # If not empty, nothing else of the member may be read.
+        self.namespaces: tuple[str, ...] = ()
 
     @property
     def deadline(self) -> float:
@@ -276,6 +286,8 @@ class MemberClient(ApiClient):
         """
         name = self.config.name
         call = Call.of(path, params)
+        if self.namespaces and call.scope not in self.namespaces and not call.is_discovery:
+            raise _outside(name, call, self.namespaces)
         group = self._group(call.group)
         reason = self.unavailable() or (None if repeated else group.refusal(call))
         if reason is not None:
@@ -346,3 +358,11 @@ class MemberClient(ApiClient):
             if len(self._groups) > MAX_GROUPS:
                 del self._groups[next(iter(self._groups))]
         return breaker
+
+
+def _outside(name: str, call: Call, namespaces: tuple[str, ...]) -> ApiError:
+    """Returns the answer for what its registration does not open: another namespace runs nothing for us."""
+    text = f"{name}: its registration opens only namespaces {listed(namespaces, MAX_NAMED)}"
+    if call.is_namespaced:
+        return ApiError(text, status=NOT_FOUND, reason="NotFound")
+    return ApiError(text, status=FORBIDDEN, reason="Forbidden")

@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fedhpa.api.cluster import API_VERSION
+from fedhpa.api.cluster import API_VERSION, KIND
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import RawCluster
-from fedhpa.api.membership import METRICS_ANNOTATION, METRICS_ENDING, SECRET_ANNOTATION
+from fedhpa.api.member_sources import METRICS_ENDING
+from fedhpa.api.membership import METRICS_ANNOTATION, SECRET_ANNOTATION
 from fedhpa.api.wire import ObjectMeta, RawQuantity
-from fedhpa.kube import ApiConfig, Credentials, tls_context
+from fedhpa.kube import ApiConfig, Credentials, InvolvedObject, tls_context
 from fedhpa.kube.config import ConnectorFactory, certificates, check_proxy, check_url
 
 CLUSTERS_PATH = f"/apis/{API_VERSION}/clusters"
@@ -84,9 +85,33 @@ class Cluster(RawCluster, frozen=True):
     spec: ClusterSpec = ClusterSpec()
     status: ClusterStatus = ClusterStatus()
 
+    @property
+    def origin(self) -> InvolvedObject:
+        """The object on the hub that registers the cluster."""
+        return InvolvedObject(API_VERSION, KIND, self.metadata.name, uid=self.metadata.uid)
+
     def condition(self, kind: str) -> Condition | None:
         """Returns the condition of a type, if there is one."""
         return next((entry for entry in self.status.conditions or () if entry.type == kind), None)
+
+
+class ForeignCluster(Cluster, frozen=True):
+    """The record of a cluster that an object of another kind registers, such as a ClusterProfile.
+
+    We read that object and never write it: it gets no condition, no finalizer and no token. `source` is the
+    object, and `health` what it says about the health of the cluster, "" if it is well. `properties` are what
+    it says of the cluster besides. With `namespaces`, only those may be read.
+    """
+
+    source: InvolvedObject = InvolvedObject("", "", "")
+    health: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> InvolvedObject:
+        """The object on the hub that registers the cluster."""
+        return self.source
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -106,13 +131,24 @@ class SecretData:
 
 @dataclass(frozen=True)
 class Access:
-    """Address and credentials of a member. The connections stay while this does not change."""
+    """Address and credentials of a member. While all but the token stays, so do the connections.
+
+    `token` is "" for a member that takes only the client certificate `pair`, which has its key behind it.
+    Without `ca_bundle` nothing is verified, or with `system_trust` the CAs of the system are trusted.
+    `server_name` is the name in the certificate of the server, if it is another one than that in the address.
+    `avoids_local` refuses addresses of this machine, because somebody else than an administrator of this
+    project writes the address.
+    """
 
     endpoint: str
     token: str = field(repr=False)
     ca_bundle: str | None = field(repr=False)
     proxy: str | None = field(repr=False)
     proxy_headers: tuple[tuple[str, str], ...] = field(repr=False)
+    pair: str = field(default="", repr=False)
+    system_trust: bool = False
+    server_name: str | None = None
+    avoids_local: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,10 +253,13 @@ def api_config(
     if access.endpoint.startswith("https:"):
         try:
             authority = certificates(access.ca_bundle) if access.ca_bundle is not None else None
-            context = tls_context(ca_data=authority, verify=authority is not None)
+            verify = authority is not None or access.system_trust
+            context = tls_context(ca_data=authority, pair=access.pair, verify=verify)
         except Exception as error:  # the library raises errors of several kinds for a bad certificate
+            which = ", or its client certificate is unusable" if access.pair else ""
             raise InvalidObject(
                 "caBundle holds no usable PEM certificate: write the CA of the member's API server into it"
+                + which
             ) from error
     return ApiConfig(
         server=access.endpoint,
@@ -228,6 +267,8 @@ def api_config(
         credentials=credentials,
         proxy=access.proxy,
         proxy_headers=access.proxy_headers,
+        server_hostname=access.server_name,
+        avoids_local=access.avoids_local,
         name=name,
         compression=True,
         qps=limits.qps,

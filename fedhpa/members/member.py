@@ -18,8 +18,17 @@ from fedhpa.api.known_cluster import known_cluster
 from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members.client import PROBE_PATH, MemberClient
-from fedhpa.members.cluster import NO_LIMITS, READY, Access, ClientLimits, Cluster, api_config
+from fedhpa.members.cluster import (
+    NO_LIMITS,
+    READY,
+    Access,
+    ClientLimits,
+    Cluster,
+    ForeignCluster,
+    api_config,
+)
 from fedhpa.members.identity import IdentityReader
+from fedhpa.members.token import MemberToken
 
 log = structlog.get_logger(__name__)
 
@@ -35,6 +44,7 @@ OWN_REASONS = frozenset((PROBE_SUCCEEDED, PROBE_FAILED, ACCESS_INVALID, NOT_PROB
 # The supervised tasks of this package, in addition to those of fedhpa.kube.
 TASKS = (
     "clusters-watch",
+    "exec-plugin",
     "member-access",
     "member-close",
     "member-identity",
@@ -42,6 +52,9 @@ TASKS = (
     "member-listener",
     "member-probe",
     "member-watch",
+    "notes-watch",
+    "profiles-watch",
+    "provider-file",
     "secret-read",
     "secret-watch",
 )
@@ -53,8 +66,6 @@ REASON_SECONDS = 60.0
 # The shortest time between two probes.
 PROBE_GAP_SECONDS = 0.1
 FORBIDDEN = 403
-# A 401 this soon after the token was replaced may concern the old token.
-JUST_NOW_SECONDS = 5.0
 # The address while there is no access: an invalid one, and nothing is sent to it.
 NOWHERE = "https://invalid."
 
@@ -71,35 +82,6 @@ class MemberState:
     message: str
     since: float
     last_seen: float | None
-
-
-class MemberToken:
-    """The bearer token of a member's Secret; after a 401 the Secret is read at once."""
-
-    def __init__(self, token: str, reread: Callable[[], Awaitable[None]], clock: Callable[[], float]) -> None:
-        self._header = f"Bearer {token}"
-        self._reread = reread
-        self._clock = clock
-        self._replaced_at = float("-inf")
-
-    def __repr__(self) -> str:
-        return "MemberToken(...)"
-
-    def replace(self, token: str) -> None:
-        """Use another token from now on. Connections and watches stay open."""
-        self._header = f"Bearer {token}"
-        self._replaced_at = self._clock()
-
-    async def authorization(self) -> str | None:
-        """Returns the header with the token."""
-        return self._header
-
-    async def renew(self) -> bool:
-        """Read the Secret. Returns True if the token has changed, also if it changed a moment ago."""
-        before = self._header
-        if self._clock() - self._replaced_at >= JUST_NOW_SECONDS:
-            await self._reread()
-        return self._header != before or self._clock() - self._replaced_at < JUST_NOW_SECONDS
 
 
 class Member:
@@ -127,6 +109,8 @@ class Member:
         self.name = cluster.metadata.name
         self.closed = False
         self.same_as = self.short_uid = ""
+        # Two objects of one source register the cluster.
+        self.stands_back_in_error = False
         self._note(cluster)
         self._access: Access | None = None
         self._token = MemberToken("", reread, clock)
@@ -218,6 +202,8 @@ class Member:
     async def observe(self, cluster: Cluster, access: Access | str, *, pending: bool = False) -> None:
         """Apply the present Cluster and its access, or the reason why there is none (`pending`: not yet)."""
         self._note(cluster)
+        if isinstance(cluster, ForeignCluster):
+            self.client.namespaces = cluster.namespaces
         self._pending = pending
         if isinstance(access, str):
             await self._lose_access(access)
@@ -250,9 +236,10 @@ class Member:
         self.client.breaker.failure(reason, at_once=True)
         self._refresh()
 
-    def stand_back(self, other: str) -> None:
-        """Leave the cluster to another name; "" to count again."""
+    def stand_back(self, other: str, *, expected: bool = False) -> None:
+        """Leave the cluster to another name; "" to count again. It is `expected` of two sources."""
         self.same_as = other
+        self.stands_back_in_error = bool(other) and not expected
         self._refresh()
 
     async def _probe_forever(self) -> None:

@@ -1,85 +1,59 @@
-"""The registry of members: one `Member` for each Cluster on the hub.
+"""The registry of members: one `Member` for each cluster that a source knows.
 
-Clusters are watched as a collection. Each Secret that a Cluster names is watched on its own, with a field
-selector on its name, so that permissions for exactly these Secrets are enough.
+Each source follows objects of one kind on the hub. Of two that know a name, the first one has it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import structlog
 
-from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
-from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.identity import Claim, duplicates_of
-from fedhpa.kube import (
-    NOT_FOUND,
-    ApiClient,
-    Backoff,
-    Change,
-    Clock,
-    Reflector,
-    report_failure,
-    resource_path,
-    supervise,
-)
-from fedhpa.members.cluster import (
-    CLUSTERS_PATH,
-    Access,
-    ClientLimits,
-    Cluster,
-    Secret,
-    SecretData,
-    metrics_key,
-    read_access,
-    secret_data,
-    secret_key,
-)
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
+from fedhpa.kube import ApiClient, Backoff, Clock, report_failure
+from fedhpa.members.cluster import ClientLimits, Cluster, ForeignCluster
 from fedhpa.members.member import PROBE_SECONDS, Member
+from fedhpa.members.sources import Source, sources_of
 
 log = structlog.get_logger(__name__)
 
 # A member is looked at again so long after the deadline of its first answer.
 GRACE_SECONDS = 0.1
-# After 401s a Secret is read again at most this often.
-REREAD_SECONDS = 1.0
-SECRET_BACKOFF_SECONDS = (0.5, 10.0)
 # A Cluster whose access could not be applied, for an unexpected reason, is applied again after this.
 RETRY_SECONDS = (1.0, 60.0)
+# All objects of a source that are deleted together are gone within this time.
+SETTLED_SECONDS: Final = 5.0
 
-SecretKey = tuple[str, str]
+
+class Gone(NamedTuple):
+    """A cluster that no source registers any more.
+
+    It is lost once `settled`. `held` says why its replicas stay where they are, "" if others take them.
+    """
+
+    reason: str
+    settled: bool
+    held: str
 
 
-@dataclass
-class _SecretWatch:
-    """One watched Secret and the members that use it."""
+class _Left(NamedTuple):
+    """A record that a source does not have any more: what registered the cluster, and since when it lacks."""
 
-    key: SecretKey
-    reflector: Reflector[SecretData]
-    task: asyncio.Task[None]
-    users: set[str] = field(default_factory=set)
-    # The data of a read after a 401, valid until the watch delivers a change.
-    reread: SecretData | None = None
-    reread_at: float = float("-inf")
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def data(self) -> SecretData | None:
-        """The newest content of the Secret; None if it does not exist or is not known."""
-        return self.reread or next(iter(self.reflector.store.values()), None)
+    kind: str
+    what: str
+    at: float
 
 
 class MemberRegistry:
-    """Keeps `members` equal to the hub's Clusters while `run` runs.
+    """Keeps `members` equal to the clusters of the `sources` while `run` runs.
 
     `deadline` is the deadline of each call to a member, in seconds. `qps` and `burst` limit the calls to each
-    member; qps 0 means no limit. With `reads_metrics` a member is reached with the token that only reads
-    metrics, where there is one that the hub lets us have.
+    member; qps 0 means no limit.
     """
 
     def __init__(
@@ -90,27 +64,28 @@ class MemberRegistry:
         probe_period: float = PROBE_SECONDS,
         qps: float = 0.0,
         burst: int = 0,
-        reads_metrics: bool = False,
+        sources: MemberSources = ONLY_CLUSTERS,
         clock: Clock,
     ) -> None:
         self._hub = hub
-        self._reads_metrics = reads_metrics
         self._deadline = deadline
         self._probe_period = probe_period
         self._limits = ClientLimits(qps, burst)
         self._clock = clock.monotonic
         self._wall = clock.wall
-        self._clusters = Reflector(
-            hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock.monotonic
-        )
-        self._clusters.subscribe(lambda change: self._touch(change.key[1]))
+        self._sources, self.notes = sources_of(sources, hub, self._touch, deadline=deadline, clock=clock)
+        self._ranks = {kind: rank for rank, kind in enumerate(sources.names)}
+        self._has_foreign = sources.has_foreign
+        self._is_listed = False
         self._registered: dict[str, Member] = {}
+        # The source that each registered member has its access from.
+        self._used: dict[str, Source] = {}
+        self._left: dict[str, _Left] = {}
         # The registered members, parted by whether they count.
         self._members: dict[str, Member] = {}
         self._duplicates: dict[str, Member] = {}
         self._claims: dict[str, Claim] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._secrets: dict[SecretKey, _SecretWatch] = {}
         self._listeners: list[Callable[[str], None]] = []
         self._dirty: set[str] = set()
         self._changed = asyncio.Event()
@@ -143,21 +118,22 @@ class MemberRegistry:
 
     @property
     def problem(self) -> str | None:
-        """The reason why the list of Clusters may be out of date; None if it is not."""
-        problem = self._clusters.problem
-        return None if problem is None else f"listing {CLUSTERS_PATH}: {problem}"
+        """The reason why the clusters may be out of date; None if they are not."""
+        return next((source.problem for source in self._sources if source.problem is not None), None)
 
     @property
     def unlisted(self) -> str | None:
-        """The reason why nobody knows the Clusters yet; None once the hub has listed them."""
-        if self._clusters.synced.is_set():
+        """The reason why nobody knows the clusters yet; None once the hub has listed them."""
+        if self._is_listed:  # each request of a caller asks, and a list once read stays
             return None
-        return self.problem or f"{CLUSTERS_PATH} is not listed yet"
+        waiting = next((source for source in self._sources if not source.listed), None)
+        self._is_listed = waiting is None
+        return None if waiting is None else waiting.problem or f"{waiting.kind} are not listed yet"
 
     def synced(self) -> bool:
-        """Returns True once the Clusters are listed and each member has answered or failed to in time."""
+        """Returns True once the clusters are listed and each member has answered or failed to in time."""
         return (
-            self._clusters.synced.is_set()
+            all(source.listed for source in self._sources)
             and not self._dirty
             and not self._applying.locked()
             and len(self._registered) == len(self._members) + len(self._duplicates)
@@ -174,7 +150,8 @@ class MemberRegistry:
     async def run(self) -> None:
         """Follow the hub until cancelled, then close all connections to members."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(supervise("clusters-watch", self._clusters.run))
+            for source in self._sources:
+                group.create_task(source.run())
             while True:
                 await self._changed.wait()
                 self._changed.clear()
@@ -199,7 +176,8 @@ class MemberRegistry:
         member, before = self._registered.get(name), self._claims.pop(name, None)
         if member is not None:
             created = member.cluster.metadata.creationTimestamp or ""
-            self._claims[name] = Claim(name, member.uid, member.answers, created)
+            rank = self._ranks[self._used[name].kind]
+            self._claims[name] = Claim(name, member.uid, member.answers, created, rank)
         if before == self._claims.get(name) and (name in self._members or name in self._duplicates):
             return
         found = duplicates_of(self._claims.values())
@@ -211,7 +189,7 @@ class MemberRegistry:
             elif self._duplicates.pop(each, None) is not None or one.settled:
                 self._members[each] = one
             if one.same_as != other:
-                one.stand_back(other)
+                one.stand_back(other, expected=bool(other) and self._used[each] is not self._used[other])
 
     async def _apply_safely(self, name: str, group: asyncio.TaskGroup) -> None:
         """Apply one Cluster. A failure makes only this member unready, and is tried again after a while."""
@@ -228,16 +206,32 @@ class MemberRegistry:
             self._retries.pop(name, None)
 
     async def _apply(self, name: str, group: asyncio.TaskGroup) -> None:
-        cluster = self._clusters.store.get(("", name))
-        if cluster is None:
+        source, cluster = self._record(name)
+        if source is None or cluster is None:
             self._remove(name)
             return
+        used = self._used.get(name)
+        if used is not None and used is not source:
+            used.release(name)
+        self._used[name] = source
+        self._left.pop(name, None)
         member = self._registered.get(name)
         if member is None:
             member = self._add(cluster, group)
-        access, pending = _access_of(cluster, self._watch_secrets(cluster, group))
-        await member.observe(cluster, access, pending=pending)
+        await self._observe(member, source, cluster)
         self._notify(name)
+
+    def _record(self, name: str) -> tuple[Source | None, Cluster | None]:
+        """Returns the first source that knows a name, with its record of the cluster."""
+        for source in self._sources:
+            found = source.find(name)
+            if found is not None:
+                return source, found
+        return None, None
+
+    async def _observe(self, member: Member, source: Source, cluster: Cluster) -> None:
+        found = source.access(cluster)
+        await member.observe(cluster, found.access, pending=found.pending)
 
     def _add(self, cluster: Cluster, group: asyncio.TaskGroup) -> Member:
         name = cluster.metadata.name
@@ -267,116 +261,50 @@ class MemberRegistry:
         self._duplicates.pop(name, None)
         member.closed = True
         self._tasks.pop(name).cancel()
-        self._release_secrets(name, keep=())
+        source = self._used.pop(name)
+        source.release(name)
+        if isinstance(member.cluster, ForeignCluster) and not member.same_as:
+            origin = member.cluster.source
+            what = f"{origin.kind} {origin.namespace}/{origin.name}"
+            self._left[name] = _Left(source.kind, what, self._clock())
         log.info("member deregistered", cluster=name)
         self._notify(name)
 
-    def _watch_secrets(self, cluster: Cluster, group: asyncio.TaskGroup) -> list[_SecretWatch]:
-        """Returns the watches of a cluster's Secrets, the preferred one first."""
-        name, keys = cluster.metadata.name, self._secret_keys(cluster)
-        self._release_secrets(name, keep=keys)
-        for key in keys:
-            if key not in self._secrets:
-                self._secrets[key] = self._follow_secret(key, group)
-            self._secrets[key].users.add(name)
-        return [self._secrets[key] for key in keys]
+    def gone(self, name: str) -> Gone | None:
+        """Returns what is known of a cluster that no source registers; None if one does, or may still.
 
-    def _secret_keys(self, cluster: Cluster) -> list[SecretKey]:
-        keys = (metrics_key(cluster) if self._reads_metrics else None, secret_key(cluster))
-        return [key for key in keys if key is not None]
-
-    def _follow_secret(self, key: SecretKey, group: asyncio.TaskGroup) -> _SecretWatch:
-        def touch_users() -> None:
-            for user in watch.users:
-                self._touch(user)
-
-        def changed(_: Change[SecretData]) -> None:
-            watch.reread = None
-            touch_users()
-
-        reflector = Reflector(
-            self._hub,
-            resource_path("v1", "secrets", key[0]),
-            Secret,
-            secret_data,
-            field_selector=f"metadata.name={key[1]}",
-            name=f"secret {key[0]}/{key[1]}",
-            backoff=Backoff(*SECRET_BACKOFF_SECONDS),
-            # Members that wait for this Secret are updated after an empty list and a refusal, too.
-            on_problem=lambda _: touch_users(),
-            clock=self._clock,
-        )
-        task = group.create_task(supervise("secret-watch", reflector.run, namespace=key[0], name=key[1]))
-        watch = _SecretWatch(key, reflector, task)
-        reflector.subscribe(changed)
-        return watch
-
-    def _release_secrets(self, user: str, *, keep: Collection[SecretKey]) -> None:
-        for key, watch in tuple(self._secrets.items()):
-            if key in keep or user not in watch.users:
-                continue
-            watch.users.discard(user)
-            if not watch.users:
-                watch.task.cancel()
-                del self._secrets[key]
+        A deleted Cluster is not gone in this sense, because a finalizer holds it until its replicas moved.
+        """
+        if not self._has_foreign or name in self._registered:
+            return None
+        if not all(source.complete for source in self._sources):
+            return None
+        left = self._left.get(name)
+        if left is None:
+            # Nobody remembers which source it had before this process started.
+            emptied = [source.kind for source in self._sources if not source.names()]
+            return Gone("no source registers it any more", True, _held(emptied))
+        ended = max(one.at for one in self._left.values() if one.kind == left.kind)
+        settled = self._clock() - ended >= SETTLED_SECONDS
+        emptied = [one.kind for one in self._sources if one.kind == left.kind and not one.names()]
+        return Gone(f"its {left.what} is gone", settled, _held(emptied))
 
     async def _reread(self, name: str) -> None:
-        """Read a member's Secret again after its token was refused, and apply it."""
-        member = self._registered.get(name)
-        if member is None:
+        """Ask the source of a member for another token after its own was refused, and apply it."""
+        member, source = self._registered.get(name), self._used.get(name)
+        if member is None or source is None:
             return
-        keys = self._secret_keys(member.cluster)
-        watches = [watch for key in keys if (watch := self._secrets.get(key)) is not None]
-        if not watches:
-            return
-        watch = next((one for one in watches if one.data is not None), watches[-1])
-        namespace, secret_name = watch.key
-        async with watch.lock:
-            if self._clock() - watch.reread_at < REREAD_SECONDS:
-                return
-            watch.reread_at = self._clock()
-            path = resource_path("v1", "secrets", namespace, secret_name)
-            try:
-                secret = await self._hub.get(path, Secret, deadline=self._deadline)
-            except FedHPAError as error:
-                absent = isinstance(error, ApiError) and error.status == NOT_FOUND
-                log.debug("secret not read again", cluster=name, absent=absent, error=str(error))
-                return
-            except Exception as error:
-                report_failure("secret-read", error, cluster=name, namespace=namespace, name=secret_name)
-                return
-            watch.reread = secret_data(secret)
-            # Under the lock, so that other calls that got a 401 wait for the new token.
+
+        async def apply() -> None:
             async with self._applying:
                 if not member.closed:
-                    access, pending = _access_of(member.cluster, watches)
-                    await member.observe(member.cluster, access, pending=pending)
+                    await self._observe(member, source, member.cluster)
+
+        await source.reread(member.cluster, apply)
 
 
-def _registered(cluster: Cluster) -> Cluster | None:
-    """Returns the Cluster, None if it is being deleted. One that our finalizers hold is still needed."""
-    metadata = cluster.metadata
-    return None if metadata.deletionTimestamp and not own_finalizers(metadata.finalizers) else cluster
-
-
-def _access_of(cluster: Cluster, watches: Sequence[_SecretWatch]) -> tuple[Access | str, bool]:
-    """Returns the access to a cluster, or why there is none; and True if its Secret is not listed yet.
-
-    A Secret that does not exist, or that we may not read, leaves the choice to the next one.
-    """
-    for watch in watches:
-        last = watch is watches[-1]
-        if watch.data is None and not watch.reflector.synced.is_set():
-            if watch.reflector.failures and not last:
-                continue
-            return f"its secret cannot be read: {watch.reflector.problem}", watch.reflector.failures == 0
-        if watch.data is None and not last:
-            continue
-        try:
-            return read_access(cluster, watch.data, watch.key), False
-        except InvalidObject as error:
-            return str(error), False
-    try:
-        return read_access(cluster, None), False
-    except InvalidObject as error:
-        return str(error), False
+def _held(emptied: list[str]) -> str:
+    """Returns why nothing is failed over; "" if something is. Sources whose members are all gone stop it."""
+    if not emptied:
+        return ""
+    return f"all members of {' and '.join(emptied)} are gone at once: nothing is failed over"

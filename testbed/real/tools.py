@@ -15,6 +15,8 @@ KUBERNETES_VARIABLE = "FEDHPA_KUBERNETES"
 # The other Kubernetes that tests/real run on, two minors older. Its module is tools/kubernetes-1.34.
 OLDER_KUBERNETES = "1.34"
 KUBERNETES = "k8s.io/kubernetes"
+# Its module has the CRD of ClusterProfiles too.
+CLUSTER_INVENTORY = "sigs.k8s.io/cluster-inventory-api"
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,19 @@ TOOLS: tuple[Tool, ...] = (
         ("--version",),
         120,
         tags=("remove_all_sd",),
+    ),
+    # Exec plugins for ClusterProfiles. They print no version, so only our own builds count.
+    *(
+        Tool(
+            name,
+            "cluster-inventory",
+            f"{CLUSTER_INVENTORY}/plugins/{name}/cmd/plugin",
+            CLUSTER_INVENTORY,
+            ("--version",),
+            75,
+            exact=True,
+        )
+        for name in ("secretreader", "kubeconfig-secretreader")
     ),
 )
 

@@ -534,6 +534,10 @@ ELSEWHERE = {
     "webhook-refuses-valid-objects",
     "external-counted-often",
     "placement-not-published",
+    # test_doctor_of_fleets.py
+    "member-source-unusable",
+    "member-control-plane-unhealthy",
+    "provider-any-server",
 }
 
 

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 
 from benchmarks.world.network import MemoryNetwork
+from fedhpa.api.member_sources import MemberSources
 from fedhpa.api.membership import METRICS_ANNOTATION
 from fedhpa.kube.client import ApiClient
 from fedhpa.members.registry import MemberRegistry
@@ -58,7 +59,7 @@ async def followed(
             client,
             deadline=DEADLINE,
             probe_period=PROBE_PERIOD,
-            reads_metrics=reads_metrics,
+            sources=MemberSources(reads_metrics=reads_metrics),
             clock=virtual_clock(),
         )
         await stack.enter_async_context(background(registry.run()))

@@ -53,6 +53,10 @@ FILES = {"tls": {"source": "files", "caBundle": "a PEM text"}}
 CERT_MANAGER = {"tls": {"source": "certManager"}}
 # Part hub must be told the CA.
 CERT_MANAGER_ANYWHERE = {"tls": {"source": "certManager", "caBundle": "a PEM text"}}
+PROFILES: dict[str, Any] = {
+    "members": {"from": ["clusters", "clusterprofiles"], "clusterProfiles": {"namespaces": ["fleet"]}}
+}
+ARGOCD: dict[str, Any] = {"members": {"from": ["argocd"], "argocd": {"secrets": ["eu", "us"]}}}
 HOST, HUB = {"part": "host"}, {"part": "hub"}
 
 ROLLOUTS = {"group": "argoproj.io", "resources": ["rollouts"]}
@@ -101,6 +105,14 @@ EXAMPLES: dict[str, Example] = {
     "apis.metrics": (True, {}),
     "apis.custom": (False, {}),
     "apis.external": (False, {}),
+    "members.from": (["clusterprofiles"], {"members": {"clusterProfiles": {"namespaces": ["fleet"]}}}),
+    "members.acceptChangedServers": (True, PROFILES),
+    "members.clusterProfiles.namespaces": (["other"], PROFILES),
+    "members.argocd.namespace": ("gitops", ARGOCD),
+    "members.argocd.secrets": (["other"], ARGOCD),
+    "members.argocd.wholeNamespace": (True, ARGOCD),
+    "members.argocd.servers": (["*.example.com"], ARGOCD),
+    "members.argocd.adapterUsesOwnTokens": (True, ARGOCD),
     "controller.metricsVia": ("hub", {}),
     "controller.shards": (2, {}),
     "controller.ports.metrics": (18080, {}),
@@ -155,6 +167,15 @@ EXAMPLES: dict[str, Example] = {
         "volumeMounts", lambda name: [{"name": f"{name}-rules", "mountPath": f"/etc/{name}"}]
     ),
     **of_each_component("hostNetwork", lambda _: True),
+    **{
+        f"{component}.{name}": (value, PROFILES)
+        for component in COMPONENTS[:2]
+        for name, value in (
+            ("initContainers", [{"name": f"plugins-of-{component.lower()}", "image": "plugins"}]),
+            ("clusterProfileProviders", [{"name": component, "execConfig": {"command": "plugin"}}]),
+            ("pluginSecrets", [f"{component.lower()}-token"]),
+        )
+    },
     **{
         f"{component}.ports.{name}": (number, {})
         for component in COMPONENTS[1:]
@@ -675,6 +696,32 @@ RIGHTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
             "--aggregate-to-default-roles",
         ),
     ),
+    "members of ClusterProfiles": (
+        {
+            "members": {"from": ["clusterprofiles"], "clusterProfiles": {"namespaces": ["fleet", "fleet2"]}},
+            "controller": {"pluginSecrets": ["m2", "m1"]},
+            "rbac": {"aggregateToDefaultRoles": False},
+        },
+        (
+            "--propagation=direct",
+            "--manage-certificates",
+            *NO_METRICS,
+            "--members-from=clusterprofiles",
+            "--clusterprofile-namespaces=fleet,fleet2",
+            "--plugin-secret=m1",
+            "--plugin-secret=m2",
+        ),
+    ),
+    "members of Argo CD": (
+        {**ARGOCD, "rbac": {"aggregateToDefaultRoles": False}},
+        (
+            "--propagation=direct",
+            "--manage-certificates",
+            *NO_METRICS,
+            "--members-from=argocd",
+            "--argocd-secrets=us,eu",
+        ),
+    ),
     "other workloads": (
         {
             "propagation": "karmada",
@@ -703,7 +750,12 @@ def test_rights_are_those_of_the_command(
     found = {
         named(one): one
         for (kind, _), one in render(helm, values).items()
-        if not hook(one) and (kind == "ServiceAccount" or one["apiVersion"].startswith("rbac."))
+        if not hook(one)
+        and (
+            kind == "ServiceAccount"
+            or one["apiVersion"].startswith("rbac.")
+            or (kind == "ConfigMap" and "data" not in one)
+        )
     }
 
     assert printed.returncode == 0, printed.stderr

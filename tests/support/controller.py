@@ -320,7 +320,7 @@ class ControllerWorld:
             client = await stack.enter_async_context(ApiClient(self.hub.config()))
             made = controller_settings(**{"member_deadline": self._deadline, **settings})
             # Tests over hours reconcile rarely, and a probe costs as much as a reconcile.
-            members = registry_of(client, self.clock, self._deadline, 2 * made.sync_period)
+            members = registry_of(client, self.clock, self._deadline, 2 * made.sync_period, made.sources)
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
             metrics = ControllerMetrics(registry, clock=self.clock.monotonic)
@@ -328,7 +328,7 @@ class ControllerWorld:
             work = lead(made, client, members, metrics, clock=self.clock)
             if not made.paused:
                 events = EventRecorder(client, COMPONENT, wall=self.clock.wall)
-                keep = lead_clusters(client, members, events, metrics.tokens, self.clock, None)
+                keep = lead_clusters(client, members, events, metrics.tokens, self.clock, None, made.sources)
                 await stack.enter_async_context(background(keep))
             task = await stack.enter_async_context(background(work))
             yield Controller(task, registry, members)

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 
 from benchmarks.world.network import MemoryNetwork
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.kube import SYSTEM, Clock
 from fedhpa.kube.client import ApiClient
 from fedhpa.members.member import Member
@@ -49,10 +50,14 @@ class FollowedMembers:
 
 
 def registry_of(
-    client: ApiClient, clock: Clock, deadline: float, probe_period: float = PROBE_PERIOD
+    client: ApiClient,
+    clock: Clock,
+    deadline: float,
+    probe_period: float = PROBE_PERIOD,
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> MemberRegistry:
     """Returns a registry with short periods."""
-    return MemberRegistry(client, deadline=deadline, probe_period=probe_period, clock=clock)
+    return MemberRegistry(client, deadline=deadline, probe_period=probe_period, sources=sources, clock=clock)
 
 
 def federation(*names: str, deadline: float = DEADLINE) -> AbstractAsyncContextManager[FollowedMembers]:

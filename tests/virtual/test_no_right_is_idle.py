@@ -19,7 +19,7 @@ from controller.decisions import DecisionLog, decisions_route
 from controller.flags import HUB, MEMBERS
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.api.membership import METRICS_ENDING
+from fedhpa.api.member_sources import METRICS_ENDING
 from fedhpa.api.rights import (
     MEMBER,
     MEMBER_METRICS,

@@ -11,6 +11,7 @@ hubToken (whether the process talks to the API of its own cluster).
 {{- $selector := include "fedhpa.selector" .component -}}
 {{- $serves := hasKey $values.ports "https" -}}
 {{- $external := eq $root.Values.part "host" -}}
+{{- $plugins := and (has "clusterprofiles" $root.Values.members.from) (get $values "clusterProfileProviders") -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -57,6 +58,10 @@ spec:
       {{- end }}
       # Running requests get a minute (--shutdown-grace-period), after the pause of preStop.
       terminationGracePeriodSeconds: 75
+      {{- with get $values "initContainers" }}
+      initContainers:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       containers:
       - name: {{ .component }}
         image: {{ include "fedhpa.image" $root }}
@@ -72,6 +77,11 @@ spec:
         # The zone of schedules that name none.
         - name: TZ
           value: UTC
+        {{- if $plugins }}
+        # Exec plugins keep their caches there.
+        - name: HOME
+          value: /home/fedhpa
+        {{- end }}
         {{- with $values.env }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -107,6 +117,13 @@ spec:
         volumeMounts:
         - name: tmp
           mountPath: /tmp
+        {{- if $plugins }}
+        - name: home
+          mountPath: /home/fedhpa
+        - name: providers
+          mountPath: /etc/fedhpa/providers
+          readOnly: true
+        {{- end }}
         {{- if $serves }}
         - name: tls
           mountPath: /etc/fedhpa/tls
@@ -124,6 +141,14 @@ spec:
       - name: tmp
         emptyDir:
           sizeLimit: 16Mi
+      {{- if $plugins }}
+      - name: home
+        emptyDir:
+          sizeLimit: 64Mi
+      - name: providers
+        configMap:
+          name: {{ $name }}-providers
+      {{- end }}
       {{- if $serves }}
       - name: tls
         secret:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.api.member_sources import ONLY_CLUSTERS, SOURCES, MemberSources
 from fedhpa.api.texts import counted
 from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import hub_client
+from fedhpa.cli.member_options import DEFAULT, DEFAULT_NAMESPACE, MembersFrom, MembersNamespace
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name
 
 if TYPE_CHECKING:
@@ -33,7 +35,13 @@ Timeout = Annotated[
 ]
 
 
-def cordon(cluster: ClusterName, kubeconfig: Kubeconfig = "", context: Context = "") -> None:
+def cordon(
+    cluster: ClusterName,
+    members_from: MembersFrom = DEFAULT,
+    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
     """Keep replicas from being added in a cluster. Those that it runs stay there.
 
     Example: fedhpa cordon member2
@@ -41,11 +49,11 @@ def cordon(cluster: ClusterName, kubeconfig: Kubeconfig = "", context: Context =
     from fedhpa.cli.drain import draining
     from fedhpa.kube import SYSTEM
 
-    name = cluster_name(cluster)
+    name, sources = cluster_name(cluster), taint_sources(members_from, members_namespace)
 
     async def run() -> bool:
         async with hub_client(kubeconfig, context) as (hub, _):
-            return await draining.cordon(hub, name, SYSTEM)
+            return await draining.cordon(hub, name, SYSTEM, sources)
 
     try:
         written = asyncio.run(run())
@@ -56,18 +64,25 @@ def cordon(cluster: ClusterName, kubeconfig: Kubeconfig = "", context: Context =
     typer.echo(f"{name} {done}: its replicas stay, and it gets no more. Undo it with: {undo}")
 
 
-def uncordon(cluster: ClusterName, kubeconfig: Kubeconfig = "", context: Context = "") -> None:
+def uncordon(
+    cluster: ClusterName,
+    members_from: MembersFrom = DEFAULT,
+    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
+    kubeconfig: Kubeconfig = "",
+    context: Context = "",
+) -> None:
     """Let a cluster take replicas again, after a cordon or a drain. Taints of others stay.
 
     Example: fedhpa uncordon member2
     """
-    from fedhpa.cli.drain.taints import change_taints, without_own
+    from fedhpa.cli.drain.taints import change_taints, noted_in, without_own
 
-    name = cluster_name(cluster)
+    name, sources = cluster_name(cluster), taint_sources(members_from, members_namespace)
 
     async def run() -> bool:
         async with hub_client(kubeconfig, context) as (hub, _):
-            return await change_taints(hub, name, without_own) is not None
+            noted = await noted_in(hub, name, sources)
+            return await change_taints(hub, name, without_own, noted) is not None
 
     if asyncio.run(run()):
         typer.echo(f"{name} takes replicas again.")
@@ -85,6 +100,8 @@ def drain(
     ] = False,
     timeout: Timeout = "",
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
+    members_from: MembersFrom = DEFAULT,
+    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
@@ -99,12 +116,14 @@ def drain(
     from fedhpa.cli.drain.draining import Refused
 
     name, as_json = cluster_name(cluster), output is JsonOrText.JSON
-    seconds = timeout_seconds(timeout)
+    seconds, sources = timeout_seconds(timeout), taint_sources(members_from, members_namespace)
     try:
         if dry_run:
-            _forecast(name, kubeconfig, context, as_json=as_json)
+            _forecast(name, sources, kubeconfig, context, as_json=as_json)
             return
-        drained = asyncio.run(drained_cluster(name, seconds, kubeconfig, context, silent=as_json))
+        drained = asyncio.run(
+            drained_cluster(name, seconds, kubeconfig, context, silent=as_json, sources=sources)
+        )
     except Refused as error:
         if as_json:
             typer.echo(json.dumps({"cluster": name, "drained": False, "refused": error.objects}, indent=2))
@@ -116,14 +135,20 @@ def drain(
 
 
 async def drained_cluster(
-    name: str, timeout: float | None, kubeconfig: str, context: str, *, silent: bool = False
+    name: str,
+    timeout: float | None,
+    kubeconfig: str,
+    context: str,
+    *,
+    silent: bool = False,
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> Drained:
     """Drains a cluster and shows it on stdout, unless `silent`. Raises Refused, and ConfigError."""
     from fedhpa.cli.drain import view
     from fedhpa.cli.drain.draining import Draining
     from fedhpa.kube import SYSTEM
 
-    draining = Draining(name, SYSTEM)
+    draining = Draining(name, SYSTEM, sources)
     undo = command("uncordon", name, kubeconfig, context)
     again = command("drain", name, kubeconfig, context)
     try:
@@ -149,13 +174,13 @@ async def drained_cluster(
     return drained
 
 
-def _forecast(name: str, kubeconfig: str, context: str, *, as_json: bool) -> None:
+def _forecast(name: str, sources: MemberSources, kubeconfig: str, context: str, *, as_json: bool) -> None:
     """Prints where the replicas would go. Raises Exit if some would stay."""
     from fedhpa.cli.drain import draining, view
 
     async def run() -> tuple[list[Forecast], list[Alone]]:
         async with hub_client(kubeconfig, context) as (hub, _):
-            return await draining.forecast(hub, name)
+            return await draining.forecast(hub, name, sources)
 
     found, alone = asyncio.run(run())
     if as_json:
@@ -170,6 +195,14 @@ def _forecast(name: str, kubeconfig: str, context: str, *, as_json: bool) -> Non
         typer.echo("Nothing was written.")
     if any(one.is_finding for one in found):
         raise typer.Exit(1)
+
+
+def taint_sources(members_from: str, namespace: str) -> MemberSources:
+    """Returns the sources of members, as far as taints depend on them. Raises ConfigError."""
+    names = tuple(filter(None, members_from.split(",")))
+    if not names or set(names) - set(SOURCES):
+        raise ConfigError(f"--members-from={members_from[:100]!r}: expected some of {', '.join(SOURCES)}")
+    return MemberSources(names, namespace)
 
 
 def timeout_seconds(text: str) -> float | None:

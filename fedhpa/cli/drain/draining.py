@@ -10,6 +10,7 @@ import msgspec
 from fedhpa.api import federatedhpa
 from fedhpa.api.cluster import API_VERSION as CLUSTER_VERSION
 from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.member_sources import CLUSTERS, ONLY_CLUSTERS, MemberSources
 from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
 from fedhpa.api.texts import listed
 from fedhpa.api.times import parse_time
@@ -20,9 +21,10 @@ from fedhpa.cli.drain.objects import (
     scaled_by_rules_alone,
     waiting,
 )
-from fedhpa.cli.drain.taints import change_taints, read_cluster, taints_of, with_taint
+from fedhpa.cli.drain.taints import change_taints, noted_in, read_cluster, taints_of, with_taint
 from fedhpa.cli.drain.watch import Progress, watch
 from fedhpa.cli.hub_client import hub_error
+from fedhpa.cli.member_notes import known_members
 
 if TYPE_CHECKING:
     from fedhpa.cli.drain.forecast import Forecast
@@ -72,15 +74,16 @@ class Drained(msgspec.Struct, frozen=True):
         }
 
 
-async def cordon(hub: ApiClient, cluster: str, clock: Clock) -> bool:
+async def cordon(hub: ApiClient, cluster: str, clock: Clock, sources: MemberSources = ONLY_CLUSTERS) -> bool:
     """Adds the taint of a cordon. Returns False if it was there. Raises Refused, and ConfigError."""
-    await _check(hub, cluster)
-    return await change_taints(hub, cluster, with_taint(CORDON_TAINT, clock.wall())) is not None
+    noted = await noted_in(hub, cluster, sources)
+    await _check(hub, cluster, noted)
+    return await change_taints(hub, cluster, with_taint(CORDON_TAINT, clock.wall()), noted) is not None
 
 
-async def _check(hub: ApiClient, cluster: str) -> list[Any]:
+async def _check(hub: ApiClient, cluster: str, noted: str = "") -> list[Any]:
     """Returns the FederatedHPAs. Raises Refused if Karmada places some of them, ConfigError without it."""
-    await read_cluster(hub, cluster)
+    await read_cluster(hub, cluster, noted)
     raws = await listing(hub, "FederatedHPA")
     if found := placed_by_karmada(raws, cluster):
         raise Refused(cluster, found)
@@ -101,8 +104,9 @@ async def listing(hub: ApiClient, kind: str) -> list[Any]:
 class Draining:
     """One drain. `tainted` is True once the Cluster has the taint, which stays whatever happens then."""
 
-    def __init__(self, cluster: str, clock: Clock) -> None:
+    def __init__(self, cluster: str, clock: Clock, sources: MemberSources = ONLY_CLUSTERS) -> None:
         self.cluster = cluster
+        self._sources = sources
         self.tainted = False
         self._clock = clock
 
@@ -113,11 +117,12 @@ class Draining:
 
         `say` gets notes for people. Raises Refused, and ConfigError with the remedy.
         """
-        cluster = self.cluster
-        alone = scaled_by_rules_alone(await listing(hub, "CronFederatedHPA"), await _check(hub, cluster))
-        written = await change_taints(hub, cluster, with_taint(DRAIN_TAINT, self._clock.wall()))
+        cluster, noted = self.cluster, await noted_in(hub, self.cluster, self._sources)
+        raws = await _check(hub, cluster, noted)
+        alone = scaled_by_rules_alone(await listing(hub, "CronFederatedHPA"), raws)
+        written = await change_taints(hub, cluster, with_taint(DRAIN_TAINT, self._clock.wall()), noted)
         self.tainted = True
-        since = _since(written or await read_cluster(hub, cluster)) or self._clock.wall()
+        since = _since(written or await read_cluster(hub, cluster, noted)) or self._clock.wall()
         say(f"{cluster} {'drains now' if written else 'was draining already'}; Ctrl-C ends only the waiting")
 
         async def look() -> list[Waiting]:
@@ -140,20 +145,28 @@ def _since(cluster: dict[str, Any]) -> float | None:
     return None
 
 
-async def forecast(hub: ApiClient, cluster: str) -> tuple[list[Forecast], list[Alone]]:
+async def forecast(
+    hub: ApiClient, cluster: str, sources: MemberSources = ONLY_CLUSTERS
+) -> tuple[list[Forecast], list[Alone]]:
     """Returns where the replicas would go, and the workloads that would not move. Writes nothing.
 
     Raises Refused, and ConfigError with the remedy.
     """
-    from fedhpa.api.known_cluster import RawCluster, known_cluster
+    from fedhpa.api.known_cluster import KnownCluster, RawCluster, known_cluster
     from fedhpa.cli.drain.forecast import forecasts
     from fedhpa.kube import resource_path
 
-    raws = await _check(hub, cluster)
+    noted = await noted_in(hub, cluster, sources)
+    raws = await _check(hub, cluster, noted)
     crons, path = await listing(hub, "CronFederatedHPA"), resource_path(CLUSTER_VERSION, "clusters")
-    try:
-        found = (await hub.list_leniently(path, RawCluster)).items
-    except ApiError as error:
-        raise hub_error("cannot list Clusters", error) from error
-    known = {one.metadata.name: known_cluster(one) for one in found if isinstance(one, RawCluster)}
+    known = {}
+    if sources.has_foreign:
+        # A person who drains clusters need not read their objects. Labels of the source are unknown here.
+        known = {name: KnownCluster(name) for name in await known_members(hub, sources.namespace)}
+    if CLUSTERS in sources.names:
+        try:
+            found = (await hub.list_leniently(path, RawCluster)).items
+        except ApiError as error:
+            raise hub_error("cannot list Clusters", error) from error
+        known |= {one.metadata.name: known_cluster(one) for one in found if isinstance(one, RawCluster)}
     return list(forecasts(raws, cluster, known)), list(scaled_by_rules_alone(crons, raws))

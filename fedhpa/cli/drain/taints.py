@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.member_sources import CLUSTERS, MemberSources
 from fedhpa.api.taints import NO_SCHEDULE, OWN_TAINTS
 from fedhpa.api.times import format_time
+from fedhpa.cli import member_notes
 from fedhpa.cli.hub_client import DEADLINE_SECONDS, NOT_SERVED, hub_error
 
 if TYPE_CHECKING:
@@ -47,20 +49,48 @@ def _is(taint: object, key: str) -> bool:
     return isinstance(taint, dict) and (taint.get("key"), taint.get("effect")) == (key, NO_SCHEDULE)
 
 
-async def read_cluster(hub: ApiClient, name: str) -> Object:
-    """Returns a Cluster. Raises ConfigError with the remedy."""
+async def noted_in(hub: ApiClient, name: str, sources: MemberSources) -> str:
+    """Returns the namespace of the ConfigMap with the taints of a member; "" for a Cluster's own.
+
+    Raises ConfigError for a name that no source knows.
+    """
+    if not sources.has_foreign:
+        return ""
+    from fedhpa.kube import NOT_FOUND
+
+    if CLUSTERS in sources.names:
+        try:
+            await hub.get_json(_path(name), deadline=DEADLINE_SECONDS)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise _error("read", name, error) from error
+        else:
+            return ""
+    await member_notes.check_member(hub, sources.namespace, name)
+    return sources.namespace
+
+
+async def read_cluster(hub: ApiClient, name: str, noted: str = "") -> Object:
+    """Returns a Cluster, or what `noted` has of a member that is none. Raises ConfigError with the remedy."""
+    if noted:
+        return {"spec": {"taints": await member_notes.read_taints(hub, noted, name)}}
     try:
         return await hub.get_json(_path(name), deadline=DEADLINE_SECONDS)
     except ApiError as error:
         raise _error("read", name, error) from error
 
 
-async def change_taints(hub: ApiClient, name: str, change: Change) -> Object | None:
+async def change_taints(hub: ApiClient, name: str, change: Change, noted: str = "") -> Object | None:
     """Changes the taints of a Cluster; after a conflict again, on what is stored then.
 
-    Returns the Cluster as it is then, None if nothing had to be written. Raises ConfigError with the remedy.
+    Those of a member that is none stand in the namespace `noted`. Returns the Cluster as it is then, None if
+    nothing had to be written. Raises ConfigError with the remedy.
     """
     from fedhpa.kube import update_with_retry
+
+    if noted:
+        changed = await member_notes.change_taints(hub, noted, name, change)
+        return None if changed is None else {"spec": {"taints": changed}}
 
     wanted: list[Any] | None = None
 

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.api.member_sources import AcceptedServer
 from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
 from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
@@ -77,6 +78,14 @@ def join(
     adapter_user: Annotated[
         str, typer.Option(help="User of the metrics adapter on the hub, if it is not its ServiceAccount.")
     ] = "",
+    accept: Annotated[
+        bool,
+        typer.Option(
+            "--accept",
+            help="Accept the changed server or CA of member NAME, which a ClusterProfile or a Secret of Argo "
+            "CD registers. Its credentials wait for this. -n is the controller's --members-namespace.",
+        ),
+    ] = False,
     print_only: Annotated[
         bool,
         typer.Option(
@@ -96,6 +105,9 @@ def join(
     from fedhpa.api.yaml import print_yaml
     from fedhpa.cli.join import manifests, registration
 
+    if accept:
+        _accept(cluster_name(name, "NAME"), _namespace(namespace), kubeconfig, context)
+        return
     wanted = registration.Wanted(
         name=cluster_name(name, "NAME"),
         namespace=_namespace(namespace),
@@ -121,6 +133,23 @@ def join(
 
     asyncio.run(registration.register(wanted, lambda line: typer.echo(line, err=True), clock=SYSTEM))
     typer.echo(f"{name} has joined. Its READY becomes True within seconds: kubectl get cluster {name}")
+
+
+def _accept(name: str, namespace: str, kubeconfig: str, context: str) -> None:
+    """Accepts the server of a member, and says which one."""
+    from fedhpa.cli.hub_client import hub_client
+    from fedhpa.cli.member_notes import accept_server, check_member
+
+    async def run() -> AcceptedServer | None:
+        async with hub_client(kubeconfig, context) as (hub, _):
+            await check_member(hub, namespace, name)
+            return await accept_server(hub, namespace, name)
+
+    found = asyncio.run(run())
+    if found is None:
+        typer.echo(f"{name} has no other server or CA than the accepted one.")
+        return
+    typer.echo(f"{name} is accepted at {found.server} with the CA {found.ca}: it gets its credentials again.")
 
 
 def unjoin(

@@ -155,7 +155,7 @@ class BoundsView:
             membership=fleet.membership(name),
             answers=answers,
             missing_for=0.0 if view is not None else missed_for(cluster, context.now),
-            lost=view is None and fleet.is_overdue(cluster),
+            lost=view is None and fleet.is_overdue(cluster) and not cluster.gone,
             back=answers and known is not None and known.state not in ANSWERED_STATES and state != NO_STATE,
             foreign=foreign,
             rolling=view is not None and view.is_rolling,

@@ -102,6 +102,7 @@ def decode_cluster(
         bridge=bridge,
         implausible_for=raw.implausible_seconds,
         clock_ahead=raw.clock_ahead,
+        gone=raw.gone,
         membership=MEMBER if raw.membership == "Member" else raw.membership,
         ready_replicas=None if raw.ready_replicas is None else max(raw.ready_replicas, 0),
         cluster=KnownCluster(
@@ -152,6 +153,7 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         "bridgedReason": None if cluster.bridge is None else cluster.bridge.reason or None,
         "implausibleSeconds": cluster.implausible_for or None,
         "clockAhead": cluster.clock_ahead or None,
+        "gone": cluster.gone,
         "membership": "Member" if cluster.membership == MEMBER else cluster.membership,
         "readyReplicas": cluster.ready_replicas,
         "pendingReplicas": cluster.pending_replicas,

@@ -96,6 +96,7 @@ class RawScenarioCluster(_Checked, rename="camel"):
     bridged_reason: str = ""
     implausible_seconds: float | None = None
     clock_ahead: float = 0.0
+    gone: str | None = None
     membership: Literal["Member", "Cordoned", "Leaving", "Stuck", "Out"] | None = None
     ready_replicas: int | None = None
 

@@ -1,0 +1,81 @@
+"""The members that ClusterProfiles or Argo CD register: reached as the processes reach them, and reported."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from fedhpa.api.errors import FedHPAError
+from fedhpa.api.member_sources import CLUSTER_PROFILES
+from fedhpa.doctor.site import Site
+from fedhpa.kube import Clock
+from fedhpa.members import ForeignCluster, Member, MemberRegistry, read_providers
+
+# A plugin has ten seconds, and four run at once.
+SYNC_SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 0.1
+
+
+async def check_fleet(site: Site, clock: Clock) -> None:
+    """Adds findings about members that are no Clusters. Plugins run with the caller's environment."""
+    if not site.sources.has_foreign:
+        return
+    _providers(site)
+    try:
+        registry = MemberRegistry(
+            site.hub.client, deadline=site.hub.seconds, sources=site.sources, clock=clock
+        )
+    except FedHPAError as error:
+        site.report.skip("the members from other sources", str(error))
+        return
+    task = asyncio.create_task(registry.run())
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SYNC_SECONDS):
+                # Readiness depends on deadlines, for which there is no event.
+                while not (  # noqa: ASYNC110
+                    registry.synced() and all(map(_is_told, registry.registered.values()))
+                ):
+                    await asyncio.sleep(LOOK_SECONDS)
+        if registry.unlisted is not None:
+            site.report.skip("the members from other sources", registry.unlisted)
+        for name, member in sorted(registry.registered.items()):
+            if isinstance(member.cluster, ForeignCluster) and not member.same_as:
+                _report(site, name, member, member.cluster)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _is_told(member: Member) -> bool:
+    """True once the member is ready, or there is a reason that says more than that it was not asked yet."""
+    return member.ready or (member.settled and member.state.message != "not asked yet")
+
+
+def _report(site: Site, name: str, member: Member, cluster: ForeignCluster) -> None:
+    site.report.counts["members"] = site.report.counts.get("members", 0) + 1
+    if cluster.status.kubernetesVersion:
+        site.report.versions[name] = site.hub.line(cluster.status.kubernetesVersion, 64)
+    origin = cluster.source
+    where = f"{origin.kind} {origin.namespace}/{origin.name}"
+    if not member.ready:
+        waits = "fedhpa join --accept" in member.state.message
+        command = site.commands.fedhpa(f"join {name} --accept -n {site.sources.namespace}") if waits else ""
+        advice = "" if waits else f"Correct what {where} or its provider says."
+        what = f"{where}: {member.state.message}"
+        site.report.add("member-source-unusable", name, what, command, advice)
+    if cluster.health:
+        advice = "Ask its fleet manager. Only our own probes decide about replicas."
+        site.report.add("member-control-plane-unhealthy", name, f"{where}: {cluster.health}", advice=advice)
+
+
+def _providers(site: Site) -> None:
+    if CLUSTER_PROFILES not in site.sources.names:
+        return
+    with suppress(FedHPAError):  # the registry says why
+        for provider in read_providers(site.sources.provider_file):
+            if not provider.servers:
+                what = "It has no servers, so it makes credentials for any server that a profile names."
+                advice = "Write the servers of its clusters into its entry of the provider file."
+                site.report.add("provider-any-server", provider.name, what, advice=advice)

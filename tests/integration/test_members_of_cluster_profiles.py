@@ -1,0 +1,304 @@
+"""ClusterProfiles register members. Exec plugins make their credentials, within bounds."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.api.member_sources import TAINTS_MAP, MemberSources
+from fedhpa.members import ForeignCluster
+from fedhpa.members.sources import plugins
+from fedhpa.members.sources.providers import read_providers
+from tests.support.fakeapi import CLUSTERS, SECRETS, cluster, eventually, secret
+from tests.support.fleets import (
+    FLEET,
+    PROFILES,
+    fleet_of,
+    plugin,
+    printing,
+    profile,
+    profiles_of,
+    provider_file,
+)
+
+
+def token_by_server(folder: Path) -> str:
+    """Returns a plugin that prints the token of the server that it is told of, and the file it writes."""
+    text = f"""
+echo "$KUBERNETES_EXEC_INFO" > {folder}/told
+env > {folder}/environment
+cat {folder}/credential
+"""
+    (folder / "credential").write_text(printing("m1-token").removeprefix("echo '").removesuffix("'"))
+    return plugin(folder, text)
+
+
+def use_token(folder: Path, token: str, **status: str) -> None:
+    """Lets the plugin print another token."""
+    (folder / "credential").write_text(printing(token, **status).removeprefix("echo '").removesuffix("'"))
+
+
+async def test_a_profile_is_a_member(tmp_path: Path) -> None:
+    """Its plugin is told of the cluster and makes the token, and the profile's labels select it."""
+    described = {
+        "extensions": [
+            {"name": "client.authentication.k8s.io/exec", "extension": {"clusterName": "one"}},
+            {"name": "clusterprofiles.multicluster.x-k8s.io/exec/additional-args", "extension": ["--evil"]},
+        ]
+    }
+    file = provider_file(tmp_path, token_by_server(tmp_path))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        server = fleet.servers["m1"]
+        fleet.hub.put(PROFILES, profile("m1", server.url, server.ca_pem, **described))
+        await fleet.ready("m1")
+        await eventually(lambda: "clusterName" in (tmp_path / "told").read_text())
+        member = fleet["m1"]
+        told = json.loads((tmp_path / "told").read_text())
+
+        assert await member.client.get_json("/version")
+        assert member.known.labels == {"region": "eu"}
+        assert member.cluster.status.kubernetesVersion == "v1.36.3"
+        assert told["apiVersion"] == "client.authentication.k8s.io/v1"
+        assert told["spec"]["interactive"] is False
+        assert told["spec"]["cluster"]["server"] == server.url
+        assert told["spec"]["cluster"]["config"] == {"clusterName": "one"}
+        assert "additional-args" not in json.dumps(told)
+
+
+async def test_profiles_come_and_go(tmp_path: Path) -> None:
+    """A profile that comes is a member. One that goes is none, and the registry says that it is gone."""
+    file = provider_file(tmp_path, token_by_server(tmp_path))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        await fleet.ready("m1")
+        server = fleet.servers["m1"]
+        fleet.hub.put(PROFILES, profile("m2", server.url, server.ca_pem))
+        await eventually(lambda: "m2" in fleet.registry.members)
+        fleet.hub.remove(PROFILES, "m2", FLEET)
+        await eventually(lambda: "m2" not in fleet.registry.registered)
+        gone = fleet.registry.gone("m2")
+
+        assert gone is not None
+        assert (gone.reason, gone.held) == (f"its ClusterProfile {FLEET}/m2 is gone", "")
+        assert fleet.registry.gone("m1") is None
+
+
+async def test_a_plugin_gets_no_variable_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of our environment it gets what a cloud needs, and what the flag names."""
+    for name in ("FEDHPA_TOKEN", "SECRET", "AWS_REGION", "GOOGLE_X", "CLOUDSDK_X", "AZURE_X", "NAMED"):
+        monkeypatch.setenv(name, "1")
+    file = provider_file(tmp_path, token_by_server(tmp_path))
+    async with fleet_of(profiles_of(file, plugin_environment=("NAMED",)), "m1") as fleet:
+        await fleet.ready("m1")
+        lines = (tmp_path / "environment").read_text().splitlines()
+        names = {line.partition("=")[0] for line in lines}
+
+        assert {"AWS_REGION", "GOOGLE_X", "CLOUDSDK_X", "AZURE_X", "NAMED", "PATH", "HOME"} <= names
+        assert not {"FEDHPA_TOKEN", "SECRET"} & names
+
+
+async def test_a_token_is_renewed_after_a_401(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call that got the 401 runs the plugin, and waits for the new token."""
+    monkeypatch.setattr(plugins, "LEAST_SECONDS", 0.0)
+    file = provider_file(tmp_path, token_by_server(tmp_path))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        await fleet.ready("m1")
+        use_token(tmp_path, "other")
+        fleet.servers["m1"].token = "other"
+
+        assert await fleet["m1"].client.get_json("/version")
+        await fleet.ready("m1")
+
+
+async def test_a_token_is_renewed_before_it_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At four fifths of its life the plugin runs again. No call fails meanwhile."""
+    monkeypatch.setattr(plugins, "LEAST_SECONDS", 0.1)
+    file = provider_file(tmp_path, token_by_server(tmp_path))
+    soon = (datetime.now(UTC) + timedelta(seconds=4)).isoformat()
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        use_token(tmp_path, "m1-token", expirationTimestamp=soon)
+        server = fleet.servers["m1"]
+        fleet.hub.put(PROFILES, profile("m1", server.url + "/", server.ca_pem))
+        await fleet.ready("m1")
+        use_token(tmp_path, "later")
+        await eventually(lambda: fleet["m1"].access is not None and fleet["m1"].access.token == "later")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sleep 1000", "no answer within 1 s"),
+        ("sleep 1000 & echo $! > {folder}/child; exit 1", "no answer within 1 s"),
+        ("echo rubbish", "its output cannot be read"),
+        ("yes | head -c 2097152", "prints more than 1048576 bytes"),
+        ("echo {big} >&2; exit 3", "exit code 3: no login"),
+        (printing("a b"), "characters that no token has"),
+        (printing("t", expirationTimestamp="2000-01-01T00:00:00Z"), "has expired"),
+        (printing("t").replace("/v1", "/v1beta1"), "v1beta1, not ExecCredential"),
+    ],
+    ids=["hangs", "forks", "rubbish", "megabytes", "refuses", "no-token", "expired", "older"],
+)
+async def test_a_plugin_that_fails_costs_its_own_member_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    """The reason is the member's. Another one with the same plugin in a good mood is ready."""
+    monkeypatch.setattr(plugins, "DEADLINE_SECONDS", 1.0)
+    bad = text.replace("{folder}", str(tmp_path)).replace("{big}", "no login" + "x" * 2000)
+    good = printing("m1-token")
+    script = f'case "$KUBERNETES_EXEC_INFO" in *bad*) {bad};; *) {good};; esac'
+    file = provider_file(tmp_path, plugin(tmp_path, script))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        server = fleet.servers["m1"]
+        extension = {"name": "client.authentication.k8s.io/exec", "extension": {"mood": "bad"}}
+        fleet.hub.put(PROFILES, profile("bad", server.url, server.ca_pem, extensions=[extension]))
+        reason = await fleet.away("bad", words)
+        await fleet.ready("m1")
+
+        assert len(reason) < 800
+        child = tmp_path / "child"
+        if child.exists():
+            await eventually(lambda: not _alive(int(child.read_text())))
+
+
+async def test_nothing_of_a_plugin_outlives_it(tmp_path: Path) -> None:
+    """A child that closed the output is ended with the plugin, although that has succeeded."""
+    text = f"sleep 1000 >/dev/null 2>&1 &\necho $! > {tmp_path}/child\n{printing('m1-token')}"
+    file = provider_file(tmp_path, plugin(tmp_path, text))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        await fleet.ready("m1")
+        await eventually(lambda: not _alive(int((tmp_path / "child").read_text())))
+
+
+async def test_at_most_four_plugins_run_at_once(tmp_path: Path) -> None:
+    """A fleet of many profiles does not start many processes."""
+    text = f"touch {tmp_path}/run-$$; ls {tmp_path} | grep -c run- >> {tmp_path}/counts; sleep 0.3; "
+    text += f"rm {tmp_path}/run-$$; {printing('m1-token')}"
+    file = provider_file(tmp_path, plugin(tmp_path, text))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        server = fleet.servers["m1"]
+        (tmp_path / "counts").touch()
+        for number in range(12):
+            fleet.hub.put(PROFILES, profile(f"p{number}", server.url, server.ca_pem))
+        await eventually(lambda: len((tmp_path / "counts").read_text().split()) == 13)
+        counts = [int(text) for text in (tmp_path / "counts").read_text().split()]
+
+        assert max(counts) <= 4
+
+
+async def test_the_file_decides_which_provider_is_taken(tmp_path: Path) -> None:
+    """The first entry of the file that the profile names, also by the field's older name."""
+    file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        server = fleet.servers["m1"]
+        older = profile("older", server.url, server.ca_pem)
+        older["status"]["credentialProviders"] = older["status"].pop("accessProviders")
+        fleet.hub.put(PROFILES, older)
+        none = profile("none", server.url, server.ca_pem)
+        none["status"]["accessProviders"][0]["name"] = "other"
+        fleet.hub.put(PROFILES, none)
+        await fleet.ready("m1", "older")
+        reason = await fleet.away("none", "access providers other")
+
+        assert "the provider file tokens" in reason
+
+
+async def test_taints_stand_in_a_config_map(tmp_path: Path) -> None:
+    """Nothing is written into the profile. Taints that nobody can read keep replicas away."""
+    file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        await fleet.ready("m1")
+        fleet.note(TAINTS_MAP, m1='[{"key": "fedhpa.io/cordon", "effect": "NoSchedule"}]')
+        await eventually(lambda: [one.key for one in fleet["m1"].known.taints] == ["fedhpa.io/cordon"])
+        fleet.note(TAINTS_MAP, m1="rubbish")
+        await eventually(lambda: [one.effect for one in fleet["m1"].known.taints] == ["NoSchedule"])
+        fleet.note(TAINTS_MAP)
+        await eventually(lambda: not fleet["m1"].known.taints)
+
+
+async def test_the_first_source_names_a_cluster_that_two_know(tmp_path: Path) -> None:
+    """The UID of the cluster tells that both are one. It is no finding, because two sources may know it."""
+    file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
+    sources = profiles_of(file, names=("clusterprofiles", "clusters"))
+    async with fleet_of(sources, "m1") as fleet:
+        server = fleet.servers["m1"]
+        server.put(("v1", "namespaces"), {"metadata": {"name": "kube-system", "uid": "one-uid"}})
+        fleet.hub.put(SECRETS, secret("c1", token="m1-token", ca=server.ca_pem))
+        fleet.hub.put(CLUSTERS, cluster("c1", server.url))
+        await eventually(lambda: "c1" in fleet.registry.duplicates)
+
+        assert list(fleet.registry.members) == ["m1"]
+        assert isinstance(fleet["m1"].cluster, ForeignCluster)
+        assert not fleet.registry.duplicates["c1"].stands_back_in_error
+
+
+async def test_all_profiles_that_go_at_once_are_held(tmp_path: Path) -> None:
+    """An emptied source is more likely a mistake of its owner than the loss of all clusters."""
+    file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
+    async with fleet_of(profiles_of(file), "m1") as fleet:
+        await fleet.ready("m1")
+        fleet.hub.remove(PROFILES, "m1", FLEET)
+        await eventually(lambda: "m1" not in fleet.registry.registered)
+        gone = fleet.registry.gone("m1")
+
+        assert gone is not None
+        assert gone.held == "all members of clusterprofiles are gone at once: nothing is failed over"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"profileSourcedCLIArgsPolicy": "Append"}, "profileSourcedCLIArgsPolicy: 'Append' is not supported"),
+        ({"profileSourcedEnvVarsPolicy": "Replace"}, "profileSourcedEnvVarsPolicy: 'Replace'"),
+        ({"servers": ["https://*"]}, "is no pattern of servers"),
+        ({"execConfig": {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "x"}}, "expected"),
+        (
+            {
+                "execConfig": {
+                    "apiVersion": "client.authentication.k8s.io/v1",
+                    "command": "x",
+                    "env": [{"name": "FEDHPA_X", "value": "1"}],
+                }
+            },
+            "no name may begin with FEDHPA_",
+        ),
+    ],
+)
+def test_an_unusable_provider_file_is_named(tmp_path: Path, change: dict[str, object], words: str) -> None:
+    """A process does not start with it. A profile never chooses what a plugin does."""
+    file = provider_file(tmp_path, "plugin", **change)
+    with pytest.raises(ConfigError, match="--clusterprofile-provider-file") as raised:
+        read_providers(file)
+
+    assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("cloud", ["gke", "eks", "aks"])
+def test_the_examples_are_read(cloud: str) -> None:
+    """Each names one provider, and the servers that may get its credentials."""
+    file = Path(__file__).parents[2] / "examples" / "providers" / f"{cloud}.json"
+    (provider,) = read_providers(str(file))
+
+    assert provider.servers
+
+
+async def test_without_a_source_the_default_asks_for_clusters_alone() -> None:
+    """No ConfigMap and no profile is read, so the rights of the processes stay as they are."""
+    async with fleet_of(MemberSources()) as fleet:
+        await eventually(fleet.registry.synced)
+        paths = {seen.path for seen in fleet.hub.seen}
+
+        assert paths == {"/apis/cluster.karmada.io/v1alpha1/clusters"}
+        assert fleet.registry.gone("m1") is None
+
+
+def _alive(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    # A zombie has ended, and waits for whoever reaps it.
+    return "Z" not in Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
