@@ -94,7 +94,10 @@ async def lead_rules(
         clock=clock.monotonic,
     )
     ownership.follow(worker, loop)
-    owners.on_change(lambda target: loop.wake(target) if worker.objects.of(target) else None)
+    owners.on_change(
+        lambda target: loop.wake(target) if worker.objects.of(target) else None,
+        lambda target, present: loop.wake(target) if worker.looks_again(target, present=present) else None,
+    )
 
     async def forget_former_owners() -> None:
         """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""

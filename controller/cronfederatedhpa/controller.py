@@ -184,6 +184,10 @@ class CronWorker:
                 self._home.add(key)
         return touched | self._units.targets_of(key) if touched else touched
 
+    def looks_again(self, target: TargetKey, *, present: bool) -> bool:
+        """Returns True if a pass has to look at a target that came or went."""
+        return self._reconciler.units.looks_again(target, present=present)
+
     def unreadable(self, key: Key, uid: str, message: str) -> None:
         """Record that an object cannot be decoded, and is left out."""
         if message:

@@ -168,8 +168,14 @@ class Effects:
             return ahead.reading
         return await self._read(unit)
 
+    async def look(self, unit: Unit) -> None:
+        """Reads a target only to see if rules can act on it."""
+        await self._read(unit)
+
     async def _read(self, unit: Unit) -> Reading:
-        return await self._targets.read(unit.target, unit.reference.api_version, unit.shares)
+        reading = await self._targets.read(unit.target, unit.reference.api_version, unit.shares)
+        unit.saw(reading.target, self._wall())
+        return reading
 
 
 class _Refused(FedHPAError):

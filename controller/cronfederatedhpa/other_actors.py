@@ -65,6 +65,7 @@ class WorkloadOwners:
         self._index = AutoscalerIndex()
         self._changed: Callable[[TargetKey], None] = lambda _: None
         self._moved: Callable[[TargetKey], None] = lambda _: None
+        self._came: Callable[[TargetKey, bool], None] = lambda *_: None
         self._reflector: Reflector[Autoscaler] = Reflector(
             hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
         )
@@ -78,9 +79,14 @@ class WorkloadOwners:
         """Waits for the first whole list."""
         await self._reflector.synced.wait()
 
-    def on_change(self, call: Callable[[TargetKey], None]) -> None:
-        """Calls a function with each workload whose owners change."""
-        self._changed = call
+    def on_change(
+        self, changed: Callable[[TargetKey], None], came: Callable[[TargetKey, bool], None]
+    ) -> None:
+        """Calls `changed` with each workload whose owners change.
+
+        Calls `came` with each FederatedHPA that came, and False with one that went.
+        """
+        self._changed, self._came = changed, came
 
     def on_move(self, call: Callable[[TargetKey], None]) -> None:
         """Calls a function with each FederatedHPA that begins, ends, or changes its target."""
@@ -114,7 +120,9 @@ class WorkloadOwners:
             if each is not None:
                 self._changed(TargetKey(*each.target))
         if change.old is None or change.new is None or change.old.target != change.new.target:
-            self._moved(TargetKey(change.key[0], GROUP, KIND, change.key[1]))
+            moved = TargetKey(change.key[0], GROUP, KIND, change.key[1])
+            self._moved(moved)
+            self._came(moved, change.new is not None)
 
 
 def other_controller(owner: CronObject, now: float) -> Finding | None:

@@ -29,7 +29,7 @@ from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.rules_status import changes, conditions, failure_of, render_status, with_hub
 from controller.cronfederatedhpa.scales import unreadable
 from controller.cronfederatedhpa.targets import CronTargets
-from controller.cronfederatedhpa.units import RulesMemory, Unit, Units, open_rules
+from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, RulesMemory, Unit, Units, open_rules
 from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck
 from fedhpa.api.errors import FedHPAError
@@ -42,8 +42,6 @@ from fedhpa.kube import ApiClient, Backoff, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
 
-# A target that is due this soon is read ahead of its execution.
-READ_AHEAD_SECONDS: Final = 5.0
 FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 # The end of a hold that keeps events waiting is noticed within this time.
@@ -165,6 +163,8 @@ class CronReconciler:
             return await self._apply(unit, objects, results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
             await self._effects.read_ahead(unit, now, planned.wake)
+        elif not self._paused and unit.next_look <= now:
+            await self._effects.look(unit)
         return await self._finish(unit, objects, Effect(planned, "", {}), now)
 
     async def _open(self, target: TargetKey) -> Unit | None:
@@ -255,8 +255,7 @@ class CronReconciler:
         if settled.record is not None:
             watch = now + WATCH_SECONDS
             return watch if planned.wake is None else min(watch, planned.wake)
-        early = None if planned.wake is None else planned.wake - READ_AHEAD_SECONDS
-        return early if early is not None and early > now else planned.wake
+        return unit.next_pass(planned.wake, now, looks=not self._paused)
 
     async def _store(
         self,
@@ -339,7 +338,7 @@ class CronReconciler:
         if latest is None:
             return
         rules, states = self._scheduled(latest, unit).rules, settled.states[owner.key[1]]
-        finding = failure_of(rules, states) or self._unrecorded(unit, latest)
+        finding = failure_of(rules, states) or self._unrecorded(unit, latest) or unit.unusable
         held = "" if waits is None else waits.text
         status = render_status(latest, rules, states, finding, now, self._owners(unit.target), held)
         status["conditions"] = with_hub(status["conditions"], self._check.pruned, now)
@@ -352,7 +351,7 @@ class CronReconciler:
         self._reporter.report_held(latest, held, self._memory(owner.key))
         if patch:
             await self._writer.patch_status(latest, patch)
-            self._reporter.report_owners(latest, patch.get("conditions", []))
+            self._reporter.report_target(latest, patch.get("conditions", []))
 
     def _unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
         """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from controller.background import KnownObjects
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
 from controller.cronfederatedhpa.rules_status import HELD, SOLE_OWNER
-from controller.cronfederatedhpa.units import RulesMemory
+from controller.cronfederatedhpa.units import TARGET_REASONS, RulesMemory
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
@@ -95,14 +95,18 @@ class Reporter:
         known[:] = [*known, change][-MAX_REVERTS:]
         return False
 
-    def report_owners(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
-        """Reports new owners of the target. `owner` is the object before its conditions were stored."""
-        reported = {each.message for each in owner.cron.status.conditions if each.type == SOLE_OWNER}
+    def report_target(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
+        """Reports new owners of the target, and a target on which rules cannot act.
+
+        `owner` is the object before its conditions were stored.
+        """
+        reported = {(each.type, each.message) for each in owner.cron.status.conditions}
         for condition in stored:
-            contested = condition["type"] == SOLE_OWNER and condition["status"] == "False"
-            if contested and condition["message"] not in reported:
-                note = Note(owner.key[1], condition["reason"], condition["message"])
-                self.record(owner.key[0], note)
+            tells = condition["type"] == SOLE_OWNER or condition["reason"] in TARGET_REASONS
+            news = (condition["type"], condition["message"]) not in reported
+            if tells and news and condition["status"] == "False":
+                message = condition["message"][:MAX_MESSAGE]
+                self.record(owner.key[0], Note(owner.key[1], condition["reason"], message))
 
     def report_held(self, owner: CronObject, held: str, memory: RulesMemory) -> None:
         """Reports which events begin to wait for the end of a hold, once; "" if none waits."""

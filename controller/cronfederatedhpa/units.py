@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import structlog
 
@@ -23,7 +23,7 @@ from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, NotRecorded, 
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
 from fedhpa.cron.execution.due import newest_success
-from fedhpa.cron.execution.model import ObjectRecord, WindowRecord
+from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, WindowRecord
 from fedhpa.cron.execution.stored import (
     TargetReference,
     decode_rules,
@@ -31,7 +31,19 @@ from fedhpa.cron.execution.stored import (
     encode_rules,
     encode_windows,
 )
+from fedhpa.decision import Finding
 from fedhpa.kube import NOT_FOUND, ApiClient, Backoff, Key
+
+# A target that is due this soon is read ahead of its execution.
+READ_AHEAD_SECONDS: Final = 5.0
+# Reasons of condition Ready, and of the events: the target does not exist, or rules cannot scale it.
+TARGET_NOT_FOUND: Final = "TargetNotFound"
+TARGET_UNUSABLE: Final = "TargetUnusable"
+TARGET_REASONS: Final = frozenset({TARGET_NOT_FOUND, TARGET_UNUSABLE})
+# A target that is absent, or does not answer, is looked for again after this time. One that was there may
+# have been deleted.
+ABSENT_SECONDS: Final = 60.0
+PRESENT_SECONDS: Final = 600.0
 
 log = structlog.get_logger(__name__)
 
@@ -121,6 +133,14 @@ class Units:
             if self._listed is not None and (target.namespace, unit.windows.file.name) not in self._listed:
                 unit.windows.take(None)
         return unit
+
+    def looks_again(self, target: TargetKey, *, present: bool) -> bool:
+        """Lets the next pass look at a target that came or went. Returns False if that is no news."""
+        unit = self._units.get(target)
+        if unit is None or present == (unit.unusable is None):
+            return False
+        unit.next_look = 0.0
+        return True
 
     def note(self, unit: Unit) -> None:
         """Notes which objects have windows on a target, after its windows changed."""
@@ -304,6 +324,9 @@ class Unit:
     shares: KnownShares = field(default_factory=KnownShares)
     retry: Backoff | None = None
     ahead: Ahead | None = None
+    # Why rules cannot act on the target, as it was read last, and when to look at it again.
+    unusable: Finding | None = None
+    next_look: float = 0.0
     # True once the target was asked for the baseline of windows whose record is lost.
     asked: bool = False
     # The holders that `Units.targets_of` knows.
@@ -326,6 +349,22 @@ class Unit:
         asks = not self.asked and any(one.has_windows for one in objects)
         self.asked = True
         return asks
+
+    def next_pass(self, wake: float | None, now: float, *, looks: bool) -> float | None:
+        """Returns when to work on the target: before `wake`, to read it ahead, or to look if it exists."""
+        if wake is not None and wake - READ_AHEAD_SECONDS > now:
+            wake -= READ_AHEAD_SECONDS
+        look = self.next_look if looks else None
+        return min((at for at in (wake, look) if at is not None), default=None)
+
+    def saw(self, target: ObservedTarget, now: float) -> None:
+        """Note what a reading at `now` (POSIX seconds) says of the target. One that failed says nothing."""
+        if not target.unread:
+            remedy = ": create it, or correct spec.scaleTargetRef" if target.gone else ""
+            reason = TARGET_NOT_FOUND if target.gone else TARGET_UNUSABLE
+            self.unusable = Finding(reason, f"{target.error}{remedy}") if target.error else None
+        uncertain = target.unread or self.unusable is not None
+        self.next_look = now + (ABSENT_SECONDS if uncertain else PRESENT_SECONDS)
 
     @property
     def holders(self) -> frozenset[str]:

@@ -402,6 +402,12 @@ async def rules_of_the_workload(made: Installation) -> None:
     made.store.create(CRONS, cron(apiVersion="apps/v1", kind="Deployment", name="web") | {"status": status})
 
 
+async def no_target_of_rules(made: Installation) -> None:
+    made.delete(CRONS, "night", "shop")
+    absent = cron(apiVersion="autoscaling.karmada.io/v1alpha1", kind="FederatedHPA", name="absent")
+    made.store.create(CRONS, absent)
+
+
 def unready(reason: str, message: str, **spec: Any) -> Break:
     """The controller has written why it cannot scale the object, whose spec is changed."""
 
@@ -501,6 +507,7 @@ CASES: dict[str, list[tuple[str, Break]]] = {
     "objects": [
         ("karmada-controller-active", written_by_karmada),
         ("target-missing", no_target),
+        ("target-missing", no_target_of_rules),
         ("target-on-hub", target_on_hub),
         ("object-not-deleted", deletion_that_waits),
         ("second-owner", second_federated_hpa),

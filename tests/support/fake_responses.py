@@ -76,8 +76,9 @@ def is_selected(request: web.Request, obj: Object) -> bool:
 def merge(old: Object, patch: Object) -> Object:
     merged = dict(old)
     for key, value in patch.items():
-        if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = merge(merged[key], value)
+        if isinstance(value, dict):
+            known = merged.get(key)
+            merged[key] = merge(known if isinstance(known, dict) else {}, value)
         elif value is None:
             merged.pop(key, None)
         else:

@@ -100,14 +100,16 @@ async def test_an_execution_that_waits_for_its_turn_reads_its_target_once() -> N
         clock = Steps(w)
         put_rules(w, rule_up(w, 1))
         async with rules_running(w):
-            await asyncio.sleep(seconds_to_minute(w) - 3)
-            ahead = w.hub.request_count("GET", "/federatedhpas/web")
+            await asyncio.sleep(seconds_to_minute(w) - 10)
+            looks = w.hub.request_count("GET", "/federatedhpas/web")
+            await asyncio.sleep(7)
+            ahead = w.hub.request_count("GET", "/federatedhpas/web") - looks
             clock.ahead = 20.0
             await asyncio.sleep(6)
 
         assert bounds(w) == (5, 20)
         assert ahead == 1
-        assert w.hub.request_count("GET", "/federatedhpas/web") == 1
+        assert w.hub.request_count("GET", "/federatedhpas/web") - looks == 1
 
 
 @pytest.mark.parametrize(("step", "left"), [(2400.0, 60.0), (-2400.0, 4230.0)])
