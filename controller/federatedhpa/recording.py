@@ -2,7 +2,7 @@
 
 A record is written when a later decision would be another one after a restart. A status is written at once
 when a person would act on the change, otherwise at most once a minute. If only times change, one write in ten
-minutes is enough (docs/reference/federatedhpa.md).
+minutes is enough (docs/reference/conditions-and-events.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Missing data never becomes a number, and an empty answer neither: `partialMetrics` decides. The replicas of a
 lost cluster go to the others (direct propagation; Karmada replaces those of a template). Source:
-docs/reference/federatedhpa.md (partialMetrics), docs/reference/decision-record.md (coverage) and
+docs/explanation/how-it-decides.md (partialMetrics), docs/reference/decision-record.md (coverage) and
 docs/explanation/how-it-decides.md.
 """
 

@@ -2,7 +2,7 @@
 
 The size comes from bounds, metrics, the partialMetrics policy, failover, stabilization, limits and a hold, in
 this order. Source: Kubernetes HPA 1.36, reconcile 4 (the order matters), normalisation 7 and 8, zero 9;
-docs/reference/federatedhpa.md for partialMetrics, docs/reference/decision-record.md for several clusters.
+docs/explanation/how-it-decides.md for partialMetrics, docs/reference/decision-record.md for several clusters.
 """
 
 from __future__ import annotations

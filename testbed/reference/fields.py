@@ -45,14 +45,13 @@ def field_tables(definition: Definition) -> list[str]:
         lines += [f"## Fields of `{part}`", "", *table(header, _rows(parts[part], part, shown)), ""]
     lines += ["## Columns of `kubectl get`", ""]
     columns = version["additionalPrinterColumns"]
-    lines += table(("column", "value"), _columns(columns))
-    return [*lines, ""]
+    usual = _columns([each for each in columns if not each.get("priority")])
+    wide = _columns([each for each in columns if each.get("priority")])
+    return [*lines, f"{usual}. With `-o wide` also {wide}.", ""]
 
 
-def _columns(columns: list[Any]) -> Iterator[tuple[str, str]]:
-    for column in columns:
-        wide = ", with `-o wide`" if column.get("priority") else ""
-        yield column["name"], code(column["jsonPath"]) + wide
+def _columns(columns: list[Any]) -> str:
+    return ", ".join(f"{column['name']} {code(column['jsonPath'])}" for column in columns)
 
 
 def _rows(schema: Schema, path: str, shown: dict[str, str]) -> Iterator[tuple[str, ...]]:
