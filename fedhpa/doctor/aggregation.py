@@ -12,7 +12,7 @@ from fedhpa.doctor.admission import cause_of, certificate_fix
 from fedhpa.doctor.certificates import Certificate, from_bundle, of_server
 from fedhpa.doctor.report import names
 from fedhpa.doctor.session import Cause, Problem
-from fedhpa.doctor.site import KUBE_SYSTEM, Site
+from fedhpa.doctor.site import KUBE_SYSTEM, Site, service_of
 from fedhpa.kube import resource_path
 from metrics_adapter.registration import APIS
 
@@ -29,11 +29,11 @@ async def check_aggregation(site: Site) -> list[Certificate]:
         return []
     stored = await site.hub.get(resource_path("v1", "services", site.system, ADAPTER))
     found = [each for each in site.apis if text_at(each, "spec", "group") in APIS.values()]
-    ours = [each for each in found if _place(each) == service]
+    ours = site.our_apis
     is_installed = isinstance(stored, dict) or isinstance(site.bindings[ADAPTER_ROLE], dict)
     taken = [each for each in found if _is_taken(each, service, is_installed)]
     for each in taken:
-        owner = f"the Service {_place(each)}" if _place(each) else "the hub itself"
+        owner = f"the Service {service_of(each)}" if service_of(each) else "the hub itself"
         name = text_at(each, "metadata", "name")
         delete = site.commands.kubectl(f"delete apiservice {quote(name)}")
         advice = f"If that server is gone: {delete}; then register ours again. Otherwise leave the API to it."
@@ -53,18 +53,12 @@ async def check_aggregation(site: Site) -> list[Certificate]:
     return [one for each in (*bundles, await of_server(site, ADAPTER)) for one in each]
 
 
-def _place(api: Json) -> str:
-    """Returns the Service of an API; "" for a local one."""
-    service = at(api, "spec", "service")
-    return f"{text_at(service, 'namespace')}/{text_at(service, 'name')}" if service else ""
-
-
 def _is_taken(api: Json, service: str, installed: bool) -> bool:
     """True if another server answers for an API that our adapter should serve.
 
     A hub that runs pods has a metrics-server for metrics.k8s.io, which is right.
     """
-    place, labels = _place(api), at(api, "metadata", "labels")
+    place, labels = service_of(api), at(api, "metadata", "labels")
     is_labelled = text_at(labels, "app.kubernetes.io/name") == "fedhpa"
     is_usage = text_at(api, "spec", "group") == USAGE and not place.endswith("/karmada-metrics-adapter")
     return place != service and (is_labelled or (installed and not is_usage))

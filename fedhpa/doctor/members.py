@@ -16,7 +16,13 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.free_json import entries, text_at, time_at
 from fedhpa.api.identity import IDENTITY_PATH, Claim, duplicates_of, valid_uid
 from fedhpa.api.member_sources import CLUSTERS
-from fedhpa.api.membership import CLUSTER_LABEL, RENEWED, RENEWED_VALUE, SECRET_ANNOTATION
+from fedhpa.api.membership import (
+    CLUSTER_LABEL,
+    METRICS_ANNOTATION,
+    RENEWED,
+    RENEWED_VALUE,
+    SECRET_ANNOTATION,
+)
 from fedhpa.api.taints import OWN_TAINTS, PROBE_TAINTS
 from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
@@ -37,6 +43,7 @@ from fedhpa.members import (
     Cluster,
     Secret,
     api_config,
+    metrics_key,
     read_access,
     secret_data,
     secret_key,
@@ -183,6 +190,10 @@ class Members:
         if foreign:
             member.add("member-secret-foreign", foreign, self._join(member))
         self._token(member, access.token, secret)
+        if cluster.metadata.name in self._site.shares_token:
+            named = "/".join(metrics_key(cluster) or ()) or f"that the annotation {METRICS_ANNOTATION} names"
+            what = f"The Secret {named} does not exist, so the metrics adapter uses {shown}."
+            member.add("member-metrics-secret-missing", what, self._join(member))
         date = None if isinstance(answer, Problem) else date_of(answer)
         skew = 0.0 if date is None else date - middle - self._site.skew
         if abs(skew) > MAX_SKEW_SECONDS:

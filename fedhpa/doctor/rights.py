@@ -104,12 +104,15 @@ async def _options(site: Site, component: str, role: str, account: Account, miss
         words += [f"--lease-namespace={quote(leases)}"] if leases != site.system else []
         words += ["--metrics-via=hub"] if switches.metrics_via == "hub" else []
         words += ["--manage-certificates"] if switches.certificates else []
+        partly = switches.certificates and switches.apis < rights.METRICS_APIS
+        words += [f"--api={each}" for each in sorted(switches.apis)] if partly else []
         words += ["--distributed"] if switches.distributed else []
         words += ["--placements"] if switches.placements else []
         words += _to_argocd(site)
         words += await _scale_targets(site.hub, role)
     if any(right.resource == "secrets" for right in missing):
-        named = (f"{space}/{name}" for space, found in site.secrets.items() for name in found)
+        secrets = site.secrets(component).items()
+        named = (f"{space}/{name}" for space, found in secrets for name in found)
         words += [f"--secret={quote(each)}" for each in named]
     return " ".join(words)
 
@@ -153,14 +156,14 @@ def _wanted(site: Site, component: str, switches: rights.Switches) -> list[Right
     if component == rights.WEBHOOK:
         return needed(rights_of(rights.webhook_rights(_NOBODY, propagation=switches.propagation)), workloads)
     if component == rights.ADAPTER:
-        manifests = rights.adapter_rights(_NOBODY, secrets=site.secrets)
+        manifests = rights.adapter_rights(_NOBODY, secrets=site.secrets(component))
         mine = [each for each in manifests if each["metadata"]["name"] != rights.READER_ROLE]
         return [*rights_of(mine), *_DELEGATED, _TRUST]
     manifests = rights.hub_rights(
         site.system,
         lease_namespace=_lease_namespace(site),
         argocd_namespace=site.argocd_namespace,
-        secrets=site.secrets,
+        secrets=site.secrets(component),
         switches=switches,
         components=["controller"],
     )

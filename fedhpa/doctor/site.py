@@ -17,7 +17,8 @@ from fedhpa.doctor.report import Commands, Report
 from fedhpa.doctor.session import Cause, Problem, Session
 from fedhpa.kube import resource_path
 from fedhpa.kube.leases import API_VERSION as LEASES
-from fedhpa.members import CLUSTERS_PATH, Cluster, secret_key
+from fedhpa.members import CLUSTERS_PATH, Cluster, metrics_key, secret_key
+from metrics_adapter.registration import APIS
 
 DIRECT, KARMADA = "direct", "karmada"
 CHART: Final = "charts/fedhpa"
@@ -36,6 +37,7 @@ class Site:
     """An installation on a hub, as far as the caller may see it. A list that could not be read is a Problem.
 
     `system` is the namespace of the installation, `only` the one to which the caller limits the checks.
+    `shares_token` has the Clusters whose member the metrics adapter reads with the controller's token.
     `now` is the hub's time in POSIX seconds, and `skew` the hub's clock minus ours.
     """
 
@@ -66,6 +68,7 @@ class Site:
         self.sources = sources
         self.system = rights.NAMESPACE
         self.deployments, self.definitions, self.bindings = {}, {}, {}
+        self.shares_token: set[str] = set()
 
     async def read_objects(self) -> None:
         """Reads the objects of our kinds, and the autoscalers beside them."""
@@ -109,6 +112,7 @@ class Site:
         running = await hub.list(resource_path("apps/v1", "deployments", self.system), Json)
         if not isinstance(running, Problem):
             self.deployments = {text_at(each, "metadata", "name"): each for each in running}
+        await self._find_metrics_secrets()
 
     async def _named(self, resource: tuple[str, str], found: Sequence[str]) -> dict[str, Json | Problem]:
         answers = await asyncio.gather(*(self.hub.get(resource_path(*resource, name=name)) for name in found))
@@ -146,6 +150,7 @@ class Site:
         """The observed settings that decide about the rights."""
         federated = () if isinstance(self.federated, Problem) else self.federated
         by_hub = "--metrics-via=hub" in self.flags(rights.CONTROLLER)
+        ours = {text_at(each, "spec", "group") for each in self.our_apis}
         return rights.Switches(
             "karmada" if self.propagation == KARMADA else "direct",
             "hub" if by_hub else "members",
@@ -154,6 +159,7 @@ class Site:
             placements=any(map(_uses_placements, federated)),
             publish_to_argocd="--publish-to=argocd" in self.flags(rights.CONTROLLER),
             sources=self.sources,
+            apis=frozenset(name for name, group in APIS.items() if group in ours),
         )
 
     @property
@@ -163,11 +169,40 @@ class Site:
         return flags[-1].partition("=")[2] if flags else rights.ARGOCD_NAMESPACE
 
     @property
-    def secrets(self) -> dict[str, list[str]]:
-        """The names of the Secrets of all Clusters, by namespace."""
+    def our_apis(self) -> list[Json]:
+        """The APIServices of our adapter."""
+        service = f"{self.system}/{rights.ADAPTER}"
+        return [each for each in listed(self.apis) if service_of(each) == service]
+
+    @property
+    def has_adapter(self) -> bool:
+        """True if the rights or the pods of the metrics adapter are here."""
+        return isinstance(self.bindings[rights.ADAPTER_ROLE], dict) or rights.ADAPTER in self.deployments
+
+    async def _find_metrics_secrets(self) -> None:
+        """Finds the members without a Secret for the adapter, which then takes that of the controller."""
+        clusters = () if isinstance(self.clusters, Problem) or not self.has_adapter else self.clusters
+        keys = {each.metadata.name: key for each in clusters if (key := metrics_key(each)) is not None}
+        answers = await asyncio.gather(
+            *(self.hub.get(resource_path("v1", "secrets", *key)) for key in keys.values())
+        )
+        self.shares_token = {
+            name
+            for name, answer in zip(keys, answers, strict=True)
+            if isinstance(answer, Problem) and answer.cause is Cause.ABSENT
+        } | {each.metadata.name for each in clusters if each.metadata.name not in keys}
+
+    def secrets(self, component: str) -> dict[str, list[str]]:
+        """Returns the names of the Secrets of all Clusters that a component reads, by namespace."""
         found: dict[str, list[str]] = {}
         clusters = () if isinstance(self.clusters, Problem) else self.clusters
-        for namespace, name in sorted(filter(None, map(secret_key, clusters))):
+        keys = (
+            metrics_key(each)
+            if component == rights.ADAPTER and each.metadata.name not in self.shares_token
+            else secret_key(each)
+            for each in clusters
+        )
+        for namespace, name in sorted(filter(None, keys)):
             found.setdefault(namespace, []).append(name)
         return found
 
@@ -236,6 +271,12 @@ class Site:
 def listed(found: Sequence[Json] | Problem) -> Sequence[Json]:
     """Returns a list, which is empty if it could not be read."""
     return () if isinstance(found, Problem) else found
+
+
+def service_of(registration: Json) -> str:
+    """Returns namespace and name of the Service of an APIService; "" for a local API."""
+    service = at(registration, "spec", "service")
+    return f"{text_at(service, 'namespace')}/{text_at(service, 'name')}" if service else ""
 
 
 def propagation_of(raw: Json) -> str:

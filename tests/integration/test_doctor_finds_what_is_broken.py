@@ -229,6 +229,14 @@ async def no_secret(made: Installation) -> None:
     made.delete(SECRETS, "m1", CLUSTER_NAMESPACE)
 
 
+async def no_secret_of_the_adapter(made: Installation) -> None:
+    made.delete(SECRETS, "m1-metrics", CLUSTER_NAMESPACE)
+
+
+async def wrong_metrics_annotation(made: Installation) -> None:
+    made.edit(CLUSTERS, "m1", metadata={"annotations": {"fedhpa.io/metrics-secret": "no-namespace"}})
+
+
 async def no_ca_bundle(made: Installation) -> None:
     made.edit(SECRETS, "m1", CLUSTER_NAMESPACE, data={"caBundle": None})
 
@@ -475,6 +483,8 @@ CASES: dict[str, list[tuple[str, Break]]] = {
         ("member-secret-missing", no_secret),
         ("member-secret-missing", annotated("no-namespace")),
         ("member-secret-missing", annotated(f"{CLUSTER_NAMESPACE}/absent")),
+        ("member-metrics-secret-missing", no_secret_of_the_adapter),
+        ("member-metrics-secret-missing", wrong_metrics_annotation),
         ("member-secret-foreign", annotated(f"{CLUSTER_NAMESPACE}/m1")),
         ("member-secret-foreign", secret_of_another_cluster),
         ("member-access-invalid", no_ca_bundle),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import yaml
 from fedhpa.doctor import TABLE
 from testbed.real.plane import Plane
 from testbed.stage.processes import Processes
-from testbed.stage.registrations import NAMESPACE
+from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
 from tests.real.breaks import BREAKS
 from tests.real.breaks.admission import OUR_WEBHOOKS
 from tests.real.breaks.hub import CRD, ROLES
@@ -46,8 +47,13 @@ SECONDS = 180.0
 
 @pytest.fixture
 async def patient(plane: Plane, processes: Processes) -> AsyncIterator[Patient]:
-    async with plane.hub.api() as hub:
-        yield Patient(plane, processes, hub)
+    async with plane.hub.api() as hub, AsyncExitStack() as stack:
+        patient = Patient(plane, processes, hub)
+        for name in plane.members:
+            found = await hub.get(f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/secrets/{name}")
+            metadata = {"name": f"{name}-metrics", "namespace": CLUSTER_NAMESPACE}
+            await stack.enter_async_context(patient.created({**found, "metadata": metadata}))
+        yield patient
 
 
 async def breaks_into(patient: Patient, kind: str) -> tuple[list[str], list[str]]:

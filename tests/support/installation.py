@@ -153,6 +153,10 @@ class Installation:
                     cron(),
                 ]
             )
+        for name in self.plane.members:
+            secret = self.store.get(SECRETS, CLUSTER_NAMESPACE, name)
+            metadata = {"namespace": CLUSTER_NAMESPACE, "name": f"{name}-metrics"}
+            self.store.create(SECRETS, {**secret, "metadata": metadata})
         for name in CONTROLLER_LEASES:
             self.renew(name)
         ready = {"conditions": [{"type": "Ready", "status": "True", "reason": "Reconciled"}]}

@@ -181,6 +181,7 @@ BREAKS: dict[str, Break] = {
         CLUSTER, lambda found: {**found, "spec": {**found["spec"], "secretRef": None}}
     ),
     "member-secret-missing": lambda patient: patient.deleted(SECRET),
+    "member-metrics-secret-missing": lambda patient: patient.deleted(f"{SECRET}-metrics"),
     "member-secret-foreign": lambda patient: patient.replaced(SECRET, labelled_secret),
     "member-access-invalid": secret(caBundle=None),
     "member-unreachable": lost_member,
