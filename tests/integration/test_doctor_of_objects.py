@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from fedhpa.api import rights
 from fedhpa.doctor import Commands, Report, examine
 from fedhpa.kube import SYSTEM
 from testbed.embedded.plane import Plane
 from testbed.stage.registrations import CLUSTER_NAMESPACE, NAMESPACE
 from tests.support.commands import fedhpa_thread
 from tests.support.installation import (
+    API_SERVICES,
     CLUSTER_ROLES,
     CLUSTERS,
     CRDS,
@@ -173,6 +175,45 @@ async def test_the_printed_role_has_what_was_observed(tmp_path: Path) -> None:
         "--manage-certificates",
         "--propagation=direct",
     }
+
+
+async def test_only_the_rights_that_are_needed_are_asked_for(tmp_path: Path) -> None:
+    """A hub with a metrics-server of its own keeps that API, and the adapter reads its own Secrets only."""
+    async with installation(tmp_path) as made:
+        api = made.store.get(API_SERVICES, "", "v1beta1.metrics.k8s.io")
+        server = {"namespace": "kube-system", "name": "metrics-server", "port": 443}
+        own = {**api["metadata"], "labels": {}}
+        made.store.update(API_SERVICES, {**api, "metadata": own, "spec": {**api["spec"], "service": server}})
+        manifest = {**deployment(), "metadata": {"namespace": NAMESPACE, "name": rights.CONTROLLER}}
+        manifest["spec"]["template"]["spec"]["containers"] = [{"args": ["--manage-certificates"]}]
+        made.store.create(DEPLOYMENTS, manifest)
+        made.renew("fedhpa-controller-certificates")
+        for role in made.store.list(ROLES):
+            if role["metadata"]["name"].startswith("fedhpa:metrics-adapter"):
+                made.store.remove(ROLES, role["metadata"]["namespace"], role["metadata"]["name"])
+        account = rights.service_account(NAMESPACE, rights.ADAPTER)
+        switches = rights.Switches(certificates=True, apis=frozenset({"custom", "external"}))
+        async with made.hub.api() as hub:
+            for secret in ("m1", "m1-metrics"):
+                named = {CLUSTER_NAMESPACE: [secret]}
+                await hub.apply_all(rights.adapter_rights(account, secrets=named))
+                controller = rights.hub_rights(
+                    NAMESPACE,
+                    secrets={CLUSTER_NAMESPACE: ()},
+                    switches=switches,
+                    components=["controller"],
+                )
+                await hub.apply_all(controller)
+                report = await made.diagnosis()
+                if secret == "m1":
+                    before = report
+
+    assert [(each.id, each.subject) for each in before.findings] == [
+        ("component-rights-missing", rights.ADAPTER)
+    ]
+    assert "secrets/m1-metrics" in before.findings[0].what
+    assert "--secret=karmada-cluster/m1-metrics" in before.findings[0].command
+    assert (report.findings, report.not_checked) == ((), ())
 
 
 async def test_a_process_that_runs_as_a_deployment_is_restarted(tmp_path: Path) -> None:
