@@ -103,8 +103,11 @@ def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[A
     """Returns 404: no member that answered has the object. Warnings name the missing members."""
     headers = warning_headers(gathered)
     if not gathered.missing:
-        details = {"name": name, "kind": kind.plural}
-        return status_response(404, f'{kind.plural} "{name}" not found', details=details, headers=headers)
+        # As metrics-server: it names a pod as one of the core group, and nodes as those of its own group.
+        group = {} if kind.namespaced else {"group": GROUP}
+        resource = kind.plural if kind.namespaced else f"{kind.plural}.{GROUP}"
+        details = {"name": name, **group, "kind": kind.plural}
+        return status_response(404, f'{resource} "{name}" not found', details=details, headers=headers)
     # The object may exist in a missing member, so the message says that its metrics were not found.
     full, resource = f"{namespace}/{name}" if namespace else name, kind.kind.lower()
     details = {"name": full, "group": GROUP, "kind": resource}

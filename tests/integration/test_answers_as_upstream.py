@@ -169,6 +169,18 @@ async def test_parameters_of_a_list_are_checked(query: str, status: int, message
     assert bool(asked) == (status == 200)
 
 
+async def test_an_object_that_is_not_found_has_the_resource_of_metrics_server() -> None:
+    """metrics-server names a pod as one of the core group, and a node as one of its own group."""
+    empty = {"kind": "NodeMetricsList", "items": []}
+    async with adapter({"m1": {**usage(), f"{API}/nodes": empty}}) as (client, _):
+        _, pod_body, _ = await get(client, f"{LIST}/gone")
+        _, node_body, _ = await get(client, f"{API}/nodes/gone")
+
+    assert pod_body["details"] == {"name": "gone", "kind": "pods"}
+    assert node_body["details"] == {"name": "gone", "group": "metrics.k8s.io", "kind": "nodes"}
+    assert node_body["message"] == 'nodes.metrics.k8s.io "gone" not found'
+
+
 async def test_a_refused_list_option_is_an_invalid_object() -> None:
     """Clients read the causes of an Invalid status."""
     async with adapter(WORLD) as (client, _):
