@@ -227,6 +227,9 @@ class Site:
             notes = at(raw, "metadata", "annotations")
             if release := text_at(notes, _RELEASE):
                 place = f"-n {quote(text_at(notes, _RELEASE_NAMESPACE))}"
+                # Helm 4 applies on the server, which refuses to undo other writes. Helm 3 lacks the flag.
+                applies = any(_is_applied(each) for each in (raw, *self._owned()))
+                sets += " --force-conflicts" if applies else ""
                 words = f"upgrade {quote(release)} {CHART} {place} --reset-then-reuse-values{sets}"
                 return self.commands.helm(words)
         return command
@@ -266,6 +269,14 @@ class Site:
         command = self.mended(None, command)
         without = self.commands.applied(f"{words} --ca-file=FILE")
         return command, "" if command else f"Run `{without}` with the file of the CA."
+
+
+def _is_applied(raw: Any) -> bool:
+    """True if Helm wrote an object by server-side apply."""
+    writes = entries(raw, "metadata", "managedFields")
+    return any(
+        text_at(one, "manager").startswith("helm") and one.get("operation") == "Apply" for one in writes
+    )
 
 
 def listed(found: Sequence[Json] | Problem) -> Sequence[Json]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import unquote
 
 import msgspec
@@ -24,7 +25,7 @@ from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient
 from fedhpa.serving.certificates import NO_ISSUER, ClientVerifier, common_name, names_of
 from fedhpa.serving.error_responses import too_many_requests
-from fedhpa.serving.tls import peer_certificate
+from fedhpa.serving.tls import peer_certificate, peer_intermediates
 
 logger = structlog.get_logger(__name__)
 
@@ -128,18 +129,26 @@ class PeerAuthenticator:
         self.refusal = ""
         self._logged: set[str] = set()
 
-    def user(self, leaf_der: bytes, headers: CIMultiDictProxy[str]) -> User | None:
-        """Returns the user of a peer with this certificate; None if the certificate proves none."""
+    def user(
+        self,
+        leaf_der: bytes,
+        headers: CIMultiDictProxy[str],
+        sent: Callable[[], Sequence[bytes]] = lambda: (),
+    ) -> User | None:
+        """Returns the user of a peer with this certificate; None if the certificate proves none.
+
+        `sent` returns the other certificates that the peer sent.
+        """
         header, refusals = self.trust.request_header, []
         if header is not None and self._proxies is not None:
-            proxy = self._proxies.verify(leaf_der)
+            proxy = self._proxies.verify(leaf_der, sent)
             if isinstance(proxy, str):
                 refusals.append(proxy)
             elif header.allowed_names and common_name(proxy) not in header.allowed_names:
                 refusals.append(f"{common_name(proxy)!r} is no allowed name of a front proxy")
             elif (user := header.user(headers)) is not None:
                 return user
-        certificate = NO_ISSUER if self._clients is None else self._clients.verify(leaf_der)
+        certificate = NO_ISSUER if self._clients is None else self._clients.verify(leaf_der, sent)
         if isinstance(certificate, str):
             self._note([*refusals, certificate])
             return None
@@ -239,9 +248,10 @@ class Authenticator:
 
         Raises ApiError if its token cannot be reviewed.
         """
-        leaf = peer_certificate(request.get_extra_info("ssl_object"))
+        connection = request.get_extra_info("ssl_object")
+        leaf = peer_certificate(connection)
         if leaf is not None:
-            user = self._peers().user(leaf, request.headers)
+            user = self._peers().user(leaf, request.headers, partial(peer_intermediates, connection))
             if user is not None:
                 return user
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")

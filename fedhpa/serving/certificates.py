@@ -11,8 +11,9 @@ constraints that are not critical, Ed25519 keys, and a leaf without a SAN or an 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from cryptography import x509
@@ -20,6 +21,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.serving.name_constraints import NameRefused, check_names
 
 # A keep-alive connection presents the same certificate with each request, and a verification takes 0.1 ms.
 CACHED_LEAVES = 256
@@ -32,8 +34,11 @@ KNOWN_EXTENSIONS = (
     x509.SubjectAlternativeName,
     x509.SubjectKeyIdentifier,
     x509.AuthorityKeyIdentifier,
+    x509.NameConstraints,
 )
-NO_ISSUER = "no known CA has signed it directly"
+# Certificates beside its own that a client may send. Each may cost a few signatures to verify.
+MAX_INTERMEDIATES = 4
+NO_ISSUER = "no known CA has signed it, and what the client sent leads to none"
 CLIENT_USAGES = {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 
 
@@ -56,36 +61,68 @@ class ClientVerifier:
         self._clock = clock
         self._verified: OrderedDict[bytes, tuple[dt.datetime, x509.Certificate | str]] = OrderedDict()
 
-    def verify(self, leaf_der: bytes) -> x509.Certificate | str:
+    def verify(
+        self, leaf_der: bytes, sent: Callable[[], Sequence[bytes]] = lambda: ()
+    ) -> x509.Certificate | str:
         """Returns the certificate if it is valid now and a CA of the bundle signed it for clients.
 
-        Otherwise it returns why not.
+        Otherwise it returns why not. `sent` returns the other certificates that the client sent, which may
+        lead to a CA of the bundle.
         """
-        now = self._clock()
-        known = self._verified.get(leaf_der)
+        found = self._cached(leaf_der, ())
+        if found == NO_ISSUER and (chain := tuple(sent())[:MAX_INTERMEDIATES]):
+            return self._cached(leaf_der, chain)
+        return found
+
+    def _cached(self, leaf_der: bytes, chain: tuple[bytes, ...]) -> x509.Certificate | str:
+        now, key = self._clock(), leaf_der
+        if chain:
+            key = b"".join(hashlib.sha256(each).digest() for each in (leaf_der, *chain))
+        known = self._verified.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        certificate = self._verify(leaf_der, now)
+        certificate = self._verify(leaf_der, chain, now)
         until = now + dt.timedelta(seconds=CACHE_SECONDS)
         if not isinstance(certificate, str):
             until = min(until, certificate.not_valid_after_utc)
-        self._verified[leaf_der] = (until, certificate)
-        self._verified.move_to_end(leaf_der)
+        self._verified[key] = (until, certificate)
+        self._verified.move_to_end(key)
         if len(self._verified) > CACHED_LEAVES:
             self._verified.popitem(last=False)
         return certificate
 
-    def _verify(self, leaf_der: bytes, now: dt.datetime) -> x509.Certificate | str:
+    def _verify(self, leaf_der: bytes, chain: tuple[bytes, ...], now: dt.datetime) -> x509.Certificate | str:
         try:
             leaf = x509.load_der_x509_certificate(leaf_der)
             _check(leaf, now)
-            issuers = [ca for ca in self._authorities if _issued(leaf, ca)]
-            if not issuers:
-                return NO_ISSUER
-            problems = [problem for ca in issuers if (problem := _problem_of_issuer(ca, now))]
+            intermediates = [x509.load_der_x509_certificate(each) for each in chain]
+            problem = self._climb([leaf], intermediates, now)
         except (RefusedCertificate, ValueError, UnsupportedAlgorithm) as error:
             return str(error)
-        return leaf if len(problems) < len(issuers) else problems[0]
+        return problem or leaf
+
+    def _climb(
+        self, path: list[x509.Certificate], intermediates: Sequence[x509.Certificate], now: dt.datetime
+    ) -> str:
+        """Returns "" if a path of certificates leads from the last one of `path` to a CA of the bundle.
+
+        Otherwise it returns why none does. A path has no certificate twice, so there are few paths.
+        """
+        problems = []
+        for authority in self._authorities:
+            if _issued(path[-1], authority):
+                problem = _problem_of_issuer(authority, path, now)
+                if not problem:
+                    return ""
+                problems.append(problem)
+        for each in intermediates:
+            if each in path or each in self._authorities or not _issued(path[-1], each):
+                continue
+            problem = _problem_of_issuer(each, path, now) or self._climb([*path, each], intermediates, now)
+            if not problem:
+                return ""
+            problems.append(problem)
+        return next((each for each in problems if each != NO_ISSUER), NO_ISSUER)
 
 
 def _issued(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
@@ -96,21 +133,34 @@ def _issued(leaf: x509.Certificate, authority: x509.Certificate) -> bool:
     return True
 
 
-def _problem_of_issuer(authority: x509.Certificate, now: dt.datetime) -> str:
-    """Returns why a certificate of the bundle may not issue clients; "" if it may."""
+def _problem_of_issuer(
+    authority: x509.Certificate, path: Sequence[x509.Certificate], now: dt.datetime
+) -> str:
+    """Returns why a CA may not issue the last certificate of a path from a leaf; "" if it may."""
     try:
         _check(authority, now)
         constraints = _extension(authority, x509.BasicConstraints)
         if constraints is None or not constraints.ca:
             raise RefusedCertificate("its issuer is no CA by its basic constraints")
+        if constraints.path_length is not None and len(path) - 1 > constraints.path_length:
+            raise RefusedCertificate("its issuer may not have so many CAs below it")
         usage = _extension(authority, x509.KeyUsage)
         if usage is not None and not usage.key_cert_sign:
             raise RefusedCertificate("its issuer may not sign certificates by its key usage")
-        if _extension(authority, x509.NameConstraints) is not None:
-            raise RefusedCertificate("its issuer has name constraints, which are not evaluated here")
-    except (RefusedCertificate, ValueError, UnsupportedAlgorithm) as error:
+        _check_names(authority, path)
+    except (RefusedCertificate, NameRefused, ValueError, UnsupportedAlgorithm) as error:
         return str(error)
     return ""
+
+
+def _check_names(authority: x509.Certificate, path: Sequence[x509.Certificate]) -> None:
+    """Raises NameRefused if a name below a CA breaks its name constraints."""
+    try:
+        found = authority.extensions.get_extension_for_class(x509.NameConstraints)
+    except x509.ExtensionNotFound:
+        return
+    names = [each for one in path for each in _extension(one, x509.SubjectAlternativeName) or ()]
+    check_names(found.value, names, critical=found.critical)
 
 
 def _check(certificate: x509.Certificate, now: dt.datetime) -> None:

@@ -14,6 +14,7 @@ import ssl
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 from cryptography import x509
@@ -226,6 +227,20 @@ class ServingTls:
 def peer_certificate(connection: ssl.SSLObject | None) -> bytes | None:
     """Returns the verified client certificate (DER) of a connection; None without one."""
     return (connection.getpeercert(binary_form=True) if connection is not None else None) or None
+
+
+def peer_intermediates(connection: ssl.SSLObject) -> list[bytes]:
+    """Returns the certificates (DER) that a client sent besides its own.
+
+    Python before 3.13 has them in an undocumented place only. Without it a client needs a CA that signed its
+    certificate directly.
+    """
+    public = getattr(connection, "get_unverified_chain", None)
+    if public is not None:
+        return list(public())[1:]
+    inner: Any = getattr(connection, "_sslobj", None)
+    chain = inner.get_unverified_chain() if hasattr(inner, "get_unverified_chain") else None
+    return [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in (chain or ())[1:]]
 
 
 def _expiry(path: Path) -> float:

@@ -147,8 +147,12 @@ async def test_what_helm_owns_is_mended_by_helm(tmp_path: Path) -> None:
         made.store.update(CLUSTER_ROLES, {**role, "rules": role["rules"][1:]})
         made.delete(VALIDATING, "fedhpa-webhook")
         report = await made.diagnosis()
+        applied = {"manager": "helm", "operation": "Apply"}
+        made.edit(CRDS, "federatedhpas.autoscaling.karmada.io", metadata={"managedFields": [applied]})
+        of_helm_4 = await made.diagnosis()
 
     assert commands(report) == {"component-rights-missing": UPGRADE, "webhook-not-registered": UPGRADE}
+    assert set(commands(of_helm_4).values()) == {f"{UPGRADE} --force-conflicts"}
 
 
 async def test_the_printed_role_has_what_was_observed(tmp_path: Path) -> None:

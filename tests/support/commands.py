@@ -72,14 +72,19 @@ async def fedhpa_process(*arguments: str) -> Ran:
     return Ran(process.returncode, out.decode(), err.decode())
 
 
-async def pasted(command: str, folder: Path) -> None:
-    """Runs a command in bash, as a person pastes it, with the real kubectl. Fails unless it succeeds."""
-    kubectl = find_program("kubectl")
-    assert kubectl is not None
+async def pasted(command: str, folder: Path, programs: Path | None = None) -> None:
+    """Runs a command in bash, as a person pastes it, with the real kubectl. Fails unless it succeeds.
+
+    `programs` is the folder with kubectl and with other programs that the command needs.
+    """
+    if programs is None:
+        kubectl = find_program("kubectl")
+        assert kubectl is not None
+        programs = kubectl.parent
     process = await asyncio.create_subprocess_exec(
         "bash",
         *("-ec", f"set -o pipefail\n{command}"),
-        env={"PATH": f"{Path(sys.executable).parent}:{kubectl.parent}:/usr/bin:/bin", "HOME": str(folder)},
+        env={"PATH": f"{Path(sys.executable).parent}:{programs}:/usr/bin:/bin", "HOME": str(folder)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
