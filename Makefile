@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := fedhpa webhook metrics_adapter controller certs testbed demo benchmarks tests
 
-.PHONY: help venv lint test nightly bench crds docs real-plane demo image wheel lock
+.PHONY: help venv lint test nightly bench crds docs real-plane demo image wheel plugin lock
 .DEFAULT_GOAL := help
 
 # Container images like to set it. Here Python is started dozens of times a minute: what was compiled is kept.
@@ -74,8 +74,23 @@ image: ## Builds the container image. IMAGE names it, PUSH=1 pushes it.
 wheel: venv ## Builds the Python package into dist.
 	@$(BIN)/python -m hatchling build -t wheel -d dist
 
+# The kubectl plugin of krew: `kubectl-fedhpa` with an interpreter of its own, so it needs no Python. It runs on the platform and the
+# C library of the machine that builds it, or a newer one.
+PLATFORM := $(shell uname -s | tr A-Z a-z)-$(shell uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+PARTS := --collect-all=fedhpa --collect-all=tzdata $(addprefix --collect-submodules=,controller metrics_adapter webhook certs)
+plugin: wheel ## Builds the kubectl plugin of this platform into dist.
+	@rm -rf build/plugin && $(PYTHON) -m venv build/plugin
+	@build/plugin/bin/pip install -q --disable-pip-version-check --require-hashes --only-binary=:all: -r lock/runtime.txt
+	@build/plugin/bin/pip install -q --disable-pip-version-check --require-hashes --only-binary=:all: -r lock/plugin.txt
+	@build/plugin/bin/pip install -q --disable-pip-version-check --no-deps --no-index --find-links=dist fedhpa
+	@cd build/plugin && bin/pyinstaller --noconfirm --log-level=ERROR --name=kubectl-fedhpa --copy-metadata=fedhpa $(PARTS) \
+		$(CURDIR)/.github/krew/kubectl_fedhpa.py
+	@cp LICENSE build/plugin/dist/kubectl-fedhpa/
+	@tar -czf dist/kubectl-fedhpa-$(PLATFORM).tar.gz -C build/plugin/dist kubectl-fedhpa
+
 # Pins every dependency with its hashes; needs uv only here, so it is no dependency of the project.
 lock: ## Pins the dependencies again. Needs uv.
 	@uv pip compile pyproject.toml --extra dev --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -o lock/dev.txt
 	@uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/runtime.txt
+	@echo "pyinstaller>=6.22" | uv pip compile - --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/plugin.txt
 	@echo hatchling | uv pip compile - --generate-hashes --no-emit-index-url --no-emit-find-links --universal --python-version 3.11 --no-header -q -c lock/dev.txt -o lock/build.txt
