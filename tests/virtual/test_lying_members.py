@@ -60,7 +60,7 @@ async def attacked(policy: str, rebalance: str) -> tuple[dict[str, int], dict[st
     "policy", ["", "StaticWeighted", "DynamicWeighted", "Aggregated", "Prioritized", "LoadWeighted"]
 )
 async def test_a_claim_of_room_takes_nothing(policy: str) -> None:
-    """Whatever the policy is, the honest members keep every replica that serves."""
+    """The honest members keep every replica under each policy."""
     fewest, _ = await attacked(policy, "Never")
 
     assert fewest == dict.fromkeys(HONEST, REPLICAS)
