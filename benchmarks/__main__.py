@@ -38,6 +38,7 @@ MODULES: Final[Mapping[str, str]] = {
     "distributed": "benchmarks.controller.distributed",
     "distributed-members": "benchmarks.controller.distributed_members",
     "closed-loop-cost": "benchmarks.closed_loop.cost",
+    "backtest": "benchmarks.backtest",
     "cron": "benchmarks.cron",
     "cron-rules": "benchmarks.cron_rules",
     "cron-real": "benchmarks.cron_real",

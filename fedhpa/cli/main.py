@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from fedhpa.api.errors import FedHPAError
 from fedhpa.cli import (
     apiservice,
+    backtest,
     certs,
     completion,
     crds,
@@ -99,6 +100,7 @@ def _show_full_summaries(group: typer.Typer) -> None:
 
 for module in (
     apiservice,
+    backtest,
     certs,
     completion,
     crds,

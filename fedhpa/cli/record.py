@@ -7,13 +7,27 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import MemberSources
 from fedhpa.cli import suggestions
+from fedhpa.cli.backtest.output import write_file
+from fedhpa.cli.backtest.store import (
+    MAX_DAYS,
+    MetricsRules,
+    Prometheus,
+    Step,
+    StoreCa,
+    StoreDeadline,
+    StoreTenant,
+    StoreToken,
+    noted,
+    recorded_days,
+    store_of,
+)
 from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
 from fedhpa.cli.member_options import (
     DEFAULT,
@@ -28,6 +42,9 @@ from fedhpa.cli.member_options import (
     member_sources,
 )
 from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Name, Namespace, Propagation
+
+if TYPE_CHECKING:
+    from fedhpa.backtest.store import Store
 
 
 class RecordFormat(StrEnum):
@@ -61,6 +78,31 @@ def record(
     clusterprofile_provider_file: ProviderFile = "",
     argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
     argocd_secrets: ArgocdSecrets = "",
+    days: Annotated[
+        int,
+        typer.Option(
+            "--days",
+            help="Record so many days for fedhpa backtest from the metrics store of --prometheus, in "
+            "place of one decision; the file is compressed if its name ends with .gz.",
+            min=0,
+            max=MAX_DAYS,
+        ),
+    ] = 0,
+    prometheus: Prometheus = "",
+    metrics_rules: MetricsRules = "",
+    step: Step = "30s",
+    store_ca: StoreCa = "",
+    store_token: StoreToken = "",
+    store_tenant: StoreTenant = "",
+    store_deadline: StoreDeadline = "30s",
+    manifest: Annotated[
+        str,
+        typer.Option(
+            "--manifest",
+            metavar="FILE",
+            help="With --days: YAML or JSON file with the FederatedHPA; then the hub is not asked.",
+        ),
+    ] = "",
     file: Annotated[
         Path | None, typer.Option("-f", "--file", help="File to write; if not set, standard output.")
     ] = None,
@@ -68,10 +110,20 @@ def record(
         RecordFormat, typer.Option("-o", "--output", help="Output format; json is one line.")
     ] = RecordFormat.JSON,
 ) -> None:
-    """Record the current input of a decision on a FederatedHPA as a scenario.
+    """Record the current input of a decision on a FederatedHPA as a scenario, or with --days its last days.
 
-    Example: fedhpa record fhpa/web | fedhpa replay -
+    Examples: fedhpa record fhpa/web | fedhpa replay -; fedhpa record fhpa/web --days 7 --prometheus URL -f
+    week.json.gz
     """
+    if bool(days) != bool(prometheus) or (manifest and not days):
+        raise ConfigError("expected --days and --prometheus together; --manifest needs both")
+    if days:
+        store = store_of(
+            days, prometheus, metrics_rules, step, store_ca, store_token, store_tenant, store_deadline
+        )
+        name = parse_target(joined(target, name))
+        _record_days(name, manifest, (namespace, kubeconfig, context), store, file, output)
+        return
     sources = member_sources(
         members_from,
         members_namespace,
@@ -90,6 +142,22 @@ def record(
         file.write_text(text)
     except OSError as error:
         raise ConfigError(f"--file={file}: cannot be written: {error.strerror}") from error
+
+
+def _record_days(
+    name: str, manifest: str, hub: tuple[str, str, str], store: Store, file: Path | None, output: RecordFormat
+) -> None:
+    """Records days from a metrics store. The file is complete or not there."""
+    from fedhpa.backtest import encode_recording
+
+    if output is not RecordFormat.JSON:
+        raise ConfigError(f"--output={output}: a recording of days is JSON")
+    recorded, _ = recorded_days(name, manifest, hub, store)
+    content = encode_recording(noted(recorded), compressed=file is not None and file.suffix == ".gz")
+    if file is None:
+        sys.stdout.buffer.write(content + b"\n")
+        return
+    write_file(file, content, "--file")
 
 
 def _text(scenario: dict[str, Any], output: RecordFormat) -> str:

@@ -4,7 +4,7 @@
 `fedhpa replay` all render that one value. Other packages import from here.
 """
 
-from fedhpa.decision.decide import decide
+from fedhpa.decision.decide import decide, normalize
 from fedhpa.decision.explanation import to_text
 from fedhpa.decision.membership import membership_of
 from fedhpa.decision.memory import (
@@ -27,6 +27,7 @@ from fedhpa.decision.model import (
     Assignment,
     Coverage,
     Decision,
+    DecisionBuilder,
     Event,
     MetricResult,
     PublishedCluster,
@@ -55,7 +56,15 @@ from fedhpa.decision.snapshot import (
     TemplateScale,
     WorkloadReading,
 )
-from fedhpa.decision.spec import PlacementSpec, ScalingObject, ScalingSpec, decode_object, decode_spec
+from fedhpa.decision.spec import (
+    CENTRALIZED,
+    DISTRIBUTED,
+    PlacementSpec,
+    ScalingObject,
+    ScalingSpec,
+    decode_object,
+    decode_spec,
+)
 from fedhpa.decision.status import SELECTOR_SEPARATOR, held_since, targets
 from fedhpa.decision.whereabouts import (
     Search,
@@ -72,6 +81,8 @@ __all__ = [
     "ABLE_TO_SCALE",
     "ANSWERED",
     "ANSWERED_STATES",
+    "CENTRALIZED",
+    "DISTRIBUTED",
     "KNOWN_BEFORE",
     "LOST",
     "MISSING",
@@ -93,6 +104,7 @@ __all__ = [
     "ControllerSettings",
     "Coverage",
     "Decision",
+    "DecisionBuilder",
     "Event",
     "Failure",
     "Finding",
@@ -140,6 +152,7 @@ __all__ = [
     "missing_in_members",
     "missing_on_hub",
     "no_candidates",
+    "normalize",
     "resets_after",
     "scenario_name",
     "stored_status",

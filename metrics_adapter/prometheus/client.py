@@ -13,7 +13,8 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, cast
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
 
 import requests
 from prometheus_api_client.prometheus_connect import PrometheusConnect
@@ -26,7 +27,16 @@ from urllib3.util.retry import Retry
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.texts import redacted
 from metrics_adapter.prometheus.access import StoreAccess, StoreUnavailable
-from metrics_adapter.prometheus.results import QueryResult, decode_result, error_text, shown
+from metrics_adapter.prometheus.results import (
+    MatrixResult,
+    QueryResult,
+    decode_matrix,
+    decode_result,
+    error_text,
+    shown,
+)
+
+T = TypeVar("T")
 
 # Bytes. A vector of 100,000 series fits, and a store cannot fill this process's memory.
 MAX_RESULT_BYTES = 32 * 1024 * 1024
@@ -67,8 +77,30 @@ class StoreCall:
 
     def run(self, query: str, parameters: dict[str, str], timeout: float) -> QueryResult:
         """Runs the query. Raises MetricsUnavailable, or StoreUnavailable if the store itself fails."""
-        _CALL.set(self)
         asked_at = self._wall()
+        return self._ask(
+            lambda library: library.custom_query(query, params=parameters, timeout=timeout),  # type: ignore[arg-type]  # declared as int, and requests accepts fractions
+            lambda chunks: decode_result(chunks, asked_at),
+        )
+
+    def run_range(self, query: str, start: float, end: float, step: float, timeout: float) -> MatrixResult:
+        """Runs the query over a range of time, in Unix seconds. Raises as `run`."""
+        first, last = datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(end, UTC)
+        parameters = {"timeout": f"{timeout:g}"}
+        return self._ask(
+            lambda library: library.custom_query_range(
+                query,
+                first,
+                last,
+                f"{step:g}",
+                params=parameters,
+                timeout=timeout,  # type: ignore[arg-type]  # as in `run`
+            ),
+            decode_matrix,
+        )
+
+    def _ask(self, ask: Callable[[PrometheusConnect], Any], decode: Callable[[list[bytes]], T]) -> T:
+        _CALL.set(self)
         try:
             with _Session(self._access) as session:
                 library = PrometheusConnect(self._access.url.rstrip("/"), session=session, method="POST")
@@ -76,8 +108,8 @@ class StoreCall:
                 session.mount(library.url, _Adapter(self._access.context()))
                 headers = self._access.headers()
                 library.headers = headers
-                result: Any = library.custom_query(query, params=parameters, timeout=timeout)  # type: ignore[arg-type]  # declared as int, and requests accepts fractions
-            return decode_result(cast("list[bytes]", result), asked_at)
+                result = ask(library)
+            return decode(cast("list[bytes]", result))
         # A shutdown may interrupt urllib3 anywhere, which raises various errors.
         except (requests.RequestException, HTTPError, OSError, AttributeError) as error:
             raise StoreUnavailable(_reason(error)) from error

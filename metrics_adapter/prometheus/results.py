@@ -28,6 +28,8 @@ STALE_SECONDS = 300.0
 SHOWN = 200
 # The largest answer of a store that this adapter was measured with has 100,000 series.
 MAX_SERIES = 500_000
+# The values of 200 series over 11,000 steps, with their times.
+MAX_MATRIX_VALUES = 8_000_000
 # A series has tens of labels of at most some hundred bytes.
 MAX_SERIES_BYTES = 256 * 1024
 # A store may warn of each of its hundreds of failing backends, and the size of response headers is limited.
@@ -68,11 +70,11 @@ class _Envelope(msgspec.Struct, frozen=True):
     errorType: str = ""
     error: str = ""
 
-    def result(self) -> bytes:
-        """Returns the text of an instant vector. Raises MetricsUnavailable for anything else."""
+    def result(self, kind: str = "vector") -> bytes:
+        """Returns the text of an instant vector or a matrix. Raises MetricsUnavailable for anything else."""
         if self.status != "success" or self.data is None:
             raise MetricsUnavailable(f"it answered {shown(self.status)}: {shown(self.error)}")
-        if self.data.resultType != "vector":
+        if self.data.resultType != kind:
             raise MetricsUnavailable(
                 f"the query gives a {shown(self.data.resultType)}: write one that gives an instant vector"
             )
@@ -90,6 +92,37 @@ class QueryResult:
     asked_at: float
     # Bytes in memory, estimated.
     size: int = 0
+
+
+class RangeSeries(msgspec.Struct, frozen=True, gc=False):
+    """One series over a range of time: its labels, and its values as time and text."""
+
+    metric: dict[str, str]
+    values: list[tuple[float, str]] = []
+
+
+@dataclass(frozen=True)
+class MatrixResult:
+    """All series of a query over a range of time, and the store's first warnings."""
+
+    series: tuple[RangeSeries, ...]
+    warnings: tuple[str, ...]
+
+
+def decode_matrix(chunks: Sequence[bytes]) -> MatrixResult:
+    """Decodes the result of a query over a range. Raises MetricsUnavailable for anything else."""
+    try:
+        envelope = decode_json(b"".join(chunks), _Envelope, max_values=MAX_MATRIX_VALUES)
+        series = decode_json(envelope.result("matrix"), list[RangeSeries], max_values=MAX_MATRIX_VALUES)
+    except InvalidObject as error:
+        raise MetricsUnavailable(f"its answer cannot be read: {error}") from error
+    warnings = (envelope.warnings or [])[:MAX_WARNINGS]
+    return MatrixResult(tuple(series), tuple(shown(text) for text in warnings))
+
+
+def number_of(text: str) -> float | None:
+    """Returns the number of a sample; None for one that is no usable number (NaN, infinite, negative)."""
+    return float(text) if len(text) <= MAX_CACHED and _NUMBER.fullmatch(text) else None
 
 
 def decode_result(chunks: Sequence[bytes], asked_at: float) -> QueryResult:

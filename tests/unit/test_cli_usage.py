@@ -22,6 +22,7 @@ from tests.support.installation import installation
 
 COMMANDS = [
     ("apiservice",),
+    ("backtest",),
     ("certs", "issue"),
     ("certs", "rotate-ca"),
     ("completion",),
@@ -34,6 +35,7 @@ COMMANDS = [
     ("record",),
     ("replay",),
     ("rules", "check"),
+    ("suggest",),
     ("uncordon",),
     ("version",),
     ("webhook-config",),
@@ -114,7 +116,11 @@ def test_completion_is_printed(shell: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("fedhpa expl", ["explain"]), ("fedhpa record --me", ["--metrics-via"]), ("fedhpa cron n", ["next"])],
+    [
+        ("fedhpa expl", ["explain"]),
+        ("fedhpa record --metrics-v", ["--metrics-via"]),
+        ("fedhpa cron n", ["next"]),
+    ],
 )
 def test_bash_completes_commands_and_options(words: str, expected: list[str]) -> None:
     """The command answers the question of bash's script."""
@@ -136,7 +142,7 @@ def test_bash_completes_commands_and_options(words: str, expected: list[str]) ->
     [
         (["expl"], ["explain", ":4"]),
         (["cron", ""], ["next", "preview", ":4"]),
-        (["record", "--me"], ["--metrics-via", ":4"]),
+        (["record", "--metrics-v"], ["--metrics-via", ":4"]),
         (["replay", ""], [":0"]),
     ],
 )

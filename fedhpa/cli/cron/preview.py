@@ -157,7 +157,7 @@ async def _of_live(
 async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> PreviewedObjects:
     """Returns an object and all others of its namespace. Raises ConfigError if it does not exist."""
     try:
-        raws = await _list(hub, namespace)
+        raws = await list_crons(hub, namespace)
     except ApiError as error:
         raise hub_error(f"cannot list CronFederatedHPAs in namespace {namespace}", error) from error
     if name not in raws:
@@ -166,7 +166,8 @@ async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = 
     return PreviewedObjects(raws, (name,))
 
 
-async def _list(hub: ApiClient, namespace: str) -> dict[str, Object]:
+async def list_crons(hub: ApiClient, namespace: str) -> dict[str, Object]:
+    """Returns the CronFederatedHPAs of a namespace by name. Raises ApiError."""
     from fedhpa.api.federatedhpa import API_VERSION
     from fedhpa.kube import resource_path
 
@@ -204,7 +205,7 @@ async def previews_of_manifests(
         notes = (note,) if note else ()
         if hub is not None:
             try:
-                stored = await _list(hub, place)
+                stored = await list_crons(hub, place)
             except (FedHPAError, TimeoutError) as error:
                 notes = (f"the stored objects are unknown: {str(error) or 'the hub did not answer'}",)
         crons = [one for one in here if one["kind"] == KIND]

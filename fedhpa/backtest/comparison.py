@@ -1,0 +1,235 @@
+"""Runs several objects over one recording, on all processors, and returns the report."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from fedhpa.api import default_values
+from fedhpa.backtest.model import Options, model_of, unit_of
+from fedhpa.backtest.recorded import censored_part, fidelity, gaps_of, recorded_run
+from fedhpa.backtest.recording import Recording, decode_recording, encode_recording, recorded_spec
+from fedhpa.backtest.result import Mark, Report, Run
+from fedhpa.backtest.simulation import BoundsChange, simulate
+from fedhpa.decision import ScalingObject, decode_object
+
+# Called with the part that is done, 0 to 1.
+Progress = Callable[[float], None]
+# The bound of the unserved part if nobody sets one.
+UNSERVED: Final = 0.001
+# Above this part of hidden demand nothing can be said about less capacity.
+CENSORED: Final = 0.01
+# A second process takes about two seconds to start, so short work is done here. In decisions.
+_WORTH_PROCESSES: Final = 100_000
+PRESENT: Final = "object"
+
+
+class Candidate(NamedTuple):
+    """An object to run: its name in the table, the manifest, and the bounds that rules set on it."""
+
+    name: str
+    raw: Mapping[str, Any]
+    bounds: tuple[BoundsChange, ...] = ()
+
+
+def scaling_object(raw: Mapping[str, Any]) -> ScalingObject:
+    """Returns an object as it is before its first decision. Raises InvalidObject naming the field."""
+    metadata = {key: value for key, value in raw["metadata"].items() if key in ("name", "namespace", "uid")}
+    return decode_object({"metadata": {**metadata, "generation": 1}, "spec": raw.get("spec")})
+
+
+def options_for(raw: Mapping[str, Any], options: Options) -> Options:
+    """Returns the options with the object's own time between decisions."""
+    spec = raw.get("spec")
+    own = spec.get("syncPeriodSeconds") if isinstance(spec, Mapping) else None
+    seconds = float(own) if isinstance(own, int | float) and own else default_values.SYNC_PERIOD_SECONDS
+    return msgspec.structs.replace(options, sync=seconds)
+
+
+def run_of(
+    recording: Recording,
+    candidate: Candidate,
+    options: Options,
+    progress: Progress | None = None,
+) -> Run:
+    """Returns the run of one object. Raises InvalidObject and ConfigError."""
+    hpa = scaling_object(candidate.raw)
+    model, _ = model_of(recording, hpa.spec, options_for(candidate.raw, options))
+    return simulate(candidate.name, recording, hpa, model, candidate.bounds, progress)
+
+
+def runs_of(
+    recording: Recording,
+    candidates: Sequence[Candidate],
+    options: Options,
+    progress: Progress | None = None,
+) -> list[Run]:
+    """Returns the runs in the order of the objects."""
+    workers = min(_processors(), len(candidates))
+    decisions = (recording.end - recording.start) / default_values.SYNC_PERIOD_SECONDS * len(candidates)
+    if workers < 2 or decisions < _WORTH_PROCESSES:
+        return list(_runs_here(recording, candidates, options, progress))
+    found: dict[int, Run] = {}
+    content = encode_recording(recording, compressed=False)
+    # A forked process would inherit whatever threads the caller has.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, _begin, (content, options)) as pool:
+        waiting = {pool.submit(_run, one): index for index, one in enumerate(candidates)}
+        try:
+            for done in as_completed(waiting):
+                found[waiting[done]] = done.result()
+                if progress is not None:
+                    progress(len(found) / len(candidates))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [found[index] for index in range(len(candidates))]
+
+
+def _processors() -> int:
+    # A container may have fewer than the machine.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _runs_here(
+    recording: Recording,
+    candidates: Sequence[Candidate],
+    options: Options,
+    progress: Progress | None,
+) -> Iterator[Run]:
+    for index, one in enumerate(candidates):
+
+        def report(part: float, index: int = index) -> None:
+            if progress is not None:
+                progress((index + part) / len(candidates))
+
+        yield run_of(recording, one, options, report)
+    if progress is not None:
+        progress(1.0)
+
+
+# Shared by all runs of a process of the pool.
+_shared: dict[str, Any] = {}
+
+
+def _begin(content: bytes, options: Options) -> None:
+    _shared["recording"] = decode_recording(content, "the recording")
+    _shared["options"] = options
+
+
+def _run(candidate: Candidate) -> Run:
+    return run_of(_shared["recording"], candidate, _shared["options"])
+
+
+def compare(
+    recording: Recording,
+    candidates: Sequence[Candidate],
+    options: Options,
+    *,
+    marks: Sequence[Mark] = (),
+    unserved: float = UNSERVED,
+    progress: Progress | None = None,
+) -> Report:
+    """Returns the report on objects over a recording. The first candidate is the object as it is.
+
+    `unserved` is the part of the demand that may stay unserved, 0 to 1. Raises InvalidObject and ConfigError.
+    """
+    present = candidates[0]
+    hpa = scaling_object(present.raw)
+    model, assumptions = model_of(recording, hpa.spec, options_for(present.raw, options))
+    for one in candidates:  # a mistake is told before an hour of work
+        model_of(recording, scaling_object(one.raw).spec, options)
+    recorded = recorded_run(recording, hpa.spec, model)
+    before = _recorded_object(recording, present.raw)
+    is_present = before is None or recorded_spec(before["spec"]) == recorded_spec(present.raw["spec"])
+    others = [] if is_present else [Candidate("", before or {}, present.bounds)]
+    runs = runs_of(recording, [*candidates, *others], options, progress)
+    model_run = runs[0] if is_present else runs.pop()
+    censored = censored_part(recording, hpa.spec, model)
+    ranked = sorted(runs, key=lambda run: _rank(run, unserved))
+    return Report(
+        namespace=recording.namespace or hpa.namespace,
+        name=recording.name or hpa.name,
+        metric=model.key,
+        unit=unit_of(model.key),
+        start=recording.start,
+        step=recording.step,
+        runs=[recorded, *ranked],
+        best=best_of(ranked, runs[0], unserved),
+        marks=list(marks),
+        gaps=gaps_of(recording),
+        censored=censored,
+        assumptions=assumptions,
+        notes=[
+            *_fidelity_notes(recorded, model_run, is_known=before is not None),
+            *_censored_notes(censored),
+        ],
+    )
+
+
+def _recorded_object(recording: Recording, present: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if not recording.spec:
+        return None
+    # Fields that a recording does not keep are those of the present object.
+    return {"metadata": present["metadata"], "spec": {**present["spec"], **recording.spec}}
+
+
+def price_of(run: Run) -> float:
+    """Returns what a run is compared by: its cost where clusters have prices, else its replica-hours."""
+    return run.figures.replicaHours if run.figures.cost is None else run.figures.cost
+
+
+def _rank(run: Run, unserved: float) -> tuple[bool, float, float]:
+    over = run.figures.unserved > unserved
+    return over, run.figures.unserved if over else price_of(run), price_of(run)
+
+
+def best_of(ranked: Sequence[Run], present: Run, unserved: float) -> str:
+    """Returns a sentence that says which run to take, and why."""
+    best = ranked[0]
+    figures = best.figures
+    served = f"{figures.unserved:.2%} of the demand unserved"
+    if figures.unserved > unserved:
+        return (
+            f"no run keeps the unserved part within {unserved:.2%}; {best.name} comes nearest with {served}: "
+            "raise minReplicas or lower the target"
+        )
+    if best is present:
+        return f"keep {best.name}: no other run is cheaper with at most {unserved:.2%} unserved"
+    what, word = ("replica-hours", "fewer") if figures.cost is None else ("cost", "less")
+    part = 1 - price_of(best) / price_of(present) if price_of(present) else 0.0
+    if part < 0:
+        return (
+            f"take {best.name}: {served}, within the bound of {unserved:.2%} that {present.name} breaks with "
+            f"{present.figures.unserved:.2%}, for {-part:.1%} more {what}"
+        )
+    return f"take {best.name}: {part:.1%} {word} {what} than {present.name}, with {served}"
+
+
+def _fidelity_notes(recorded: Run, simulated: Run, *, is_known: bool) -> list[str]:
+    found = fidelity(recorded, simulated)
+    if found is None:
+        return ["the model cannot be compared with the recording: it has no size of all clusters"]
+    text = str(found)
+    if not is_known:
+        text += "; the recording does not hold the object of that time, so the given one stands for it"
+    if not found.changes:
+        text += "; the recorded size never changed, so this says little"
+    elif not found.is_good:
+        text += "; this is not close, so read all other rows with care"
+    return [text]
+
+
+def _censored_notes(censored: float) -> list[str]:
+    if censored <= CENSORED:
+        return []
+    text = (
+        f"{censored:.1%} of the steps hide demand, because pods were near their limit, or the size was at "
+        "maxReplicas with usage above target: nobody knows how much more was asked for"
+    )
+    return [text]

@@ -1,0 +1,187 @@
+"""The picture as a Vega-Lite specification: one for the page in a browser, and for SVG and PNG.
+
+No text from outside is part of an expression. Texts are values of data, or entries of a scale's domain.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from fedhpa.backtest.report.drawing import Drawing, DrawnRun
+from fedhpa.backtest.report.panels import ROOM, WIDTH, panels
+from fedhpa.backtest.report.texts import amount, finite, moment, name, percent, sentence
+from fedhpa.backtest.result import Report, Run
+
+FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
+# Rows of the comparison in SVG and PNG.
+COMPARED: Final = 12
+# Where the bars of the comparison begin and end, in pixels.
+BARS: Final = (300, 430)
+
+
+def columns(run: DrawnRun) -> dict[str, Any]:
+    """Returns the columns of a run under the names that the specification has for them."""
+    return {
+        "t": run.t,
+        "demand": run.demand,
+        "capacity": run.capacity,
+        "usage": run.usage,
+        "unserved": run.unserved,
+        "desired": run.desired,
+        "ready": run.ready,
+        **{f"n{i}": size for i, size in enumerate(run.sizes)},
+    }
+
+
+def change_rows(run: DrawnRun) -> list[dict[str, int]]:
+    """Returns the marks of a run's changes."""
+    return [{"t": at, "after": after, "up": int(after > before)} for at, before, after, _ in run.changes]
+
+
+def specification(
+    report: Report, drawing: Drawing, colours: Mapping[str, str], shown: int | None = None
+) -> dict[str, Any]:
+    """Returns the picture.
+
+    With `shown`, the index of a run, it has that run's data, a title and a comparison of all runs.
+    """
+    run = drawing.runs[shown] if shown is not None and drawing.runs else None
+    fields = ["t", "demand", "capacity", "usage", "unserved", "desired", "ready"]
+    fields += [f"n{i}" for i in range(len(drawing.clusters))]
+    away = [(start, f"no data of {one}") for start, _, one in drawing.gaps]
+    parts = panels(report, drawing, colours)
+    for part in parts:
+        part["data"] = {"name": "run"}
+        part["transform"] = [{"flatten": fields}]
+    empty: dict[str, list[int]] = {field: [] for field in fields}
+    whole: dict[str, Any] = {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "params": [{"name": "from", "value": drawing.start}, {"name": "to", "value": drawing.end}],
+        "datasets": {
+            "run": [columns(run) if run else empty],
+            "changes": change_rows(run) if run else [],
+            "gaps": [
+                {"t": start, "end": end, "label": label}
+                for (start, end, _), label in zip(drawing.gaps, _labels(drawing, away), strict=True)
+            ],
+            "marks": [
+                {"t": at, "label": label}
+                for (at, _), label in zip(drawing.marks, _labels(drawing, drawing.marks), strict=True)
+            ],
+            "clusters": [{"key": f"n{i}", "cluster": one} for i, one in enumerate(drawing.clusters)],
+            "target": [{"at": 1}],
+        },
+        "spacing": 12,
+        "padding": 2 if shown is None else 16,
+        "resolve": {"scale": {"x": "shared", "color": "independent", "shape": "independent"}},
+        "config": _config(colours),
+    }
+    if shown is None:
+        return {**whole, "background": None, "vconcat": parts}
+    return {**whole, **_framed(report, drawing, parts, colours, shown), "background": colours["back"]}
+
+
+def _labels(drawing: Drawing, texts: Sequence[tuple[int, str]]) -> list[str]:
+    """Returns the text of each time, "" where it would lie over the text before. `texts` is sorted."""
+    room, end, labels = ROOM * (drawing.end - drawing.start), -math.inf, list[str]()
+    for at, text in texts:
+        labels.append(text if at >= end else "")
+        end = at + room if at >= end else end
+    return labels
+
+
+def _framed(
+    report: Report, drawing: Drawing, parts: list[dict[str, Any]], colours: Mapping[str, str], shown: int
+) -> dict[str, Any]:
+    """Returns the picture with its title, and with a bar for each run."""
+    title = {
+        "text": textwrap.wrap(sentence(report.best), 100) or ["No run was made."],
+        "subtitle": [f"{name(report.namespace)}/{name(report.name)}, {_range(drawing)}; times are UTC"],
+        "anchor": "start",
+        "frame": "bounds",
+        "fontSize": 17,
+        "subtitlePadding": 6,
+        "offset": 14,
+        "color": colours["best"],
+        "subtitleFontSize": 12,
+        "subtitleColor": colours["muted"],
+    }
+    if not report.runs:
+        return {"title": title, "vconcat": parts}
+    return {"title": title, "vconcat": [_comparison(report.runs[:COMPARED], colours, shown), *parts]}
+
+
+def _range(drawing: Drawing) -> str:
+    return f"{moment(drawing.start / 1000)} to {moment(drawing.end / 1000)}"
+
+
+def _comparison(runs: list[Run], colours: Mapping[str, str], shown: int) -> dict[str, Any]:
+    """Returns a row for each run: its name, a bar of its replica-hours, and its figures."""
+    rows = [
+        {
+            "row": i,
+            "hours": max(0, finite(run.figures.replicaHours) or 0),
+            "name": ("► " if i == shown else "") + name(run.name),
+            "text": f"{amount(run.figures.replicaHours)} replica-hours, "
+            f"{percent(run.figures.unserved)} not served, "
+            f"{amount(run.figures.minutesOverTarget)} min over target",
+            "shown": int(i == shown),
+        }
+        for i, run in enumerate(runs)
+    ]
+    by_shown = {"field": "shown", "type": "nominal", "legend": None}
+    bar = {"domain": [0, 1], "range": [colours["muted"], colours["best"]]}
+    text = {"type": "text", "align": "left", "baseline": "middle", "fontSize": 12, "tooltip": None}
+    word = {**by_shown, "scale": {"domain": [0, 1], "range": [colours["text"], colours["best"]]}}
+    return {
+        "data": {"values": rows},
+        "width": WIDTH,
+        "height": {"step": 22},
+        "encoding": {"y": {"field": "row", "type": "ordinal", "axis": None, "sort": None}},
+        "resolve": {"scale": {"color": "independent"}},
+        "layer": [
+            {
+                "mark": {"type": "bar", "height": 12, "tooltip": None},
+                "encoding": {
+                    "x": {
+                        "field": "hours",
+                        "type": "quantitative",
+                        "axis": None,
+                        "scale": {"domainMin": 0, "nice": False, "range": list(BARS)},
+                    },
+                    "color": {**by_shown, "scale": bar},
+                },
+            },
+            {
+                "mark": {**text, "limit": BARS[0] - 8},
+                "encoding": {"x": {"value": 0}, "text": {"field": "name"}, "color": word},
+            },
+            {
+                "mark": text,
+                "encoding": {"x": {"value": BARS[1] + 10}, "text": {"field": "text"}, "color": word},
+            },
+        ],
+    }
+
+
+def _config(colours: Mapping[str, str]) -> dict[str, Any]:
+    label, title = colours["muted"], colours["text"]
+    return {
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": label,
+            "titleColor": title,
+            "gridColor": colours["grid"],
+            "tickColor": colours["grid"],
+            "domainColor": colours["muted"],
+            "labelFontSize": 11,
+        },
+        # All panels begin at the same place, whatever their numbers: the cursor of the page needs that.
+        "axisY": {"minExtent": 44, "maxExtent": 44},
+        "legend": {"labelColor": title, "labelFontSize": 12, "labelLimit": 240, "symbolOpacity": 1},
+        "title": {"color": title, "fontSize": 13, "fontWeight": "bold", "subtitleColor": label},
+    }

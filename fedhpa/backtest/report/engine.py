@@ -1,0 +1,61 @@
+"""The library that draws (docs/decisions/0039). It is an optional extra, and slow to import."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from fedhpa.api.errors import ConfigError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+# The library has several versions of Vega-Lite. A fixed one draws the same with every release of the library.
+VEGA_LITE: Final = "6.4"
+# A script that may not fetch anything. The list has the addresses from which data may be loaded.
+NO_ADDRESSES: Final[list[str]] = []
+SCALE: Final = 2.0
+
+
+def _library() -> ModuleType:
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise ConfigError(
+            "the report needs the package vl-convert-python, which is not installed: "
+            f"run: {sys.executable} -m pip install 'fedhpa[report]'"
+        ) from error
+    return vl_convert
+
+
+def compiled(specification: dict[str, Any]) -> dict[str, Any]:
+    """Returns the Vega specification of a Vega-Lite one. Raises ConfigError without the library."""
+    vega: dict[str, Any] = _library().vegalite_to_vega(specification, vl_version=VEGA_LITE)
+    return vega
+
+
+@cache
+def script() -> str:
+    """Returns Vega as one script that defines `vegaEmbed`, 0.9 MB. It takes about two seconds of CPU time.
+
+    Raises ConfigError without the library.
+    """
+    text: str = _library().javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
+    return text
+
+
+def svg(specification: dict[str, Any]) -> str:
+    """Returns a Vega-Lite specification drawn as SVG. Raises ConfigError without the library."""
+    text: str = _library().vegalite_to_svg(
+        specification, vl_version=VEGA_LITE, allowed_base_urls=NO_ADDRESSES
+    )
+    return text
+
+
+def png(specification: dict[str, Any]) -> bytes:
+    """Returns a Vega-Lite specification drawn as PNG. Raises ConfigError without the library."""
+    image: bytes = _library().vegalite_to_png(
+        specification, vl_version=VEGA_LITE, scale=SCALE, allowed_base_urls=NO_ADDRESSES
+    )
+    return image

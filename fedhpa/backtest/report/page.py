@@ -1,0 +1,253 @@
+"""The report as one page: a file without network that opens from disk."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
+
+import msgspec
+
+from fedhpa.api.texts import counted
+from fedhpa.backtest.report import engine
+from fedhpa.backtest.report.chart import columns, specification
+from fedhpa.backtest.report.colours import DARK, LIGHT, VARIABLES
+from fedhpa.backtest.report.drawing import Drawing, drawn
+from fedhpa.backtest.report.image import best
+from fedhpa.backtest.report.texts import against, amount, length, moment, name, percent, sentence
+from fedhpa.backtest.result import Figures, Report, Run
+
+# `suggest` tries at most 60 objects.
+MAX_ROWS, MAX_DAYS, MAX_LINES = 100, 62, 60
+HEAD: Final = (
+    "run",
+    "replica-hours",
+    "not served",
+    "minutes over target",
+    "changes an hour",
+    "peak",
+    "pods started",
+)
+
+
+def html(report: Report) -> str:
+    """Returns the page, UTF-8, of at most 6 MB.
+
+    It loads nothing: its policy (Content-Security-Policy) allows its two scripts by their hashes, no other
+    script, no compilation of texts and no address.
+    Raises ConfigError without `fedhpa[report]`, InvalidObject if the report's times are none.
+    """
+    drawing, length_ = drawn(report), length(report)
+    scripts = [engine.script(), files(__package__).joinpath("page.js").read_text(encoding="utf-8")]
+    data = _data(report, drawing)
+    hashes = " ".join(f"'sha256-{_digest(each)}'" for each in scripts)
+    policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'"
+    title = f"Backtest of {name(report.namespace)}/{name(report.name)}"
+    body = [
+        f"<h1>{_text(title)}: {_text(name(report.metric))}, {_range(report, length_)}</h1>",
+        f'<p class="verdict">{_text(sentence(report.best)) or "No run was made."}</p>',
+        *_censored(report),
+        *_picture(report, drawing),
+        *_table(report),
+        *_days(report),
+        *_list("Notes", [*report.notes, *drawing.notes]),
+        *_assumptions(report),
+    ]
+    return "\n".join(
+        [
+            "<!DOCTYPE html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            f"<title>{_text(title)}</title>",
+            f"<style>{_style()}</style>",
+            "</head>",
+            "<body>",
+            *body,
+            f'<script type="application/json" id="data">{data}</script>',
+            *(f"<script>{each}</script>" for each in scripts),
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def _text(text: str) -> str:
+    return escape(text, quote=True)
+
+
+def _digest(script: str) -> str:
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _style() -> str:
+    """Returns the style sheet: dark if the reader's system is, and light on paper."""
+
+    def variables(colours: dict[str, str]) -> str:
+        return "".join(f"--{role}:{colour};" for role, colour in colours.items())
+
+    light, dark = ({**each, "card": card} for each, card in ((LIGHT, "#f4f6f8"), (DARK, "#22262a")))
+    sheet = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    return (
+        f":root{{color-scheme:light dark;{variables(light)}}}\n"
+        f"@media screen and (prefers-color-scheme:dark){{:root{{{variables(dark)}}}}}\n{sheet}"
+    )
+
+
+def _data(report: Report, drawing: Drawing) -> str:
+    """Returns the data of the script as JSON that ends no script element."""
+    picture = engine.compiled(specification(report, drawing, VARIABLES))
+    for scale in picture["scales"]:
+        if scale["name"] == "x":
+            # The page sets these signals. Vega-Lite cannot express that for panels that share a scale.
+            scale["domain"] = [{"signal": "from"}, {"signal": "to"}]
+    data: dict[str, Any] = {
+        "specification": picture,
+        "start": drawing.start,
+        "end": drawing.end,
+        "unit": name(report.unit) if report.unit else "",
+        "clusters": drawing.clusters,
+        "gaps": drawing.gaps,
+        "marks": drawing.marks,
+        "reasons": drawing.reasons,
+        "runs": [{"name": run.name, "columns": columns(run), "changes": run.changes} for run in drawing.runs],
+    }
+    text = msgspec.json.encode(data).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _range(report: Report, steps: int) -> str:
+    return f"{moment(report.start)} to {moment(report.start + steps * report.step)} UTC"
+
+
+def _censored(report: Report) -> Iterable[str]:
+    if report.censored > 0:
+        yield (
+            f'<p class="warning"><b>Demand is hidden in {percent(report.censored)} of the steps.</b> '
+            "What is recorded is what was served: with pods at their limit, or the size at its maximum, the "
+            "demand was at least as high as drawn.</p>"
+        )
+
+
+def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
+    first = best(report)
+    yield '<fieldset><legend>Choose a run to draw</legend><div class="runs">'
+    for i, (run, whole) in enumerate(zip(drawing.runs, report.runs, strict=False)):
+        figures, checked = whole.figures, " checked" if i == first else ""
+        opening, badge = '<label class="run">', ""
+        if i == first and i > 0:
+            opening, badge = '<label class="run first">', "<em>best</em>"
+        yield (
+            f'{opening}<input type="radio" name="run" value="{i}"{checked}>{badge}<b>{_text(run.name)}</b>'
+            f'<span class="big">{amount(figures.replicaHours)} replica-hours{_versus(report, whole)}</span>'
+            f"<span>{percent(figures.unserved)} not served, "
+            f"{amount(figures.minutesOverTarget)} min over target</span>"
+            "</label>"
+        )
+    yield "</div></fieldset>"
+    yield '<h2>Drawn: <span id="shown"></span></h2>'
+    yield (
+        '<div class="tools"><button type="button" id="closer">Zoom in</button>'
+        '<button type="button" id="farther">Zoom out</button>'
+        '<button type="button" id="whole" disabled>Whole time</button>'
+        "<span>Drag over a time to zoom. Keys in the picture: ← → go from change to change, "
+        "+ − 0 zoom.</span></div>"
+    )
+    yield (
+        '<div id="chart" tabindex="0" role="application" aria-label="Demand and capacity, usage and replicas '
+        'over time. The arrow keys go from change to change of the size and read its reason.">'
+        '<div id="picture" aria-hidden="true"></div><div id="choice"></div><div id="cursor"></div>'
+        '<div id="hint"></div></div><p id="said" class="away" aria-live="polite"></p>'
+        "<noscript><p>The picture needs JavaScript. The tables below do not.</p></noscript>"
+    )
+    yield (
+        '<details id="changes"><summary>All changes of size in the drawn run, as a table</summary>'
+        '<div class="wide"><table><thead><tr><th>time (UTC)</th><th>from</th><th>to</th>'
+        '<th class="text">reason</th></tr></thead><tbody id="rows"></tbody></table></div></details>'
+    )
+
+
+def _versus(report: Report, run: Run) -> str:
+    """Returns the difference of the replica-hours to the recording after a space, "" for the recording."""
+    recorded = report.runs[0]
+    difference = "" if run is recorded else against(run.figures.replicaHours, recorded.figures.replicaHours)
+    return f" ({difference})" if difference else ""
+
+
+def _table(report: Report) -> Iterable[str]:
+    priced = any(run.figures.cost is not None for run in report.runs)
+    first = best(report)
+    yield '<h2>All runs</h2><div class="wide"><table id="table">'
+    yield "<caption>The first row is what happened. The others are sorted, best first.</caption>"
+    yield _header(_head(priced))
+    for i, run in enumerate(report.runs[:MAX_ROWS]):
+        opening = '<tr class="first">' if i == first and i > 0 else "<tr>"
+        cells = _cells(run.figures, priced, _versus(report, run))
+        yield f'{opening}<th scope="row">{_text(name(run.name))}</th>{cells}</tr>'
+    yield "</tbody></table></div>"
+    if len(report.runs) > MAX_ROWS:
+        yield f"<p>{counted(len(report.runs) - MAX_ROWS, 'further run')} left out.</p>"
+
+
+def _header(texts: Sequence[str], attribute: str = "") -> str:
+    cells = "".join(f'<th {attribute}scope="col">{each}</th>' for each in texts)
+    return f"<thead><tr>{cells}</tr></thead><tbody>"
+
+
+def _head(priced: bool) -> Sequence[str]:
+    return (*HEAD, "cost") if priced else HEAD
+
+
+def _cells(figures: Figures, priced: bool, versus: str = "") -> str:
+    texts = [
+        amount(figures.replicaHours) + (f"<small>{versus.strip()[1:-1]}</small>" if versus else ""),
+        percent(figures.unserved),
+        amount(figures.minutesOverTarget),
+        amount(figures.changesPerHour),
+        amount(figures.peak),
+        amount(figures.podsStarted),
+        *([amount(figures.cost)] if priced else []),
+    ]
+    return "".join(f"<td>{each}</td>" for each in texts)
+
+
+def _days(report: Report) -> Iterable[str]:
+    """Returns a table of days for each run, of which the script shows that of the drawn one."""
+    drawn_runs = [(i, run) for i, run in enumerate(report.runs[:12]) if len(run.days) > 1]
+    if not drawn_runs:
+        return
+    yield "<h2>Day by day, of the drawn run</h2>"
+    for i, run in drawn_runs:
+        priced = any(day.figures.cost is not None for day in run.days)
+        hidden = "" if i == best(report) else " hidden"
+        yield f'<div class="wide days" data-run="{i}"{hidden}><table>'
+        yield _header(("day (UTC)", *_head(priced)[1:]))
+        for day in run.days[:MAX_DAYS]:
+            yield f'<tr><th scope="row">{moment(day.at)[:10]}</th>{_cells(day.figures, priced)}</tr>'
+        yield "</tbody></table></div>"
+
+
+def _list(title: str, lines: Sequence[str]) -> Iterable[str]:
+    if lines:
+        yield f"<h2>{title}</h2><ul>"
+        yield from (f"<li>{_text(sentence(each))}</li>" for each in lines[:MAX_LINES])
+        yield "</ul>"
+
+
+def _assumptions(report: Report) -> Iterable[str]:
+    if report.assumptions:
+        yield '<h2>Assumptions of the model</h2><div class="wide"><table>'
+        yield _header(("input", "value", "from"), 'class="text" ')
+        for each in report.assumptions[:MAX_LINES]:
+            cells = "".join(
+                f'<td class="text">{_text(sentence(one))}</td>' for one in (each.value, each.source)
+            )
+            yield f'<tr><th scope="row">{_text(sentence(each.name))}</th>{cells}</tr>'
+        yield "</tbody></table></div>"

@@ -1,0 +1,135 @@
+"""The best run of a report as a chart of plain characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from fedhpa.api.texts import one_line
+from fedhpa.backtest.report.image import best
+from fedhpa.backtest.report.texts import (
+    amount,
+    finite,
+    finite_series,
+    length,
+    moment,
+    name,
+)
+from fedhpa.backtest.result import Report, Run
+
+# Returns a text in a style, an SGR code. `fedhpa.cli.colours.painted` does so where the terminal shows it.
+Painter = Callable[[str, str], str]
+BOLD, RED = "1", "31"
+SERVED, FREE, ABOVE, AWAY = "█", "░", "▓", "×"
+BARS: Final = "▁▂▃▄▅▆▇█"
+ROWS: Final = 8
+LEAST_WIDTH, MOST_WIDTH = 40, 400
+LABEL: Final = 9
+MAX_EVENTS: Final = 4
+
+
+def _plain(text: str, _style: str) -> str:
+    return text
+
+
+def terminal(report: Report, width: int, painted: Painter = _plain) -> str:
+    """Returns a chart of the best run in lines of at most `width` characters (at least 40).
+
+    It has the demand against the capacity, the sizes, and the first rules and gaps. Without a run it is "".
+    Raises InvalidObject if the report's times are none.
+    """
+    steps, width = length(report), max(LEAST_WIDTH, min(width, MOST_WIDTH))
+    if not report.runs or not steps:
+        return ""
+    lines = _chart(report, report.runs[best(report)], steps, width, painted)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _chart(report: Report, run: Run, steps: int, width: int, painted: Painter) -> Iterator[str]:
+    """Yields the demand against the capacity, and the size below it. A column shows its worst step."""
+    columns = min(width - LABEL, steps)
+    demand = _columns(finite_series(run.demand, steps), columns, max)
+    capacity = _columns(finite_series(run.capacity, steps), columns, min)
+    sizes = [finite_series(each.desired, steps) for each in run.clusters]
+    totals = [None if None in each else sum(filter(None, each)) for each in zip(*sizes, strict=True)]
+    top = max((value for value in (*demand, *capacity) if value is not None), default=0.0)
+    unit = name(report.unit or report.metric)
+    yield painted(one_line(f"{run.name}: demand against capacity at the target ({unit})", width), BOLD)
+    yield f"{SERVED} demand  {FREE} free capacity  {ABOVE} demand above it; a column has its worst time"[
+        :width
+    ]
+    for row in range(ROWS, 0, -1):
+        label = amount(top * row / ROWS) if row % 2 == 0 else ""
+        cells = [_cell(one, other, top, row) for one, other in zip(demand, capacity, strict=True)]
+        yield f"{label:>{LABEL - 2}} {'┤' if label else '│'}{_painted(cells, painted)}"
+    yield f"{'replicas':>{LABEL - 1}} {_bars(_columns(totals, columns, max))}"
+    most = max((total for total in totals if total is not None), default=None)
+    yield f"{f'to {amount(most)}':>{LABEL - 1}} {_scale(report, steps, columns)}"
+    yield from _events(report, steps, width)
+
+
+def _columns(
+    series: Sequence[float | None], columns: int, worst: Callable[[list[float]], float]
+) -> list[float | None]:
+    """Returns the worst known value of each column, None for a column without one."""
+    found: list[float | None] = []
+    for i in range(columns):
+        part = series[i * len(series) // columns : (i + 1) * len(series) // columns]
+        known = [value for value in part if value is not None]
+        found.append(worst(known) if known else None)
+    return found
+
+
+def _cell(demand: float | None, capacity: float | None, top: float, row: int) -> str:
+    """Returns what a column shows in a row, 1 at the bottom: the middle of the row decides."""
+    at = top * (row - 0.5) / ROWS
+    if demand is None:
+        return AWAY if row == 1 else " "
+    if at <= demand:
+        return SERVED if capacity is None or at <= capacity else ABOVE
+    return FREE if capacity is not None and at <= capacity else " "
+
+
+def _painted(cells: Sequence[str], painted: Painter) -> str:
+    """Returns the cells of a row, with those above the capacity in red."""
+    text, run = "", ""
+    for cell in (*cells, ""):
+        if run and cell != run[-1]:
+            text += painted(run, RED if run[-1] == ABOVE else "")
+            run = ""
+        run += cell
+    return text
+
+
+def _bars(sizes: Sequence[float | None]) -> str:
+    most = max((size for size in sizes if size is not None), default=0) or 1
+    return "".join(
+        AWAY if size is None else BARS[min(max(0, round(size / most * len(BARS)) - 1), len(BARS) - 1)]
+        for size in sizes
+    )
+
+
+def _scale(report: Report, steps: int, columns: int) -> str:
+    """Returns the times below the chart: where it begins, and each quarter if there is room."""
+    line, parts = "", 4 if columns >= 60 else 1
+    for part in range(parts):
+        at = report.start + steps * report.step * part / parts
+        line = f"{line:<{columns * part // parts}}{datetime.fromtimestamp(at, UTC):%a %H:%M}"
+    return line[:columns]
+
+
+def _events(report: Report, steps: int, width: int) -> Iterator[str]:
+    """Yields the first marks and gaps as sentences: a character of the chart is an hour or more."""
+    end = report.start + steps * report.step
+    marks = [mark for mark in report.marks if report.start <= mark.at <= end]
+    texts = [f"{moment(mark.at)} {mark.text}" for mark in marks]
+    texts += [
+        f"{moment(max(gap.start, report.start))} to {moment(min(gap.end, end))} no data of {gap.cluster}"
+        for gap in report.gaps
+        if finite(gap.start) is not None and gap.start < end and gap.end > report.start
+    ]
+    for text in texts[:MAX_EVENTS]:
+        yield one_line(text, width)
+    if len(texts) > MAX_EVENTS:
+        yield f"and {len(texts) - MAX_EVENTS} more rules and gaps"

@@ -1,0 +1,113 @@
+"""The result of a backtest: the runs over one recording, as the table, the picture and `-o json` show them.
+
+All series of a run have one entry a step. Step i begins at `Report.start + i * Report.step` (Unix seconds).
+None is a gap: the value is not known there, for example because the cluster was away. A gap is never 0.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ClusterRun(Struct, frozen=True):
+    """The size of the workload in one cluster, by step."""
+
+    name: str
+    desired: list[int | None]
+    ready: list[int | None]
+
+
+class Change(Struct, frozen=True):
+    """One change of the total size, with the reason in the words of `fedhpa explain`."""
+
+    at: float
+    before: int
+    after: int
+    reason: str
+
+
+class Figures(Struct, frozen=True):
+    """The row of a run in the table.
+
+    `unserved` is the part of the demand above what the ready pods could serve, 0 to 1. `cost` is None where
+    no cluster has a price.
+    """
+
+    replicaHours: float
+    unserved: float
+    minutesOverTarget: float
+    changesPerHour: float
+    peak: int
+    podsStarted: int
+    cost: float | None = None
+
+
+class Day(Struct, frozen=True):
+    """The figures of one day of a run, which begins at `at` (Unix seconds)."""
+
+    at: float
+    figures: Figures
+
+
+class Run(Struct, frozen=True):
+    """One row: the recording itself, the object as it is, or a variant.
+
+    `demand`, `capacity` and `unserved` have the unit of the metric, as totals over all clusters. `usage` is
+    usage divided by target: 1 is at target. `capacity` is what the ready pods serve at target.
+    """
+
+    name: str
+    clusters: list[ClusterRun]
+    demand: list[float | None]
+    capacity: list[float | None]
+    usage: list[float | None]
+    unserved: list[float | None]
+    changes: list[Change]
+    figures: Figures
+    days: list[Day] = []
+
+
+class Mark(Struct, frozen=True):
+    """Something that happened at one time, for example the execution of a cron rule."""
+
+    at: float
+    text: str
+
+
+class Gap(Struct, frozen=True):
+    """A time in which the recording has nothing of a cluster (Unix seconds)."""
+
+    cluster: str
+    start: float
+    end: float
+
+
+class Assumption(Struct, frozen=True):
+    """One input of the model, with its value and where it is from (a flag, the recording, a default)."""
+
+    name: str
+    value: str
+    source: str
+
+
+class Report(Struct, frozen=True):
+    """All runs over one recording: `runs[0]` is the recording itself, the others are sorted best first.
+
+    `best` says in a sentence which run to take and why. `censored` is the part of the steps whose demand is
+    hidden, 0 to 1. `notes` are sentences that the reader must know, for example how well the model follows
+    the recording.
+    """
+
+    namespace: str
+    name: str
+    metric: str
+    unit: str
+    start: float
+    step: float
+    runs: list[Run]
+    best: str
+    marks: list[Mark] = []
+    gaps: list[Gap] = []
+    censored: float = 0.0
+    assumptions: list[Assumption] = []
+    notes: list[str] = []

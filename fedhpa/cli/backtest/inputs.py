@@ -1,0 +1,257 @@
+"""The inputs of the commands about backtests: the object, its rules, and the recording."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.cli.files import MAX_BYTES, read_file
+from fedhpa.cli.hub_client import hub_client, hub_error, read_object
+from fedhpa.cli.preview import CRON_FEDERATED_HPA, FEDERATED_HPA, admitted, read_objects
+
+if TYPE_CHECKING:
+    from fedhpa.backtest import Candidate, Options, Recording
+    from fedhpa.backtest.result import Mark
+    from fedhpa.kube import ApiClient
+
+PRICE_ANNOTATION: Final = "fedhpa.io/price-per-replica-hour"
+DEFAULT_NAMESPACE: Final = "default"
+
+Traffic = Annotated[
+    str,
+    typer.Option(
+        "--traffic",
+        help="shared: ready pods of all clusters share the demand; tied: each cluster has its own.",
+    ),
+]
+PodStart = Annotated[
+    str,
+    typer.Option(
+        "--pod-start", help="Time until a new pod is ready; if not set, as in the recording, else 30s."
+    ),
+]
+MetricsAge = Annotated[
+    str, typer.Option("--metrics-age", help="Age of the metrics that a decision reads; if not set, 30s.")
+]
+PodLimit = Annotated[
+    str,
+    typer.Option(
+        "--pod-limit",
+        help="Most that a pod can use of the metric, as a quantity; if not set, the limit in the "
+        "recording, else "
+        "the largest usage in it.",
+    ),
+]
+CarryOver = Annotated[
+    bool,
+    typer.Option(
+        "--carry-over", help="Demand that the pods cannot serve waits for them instead of being lost."
+    ),
+]
+Unserved = Annotated[
+    str, typer.Option("--unserved", help="Part of the demand that may stay unserved, as a percentage.")
+]
+RecordingFile = Annotated[
+    str,
+    typer.Option(
+        "--recording", metavar="FILE", help="Recording to use: JSON, JSON.gz or CSV; - is standard input."
+    ),
+]
+
+
+class Subject(NamedTuple):
+    """A FederatedHPA as admission stores it, and the CronFederatedHPAs beside it."""
+
+    raw: dict[str, Any]
+    crons: tuple[dict[str, Any], ...] = ()
+
+
+def read_recording(file: str) -> Recording:
+    """Returns the recording in a file. Raises ConfigError that names the file and what is wrong in it."""
+    from fedhpa.backtest.csv_file import decode_csv
+    from fedhpa.backtest.recording import decode_recording, unpacked
+
+    content = read_file(file, option="--recording", max_bytes=MAX_BYTES)
+    place = f"--recording={file}"
+    content = unpacked(content, place)
+    if content.lstrip()[:1] == b"{":
+        return decode_recording(content, place)
+    return decode_csv(content, place)
+
+
+def subject_of_file(file: str, name: str, namespace: str, recording: Recording | None) -> Subject:
+    """Returns the FederatedHPA of a file, by name if it has several. Raises ConfigError."""
+    objects = read_objects(file)
+    found = [one for one in objects if one["kind"] == FEDERATED_HPA]
+    if name:
+        found = [one for one in found if one["metadata"]["name"] == name]
+    if len(found) != 1:
+        which = f" of the name {name}" if name else ""
+        raise ConfigError(
+            f"--filename={file}: expected one FederatedHPA{which}, got {len(found)}: name it as fhpa/NAME"
+        )
+    space = namespace or found[0]["metadata"].get("namespace") or (recording.namespace if recording else "")
+    crons = [one for one in objects if one["kind"] == CRON_FEDERATED_HPA]
+    raws = [_admitted(one, space or DEFAULT_NAMESPACE, f"--filename={file}") for one in (found[0], *crons)]
+    return Subject(raws[0], tuple(raws[1:]))
+
+
+def subject_of_recording(recording: Recording, file: str) -> Subject:
+    """Returns the object that a recording holds. Raises ConfigError if it holds none."""
+    if not recording.spec:
+        raise ConfigError(
+            f"--recording={file}: it holds no FederatedHPA: give one with --filename or as fhpa/NAME"
+        )
+    raw = {
+        "apiVersion": "autoscaling.karmada.io/v1alpha1",
+        "kind": FEDERATED_HPA,
+        "metadata": {"name": recording.name, "namespace": recording.namespace},
+        "spec": recording.spec,
+    }
+    return Subject(_admitted(raw, recording.namespace or DEFAULT_NAMESPACE, f"--recording={file}"))
+
+
+async def subject_of_hub(hub: ApiClient, namespace: str, name: str, *, named: bool) -> Subject:
+    """Returns a stored FederatedHPA and the CronFederatedHPAs of its namespace. Raises ConfigError."""
+    from fedhpa.cli.cron.preview import list_crons
+
+    raw = await read_object(hub, namespace, name, named=named)
+    try:
+        crons = await list_crons(hub, namespace)
+    except ApiError as error:
+        raise hub_error(f"cannot list CronFederatedHPAs in namespace {namespace}", error) from error
+    return Subject(raw, tuple(crons.values()))
+
+
+def read_subject(
+    target: str,
+    file: str,
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    recording: Recording,
+    recording_file: str,
+) -> Subject:
+    """Returns the object of a file, of the recording or of the hub, in this order. Raises ConfigError."""
+    if file:
+        return subject_of_file(file, target, namespace, recording)
+    if not target:
+        return subject_of_recording(recording, recording_file)
+
+    async def of_hub() -> Subject:
+        async with hub_client(kubeconfig, context) as (hub, default):
+            return await subject_of_hub(hub, namespace or default, target, named=bool(namespace))
+
+    return asyncio.run(of_hub())
+
+
+def _admitted(raw: Mapping[str, Any], namespace: str, place: str) -> dict[str, Any]:
+    """Returns an object as it would be stored. Raises ConfigError if admission would refuse it."""
+    metadata = {"namespace": namespace, **raw["metadata"]}
+    refusal, _, stored = admitted(raw["kind"], {**raw, "metadata": metadata})
+    if refusal:
+        raise ConfigError(f"{place}: {raw['kind']} {metadata['name']} would be refused: {refusal}")
+    return stored
+
+
+def candidates_of(
+    subject: Subject, variants: list[str], recording: Recording
+) -> tuple[list[Candidate], list[Mark]]:
+    """Returns the object and its variants with the bounds that rules set, and the marks of the rules."""
+    from fedhpa.backtest import PRESENT, Candidate, parse_variants, variant_name, varied
+
+    candidates = [Candidate(PRESENT, subject.raw)]
+    for variant in parse_variants(variants):
+        changed = varied(subject.raw, variant)
+        name = variant_name(variant)
+        candidates.append(Candidate(name, _admitted(changed, DEFAULT_NAMESPACE, f"--vary {name}")))
+    return with_rules(candidates, subject, recording)
+
+
+def with_rules(
+    candidates: list[Candidate], subject: Subject, recording: Recording
+) -> tuple[list[Candidate], list[Mark]]:
+    """Returns objects with the bounds that rules set on them, and the marks of the first one's rules."""
+    from fedhpa.backtest.rules import rules_of
+
+    async def found() -> tuple[list[Candidate], list[Mark]]:
+        planned = [await rules_of(subject.crons, one.raw, recording) for one in candidates]
+        bound = [
+            one._replace(bounds=tuple(bounds)) for one, (bounds, _) in zip(candidates, planned, strict=True)
+        ]
+        return bound, planned[0][1]
+
+    return asyncio.run(found()) if subject.crons else (candidates, [])
+
+
+def options_of(
+    traffic: str, pod_start: str, metrics_age: str, pod_limit: str, *, carry_over: bool
+) -> Options:
+    """Returns the options of the model. Raises ConfigError that names the flag."""
+    from fedhpa.api.quantity import parse_milli
+    from fedhpa.backtest import SHARED, TIED, Options
+
+    if traffic not in (SHARED, TIED):
+        raise ConfigError(f"--traffic={traffic[:50]}: expected {SHARED} or {TIED}")
+    limit = None
+    if pod_limit:
+        try:
+            limit = parse_milli(pod_limit)
+        except InvalidObject as error:
+            raise ConfigError(f"--pod-limit={pod_limit[:50]}: expected a quantity such as 500m") from error
+        if limit <= 0:
+            raise ConfigError(f"--pod-limit={pod_limit[:50]}: expected more than 0")
+    return Options(
+        traffic=traffic,
+        pod_start=seconds_of("--pod-start", pod_start),
+        metrics_age=seconds_of("--metrics-age", metrics_age),
+        pod_limit=limit,
+        carry_over=carry_over,
+    )
+
+
+def seconds_of(option: str, text: str, most: float = 3600.0) -> float | None:
+    """Returns the seconds of a duration, None for "". Raises ConfigError that names the option."""
+    from fedhpa.api.times import parse_duration
+
+    if not text:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except (InvalidObject, ValueError):
+        seconds = -1.0
+    if not 0 <= seconds <= most:
+        raise ConfigError(f"{option}={text[:50]}: expected a duration such as 30s, at most {most:.0f}s")
+    return seconds
+
+
+def part_of(option: str, text: str) -> float:
+    """Returns a percentage as a part, 0 to 1. Raises ConfigError that names the option."""
+    try:
+        part = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        part = -1.0
+    if not 0 <= part <= 1:
+        raise ConfigError(f"{option}={text[:50]}: expected a percentage such as 0.1%")
+    return part
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Any]:
+    """Yields a function that shows the part that is done, 0 to 1, as a bar if stderr is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=1.0)
+        yield lambda part: bar.update(task, completed=part)

@@ -1,0 +1,128 @@
+"""The forms of a report: a table with a small chart, JSON, YAML, or a file with a picture."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.cli.colours import BOLD, GREEN, painted
+
+if TYPE_CHECKING:
+    from fedhpa.backtest.result import Report, Run
+
+Output = Annotated[
+    str,
+    typer.Option(
+        "-o",
+        "--output",
+        help="text, json or yaml; or a file to write, whose name ends with .html, .svg, .png, .json or "
+        ".yaml.",
+    ),
+]
+FORMATS: Final = ("text", "json", "yaml")
+SUFFIXES: Final = (".html", ".svg", ".png", ".json", ".yaml")
+_HEAD: Final = ("RUN", "REPLICA-HOURS", "UNSERVED", "OVER TARGET", "CHANGES/H", "PEAK", "STARTED", "COST")
+
+
+def check_output(output: str) -> None:
+    """Raises ConfigError if the output is neither a format nor a file of a known kind."""
+    if output not in FORMATS and not output.endswith(SUFFIXES):
+        raise ConfigError(
+            f"--output={output[:200]}: expected {', '.join(FORMATS)}, or a file that ends with "
+            f"{', '.join(SUFFIXES)}"
+        )
+
+
+def print_report(report: Report, output: str) -> None:
+    """Prints the report, or writes it to a file. A file is complete or not there. Raises ConfigError."""
+    if output in FORMATS:
+        typer.echo(content(report, output).decode(), nl=False)
+        return
+    path = Path(output)
+    write_file(path, content(report, path.suffix.removeprefix(".")), "--output")
+    print(f"written to {output}; {report.best}", file=sys.stderr)
+
+
+def write_file(path: Path, content: bytes, option: str) -> None:
+    """Writes a file at once. Raises ConfigError that names the option."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_bytes(content)
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ConfigError(f"{option}={path}: cannot be written: {error.strerror}") from error
+
+
+def content(report: Report, form: str) -> bytes:
+    """Returns the report in one form. Raises ConfigError if a library for pictures is missing."""
+    import msgspec
+
+    if form == "json":
+        return msgspec.json.encode(report) + b"\n"
+    if form == "yaml":
+        from fedhpa.api.yaml import print_yaml
+
+        return print_yaml([msgspec.to_builtins(report)], sort_keys=False).encode()
+    from fedhpa.backtest import report as pictures
+
+    if form == "html":
+        return pictures.html(report).encode()
+    if form == "svg":
+        return pictures.svg(report).encode()
+    if form == "png":
+        return pictures.png(report)
+    width = shutil.get_terminal_size().columns
+    chart = pictures.terminal(report, width)
+    return ("\n".join([*text_lines(report), "", chart.rstrip("\n")]) + "\n").encode()
+
+
+def text_lines(report: Report) -> list[str]:
+    """Returns the table, which run to take, and what the reader must know."""
+    title = f"{report.namespace}/{report.name}: {report.metric}, {_span(report)}"
+    lines = [painted(title, BOLD), *table(report.runs), "", painted(report.best, GREEN)]
+    lines += [f"note: {note}" for note in report.notes]
+    lines += [f"assumed: {one.name}: {one.value} ({one.source})" for one in report.assumptions]
+    return lines
+
+
+def _span(report: Report) -> str:
+    from fedhpa.api.times import format_time
+
+    end = report.start + len(report.runs[0].demand) * report.step
+    return f"from {format_time(report.start)} to {format_time(end)}"
+
+
+def table(runs: list[Run]) -> list[str]:
+    """Returns a line for each run below the names of the columns."""
+    rows = [_HEAD, *(tuple(_cells(run)) for run in runs)]
+    if all(run.figures.cost is None for run in runs):
+        rows = [row[:-1] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
+
+
+def _aligned(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
+    first, *others = zip(row, widths, strict=True)
+    yield first[0].ljust(first[1])
+    for text, width in others:
+        yield text.rjust(width)
+
+
+def _cells(run: Run) -> Iterator[str]:
+    figures = run.figures
+    yield run.name
+    yield f"{figures.replicaHours:.1f}"
+    yield f"{figures.unserved:.2%}"
+    yield f"{figures.minutesOverTarget:.0f} min"
+    yield f"{figures.changesPerHour:.2f}"
+    yield str(figures.peak)
+    yield str(figures.podsStarted)
+    yield "" if figures.cost is None else f"{figures.cost:.2f}"

@@ -1,0 +1,104 @@
+"""The command suggest: what it finds, what it refuses, and if its claims hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from fedhpa.api.errors import ConfigError
+from fedhpa.backtest import (
+    Candidate,
+    Options,
+    Recording,
+    Suggestion,
+    compare,
+    run_of,
+    suggest,
+    varied,
+)
+from tests.support.recorded_days import manifest, recording
+
+# Decisions five minutes apart cost a twentieth, and the searches are the same.
+SLOW = {"syncPeriodSeconds": 300}
+OPTIONS = Options(pod_start=30.0)
+
+
+def daily(hour: float) -> float:
+    """Between 4 and 20 cores, once a day."""
+    return 12_000 - 8_000 * math.cos(hour / 24 * 2 * math.pi)
+
+
+def wasteful(**fields: Any) -> dict[str, Any]:
+    return manifest(35, 10, **SLOW, **fields)
+
+
+@pytest.fixture(scope="module")
+def days() -> Recording:
+    return recording(daily, hours=96, step=300.0, noise=0.02, size=20)
+
+
+@pytest.fixture(scope="module")
+def found(days: Recording) -> Suggestion:
+    return suggest(days, wasteful(), OPTIONS, unserved=0.001)
+
+
+def test_a_wasteful_object_is_improved(found: Suggestion) -> None:
+    """The held-out days save a good part, and no day breaks the bound."""
+    assert found.reason.startswith("take target=")
+    assert found.gain > 0.2
+    assert found.worstDay.figures.unserved <= 0.001
+    assert found.tried <= 60
+
+
+def test_every_claim_is_recomputed(days: Recording, found: Suggestion) -> None:
+    """Each field alone, after those before it, has the figures that are printed."""
+    assert found.claims
+    variant: tuple[tuple[str, str], ...] = ()
+    for claim in found.claims:
+        before = run_of(days, Candidate("before", varied(wasteful(), variant)), OPTIONS)
+        variant = (*variant, (claim.field, claim.after))
+        after = run_of(days, Candidate("after", varied(wasteful(), variant)), OPTIONS)
+        assert (claim.without, claim.figures) == (before.figures, after.figures)
+        part = 1 - after.figures.replicaHours / before.figures.replicaHours
+        assert f"{abs(part):.1%}" in str(claim)
+    assert found.manifest == varied(wasteful(), variant)
+
+
+def test_hidden_demand_lowers_nothing(days: Recording) -> None:
+    """A size at maxReplicas above target hides demand, and the reason says so."""
+    full = msgspec.structs.replace(
+        days,
+        clusters=[
+            msgspec.structs.replace(one, replicas=[8] * days.steps, ready=[8] * days.steps)
+            for one in days.clusters
+        ],
+    )
+    raw = manifest(60, 10, 16, **SLOW)
+    found = suggest(full, raw, OPTIONS, unserved=0.001)
+    present = run_of(full, Candidate("present", raw), OPTIONS)
+    after = run_of(full, Candidate("after", found.manifest), OPTIONS)
+
+    assert "hides demand" in found.reason
+    assert after.figures.replicaHours >= present.figures.replicaHours * 0.999
+
+
+def test_too_few_days_are_refused() -> None:
+    """The message says how many there are, and how to get more."""
+    with pytest.raises(ConfigError, match=r"has 1\.0 days.*needs 4.*record --days"):
+        suggest(recording(daily, hours=24), wasteful(), OPTIONS, unserved=0.001)
+
+
+def test_variants_are_ranked() -> None:
+    """The cheapest that keeps the bound is first, and the sentence names it."""
+    days = recording(daily, hours=24, step=300.0, size=10)
+    objects = [Candidate(str(target), manifest(target, **SLOW)) for target in (50, 70, 95)]
+    report = compare(days, objects, OPTIONS, unserved=0.001)
+    names = [run.name for run in report.runs]
+
+    assert names[0] == "recorded"
+    assert names[1] in report.best
+    kept = [run for run in report.runs[1:] if run.figures.unserved <= 0.001]
+    assert report.runs[1 : len(kept) + 1] == sorted(kept, key=lambda run: run.figures.replicaHours)
