@@ -51,8 +51,9 @@ crds: venv ## Writes the CRDs of the chart.
 	@$(BIN)/fedhpa crds --records > charts/fedhpa/files/crds/fedhpa.io.yaml
 	@$(BIN)/python -c "from fedhpa.admission import crd; print(crd.render((crd.CLUSTER,)), end='')" > charts/fedhpa/files/crds/cluster.karmada.io.yaml
 
-docs: venv ## Writes the generated part of docs/reference, the values of the chart, and the JSON schemas.
+docs: venv ## Writes the generated part of docs/reference, the values of the chart, the JSON schemas and docs/backtest.svg.
 	@$(BIN)/python -m testbed.reference
+	@$(BIN)/python -m tests.support.office_day
 
 # `make real-plane KUBERNETES=1.34` builds that Kubernetes instead.
 real-plane: venv ## Builds or finds the programs of the real planes.

@@ -1,10 +1,14 @@
-"""A report of made-up office days: three clusters, six objects, a cluster that is away, two rules by time."""
+"""A report of made-up office days: three clusters, six objects, a cluster that is away, two rules by time.
+
+`python -m tests.support.office_day` (`make docs`) draws it for the pages.
+"""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 from fedhpa.backtest.result import (
     Assumption,
@@ -25,6 +29,9 @@ POD = 0.25
 SHARES = {"dc-frankfurt": 0.5, "cloud-west": 0.3, "edge-north": 0.2}
 AWAY = (14.0 * HOUR, 15.0 * HOUR)
 READY_AFTER = 120.0
+PICTURE = Path(__file__).parents[2] / "docs" / "backtest.svg"
+# A picture in a page needs no more, and a tenth of the bytes.
+PICTURE_STEP = 300.0
 
 
 def demand(step: float, days: int) -> list[float]:
@@ -181,3 +188,9 @@ def office_report(step: float = 30.0, days: int = 1, copies: int = 1) -> Report:
         ],
         notes=["The model follows the recording with 21 % of the error of the best constant."],
     )
+
+
+if __name__ == "__main__":
+    from fedhpa.backtest.report import svg
+
+    PICTURE.write_text(svg(office_report(PICTURE_STEP)) + "\n", encoding="utf-8")

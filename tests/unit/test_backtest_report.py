@@ -21,7 +21,7 @@ from fedhpa.backtest.report import html, png, svg, terminal
 from fedhpa.backtest.report.colours import CLUSTER_COLOURS, DARK, LIGHT
 from fedhpa.backtest.report.drawing import MAX_RUNS, drawn, kept_steps
 from fedhpa.backtest.result import Assumption, Change, ClusterRun, Figures, Gap, Mark, Report, Run
-from tests.support.office_day import DAY, START, demand, office_report, run
+from tests.support.office_day import DAY, PICTURE, PICTURE_STEP, START, demand, office_report, run
 
 NOTHING = Figures(0.0, 0.0, 0.0, 0.0, 0, 0)
 LARGEST = 6_000_000
@@ -147,7 +147,15 @@ def test_strange_reports_are_drawn(report: Callable[[], Report]) -> None:
     assert not re.search(r"\b(nan|inf|Infinity|NaN|None)\b", texts)
     assert all(len(line) <= 80 for line in lines.splitlines())
     assert "\x1b" not in lines
-    assert png(report()).startswith(b"\x89PNG\r\n")
+
+
+@pytest.mark.parametrize("report", [attacked, broken_numbers])
+def test_image_is_png(report: Callable[[], Report]) -> None:
+    """A PNG is drawn of hostile texts and broken numbers, too, 1,800 to 2,000 pixels wide."""
+    image = png(report())
+
+    assert image.startswith(b"\x89PNG\r\n")
+    assert 1800 <= int.from_bytes(image[16:20], "big") <= 2000
 
 
 def test_texts_are_shown_as_they_are() -> None:
@@ -387,3 +395,8 @@ def test_days_are_shown() -> None:
     assert page.attributes.count(("class", "wide days")) == 7
     assert "2026-03-10" in page.text
     assert DAY == 86_400
+
+
+def test_picture_of_the_pages_is_current() -> None:
+    """docs/backtest.svg is what `make docs` draws."""
+    assert PICTURE.read_text(encoding="utf-8") == svg(office_report(PICTURE_STEP)) + "\n"

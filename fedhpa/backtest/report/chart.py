@@ -51,7 +51,7 @@ def specification(
     run = drawing.runs[shown] if shown is not None and drawing.runs else None
     fields = ["t", "demand", "capacity", "usage", "unserved", "desired", "ready"]
     fields += [f"n{i}" for i in range(len(drawing.clusters))]
-    away = [(start, f"no data of {one}") for start, _, one in drawing.gaps]
+    away = [(start, f"{one}: no data") for start, _, one in drawing.gaps]
     parts = panels(report, drawing, colours)
     for part in parts:
         part["data"] = {"name": "run"}

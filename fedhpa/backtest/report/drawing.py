@@ -1,4 +1,4 @@
-"""The drawn part of a report: its series thinned without losing a peak, with every list and text bounded."""
+"""A report made ready to be drawn: its series thinned without losing a peak, with every list bounded."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _left_out(report: Report, steps: int, runs: Sequence[DrawnRun], gaps: int, m
 
 
 class _Frame(Struct, frozen=True):
-    """The parts that all runs of a report share: its times, and the clusters that are drawn alone."""
+    """Values that all runs of a report share: its times, and the clusters that are drawn alone."""
 
     start: float
     step: float

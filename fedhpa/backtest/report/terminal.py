@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -27,6 +28,7 @@ ROWS: Final = 8
 LEAST_WIDTH, MOST_WIDTH = 40, 400
 LABEL: Final = 9
 MAX_EVENTS: Final = 4
+TWO_DAYS: Final = 172_800
 
 
 def _plain(text: str, _style: str) -> str:
@@ -47,38 +49,38 @@ def terminal(report: Report, width: int, painted: Painter = _plain) -> str:
 
 
 def _chart(report: Report, run: Run, steps: int, width: int, painted: Painter) -> Iterator[str]:
-    """Yields the demand against the capacity, and the size below it. A column shows its worst step."""
+    """Yields the demand against the capacity, and the size below it.
+
+    A column is the step with its highest demand. Values of different steps would show a lack that never was.
+    """
     columns = min(width - LABEL, steps)
-    demand = _columns(finite_series(run.demand, steps), columns, max)
-    capacity = _columns(finite_series(run.capacity, steps), columns, min)
-    sizes = [finite_series(each.desired, steps) for each in run.clusters]
+    whole = finite_series(run.demand, steps)
+    peaks = [_peak(whole, i * steps // columns, (i + 1) * steps // columns) for i in range(columns)]
+    demand = [whole[i] for i in peaks]
+    serves = finite_series(run.capacity, steps)
+    capacity = [serves[i] for i in peaks]
+    wanted = [finite_series(each.desired, steps) for each in run.clusters]
+    sizes = [[size[i] for i in peaks] for size in wanted]
     totals = [None if None in each else sum(filter(None, each)) for each in zip(*sizes, strict=True)]
+    totals = totals or [None] * columns
     top = max((value for value in (*demand, *capacity) if value is not None), default=0.0)
     unit = name(report.unit or report.metric)
     yield painted(one_line(f"{run.name}: demand against capacity at the target ({unit})", width), BOLD)
-    yield f"{SERVED} demand  {FREE} free capacity  {ABOVE} demand above it; a column has its worst time"[
-        :width
-    ]
+    legend = f"{SERVED} demand  {FREE} free capacity  {ABOVE} demand above it"
+    yield one_line(f"{legend}; each column at its highest demand", width)
     for row in range(ROWS, 0, -1):
         label = amount(top * row / ROWS) if row % 2 == 0 else ""
         cells = [_cell(one, other, top, row) for one, other in zip(demand, capacity, strict=True)]
         yield f"{label:>{LABEL - 2}} {'┤' if label else '│'}{_painted(cells, painted)}"
-    yield f"{'replicas':>{LABEL - 1}} {_bars(_columns(totals, columns, max))}"
+    yield f"{'replicas':>{LABEL - 1}} {_bars(totals)}"
     most = max((total for total in totals if total is not None), default=None)
     yield f"{f'to {amount(most)}':>{LABEL - 1}} {_scale(report, steps, columns)}"
     yield from _events(report, steps, width)
 
 
-def _columns(
-    series: Sequence[float | None], columns: int, worst: Callable[[list[float]], float]
-) -> list[float | None]:
-    """Returns the worst known value of each column, None for a column without one."""
-    found: list[float | None] = []
-    for i in range(columns):
-        part = series[i * len(series) // columns : (i + 1) * len(series) // columns]
-        known = [value for value in part if value is not None]
-        found.append(worst(known) if known else None)
-    return found
+def _peak(series: Sequence[float | None], first: int, end: int) -> int:
+    """Returns the step with the highest known value, the first one if there is none."""
+    return max(range(first, end), key=lambda i: -math.inf if (value := series[i]) is None else value)
 
 
 def _cell(demand: float | None, capacity: float | None, top: float, row: int) -> str:
@@ -113,9 +115,10 @@ def _bars(sizes: Sequence[float | None]) -> str:
 def _scale(report: Report, steps: int, columns: int) -> str:
     """Returns the times below the chart: where it begins, and each quarter if there is room."""
     line, parts = "", 4 if columns >= 60 else 1
+    form = "%a %H:%M" if steps * report.step <= TWO_DAYS else "%a %d %b"
     for part in range(parts):
         at = report.start + steps * report.step * part / parts
-        line = f"{line:<{columns * part // parts}}{datetime.fromtimestamp(at, UTC):%a %H:%M}"
+        line = f"{line:<{columns * part // parts}}{datetime.fromtimestamp(at, UTC):{form}}"
     return line[:columns]
 
 

@@ -79,9 +79,8 @@ def content(report: Report, form: str) -> bytes:
         return pictures.svg(report).encode()
     if form == "png":
         return pictures.png(report)
-    width = shutil.get_terminal_size().columns
-    chart = pictures.terminal(report, width)
-    return ("\n".join([*text_lines(report), "", chart.rstrip("\n")]) + "\n").encode()
+    chart = pictures.terminal(report, shutil.get_terminal_size().columns, painted)
+    return ("\n".join([*text_lines(report), *(["", chart] if chart else [])]) + "\n").encode()
 
 
 def text_lines(report: Report) -> list[str]:
