@@ -73,6 +73,7 @@ TASKS = (
     "renew-token",
     "report-failure",
     "scales",
+    "servers",
     "shard",
     "shard-balance",
     "shards",
@@ -112,9 +113,7 @@ class ControllerMetrics:
             registry=registry,
         )
         self._objects = Gauge(
-            "fedhpa_controller_objects",
-            "FederatedHPAs in this process' shards.",
-            registry=registry,
+            "fedhpa_controller_objects", "FederatedHPAs in this process' shards.", registry=registry
         )
         self._desired = Gauge(
             "fedhpa_controller_desired_replicas",

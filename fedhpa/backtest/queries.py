@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.selectors import selector_of
 from fedhpa.backtest.comparison import scaling_object
-from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
+from fedhpa.metric_types.metric import EXTERNAL_API, USAGE_API, ScalingMetric
 from metrics_adapter.prometheus import Rules, UsageRule, equals, fill, quote, selector_matchers
 
 # The rule of docs/how-to/metrics-store.md for pods, where a rules file has none. The window is short, so that
@@ -80,7 +80,7 @@ class WorkloadQueries:
         if metric.metric_type.api == USAGE_API:
             label = self._rules.cluster_of(self._usage)
             return Query(f"sum by ({label}) ({self._of_usage(metric)})", label)
-        if metric.type == "External":
+        if metric.metric_type.api == EXTERNAL_API:
             return self._of_external(metric)
         return self._of_custom(metric)
 

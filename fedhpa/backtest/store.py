@@ -22,7 +22,9 @@ from fedhpa.backtest.recording import (
     metric_keys,
     recorded_spec,
 )
-from metrics_adapter.prometheus import ClusterValues, RangeReader, Rules, StoreAccess
+from metrics_adapter.prometheus import Rules
+from metrics_adapter.prometheus.access import StoreAccess
+from metrics_adapter.prometheus.ranges import ClusterValues, RangeReader
 
 # A gap at the beginning that is longer tells of a store that keeps less.
 _SHORT_SECONDS: Final = 3600.0

@@ -140,8 +140,7 @@ class FleetView:
         self.size_was_decided, self.moving = True, False
         self.current = self._current(snapshot)
         shares = [self.shares[cluster.name] for cluster in self.candidates]
-        self.scheduling = self._scheduling(snapshot, shares)
-        self._whole = self._known_sum(shares)
+        self.scheduling, self._whole = self._scheduling(snapshot, shares), self._known_sum(shares)
         self.calibration = self.calibration_of(self.answered)
         self.metrics_lost = self.implausible = frozenset[str]()
         self.status_replicas = sum([cluster.scale.status_replicas for cluster in self.answered])

@@ -147,7 +147,7 @@ TOOLS: tuple[Tool, ...] = (
         120,
         tags=("remove_all_sd",),
     ),
-    # Exec plugins for ClusterProfiles. They print no version, so only our own builds count.
+    # Exec plugins for ClusterProfiles.
     *(
         Tool(
             name,
@@ -156,7 +156,6 @@ TOOLS: tuple[Tool, ...] = (
             CLUSTER_INVENTORY,
             ("--version",),
             75,
-            exact=True,
         )
         for name in ("secretreader", "kubeconfig-secretreader")
     ),

@@ -33,7 +33,7 @@ def object_metric(**more: Any) -> dict[str, Any]:
 
 def errors(**spec: Any) -> list[str]:
     raw = {"metadata": METADATA, "spec": {"scaleTargetRef": TARGET, "maxReplicas": 10, **spec}}
-    return [str(error) for error in validate_federatedhpa(decode(FederatedHPA, raw))]
+    return [str(error) for error in validate_federatedhpa(decode(FederatedHPA, raw), karmada=True)]
 
 
 def preference(**fields: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ CLIENTS = frozenset(("hub", "client", "api", "_hub", "_client", "_authentication
 # All other modules that write to a Kubernetes API, with what they write. None of it scales a workload.
 OTHERS = {
     "certs/certificate_store.py": "Secrets and caBundles",
+    "controller/accepted_servers.py": "the ConfigMap of accepted servers",
     "controller/cluster_status.py": "status of Clusters",
     "controller/cronfederatedhpa/objects.py": "status and finalizers of CronFederatedHPAs",
     "controller/distributed/mode_changes.py": "finalizers of FederatedHPAs",
@@ -31,6 +32,7 @@ OTHERS = {
     "fedhpa/cli/hold.py": "annotations",
     "fedhpa/cli/join/registration.py": "Clusters, Secrets and rights",
     "fedhpa/cli/join/removal.py": "Clusters, Secrets and rights",
+    "fedhpa/cli/member_notes.py": "the ConfigMaps about members",
     "fedhpa/kube/events.py": "Events",
     "fedhpa/kube/leases.py": "Leases",
     "fedhpa/kube/writes.py": "for those who call its functions",

@@ -17,6 +17,7 @@ VEGA_LITE: Final = "6.4"
 # A script that may not fetch anything. The list has the addresses from which data may be loaded.
 NO_ADDRESSES: Final[list[str]] = []
 SCALE: Final = 2.0
+CLIP: Final = re.compile(r"\bclip\d+\b")
 PATH: Final = re.compile(r' d="[^"]*"')
 FRACTION: Final = re.compile(r"(\.\d)\d+")
 
@@ -56,6 +57,9 @@ def svg(specification: dict[str, Any]) -> str:
     text: str = _library().vegalite_to_svg(
         specification, vl_version=VEGA_LITE, allowed_base_urls=NO_ADDRESSES
     )
+    # The library numbers over all pictures of a process.
+    numbers = {name: f"clip{number}" for number, name in enumerate(dict.fromkeys(CLIP.findall(text)))}
+    text = CLIP.sub(lambda found: numbers[found[0]], text)
     return PATH.sub(lambda path: FRACTION.sub(r"\1", path[0]), text)
 
 

@@ -77,7 +77,8 @@ def store_of(
 ) -> Store:
     """Returns the store that the flags name. Raises ConfigError that names the flag."""
     from fedhpa.backtest.store import Store
-    from metrics_adapter.prometheus import Rules, StoreAccess, read, read_rules
+    from metrics_adapter.prometheus import Rules, read, read_rules
+    from metrics_adapter.prometheus.access import StoreAccess
 
     seconds = seconds_of("--step", step) or 0.0
     if seconds < 5 or seconds != int(seconds):
