@@ -38,6 +38,9 @@ WORTH_A_FIELD: Final = 0.005
 # Both halves need days.
 MIN_DAYS: Final = 4
 HIGHER: Final = 1.1
+# Targets far apart: per cents of a utilization, and factors of a quantity.
+COARSE: Final = ("40", "50", "60", "70", "80", "90")
+FACTORS: Final = (0.5, 0.7, 1.2, 1.5, 2.0, 3.0)
 # Replicas, bounds and rules of an object that `with_rules` completes.
 Complete = Callable[[list[Candidate]], list[Candidate]]
 
@@ -312,7 +315,9 @@ def _coarse(spec: Mapping[str, Any]) -> list[Variant]:
     """Returns targets and minima far apart."""
     target, least, most = (present_value(spec, field) for field in ("target", "minReplicas", "maxReplicas"))
     minima = {int(least), math.ceil(int(least) / 2), min(math.ceil(int(least) * 1.5), int(most))}
-    targets = _targets(spec, target, (0.7, 0.85, 1.0, 1.15, 1.3, 1.5))
+    # The whole range of a utilization, so that a poor object is not only brought nearer to a good one.
+    wide = COARSE if _is_utilization(spec) else _targets(spec, target, FACTORS)
+    targets = dict.fromkeys((target, *wide))
     return [
         _set(_set((), "target", one, spec), "minReplicas", str(max(minimum, 1)), spec)
         for one in targets

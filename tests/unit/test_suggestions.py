@@ -67,6 +67,30 @@ def test_every_claim_is_recomputed(days: Recording, found: Suggestion) -> None:
     assert found.manifest == varied(wasteful(), variant)
 
 
+def test_a_good_object_is_kept(days: Recording, found: Suggestion) -> None:
+    """The result of one search is not improved by another one."""
+    again = suggest(days, found.manifest, OPTIONS, unserved=0.001)
+
+    assert again.reason.startswith("keep it: ")
+    assert again.claims == []
+    assert again.manifest == found.manifest
+
+
+def test_a_held_out_day_refuses_what_the_fitting_days_chose() -> None:
+    """Every second day has a rush that the days for fitting do not have."""
+
+    def rushes(hour: float) -> float:
+        rush = int(hour // 24) % 2 == 1 and 12 <= hour % 24 < 12.5
+        return daily(hour) * (3 if rush else 1)
+
+    raw = wasteful()
+    refused = suggest(recording(rushes, hours=96, step=300.0, size=90), raw, OPTIONS, unserved=0.001)
+
+    assert "was best on the fitting days, but the held-out day from" in refused.reason
+    assert refused.claims == []
+    assert refused.manifest == raw
+
+
 def test_hidden_demand_lowers_nothing(days: Recording) -> None:
     """A size at maxReplicas above target hides demand, and the reason says so."""
     full = msgspec.structs.replace(
