@@ -134,12 +134,16 @@ class FailureLog(Generic[K]):
         """Log again the failures that go on, until cancelled; also of keys that nobody tries again."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            now = self._clock()
-            for key, failure in list(self._known.items()):
-                if failure.since is not None:
-                    self._report(key, failure, failure.since, now)
-                elif now - failure.ended_at >= REMINDER_SECONDS:
-                    del self._known[key]
+            self._remind_all()
+
+    # A call of its own: the frame of a loop that sleeps would keep the last key alive.
+    def _remind_all(self) -> None:
+        now = self._clock()
+        for key, failure in list(self._known.items()):
+            if failure.since is not None:
+                self._report(key, failure, failure.since, now)
+            elif now - failure.ended_at >= REMINDER_SECONDS:
+                del self._known[key]
 
     def _report(self, key: K, failure: _Failure, since: float, now: float) -> None:
         found, write = (failure.reason, failure.error), log.warning if failure.severe else log.info

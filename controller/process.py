@@ -35,7 +35,7 @@ from controller.flags import (
 from controller.holds import NamespaceHolds
 from controller.members import member_registry
 from controller.pause import record_paused, release_clusters
-from controller.shard_work import COMPONENT, CRON_COMPONENT, lead, lead_rules, member_caches
+from controller.shard_work import COMPONENT, CRON_COMPONENT, SharedCaches, lead, lead_rules
 from controller.shards import CRON, Division, Shard, ShardElection
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import MemberSources
@@ -218,21 +218,23 @@ async def _lead_autoscalers(
     clock: Clock,
 ) -> None:
     counts: dict[Shard, int] = {}
-    # The shards of this process read the same namespaces.
-    async with member_caches(clock) as caches:
+    async with asyncio.TaskGroup() as group:
+        # The shards of this process read the same namespaces.
+        shared = SharedCaches(group, clock)
 
         async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
-            await lead(
-                settings,
-                hub,
-                members,
-                metrics,
-                shard=shard,
-                counts=counts,
-                clock=clock,
-                holds=holds,
-                caches=caches,
-            )
+            async with shared.used() as caches:
+                await lead(
+                    settings,
+                    hub,
+                    members,
+                    metrics,
+                    shard=shard,
+                    counts=counts,
+                    clock=clock,
+                    holds=holds,
+                    caches=caches,
+                )
 
         await _lead_shards(values, settings, hub, metrics, work, clock)
 

@@ -133,6 +133,37 @@ async def member_caches(clock: Clock) -> AsyncIterator[MemberCaches]:
             task.cancel()
 
 
+class SharedCaches:
+    """The caches of the members for all shards of a process, while it leads at least one. They run in `group`."""
+
+    def __init__(self, group: asyncio.TaskGroup, clock: Clock) -> None:
+        self._group = group
+        self._clock = clock
+        self._users = 0
+        self._end = asyncio.Event()
+        self._caches: asyncio.Future[MemberCaches] | None = None
+
+    @asynccontextmanager
+    async def used(self) -> AsyncIterator[MemberCaches]:
+        """The caches, for a shard that uses them while the block runs."""
+        if self._caches is None:
+            self._caches, self._end = asyncio.get_running_loop().create_future(), asyncio.Event()
+            self._group.create_task(self._keep(self._caches, self._end))
+        self._users += 1
+        try:
+            yield await asyncio.shield(self._caches)
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._end.set()
+                self._caches = None
+
+    async def _keep(self, caches: asyncio.Future[MemberCaches], end: asyncio.Event) -> None:
+        async with member_caches(self._clock) as made:
+            caches.set_result(made)
+            await end.wait()
+
+
 async def lead(
     settings: Settings,
     hub: ApiClient,

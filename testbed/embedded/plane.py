@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from fedhpa.admission import crd
-from fedhpa.api import scaling_record
+from fedhpa.api import placements, scaling_record
 from testbed.embedded.cluster.controllers import READY_AFTER
 from testbed.embedded.cluster.load import Load
 from testbed.embedded.cluster.member import Member
@@ -52,8 +52,8 @@ class Plane:
             for one in (self.hub, *self.members.values()):
                 await one.start()
             async with self.hub.api() as api:
-                records = scaling_record.custom_resource_definition()
-                await api.apply_all([records, *(crd.custom_resource_definition(each) for each in CRDS)])
+                ours = [kind.custom_resource_definition() for kind in (scaling_record, placements)]
+                await api.apply_all([*ours, *(crd.custom_resource_definition(each) for each in CRDS)])
                 for member in self.members.values():
                     await api.apply_all(cluster_objects(member.name, member.server, member.credentials()))
         except BaseException:

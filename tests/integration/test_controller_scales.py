@@ -86,6 +86,7 @@ async def test_status_tells_what_was_done_and_why() -> None:
             "max": "20",
             "reason": reason,
             "propagation": "direct",
+            "selector": "app=web",
         }
         assert clusters == [("m1", None, 2, 4), ("m2", None, 2, 4)]
         assert w.record()["decision"]["reason"] == reason
