@@ -134,7 +134,7 @@ async def member_caches(clock: Clock) -> AsyncIterator[MemberCaches]:
 
 
 class SharedCaches:
-    """The caches of the members for all shards of a process, while it leads at least one. They run in `group`."""
+    """The caches of the members for all shards of a process, while it leads one. They run in `group`."""
 
     def __init__(self, group: asyncio.TaskGroup, clock: Clock) -> None:
         self._group = group
