@@ -14,7 +14,7 @@ import yaml
 
 from controller import flags as controller_flags
 from fedhpa.admission import crd
-from fedhpa.api import scaling_record
+from fedhpa.api import placements, scaling_record
 from fedhpa.serving.flags import parse_flags
 from metrics_adapter import settings as adapter_settings
 from metrics_adapter.registration import Registration, api_services
@@ -68,6 +68,7 @@ def of_each_component(name: str, value: Callable[[str], Any]) -> dict[str, Examp
     return {f"{component}.{name}": (value(component.lower()), {}) for component in COMPONENTS}
 
 
+OUR_CRDS = ["scalingrecords.fedhpa.io", "placements.fedhpa.io"]
 # A value other than the default for every value of the chart, and the settings beside which it has an effect.
 EXAMPLES: dict[str, Example] = {
     "part": ("hub", {}),
@@ -115,6 +116,11 @@ EXAMPLES: dict[str, Example] = {
     "members.argocd.adapterUsesOwnTokens": (True, ARGOCD),
     "controller.metricsVia": ("hub", {}),
     "controller.shards": (2, {}),
+    "controller.shardBy": ("namespace", {"controller": {"shards": 2}}),
+    "placement.enabled": (True, {}),
+    "placement.clusterProfileNamespaces": (["published"], {}),
+    "placement.publishTo": (["argocd"], {}),
+    "placement.argocdNamespace": ("delivery", {"placement": {"publishTo": ["argocd"]}}),
     "controller.ports.metrics": (18080, {}),
     "controller.ports.health": (10358, {}),
     "webhook.failurePolicy": ("Ignore", {}),
@@ -570,7 +576,8 @@ def test_crds_stay_and_are_those_of_the_models(helm: Path) -> None:
     manifests = render(helm)
     kinds = (crd.FEDERATED_HPA, crd.CRON_FEDERATED_HPA, crd.CLUSTER)
     expectations = [crd.custom_resource_definition(definition) for definition in kinds]
-    for expected in (*expectations, scaling_record.custom_resource_definition()):
+    ours = (scaling_record, placements)
+    for expected in (*expectations, *(kind.custom_resource_definition() for kind in ours)):
         found = manifests["CustomResourceDefinition", expected["metadata"]["name"]]
 
         assert found["spec"] == expected["spec"]
@@ -580,8 +587,8 @@ def test_crds_stay_and_are_those_of_the_models(helm: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"propagation": "karmada"}, ["scalingrecords.fedhpa.io"]),
-        ({"crds": {"install": False}}, ["scalingrecords.fedhpa.io"]),
+        ({"propagation": "karmada"}, OUR_CRDS),
+        ({"crds": {"install": False}}, OUR_CRDS),
         (HOST, []),
     ],
     ids=str,
