@@ -57,6 +57,7 @@ async def test_crds_say_nothing_the_server_warns_about(plane: Plane) -> None:
         "cronfederatedhpas.autoscaling.karmada.io": {"NamesAccepted": "True", "Established": "True"},
         "clusters.cluster.karmada.io": {"NamesAccepted": "True", "Established": "True"},
         "scalingrecords.fedhpa.io": {"NamesAccepted": "True", "Established": "True"},
+        "placements.fedhpa.io": {"NamesAccepted": "True", "Established": "True"},
     }
 
 

@@ -31,7 +31,7 @@ from tests.support.nightly import only_at_night
 
 SMOKE = ("webhook-certificate", "member-token-refused", "webhook-not-registered")
 KUBECONFIG = "kubeconfig-unusable"
-# Found in the spec and the status of objects, which the embedded plane has as well.
+# Found in the spec and the status of objects, also of other fleets, which the embedded plane has as well.
 OF_OBJECTS = {
     "not-installed",
     "target-kind-unknown",
@@ -40,6 +40,10 @@ OF_OBJECTS = {
     "metric-unknown",
     "external-counted-often",
     "object-not-ready",
+    "placement-not-published",
+    "member-control-plane-unhealthy",
+    "member-source-unusable",
+    "provider-any-server",
 }
 # The deadline of one look, which is repeated until the hub has noticed.
 SECONDS = 180.0
