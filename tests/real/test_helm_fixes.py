@@ -16,6 +16,7 @@ from tests.real.settling import settled
 from tests.real.test_doctor import written
 from tests.support.chart import CHART, IMAGE
 from tests.support.commands import pasted
+from tests.support.nightly import only_at_night
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLE = f"{RBAC}/clusterroles/fedhpa:controller"
@@ -55,6 +56,7 @@ def mended(found: dict[str, Any]) -> dict[str, Any]:
     return written({**found, "spec": {key: value for key, value in spec.items() if key != "caBundle"}})
 
 
+@only_at_night
 async def test_the_printed_helm_upgrade_mends_what_helm_owns(assets: Path, tmp_path: Path) -> None:
     """After each break and its command nothing is found, and the objects are as the chart made them."""
     async with empty_clusters(assets) as (pods, _):
