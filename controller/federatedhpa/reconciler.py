@@ -151,7 +151,7 @@ class FederatedHPAReconciler:
         return self._snapshots.period(raw)
 
     def forget(self, key: Key) -> None:
-        """Drop all that is known of a deleted object. What its neighbours compare with goes with it."""
+        """Drop all that is known of a deleted object, also the selectors that its neighbours compare."""
         self.memories.pop(key, None)
         self._snapshots.forget(key)
 

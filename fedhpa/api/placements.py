@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from fedhpa.api.model import MAX_CLUSTERS, MAX_NAME
 from fedhpa.api.names import label_value
+from fedhpa.api.own_definition import GROUP, own_definition
 from fedhpa.api.scaling_record import API_VERSION as API_VERSION
-from fedhpa.api.scaling_record import GROUP, VERSION, cut_name
+from fedhpa.api.scaling_record import cut_name
 
 KIND: Final = "Placement"
 PLURAL: Final = "placements"
@@ -96,40 +97,6 @@ def custom_resource_definition() -> dict[str, Any]:
             }
         },
     }
-    schema = {
-        "description": "Where a workload should be, for Argo CD. Only the controller writes it.",
-        "type": "object",
-        "required": ["status"],
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "status": status,
-        },
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "names": {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower()},
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
-                    "additionalPrinterColumns": [
-                        {
-                            "name": "CLUSTERS",
-                            "type": "string",
-                            "jsonPath": ".status.decisions[*].clusterName",
-                        },
-                        {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-                    ],
-                }
-            ],
-        },
-    }
+    description = "Where a workload should be, for Argo CD. Only the controller writes it."
+    names = {"name": "CLUSTERS", "type": "string", "jsonPath": ".status.decisions[*].clusterName"}
+    return own_definition(KIND, PLURAL, description, {"status": status}, [names])

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.own_definition import GROUP, VERSION, own_definition
 
-GROUP: Final = "fedhpa.io"
-VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 KIND: Final = "ScalingRecord"
 PLURAL: Final = "scalingrecords"
@@ -100,35 +99,6 @@ def has_same_owner(record: Mapping[str, Any], empty: Mapping[str, Any]) -> bool:
 
 def custom_resource_definition() -> dict[str, Any]:
     """Returns the CustomResourceDefinition (apiextensions.k8s.io/v1). The controller checks the content."""
-    schema = {
-        "description": "Memory of the controller for one object. Only the controller writes it.",
-        "type": "object",
-        "properties": {
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": {"type": "object"},
-            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-        },
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "names": {"kind": KIND, "listKind": f"{KIND}List", "plural": PLURAL, "singular": KIND.lower()},
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
-                    "subresources": {"status": {}},
-                    "additionalPrinterColumns": [
-                        {"name": "AGE", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
-                    ],
-                }
-            ],
-        },
-    }
+    description = "Memory of the controller for one object. Only the controller writes it."
+    status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return own_definition(KIND, PLURAL, description, {"status": status}, has_status=True)

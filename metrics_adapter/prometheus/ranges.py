@@ -55,9 +55,8 @@ class RangeReader:
     def read(self, query: str, label: str) -> ClusterValues:
         """Returns the values of a query with one series for each cluster, which `label` names.
 
-        Raises MetricsUnavailable.
-
-        What is no usable number is a gap. A store that fails raises StoreUnavailable, which is one, too.
+        A value that is no usable number is a gap. Raises MetricsUnavailable, and StoreUnavailable, which is
+        one, if the store fails.
         """
         found: dict[str, list[float | None]] = {}
         for first in range(0, self._steps, MAX_POINTS):
