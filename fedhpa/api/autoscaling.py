@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
+from fedhpa.api.default_values import DOWNSCALE_STABILIZATION_SECONDS, TOLERANCE
 from fedhpa.api.model import (
     MAX_METRICS,
     ApiModel,
@@ -84,7 +85,8 @@ class HPAScalingRules(V2Model):
         None,
         description="Seconds of past recommendations that are considered: scaling up takes the lowest of "
         "them, scaling down the highest. From 0 to 3600. Default: 0 for scaleUp; for scaleDown the "
-        "controller's --horizontal-pod-autoscaler-downscale-stabilization (300). Example: 60.",
+        "controller's --horizontal-pod-autoscaler-downscale-stabilization "
+        f"({DOWNSCALE_STABILIZATION_SECONDS:g}). Example: 60.",
     )
     select_policy: Annotated[ScalingPolicySelect, Crd({"enum": SELECT_POLICIES})] | None = Field(
         None,
@@ -103,7 +105,8 @@ class HPAScalingRules(V2Model):
     tolerance: RawQuantity | None = Field(
         None,
         description="Fraction by which a metric may differ from its target before the replicas change. At "
-        "least 0. Default: the controller's --horizontal-pod-autoscaler-tolerance (0.1). Example: 50m "
+        "least 0. Default: the controller's --horizontal-pod-autoscaler-tolerance "
+        f"({TOLERANCE:g}). Example: 50m "
         "(5 percent).",
     )
 
@@ -120,7 +123,8 @@ class Behavior(V2Model):
     )
     scale_down: HPAScalingRules | None = Field(
         None,
-        description="Limits on scaling down. Default: the controller's stabilization window (300 seconds); "
+        description="Limits on scaling down. Default: the controller's stabilization window "
+        f"({DOWNSCALE_STABILIZATION_SECONDS:g} seconds); "
         "100 percent in 15 seconds. Example: {stabilizationWindowSeconds: 600}.",
     )
 

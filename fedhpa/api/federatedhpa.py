@@ -16,6 +16,11 @@ from fedhpa.api.autoscaling import (
     CrossVersionObjectReference,
 )
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection, PlacementPublication
+from fedhpa.api.default_values import (
+    CLUSTER_LOST_TIMEOUT_SECONDS,
+    DOWNSCALE_STABILIZATION_SECONDS,
+    SYNC_PERIOD_SECONDS,
+)
 from fedhpa.api.federatedhpa_status import FederatedHPAStatus
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
@@ -76,7 +81,8 @@ class PartialMetrics(ApiModel):
     lost_after_seconds: Annotated[Int32, Checked({"minimum": 1})] | None = Field(
         None,
         description="Seconds after which a missing cluster is given up, so that it no longer blocks scaling "
-        "down. Default: the controller's --cluster-lost-timeout (300). Example: 600.",
+        f"down. Default: the controller's --cluster-lost-timeout ({CLUSTER_LOST_TIMEOUT_SECONDS:g}). "
+        "Example: 600.",
     )
     fallback_replicas: Natural | None = Field(
         None,
@@ -206,7 +212,8 @@ class FederatedHPASpec(ApiModel):
     behavior: Behavior | None = Field(
         None,
         description="How fast to scale up and down. Default: doubles the replicas at most, or raises them to "
-        "4, in one period; scales down to the highest recommendation of the last 300 seconds. "
+        "4, in one period; scales down to the highest recommendation of the last "
+        f"{DOWNSCALE_STABILIZATION_SECONDS:g} seconds. "
         "Example: {scaleDown: {stabilizationWindowSeconds: 600}}.",
     )
 
@@ -224,12 +231,13 @@ class FederatedHPASpec(ApiModel):
     sync_period_seconds: Annotated[Int32, Checked({"minimum": 1, "maximum": 300})] | None = Field(
         None,
         description="Seconds between two decisions, from 1 to 300. Default: the controller's "
-        "--horizontal-pod-autoscaler-sync-period (15). Example: 30.",
+        f"--horizontal-pod-autoscaler-sync-period ({SYNC_PERIOD_SECONDS:g}). Example: 30.",
     )
     partial_metrics: PartialMetrics | None = Field(
         None,
         description="Policy while a cluster, or its metrics, cannot be read. Default: scale up only, and "
-        "give the cluster up after 300 seconds. Example: {policy: Hold, lostAfterSeconds: 600}.",
+        f"give the cluster up after {CLUSTER_LOST_TIMEOUT_SECONDS:g} seconds. "
+        "Example: {policy: Hold, lostAfterSeconds: 600}.",
     )
     cluster_affinity: ClusterSelection | None = Field(
         None,

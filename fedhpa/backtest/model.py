@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.quantity import format_milli
 from fedhpa.api.times import format_duration
@@ -40,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     pod_limit: int | None = None
     carry_over: bool = False
     settings: ControllerSettings = ControllerSettings()
-    sync: float = 15.0
+    sync: float = SYNC_PERIOD_SECONDS
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

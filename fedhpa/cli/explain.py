@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
+from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, one_line
 from fedhpa.cli import suggestions
@@ -38,7 +39,6 @@ T = TypeVar("T")
 NO_CONTROLLER: Final = "check that a controller runs and leads: kubectl get leases -A"
 # The controller writes a status in which nothing but times moves every ten minutes.
 STILL_SECONDS: Final = 600
-DEFAULT_PERIOD_SECONDS: Final = 15
 CRON_KIND: Final = "CronFederatedHPA"
 
 
@@ -203,7 +203,7 @@ def _late(raw: Mapping[str, Any], now: float) -> str:
 
     seen = last_answer(convert_json(raw.get("status") or {}, RawStatus))
     period = (raw.get("spec") or {}).get("syncPeriodSeconds")
-    expected = STILL_SECONDS + 4 * (period if isinstance(period, int) else DEFAULT_PERIOD_SECONDS)
+    expected = STILL_SECONDS + 4 * (period if isinstance(period, int) else SYNC_PERIOD_SECONDS)
     if seen is None or now - seen <= expected:
         return ""
     return (

@@ -9,13 +9,14 @@ import msgspec
 
 from fedhpa.api.autoscalers import Autoscaler, StoredAutoscaler, from_stored
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
+from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import KIND
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.taints import DRAIN_TAINT, LEAVING, NO_SCHEDULE
 from fedhpa.api.texts import counted, one_line
 from fedhpa.api.times import parse_time
-from fedhpa.cli.explain import DEFAULT_PERIOD_SECONDS, STILL_SECONDS, age
+from fedhpa.cli.explain import STILL_SECONDS, age
 
 DISTRIBUTED: Final = "Distributed"
 KARMADA: Final = "karmada"
@@ -201,8 +202,8 @@ def _silence(found: Scaled, now: float) -> str:
     return f" (the status is {age(now - seen)} old: {NO_CONTROLLER})"
 
 
-def _period(found: Scaled) -> int:
-    return found.spec.syncPeriodSeconds or DEFAULT_PERIOD_SECONDS
+def _period(found: Scaled) -> float:
+    return found.spec.syncPeriodSeconds or SYNC_PERIOD_SECONDS
 
 
 def placed_by_karmada(raws: Iterable[object], cluster: str) -> list[str]:
