@@ -20,7 +20,6 @@ import structlog
 from fedhpa.api.errors import InvalidQuantity
 from fedhpa.api.quantity import RawQuantity, parse_milli
 from fedhpa.api.wire import ObjectMeta, PodCondition, PodSpec
-from fedhpa.assignment import BY_CAPACITY
 from fedhpa.decision import ClusterSnapshot, PlacementSpec
 from fedhpa.kube import resource_path
 from fedhpa.members import Cluster, Member
@@ -227,8 +226,7 @@ async def available_replicas(
     """
     pods = [pod for reading in readings.values() for pod in reading.pods]
     reads_nodes = always or (
-        direct
-        and (assignment.policy in BY_CAPACITY or any(pod.unschedulable_since is not None for pod in pods))
+        direct and (assignment.policy.by_capacity or any(pod.unschedulable_since is not None for pod in pods))
     )
     registered = {name: members[name] for name in readings if name in members}
     summed = any(member.cluster.status.resourceSummary is not None for member in registered.values())

@@ -300,7 +300,7 @@ class FederatedHPAReconciler:
             return blocked
         if problem := memory.recording.problem:
             return Blocked(NO_RECORD, problem, condition=ASSIGNED)
-        if self._settings.propagation == DIRECT and memory.spec_of(raw).assignment.policy is None:
+        if self._settings.propagation == DIRECT and not memory.spec_of(raw).assignment.policy:
             return Blocked(NO_POLICY, POLICY_IS_MISSING, condition=ASSIGNED)
         problem = self._identity.problem
         return Blocked(HUB_UNKNOWN, problem, condition=ASSIGNED) if problem else None

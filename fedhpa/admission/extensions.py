@@ -83,14 +83,13 @@ def _distributed(spec: FederatedHPASpec, *, karmada: bool) -> Iterator[FieldErro
     yield from _api_version(target, "spec.scaleTargetRef.apiVersion", needs_group=True)
     for index, metric in enumerate(spec.metrics[:MAX_METRICS]):
         yield from _metric_of_member(metric, f"spec.metrics[{index}]")
-    assignment = spec.federated_hpa_assignment
-    policy = None if assignment is None else assignment.federated_hpa_assignment_type
-    if policy is None and not karmada:
+    policy = spec.policy
+    if not policy and not karmada:
         yield required("spec.federatedHPAAssignment.federatedHPAAssignmentType", _POLICY_IS_MISSING)
-    if policy == "LoadWeighted":
-        detail = "LoadWeighted divides replicas, not bounds; write DynamicWeighted, or mode Centralized"
+    if policy.by_load:
+        detail = f"{policy} divides replicas, not bounds; write DynamicWeighted, or mode Centralized"
         path = "spec.federatedHPAAssignment.federatedHPAAssignmentType"
-        yield invalid(path, "LoadWeighted", f"mode is Distributed: {detail}")
+        yield invalid(path, policy, f"mode is Distributed: {detail}")
 
 
 def _metric_of_member(metric: MetricSpec, path: str) -> Iterator[FieldError]:

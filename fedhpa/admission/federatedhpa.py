@@ -18,7 +18,7 @@ from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.extensions import validate_extensions, warn_distributed, warn_extensions
 from fedhpa.admission.metadata import validate_metadata, warn_hold
 from fedhpa.admission.metrics import metric_remedies, validate_metric, warn_metrics
-from fedhpa.admission.placement import DISTRIBUTED, DUPLICATED, validate_publication
+from fedhpa.admission.placement import DISTRIBUTED, validate_publication
 from fedhpa.api.autoscaling import (
     MAX_PERIOD_SECONDS,
     MAX_STABILIZATION_WINDOW_SECONDS,
@@ -160,9 +160,7 @@ def _rebalance(fhpa: FederatedHPA) -> Iterator[str]:
     except InvalidObject as error:
         yield str(error)
         return
-    assignment = fhpa.spec.federated_hpa_assignment
-    policy = None if assignment is None else assignment.federated_hpa_assignment_type
-    if fhpa.spec.mode == DISTRIBUTED or policy == DUPLICATED:
+    if fhpa.spec.mode == DISTRIBUTED or fhpa.spec.policy.copies:
         what = "mode is Distributed" if fhpa.spec.mode == DISTRIBUTED else "Duplicated divides nothing"
         yield f"annotation {REBALANCE_ANNOTATION}: has no effect, because {what}; remove it"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from fedhpa.api.affinity import Selection
+from fedhpa.api.assignment_policies import PRIORITY, STATIC_WEIGHT
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import (
@@ -34,7 +35,6 @@ PUBLISH: Final = "spec.placement.publish"
 _DECISION: Final = "spec.clusterAffinity.placementDecision"
 _ASSIGNMENT: Final = "spec.federatedHPAAssignment"
 _PREFERENCES: Final = f"{_ASSIGNMENT}.clusterAutoscalingPreference"
-DUPLICATED: Final = "Duplicated"
 WHEN_QUIET: Final = "WhenQuiet"
 _SHOWN_CLUSTERS: Final = 3
 # Comparisons with labels and names of clusters, which take about 0.1 s. A warning is not worth more.
@@ -271,16 +271,16 @@ def _affinities(spec: FederatedHPASpec) -> Iterator[tuple[ClusterAffinity, str]]
 
 def _assignment(assignment: FederatedHPAAssignment) -> Iterator[str]:
     """Warns about weights and priorities that the policy ignores, and about policies that lack them."""
-    policy = assignment.federated_hpa_assignment_type
+    policy = assignment.policy
     preferences = assignment.cluster_autoscaling_preference[:MAX_CLUSTERS]
-    for name, of, same, given in (
-        ("staticWeight", "StaticWeighted", "weigh", [p.static_weight for p in preferences]),
-        ("priority", "Prioritized", "rank", [p.priority for p in preferences]),
+    for name, same, given in (
+        (STATIC_WEIGHT, "weigh", [p.static_weight for p in preferences]),
+        (PRIORITY, "rank", [p.priority for p in preferences]),
     ):
         places = [index for index, value in enumerate(given) if value is not None]
-        if policy == of and not places:
+        if policy.preference == name and not places:
             yield f"{_ASSIGNMENT}: no preference has a {name}, so all clusters {same} the same"
-        elif policy not in (None, of) and places:
+        elif policy and policy.preference != name and places:
             yield f"{_PREFERENCES}[{places[0]}].{name}: has no effect under {policy}"
 
 
@@ -290,7 +290,7 @@ def _returns(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iter
         return
     if spec.mode == DISTRIBUTED:
         yield f"{_ASSIGNMENT}.rebalance: has no effect, because mode Distributed moves bounds by itself"
-    elif assignment.federated_hpa_assignment_type == DUPLICATED:
+    elif assignment.policy.copies:
         yield f"{_ASSIGNMENT}.rebalance: has no effect, because Duplicated divides nothing"
 
 
@@ -323,17 +323,11 @@ def _known_copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> I
 
 
 def _duplicates(spec: FederatedHPASpec) -> bool:
-    policy = _policy(spec)
-    return policy == DUPLICATED or (policy is None and spec.mode == DISTRIBUTED)
-
-
-def _policy(spec: FederatedHPASpec) -> str | None:
-    assignment = spec.federated_hpa_assignment
-    return None if assignment is None else assignment.federated_hpa_assignment_type
+    return spec.policy.copies or (not spec.policy and spec.mode == DISTRIBUTED)
 
 
 def _duplicated(spec: FederatedHPASpec) -> str:
-    where = "" if _policy(spec) else "without a policy here or in a PropagationPolicy, "
+    where = "" if spec.policy else "without a policy here or in a PropagationPolicy, "
     return f"{where}Duplicated gives the whole size to every cluster"
 
 

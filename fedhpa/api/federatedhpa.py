@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, Field
 
+from fedhpa.api.assignment_policies import ASSIGNMENT_POLICIES, EQUAL, AssignmentPolicy
 from fedhpa.api.autoscaling import (
     ATOMIC,
     Behavior,
@@ -48,14 +49,6 @@ KIND: Final = "FederatedHPA"
 
 MODES: Final = ("Centralized", "Distributed")
 PARTIAL_METRICS_POLICIES: Final = ("ScaleUpOnly", "Hold", "Fallback", "Proceed")
-ASSIGNMENT_TYPES: Final = (
-    "Duplicated",
-    "Aggregated",
-    "StaticWeighted",
-    "DynamicWeighted",
-    "Prioritized",
-    "LoadWeighted",
-)
 MINIMUM_POLICIES: Final = ("AtLeastOne", "Exact")
 REBALANCES: Final = ("WhenQuiet", "Never")
 
@@ -120,7 +113,7 @@ class ClusterPreference(ApiModel):
 class FederatedHPAAssignment(ApiModel):
     """The division of the replicas among the clusters."""
 
-    federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_TYPES})] | None = Field(
+    federated_hpa_assignment_type: Annotated[Text, Checked({"enum": ASSIGNMENT_POLICIES})] | None = Field(
         None,
         alias="federatedHPAAssignmentType",
         description="Duplicated gives every cluster the full number. StaticWeighted divides by staticWeight, "
@@ -148,6 +141,11 @@ class FederatedHPAAssignment(ApiModel):
         description="Weights, priorities and bounds of single clusters. Default: none. "
         "Example: [{targetCluster: {clusterNames: [member1]}, staticWeight: 3}].",
     )
+
+    @property
+    def policy(self) -> AssignmentPolicy:
+        """The policy of the given type; EQUAL without one."""
+        return AssignmentPolicy.of(self.federated_hpa_assignment_type)
 
 
 class ClusterToleration(ApiModel):
@@ -315,6 +313,11 @@ class FederatedHPASpec(ApiModel):
     def maximum(self) -> int | None:
         """The upper limit, under whichever of its names it is given."""
         return self.federated_max_replicas if self.max_replicas is None else self.max_replicas
+
+    @property
+    def policy(self) -> AssignmentPolicy:
+        """The assignment policy; EQUAL where the object names none."""
+        return EQUAL if self.federated_hpa_assignment is None else self.federated_hpa_assignment.policy
 
     @property
     def publishes(self) -> bool:

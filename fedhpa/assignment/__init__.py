@@ -14,7 +14,6 @@ from fedhpa.assignment.mover import (
 )
 from fedhpa.assignment.passes import plan
 from fedhpa.assignment.plan import Plan, Previous
-from fedhpa.assignment.policies import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED, PRIORITIZED
 from fedhpa.assignment.spread import Host, spread
 from fedhpa.assignment.state import (
     NO_COURSE,
@@ -39,12 +38,8 @@ from fedhpa.assignment.writes import (
 )
 
 __all__ = [
-    "BY_CAPACITY",
-    "DUPLICATED",
-    "LOAD_WEIGHTED",
     "NO_COURSE",
     "NO_STATE",
-    "PRIORITIZED",
     "TEMPLATE",
     "Bounds",
     "ClusterState",

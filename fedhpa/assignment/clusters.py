@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Literal, TypeAlias
 
+from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
-from fedhpa.assignment.policies import Policy
 
 Step: TypeAlias = Literal["initial", "distribute", "move", "hold", "zero"]
 
@@ -45,7 +45,7 @@ class Rules:
 
     minimum: int
     maximum: int
-    policy: Policy = None
+    policy: AssignmentPolicy = EQUAL
     exact: bool = False
     uid: str = ""
     assists: bool = True

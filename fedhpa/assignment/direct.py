@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.assignment.division import Shares, divider, fill
-from fedhpa.assignment.policies import BY_RANK, DUPLICATED, Policy
 
 
 class Place(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -56,15 +56,15 @@ class Place(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 Places = Mapping[str, Place]
 
 
-def split(desired: int, places: Places, policy: Policy = None) -> dict[str, int]:
-    """Returns the new replicas of each cluster. Policy None means equal weights.
+def split(desired: int, places: Places, policy: AssignmentPolicy = EQUAL) -> dict[str, int]:
+    """Returns the new replicas of each cluster. EQUAL gives equal weights.
 
     The sum is `desired` within `limits`; Duplicated gives `desired` to each cluster. If no pod is pending and
     the sum is that of the present shares, nothing changes.
     """
     shares = {cluster: place.present for cluster, place in places.items()}
     places = {cluster: place for cluster, place in places.items() if place.reachable}
-    if policy == DUPLICATED:
+    if policy.copies:
         return shares | {cluster: _bound(desired, place) for cluster, place in places.items()}
     if not places:
         return shares
@@ -76,7 +76,7 @@ def split(desired: int, places: Places, policy: Policy = None) -> dict[str, int]
     return shares | fill(total, places, levels, divider(places, policy))
 
 
-def fair_split(desired: int, places: Places, policy: Policy = None) -> dict[str, int]:
+def fair_split(desired: int, places: Places, policy: AssignmentPolicy = EQUAL) -> dict[str, int]:
     """Returns the replicas of each cluster as the policy divides them, whatever runs now.
 
     Unreachable clusters keep their share. A cluster with pending pods gets no more than it runs.
@@ -124,7 +124,7 @@ def size_of_each(present: Shares, lows: Shares) -> int:
     return max(free) if free else min(present.values(), default=0)
 
 
-def limits(places: Places, policy: Policy = None) -> tuple[int, int | None]:
+def limits(places: Places, policy: AssignmentPolicy = EQUAL) -> tuple[int, int | None]:
     """Returns the smallest and the largest size that `split` can reach; None means no limit.
 
     Missing clusters hold their share, and `high` limits the others.
@@ -132,7 +132,7 @@ def limits(places: Places, policy: Policy = None) -> tuple[int, int | None]:
     reachable = [place for place in places.values() if place.reachable]
     highs = [max(place.high, place.present) for place in reachable if place.high is not None]
     unlimited = len(highs) < len(reachable)
-    if policy == DUPLICATED:
+    if policy.copies:
         if not reachable:
             present = max((place.present for place in places.values()), default=0)
             return present, present
@@ -148,7 +148,7 @@ def _bound(replicas: int, place: Place) -> int:
     return replicas if place.high is None else min(replicas, place.high)
 
 
-def _levels(places: Sequence[Place], policy: Policy, total: int) -> Iterator[list[int]]:
+def _levels(places: Sequence[Place], policy: AssignmentPolicy, total: int) -> Iterator[list[int]]:
     """Yields levels to which all places are filled before the next one begins, in ascending order.
 
     The policy divides a total between two levels. Levels up to `running` keep replicas in a scale-down, the
@@ -167,7 +167,7 @@ def _levels(places: Sequence[Place], policy: Policy, total: int) -> Iterator[lis
     yield running
     # Weighted policies ignore the capacity until pods are pending.
     capacity = highest
-    if policy in BY_RANK or any(place.pending for place in places):
+    if policy.by_rank or any(place.pending for place in places):
         capacity = [
             place.running if place.pending else min(most, _or(place.available, most) + place.running)
             for place, most in zip(places, highest, strict=True)

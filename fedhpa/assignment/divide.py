@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from fedhpa.api.assignment_policies import EQUAL, PRIORITY, AssignmentPolicy
 from fedhpa.api.taints import CORDONED
 from fedhpa.assignment.clusters import Member, lowest
 from fedhpa.assignment.division import divider, fill, in_order
-from fedhpa.assignment.policies import BY_RANK, DUPLICATED, PRIORITIZED, Policy
 
 # A missing cluster's maximum counts in full for so long, as its last answer does.
 BRIDGE_SECONDS: Final = 60.0
@@ -43,7 +43,7 @@ class Division:
 def divide(
     total: int,
     members: Sequence[Member],
-    policy: Policy = None,
+    policy: AssignmentPolicy = EQUAL,
     *,
     uid: str = "",
     keep: bool = False,
@@ -51,13 +51,13 @@ def divide(
     fixed: Shares = NOTHING,
     most: int | None = None,
 ) -> Division:
-    """Returns the maxReplicas of each cluster, of `total` for all of them; policy None means equal weights.
+    """Returns the maxReplicas of each cluster, of `total` for all of them; EQUAL gives equal weights.
 
     `members` are not lost. With `keep` the rest above all needs stays where it is, as far as it can.
     `floors` are replicas that clusters run for others. `fixed` are the maxima of leaving clusters.
     Where more than the total runs, `most` of it stays; None is the total.
     """
-    if policy == DUPLICATED:
+    if policy.copies:
         return Division(maxima={one.cluster: fixed.get(one.cluster, _whole(total, one)) for one in members})
     held = {one.cluster: one.maximum for one in members if not one.answers}
     able = [one for one in members if one.answers and one.cluster not in fixed]
@@ -84,7 +84,7 @@ def _whole(total: int, member: Member) -> int:
 class _Levels:
     """The levels of the clusters that can be written, as lists in the order of `members`."""
 
-    def __init__(self, members: Sequence[Member], policy: Policy, uid: str, floors: Shares) -> None:
+    def __init__(self, members: Sequence[Member], policy: AssignmentPolicy, uid: str, floors: Shares) -> None:
         self._members, self._policy, self._uid = members, policy, uid
         self._highs = [limit_of(one) for one in members]
         self.minima = self._within([_minimum(one) for one in members])
@@ -174,7 +174,7 @@ class _Levels:
             for one in members
         ]
         levels = [most]
-        if self._policy in BY_RANK:
+        if self._policy.by_rank:
             rooms = [
                 more if one.capacity is None else max(min(one.capacity - shares[one.cluster], more), 0)
                 for one, more in zip(members, most, strict=True)
@@ -211,7 +211,7 @@ class _Levels:
         need = member.need
         if need is None or member.pinned_for is None or member.stuck:
             return 0
-        if self._policy not in BY_RANK or member.pinned_for >= _PINNED_SECONDS:
+        if not self._policy.by_rank or member.pinned_for >= _PINNED_SECONDS:
             return need
         rank = _rank(member, self._policy)
         higher = [one for one in self._members if _rank(one, self._policy) > rank and one.has_hpa]
@@ -261,5 +261,5 @@ def _may_grow(member: Member) -> bool:
     return not member.membership and bool(member.minimum)
 
 
-def _rank(member: Member, policy: Policy) -> int:
-    return member.priority if policy == PRIORITIZED else member.rank
+def _rank(member: Member, policy: AssignmentPolicy) -> int:
+    return member.priority if policy.preference == PRIORITY else member.rank

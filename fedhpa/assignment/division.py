@@ -12,14 +12,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Protocol, TypeAlias
 
-from fedhpa.assignment.policies import (
-    BY_RANK,
-    DYNAMIC_WEIGHTED,
-    LOAD_WEIGHTED,
-    PRIORITIZED,
-    STATIC_WEIGHTED,
-    Policy,
-)
+from fedhpa.api.assignment_policies import PRIORITY, STATIC_WEIGHT, AssignmentPolicy
 
 
 def apportion(total: int, weights: Mapping[str, int], uid: str = "") -> dict[str, int]:
@@ -217,21 +210,21 @@ class Candidate(Protocol):
         """The priority under Prioritized."""
 
 
-def divider(candidates: Mapping[str, Candidate], policy: Policy, uid: str = "") -> Divide:
+def divider(candidates: Mapping[str, Candidate], policy: AssignmentPolicy, uid: str = "") -> Divide:
     """Returns the function that divides a total over the candidates by a policy that divides.
 
     The object's `uid` decides between clusters of the same rank or weight; without it their names do.
     """
-    if policy in BY_RANK:
-        if policy == PRIORITIZED:
+    if policy.by_rank:
+        if policy.preference == PRIORITY:
             ranks = {cluster: candidate.priority for cluster, candidate in candidates.items()}
         else:
             ranks = {cluster: candidate.rank for cluster, candidate in candidates.items()}
         order = sorted(in_order(ranks, uid), key=lambda cluster: candidates[cluster].is_last)
         return lambda total, low, high: by_rank(total, order, low, high)
-    if policy == DYNAMIC_WEIGHTED and any(candidate.capacity_known for candidate in candidates.values()):
+    if policy.by_capacity and any(candidate.capacity_known for candidate in candidates.values()):
         weights = {cluster: candidate.rank for cluster, candidate in candidates.items()}
-    elif policy in (STATIC_WEIGHTED, LOAD_WEIGHTED):
+    elif policy.by_load or policy.preference == STATIC_WEIGHT:
         weights = {cluster: candidate.weight for cluster, candidate in candidates.items()}
     else:
         weights = dict.fromkeys(candidates, 1)

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.api.taints import CORDONED
 from fedhpa.assignment.clusters import Member
 from fedhpa.assignment.division import divider, fill
-from fedhpa.assignment.policies import BY_RANK, DUPLICATED, Policy
 
 # The settings of one candidate cluster that the bounds depend on, such as its weight and its priority.
 Preference: TypeAlias = Sequence[int | float | str | None]
@@ -32,12 +32,12 @@ def initial(
     minimum: int,
     maximum: int,
     members: Sequence[Member],
-    policy: Policy = None,
+    policy: AssignmentPolicy = EQUAL,
     *,
     exact: bool = False,
     uid: str = "",
 ) -> Initial:
-    """Returns the first division of the FederatedHPA's `minimum` and `maximum`. Policy None is equal weights.
+    """Returns the first division of the FederatedHPA's `minimum` and `maximum`. EQUAL gives equal weights.
 
     `exact` is minimumPolicy Exact: the minima add up to `minimum`, but a cluster that runs replicas has at
     least 1. Otherwise each HPA has at least 1. A cluster that does not answer keeps its part, and one that
@@ -48,7 +48,7 @@ def initial(
     able = [one for one in members if one.answers and not one.leaving]
     minima |= dict.fromkeys((one.cluster for one in able), None)
     able = [one for one in able if _takes_part(one)]
-    if policy == DUPLICATED:
+    if policy.copies:
         lows = {one.cluster: max(minimum, one.low, 1) for one in able}
         return Initial(minima | {one.cluster: _within(lows[one.cluster], one.high) for one in able}, None)
     held = [one for one in members if not one.answers and not one.foreign]
@@ -73,13 +73,15 @@ def initial(
     return Initial(minima | {name: min(number, maxima[name]) for name, number in least.items()}, maxima)
 
 
-def assigned_for(minimum: int, policy: Policy, *, exact: bool, preferences: Mapping[str, Preference]) -> str:
+def assigned_for(
+    minimum: int, policy: AssignmentPolicy, *, exact: bool, preferences: Mapping[str, Preference]
+) -> str:
     """Returns a hash of everything that makes `initial` divide the minima anew: 16 hexadecimal digits.
 
     `preferences` has the settings of each candidate cluster, in any order.
     """
     items = sorted((cluster, tuple(preference)) for cluster, preference in preferences.items())
-    text = repr((minimum, policy, exact, items))
+    text = repr((minimum, str(policy) or None, exact, items))
     return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
@@ -107,7 +109,7 @@ def _chosen(
 class _Division:
     """Divides totals over some clusters: their lows first, by rank then their capacity, then their highs."""
 
-    def __init__(self, members: Sequence[Member], policy: Policy, uid: str, most: int) -> None:
+    def __init__(self, members: Sequence[Member], policy: AssignmentPolicy, uid: str, most: int) -> None:
         self._members, self._policy, self._most = members, policy, most
         self._divide = divider({one.cluster: one for one in members}, policy, uid)
 
@@ -126,7 +128,7 @@ class _Division:
             for one, limit in zip(self._members, limits, strict=True)
         ]
         levels = [lows]
-        if self._policy in BY_RANK:
+        if self._policy.by_rank:
             levels.append(
                 [
                     max(low, _within(limit, one.capacity))

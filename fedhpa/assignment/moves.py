@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from fedhpa.assignment.clusters import Member, Rules, lowest
 from fedhpa.assignment.division import divider, fill
-from fedhpa.assignment.policies import BY_RANK, DUPLICATED
 
 
 class Move(NamedTuple):
@@ -37,7 +36,7 @@ def leave(members: Sequence[Member], rules: Rules, size: int, step: int, *, shri
     leaving = [one for one in members if one.leaving and one.answers and (one.has_hpa or one.running)]
     if not leaving:
         return NO_MOVE
-    if rules.policy == DUPLICATED:
+    if rules.policy.copies:
         less = step if shrinks else 0
         return Move({one.cluster: max(_present(one) - less, 0) for one in leaving}, {}, 0)
     others = [one for one in members if one.answers and not one.leaving and one.has_hpa]
@@ -86,7 +85,7 @@ def held_minima(members: Sequence[Member], rules: Rules) -> dict[str, int]:
     short = any(one.lost or one.stuck for one in members)
     held = [(one.minimum or 0, one.serving + 1 if one.stuck else None) for one in members if not one.lost]
     lacking = rules.minimum - sum(least if most is None else min(least, most) for least, most in held)
-    if rules.policy == DUPLICATED or not short or lacking <= 0:
+    if rules.policy.copies or not short or lacking <= 0:
         return {}
     able = [one for one in members if one.answers and not one.lost and not one.membership and one.minimum]
     least = [one.minimum or 0 for one in able]
@@ -94,7 +93,7 @@ def held_minima(members: Sequence[Member], rules: Rules) -> dict[str, int]:
     room = max(rules.maximum - sum(one.running for one in members if not one.lost), 0)
     highs = [_room(one, one.high, room) for one in able]
     levels = [[have - low for have, low in zip(running, least, strict=True)]]
-    if rules.policy in BY_RANK:
+    if rules.policy.by_rank:
         rooms = [_room(one, one.capacity, more) for one, more in zip(able, highs, strict=True)]
         levels.append([have + more for have, more in zip(levels[0], rooms, strict=True)])
     levels.append([have + more for have, more in zip(levels[0], highs, strict=True)])

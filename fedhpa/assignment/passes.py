@@ -19,7 +19,6 @@ from fedhpa.assignment.incident import Goals
 from fedhpa.assignment.initial import initial
 from fedhpa.assignment.moves import held_minima, leave
 from fedhpa.assignment.plan import Plan, Previous, under_hold
-from fedhpa.assignment.policies import DUPLICATED
 from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
 from fedhpa.assignment.zero import Zeroed, zero
 
@@ -51,7 +50,7 @@ class _Pass:
         self._all = sorted(members, key=lambda one: one.cluster)
         self._members = [one for one in self._all if not one.lost]
         self._course = previous.course
-        self._divides = rules.policy != DUPLICATED
+        self._divides = not rules.policy.copies
         self._step = release_step(rules.maximum)
         division, _, total = previous.assigned_for.partition("/")
         self._total = int(total) if total.isdecimal() and len(total) <= _MAX_DIGITS else None

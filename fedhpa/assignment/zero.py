@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from fedhpa.api.assignment_policies import PRIORITY
 from fedhpa.assignment.clusters import Member, Rules, lowest
 from fedhpa.assignment.division import in_order
-from fedhpa.assignment.policies import AGGREGATED, DUPLICATED, DYNAMIC_WEIGHTED, PRIORITIZED
 from fedhpa.assignment.state import NO_STATE, ClusterState, States
 
 # A cluster goes to 0 if the others could have run its load for this long without a break.
@@ -47,7 +47,7 @@ def zero(
     running = [one for one in members if one.cluster not in zeroed]
     why = _why_back(rules, members, running, maxima, unmet)
     if at_zero and why:
-        if rules.policy == PRIORITIZED:
+        if rules.policy.preference == PRIORITY:
             highest = max(one.priority for one in at_zero)
             at_zero = [one for one in at_zero if one.priority == highest]
         back = frozenset(one.cluster for one in at_zero)
@@ -104,7 +104,7 @@ def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member
     A cluster that does not answer may run replicas that nobody sees now, so it blocks the way to 0.
     """
     running = [one for one in running if one.running]
-    if rules.policy == DUPLICATED or not running or not all(one.answers for one in members):
+    if rules.policy.copies or not running or not all(one.answers for one in members):
         return ""
     total = sum(one.running for one in running)
     if total <= rules.minimum or any(one.running > max(one.minimum or 0, 1) for one in running):
@@ -112,9 +112,9 @@ def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member
     if any(one.load is None or one.membership for one in running):
         return ""
     need = math.ceil(sum((one.load or Fraction(0) for one in running), Fraction(0)))
-    if rules.policy == PRIORITIZED:
+    if rules.policy.preference == PRIORITY:
         weights = {one.cluster: one.priority for one in running}
-    elif rules.policy in (AGGREGATED, DYNAMIC_WEIGHTED):
+    elif rules.policy.by_capacity:
         weights = {one.cluster: one.rank for one in running}
     else:
         weights = {one.cluster: one.weight for one in running}

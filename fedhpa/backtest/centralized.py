@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
-from fedhpa.assignment import DUPLICATED
 from fedhpa.backtest.model import Model
 from fedhpa.backtest.pods import Sample, requested
 from fedhpa.backtest.workload import Place, Workload
@@ -42,7 +41,7 @@ class Autoscaler:
         self.last: Decision | None = None
         # Replicas that return by themselves do so after a time. Copies are measured by another size.
         assignment = hpa.spec.assignment
-        is_plain = not assignment.returns and assignment.policy != DUPLICATED and not hpa.spec.dry_run
+        is_plain = not assignment.returns and not assignment.policy.copies and not hpa.spec.dry_run
         self._may_keep = (
             is_plain and hpa.hold is None and all(one.metric_type.per_pod for one in hpa.spec.metrics)
         )

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from fedhpa.api.texts import listed
-from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.bridge import bridged
 from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.memory import (
@@ -339,7 +338,7 @@ class Failover(NamedTuple):
 
 def failover_of(snapshot: Snapshot, fleet: FleetView, current: int) -> Failover | None:
     """Returns the failover of lost clusters; None if no lost cluster has replicas that others could run."""
-    if not fleet.direct or not fleet.lost or snapshot.hpa.spec.assignment.policy == DUPLICATED:
+    if not fleet.direct or not fleet.lost or snapshot.hpa.spec.assignment.policy.copies:
         return None
     known = {cluster.name: fleet.known_replicas(cluster) for cluster in snapshot.clusters}
     # A cluster that was lost before is so again at once. Its replicas wait, or each flap would move them.

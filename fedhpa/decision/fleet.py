@@ -11,8 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api.known_cluster import KnownCluster
+from fedhpa.api.propagation import DIVIDED, DUPLICATED
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
-from fedhpa.assignment import DUPLICATED, size_of_each
+from fedhpa.assignment import size_of_each
 from fedhpa.decision.membership import GIVEN, Membership, is_new_host, memberships
 from fedhpa.decision.memory import LOST, NEW_MEMBER, ClusterMemory, Standing
 from fedhpa.decision.settings import ControllerSettings
@@ -29,7 +30,6 @@ from fedhpa.decision.stuck import Stuck, lacking_since, stuck_clusters
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
 
-DIVIDED: Final = "Divided"
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
 
 
@@ -153,7 +153,7 @@ class FleetView:
     def _stuck(self, snapshot: Snapshot) -> Mapping[str, Stuck]:
         """Returns the clusters that are stuck, and notes it in their memberships."""
         assignment = snapshot.hpa.spec.assignment
-        if not assignment.assist or assignment.policy == DUPLICATED:
+        if not assignment.assist or assignment.policy.copies:
             return {}
         takers = [one.name for one in self.answered if self.membership(one.name) == MEMBER]
         found = stuck_clusters(self.answered, takers, snapshot.memory, snapshot.hpa.spec, self.now)
@@ -322,7 +322,7 @@ class FleetView:
             return snapshot.target.replicas
         if isinstance(snapshot.target, Failure):
             return 0
-        if snapshot.hpa.spec.assignment.policy == DUPLICATED:
+        if snapshot.hpa.spec.assignment.policy.copies:
             # Every cluster has the whole size, as with a template. A cluster that somebody scaled by hand
             # never becomes the size.
             if snapshot.decided_size is not None:
@@ -362,7 +362,7 @@ class FleetView:
 
     def _scheduling(self, snapshot: Snapshot, shares: Sequence[int | None]) -> str:
         if snapshot.target is None:
-            return DUPLICATED if snapshot.hpa.spec.assignment.policy == DUPLICATED else DIVIDED
+            return DUPLICATED if snapshot.hpa.spec.assignment.policy.copies else DIVIDED
         if isinstance(snapshot.target, TemplateScale) and snapshot.target.scheduling:
             return snapshot.target.scheduling
         alike = all(share == self.current for share in shares)

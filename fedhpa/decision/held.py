@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from fedhpa.api.hold import ALL, DOWN, UP, Hold
-from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.context import Context
 from fedhpa.decision.messages import HELD, NOT_HELD
 from fedhpa.decision.model import Assignment, as_assignment
@@ -47,7 +46,7 @@ def held_shares(
     """
     fleet = context.fleet
     going = {one.name for one in fleet.leaving} | set(fleet.stuck)
-    copies = context.spec.assignment.policy == DUPLICATED
+    copies = context.spec.assignment.policy.copies
     if desired == current and not copies and (hold.stops_moves or not going):
         return as_assignment({one.cluster: plan.places[one.cluster].present for one in shares})
     found = {}

@@ -13,7 +13,13 @@ import msgspec
 
 from fedhpa.api.taints import CORDONED, LEAVING, MEMBER
 from fedhpa.api.texts import listed
-from fedhpa.assignment import DUPLICATED, next_step, receivers_back, release_step, waiting, without_surge
+from fedhpa.assignment import (
+    next_step,
+    receivers_back,
+    release_step,
+    waiting,
+    without_surge,
+)
 from fedhpa.decision.context import Context
 from fedhpa.decision.membership import Membership
 from fedhpa.decision.messages import MEMBERS_AVAILABLE, MEMBERS_HAVE_ROOM, NO_MEMBER
@@ -81,7 +87,7 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
             goal = _settled(plan, goal)
             reason = reason or f"{title(known)} ended"
         return Moves(as_assignment(plan.with_evidence(goal)), reason)
-    if policy == DUPLICATED:
+    if policy.copies:
         return Moves(as_assignment(_shrunk(context, plan, desired)), _leaving(context))
     if rebalanced and (absent := absent_clusters(context, plan)):
         return _waited(context, plan, absent, current, desired)

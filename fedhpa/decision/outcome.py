@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from fedhpa.assignment import DUPLICATED, NO_COURSE, NO_STATE
+from fedhpa.api.propagation import DUPLICATED
+from fedhpa.assignment import NO_COURSE, NO_STATE
 from fedhpa.decision.conditions import report, report_hub, report_outlook, report_owners
 from fedhpa.decision.context import Context, absence_clocks
 from fedhpa.decision.fleet import FleetView

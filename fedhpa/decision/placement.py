@@ -15,8 +15,6 @@ from fedhpa.api.quantity import parse_milli
 from fedhpa.api.taints import CORDONED, is_avoided
 from fedhpa.api.texts import listed
 from fedhpa.assignment import (
-    DUPLICATED,
-    LOAD_WEIGHTED,
     Place,
     as_if,
     fair_split,
@@ -135,7 +133,7 @@ class PlacementPlan:
         most = release_step(context.spec.max_replicas) if fleet.stuck else 0
         self._evidence = sorted(fleet.stuck)[:most]
         self._answered = fleet.views
-        used = loads(context.metrics) if self._policy == LOAD_WEIGHTED else {}
+        used = loads(context.metrics) if self._policy.by_load else {}
         usual = sum(used.values()) // len(used) if used else 1
         self.places = {
             cluster.name: self._place(cluster, used.get(cluster.name, usual)) for cluster in fleet.expected
@@ -159,7 +157,7 @@ class PlacementPlan:
             capped = any(cluster.most_replicas is not None for cluster in self._context.fleet.expected)
             return step("assignment", desired, most, ABOVE_CAP if capped else ABOVE_LIMIT)
         if desired < least:
-            reason = BELOW_THRESHOLD if self._policy == DUPLICATED else BELOW_LIMIT
+            reason = BELOW_THRESHOLD if self._policy.copies else BELOW_LIMIT
             return step("assignment", desired, least, reason)
         return desired
 
@@ -176,7 +174,7 @@ class PlacementPlan:
         if since is not None:
             members = {name: as_if(place, since.get(name, place.present)) for name, place in members.items()}
         held = {name: self.places[name].present for name in self._leaving if not self.places[name].reachable}
-        if self._policy == DUPLICATED:
+        if self._policy.copies:
             return divide(desired, members, self._policy) | dict.fromkeys(self._leaving, 0) | held
         wanted = max(desired - sum(held.values()), 0)
         most = limits(self._members, self._policy)[1] if self._leaving else None
@@ -223,7 +221,7 @@ class PlacementPlan:
         capped = self._members | {name: _capped(self._members[name]) for name in cordoned}
         most = limits(capped, self._policy)[1]
         room = sum(self.places[name].present for name in self._leaving)
-        full = self._policy != DUPLICATED and most is not None and desired > most + room
+        full = not self._policy.copies and most is not None and desired > most + room
         self._context.cordoned_grow = full
         return self._members if full else capped
 
@@ -242,7 +240,7 @@ class PlacementPlan:
         for name in bridged:
             self.places[name] = msgspec.structs.replace(self.places[name], reachable=False)
             self._members[name] = msgspec.structs.replace(self._members[name], reachable=False)
-        if self._policy == DUPLICATED:
+        if self._policy.copies:
             return desired
         kept = sum(max(self._members[name].present - fair[name], 0) for name in bridged)
         return self._context.builder.step("assignment", desired, desired + kept, keeps(bridged))
@@ -285,7 +283,7 @@ class PlacementPlan:
         view = self._answered.get(name)
         preference = fleet.preferences.get(name, _NO_PREFERENCE)
         unproven = bool(fleet.memberships) and fleet.is_unproven(name)
-        least = 0 if spec.exact or unproven or self._policy == DUPLICATED else 1
+        least = 0 if spec.exact or unproven or self._policy.copies else 1
         weight = 1 if preference.weight is None else preference.weight
         available = cluster.available_replicas
         taints = () if cluster.cluster is None else cluster.cluster.taints
@@ -305,7 +303,7 @@ class PlacementPlan:
             reachable=view is not None and not cluster.held and not waits,
             available=None if available is None else max(available, 0),
             pending=max(present - view.ready_pods - inside, 0) if view is not None and stuck else 0,
-            weight=load if self._policy == LOAD_WEIGHTED else weight,
+            weight=load if self._policy.by_load else weight,
             priority=preference.priority or 0,
             low=low if high is None else min(low, high),
             high=high,

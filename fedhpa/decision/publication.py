@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from fedhpa.api.assignment_policies import PRIORITY
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import AWAITED, MEMBER, is_avoided
-from fedhpa.assignment import PRIORITIZED
 from fedhpa.decision.context import Context
 from fedhpa.decision.membership import may_begin
 from fedhpa.decision.memory import Awaited
@@ -113,7 +113,7 @@ def _ranked(
     preferences = assignment.preferred(cluster for cluster, _ in found)
 
     def rank(cluster: KnownCluster) -> tuple[int, bool, str]:
-        if assignment.policy != PRIORITIZED:
+        if assignment.policy.preference != PRIORITY:
             return 0, False, cluster.name
         preference = preferences.get(cluster.name)
         priority = 0 if preference is None else preference.priority or 0

@@ -16,7 +16,6 @@ from fedhpa.api.hold import Hold
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
-from fedhpa.assignment import DUPLICATED
 from fedhpa.decision.context import Context
 from fedhpa.decision.memory import QUIET_SECONDS, Rebalance
 from fedhpa.decision.messages import REBALANCED
@@ -65,7 +64,7 @@ def report_refusal(context: Context) -> bool:
             f"Karmada's scheduler places the replicas; remove the {what}, and create a WorkloadRebalancer "
             "(apps.karmada.io/v1alpha1) that names the workload"
         )
-    elif context.spec.assignment.policy == DUPLICATED:
+    elif context.spec.assignment.policy.copies:
         text = f"Duplicated divides nothing: every cluster has the whole size; remove the {what}"
     if text:
         _refuse(context, "NotSupported", f"{where}: {text}")

@@ -15,6 +15,7 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.affinity import Selection
+from fedhpa.api.assignment_policies import EQUAL, PRIORITY, AssignmentPolicy
 from fedhpa.api.autoscaling import Behavior, HPAScalingRules
 from fedhpa.api.decode import WrongType, decode
 from fedhpa.api.errors import InvalidObject
@@ -34,7 +35,6 @@ from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.quantity import Quantity, RawQuantity
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.taints import Toleration
-from fedhpa.assignment import PRIORITIZED
 from fedhpa.decision.record.stored_status import RawStatus, StoredStatus, stored_status
 from fedhpa.metric_types.entries import DEFAULT_METRICS, scaling_metric
 from fedhpa.metric_types.metric import ScalingMetric
@@ -58,14 +58,14 @@ class PlacementPreference(msgspec.Struct, frozen=True, gc=False):
 class PlacementSpec(msgspec.Struct, frozen=True):
     """The division of the replicas among the clusters.
 
-    `policy` None gives equal weights. `exact` allows clusters without a replica. `delay` is how many seconds
+    `policy` EQUAL gives equal weights. `exact` allows clusters without a replica. `delay` is how many seconds
     pods may wait for a node, None for the default; with `assist` they then move to other clusters. `caps` is
     the largest part of each cluster, 0 to 1, that the workload's requests may take. With `scaling_to_zero`
     single clusters may run no replica (mode Distributed only). `rebalance` is the field as it is set; with
     `returns` replicas return to the division of the policy by themselves (mode Centralized, direct).
     """
 
-    policy: str | None = None
+    policy: AssignmentPolicy = EQUAL
     exact: bool = False
     preferences: tuple[PlacementPreference, ...] = ()
     delay: float | None = None
@@ -117,7 +117,7 @@ def _candidates(
 def placement_spec(spec: FederatedHPASpec) -> PlacementSpec:
     """Returns the placement of a spec. Raises InvalidObject naming the field."""
     assignment = spec.federated_hpa_assignment or FederatedHPAAssignment()
-    policy = assignment.federated_hpa_assignment_type
+    policy = assignment.policy
     return PlacementSpec(
         policy=policy,
         exact=assignment.minimum_policy == EXACT,
@@ -134,7 +134,7 @@ def placement_spec(spec: FederatedHPASpec) -> PlacementSpec:
         caps=_caps(spec.cluster_hpa_preference),
         scaling_to_zero=spec.scaling_to_zero is True,
         rebalance=assignment.rebalance,
-        returns=(assignment.rebalance or (WHEN_QUIET if policy == PRIORITIZED else "")) == WHEN_QUIET,
+        returns=(assignment.rebalance or (WHEN_QUIET if policy.preference == PRIORITY else "")) == WHEN_QUIET,
     )
 
 

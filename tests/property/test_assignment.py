@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedhpa.assignment.direct import Place, limits, split
-from fedhpa.assignment.policies import (
+from fedhpa.api.assignment_policies import (
     AGGREGATED,
     DUPLICATED,
     DYNAMIC_WEIGHTED,
+    EQUAL,
     LOAD_WEIGHTED,
     PRIORITIZED,
     STATIC_WEIGHTED,
 )
+from fedhpa.assignment.direct import Place, limits, split
 from tests.support.costs import least_cpu_seconds
 
-DIVIDING = (None, STATIC_WEIGHTED, DYNAMIC_WEIGHTED, AGGREGATED, PRIORITIZED, LOAD_WEIGHTED)
+DIVIDING = (EQUAL, STATIC_WEIGHTED, DYNAMIC_WEIGHTED, AGGREGATED, PRIORITIZED, LOAD_WEIGHTED)
 
 small = st.integers(0, 12)
 maybe = st.one_of(st.none(), small)

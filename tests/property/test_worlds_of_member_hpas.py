@@ -9,8 +9,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedhpa.api.assignment_policies import AGGREGATED, EQUAL, PRIORITIZED, STATIC_WEIGHTED
 from fedhpa.assignment import Member, Plan, Rules
-from fedhpa.assignment.policies import AGGREGATED, PRIORITIZED, STATIC_WEIGHTED
 from tests.support.member_fleet import Site, World
 from tests.support.nightly import examples
 
@@ -55,7 +55,7 @@ def random_world(seed: int) -> World:
         for number in range(count)
     ]
     low, high, period = chance.uniform(0.5, 3), chance.uniform(3, 11), chance.choice((1200, 2400, 4800))
-    policy = chance.choice((None, STATIC_WEIGHTED, AGGREGATED, PRIORITIZED))
+    policy = chance.choice((EQUAL, STATIC_WEIGHTED, AGGREGATED, PRIORITIZED))
     rules = Rules(minimum=count, maximum=30, policy=policy, uid=str(seed))
     world = World(
         rules,

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from fedhpa.assignment.direct import Place, limits, size_of_each, split
-from fedhpa.assignment.policies import (
+from fedhpa.api.assignment_policies import (
     AGGREGATED,
     DUPLICATED,
     DYNAMIC_WEIGHTED,
+    EQUAL,
     LOAD_WEIGHTED,
     PRIORITIZED,
     STATIC_WEIGHTED,
+    AssignmentPolicy,
 )
+from fedhpa.assignment.direct import Place, limits, size_of_each, split
 
 
-def shares(desired: int, places: list[Place], policy: str | None = None) -> tuple[int, ...]:
+def shares(desired: int, places: list[Place], policy: AssignmentPolicy = EQUAL) -> tuple[int, ...]:
     """Returns the shares of the places m1, m2, ..."""
     found = split(desired, {f"m{i}": place for i, place in enumerate(places, 1)}, policy)
     return tuple(found.values())
@@ -97,7 +99,9 @@ def test_prioritized_with_unknown_capacity_goes_on_beside_pending_pods() -> None
         (PRIORITIZED, [Place(priority=2, available=3), Place(priority=1, available=1)], (3, 1)),
     ],
 )
-def test_pending_pods_go_to_the_others(policy: str, others: list[Place], expected: tuple[int, int]) -> None:
+def test_pending_pods_go_to_the_others(
+    policy: AssignmentPolicy, others: list[Place], expected: tuple[int, int]
+) -> None:
     """Four pending pods are divided over the other clusters by policy."""
     short = Place(present=8, pending=4, weight=4, priority=3)
 

@@ -10,8 +10,9 @@ import yaml
 
 from demo.distributed import burst
 from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
+from fedhpa.api.assignment_policies import ASSIGNMENT_POLICIES, AssignmentPolicy
 from fedhpa.api.decode import decode
-from fedhpa.api.federatedhpa import ASSIGNMENT_TYPES, FederatedHPA
+from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.assignment import Member
 from fedhpa.assignment.initial import initial
 
@@ -27,14 +28,14 @@ def test_every_policy_has_a_row_a_chapter_and_an_example() -> None:
     """A policy that is added must be explained here."""
     rows, chapters = TEXT.partition("## Then the mode")[0], TEXT.split("\n## ")
 
-    assert set(MANIFESTS) == set(ASSIGNMENT_TYPES)
-    for policy in ASSIGNMENT_TYPES:
+    assert set(MANIFESTS) == set(ASSIGNMENT_POLICIES)
+    for policy in ASSIGNMENT_POLICIES:
         assert f"[`{policy}`](#{policy.lower()})" in rows
         assert any(chapter.startswith(f"{policy}\n") for chapter in chapters)
 
 
 @pytest.mark.parametrize("mode", ["Centralized", "Distributed"])
-@pytest.mark.parametrize("policy", ASSIGNMENT_TYPES)
+@pytest.mark.parametrize("policy", ASSIGNMENT_POLICIES)
 def test_an_example_is_admitted_in_both_modes(policy: str, mode: str) -> None:
     """Only LoadWeighted is refused in mode Distributed. The one warning is that of Duplicated's copies."""
     manifest = MANIFESTS[policy]
@@ -68,7 +69,7 @@ def test_mode_distributed_begins_with_the_bounds_of_the_page(
     """The numbers are those of fedhpa.assignment."""
     spec = MANIFESTS[policy]["spec"]
     states = [Member(cluster=f"m{i}", **fields) for i, fields in enumerate(members)]
-    found = initial(spec["minReplicas"], spec["maxReplicas"], states, policy)
+    found = initial(spec["minReplicas"], spec["maxReplicas"], states, AssignmentPolicy.of(policy))
     assert found.maxima is not None
     shown = [f"{low} to {found.maxima[name]}" for name, low in found.minima.items() if low is not None]
     words = bounds.replace(" there", "").replace(",", "").replace(" and", "").split()

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from fedhpa.assignment import Member
-from fedhpa.assignment.policies import (
+from fedhpa.api.assignment_policies import (
     AGGREGATED,
     DUPLICATED,
     DYNAMIC_WEIGHTED,
+    EQUAL,
     PRIORITIZED,
     STATIC_WEIGHTED,
+    AssignmentPolicy,
 )
+from fedhpa.assignment import Member
 from fedhpa.assignment.state import ClusterState, States
 from fedhpa.assignment.zero import Zeroed, zero
 from tests.support.distributed import NOW, rules
@@ -36,7 +38,7 @@ THREE = [
 def zeroed(
     states: States,
     members: list[Member],
-    policy: str | None = STATIC_WEIGHTED,
+    policy: AssignmentPolicy = STATIC_WEIGHTED,
     minimum: int = 2,
     now: float = NOW,
     unmet: int = 0,
@@ -49,7 +51,7 @@ def after(
     minutes: float,
     members: list[Member],
     usage: float,
-    policy: str | None = STATIC_WEIGHTED,
+    policy: AssignmentPolicy = STATIC_WEIGHTED,
     minimum: int = 2,
     states: States | None = None,
 ) -> Zeroed:
@@ -81,7 +83,7 @@ def test_example_33_nobody_goes_to_zero() -> None:
     ("policy", "cluster"),
     [(STATIC_WEIGHTED, "a"), (PRIORITIZED, "b"), (DYNAMIC_WEIGHTED, "c"), (AGGREGATED, "c")],
 )
-def test_the_policy_names_the_cluster(policy: str, cluster: str) -> None:
+def test_the_policy_names_the_cluster(policy: AssignmentPolicy, cluster: str) -> None:
     """The smallest weight, the lowest priority or the smallest capacity goes first."""
     assert gone(after(5, THREE, 0.5, policy)) == [cluster]
 
@@ -138,7 +140,7 @@ AT_ZERO: States = {"a": ClusterState(zero_since=NOW - 60), "b": ClusterState(zer
     ids=["a need stays unmet", "nodes are full", "at its maximum", "minReplicas is not met"],
 )
 def test_clusters_come_back_when_they_are_needed(
-    policy: str, back: set[str], unmet: int, busy: dict[str, Any], minimum: int
+    policy: AssignmentPolicy, back: set[str], unmet: int, busy: dict[str, Any], minimum: int
 ) -> None:
     """All clusters at 0 do; under Prioritized those of the highest priority among them."""
     members = [
@@ -156,8 +158,8 @@ def test_a_metric_brings_all_clusters_back_from_zero() -> None:
     """If no cluster runs anything, an Object or External metric that asks for replicas does it."""
     members = [member("a", 0), member("b", 0)]
 
-    assert zeroed(AT_ZERO, members, None, 0).back == set()
-    assert zeroed(AT_ZERO, [replace(one, wakes=True) for one in members], None, 0).back == {"a", "b"}
+    assert zeroed(AT_ZERO, members, EQUAL, 0).back == set()
+    assert zeroed(AT_ZERO, [replace(one, wakes=True) for one in members], EQUAL, 0).back == {"a", "b"}
 
 
 def test_clusters_go_to_zero_one_at_a_time() -> None:

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from fedhpa.assignment import Member
-from fedhpa.assignment.divide import divide
-from fedhpa.assignment.initial import Preference, assigned_for, initial
-from fedhpa.assignment.policies import (
+from fedhpa.api.assignment_policies import (
     AGGREGATED,
     DUPLICATED,
     DYNAMIC_WEIGHTED,
+    EQUAL,
     PRIORITIZED,
     STATIC_WEIGHTED,
-    Policy,
+    AssignmentPolicy,
 )
+from fedhpa.assignment import Member
+from fedhpa.assignment.divide import divide
+from fedhpa.assignment.initial import Preference, assigned_for, initial
 from tests.support.distributed import member as m
 from tests.support.distributed import named
 
@@ -43,13 +44,13 @@ def ranked(*clusters: Pair) -> list[Member]:
     return empty(*[{"priority": priority, "room": room} for priority, room in clusters])
 
 
-FIRST: dict[int, tuple[Pair, list[Member], Policy, bool, list[Pair | None]]] = {
+FIRST: dict[int, tuple[Pair, list[Member], AssignmentPolicy, bool, list[Pair | None]]] = {
     1: ((2, 10), weighing(1, 2, 3), STATIC_WEIGHTED, False, [(1, 1), (1, 4), (1, 5)]),
     2: ((8, 24), holding(1, 5, 2), DYNAMIC_WEIGHTED, False, [(1, 3), (5, 15), (2, 6)]),
     3: ((8, 24), holding(8, 2, 2), AGGREGATED, False, [(8, 20), (1, 2), (1, 2)]),
     4: ((8, 24), ranked((2, 20), (1, 1)), PRIORITIZED, False, [(8, 23), (1, 1)]),
-    6: ((1, 2), weighing(1, 1, 1), None, False, [(1, 1), (1, 1), None]),
-    7: ((2, 10), weighing(1, 1, 1), None, True, [(1, 5), (1, 5), None]),
+    6: ((1, 2), weighing(1, 1, 1), EQUAL, False, [(1, 1), (1, 1), None]),
+    7: ((2, 10), weighing(1, 1, 1), EQUAL, True, [(1, 5), (1, 5), None]),
     8: ((2, 10), weighing(1, 2, 3), STATIC_WEIGHTED, True, [None, (1, 4), (1, 6)]),
     9: (
         (3, 12),
@@ -95,19 +96,19 @@ def away(most: int, seconds: float) -> Member:
 
 
 # The total, the clusters, the policy, and the maxima. After a trigger, what is not needed stays.
-AFTER_A_PERIOD: dict[str, tuple[int, list[Member], Policy, tuple[int, ...]]] = {
+AFTER_A_PERIOD: dict[str, tuple[int, list[Member], AssignmentPolicy, tuple[int, ...]]] = {
     "13": (22, [m(6, weight=2), m(6), m(6)], STATIC_WEIGHTED, (8, 7, 7)),
     "14": (24, [first(16, least=8, ready=10, membership="Stuck"), m(1)], PRIORITIZED, (11, 13)),
     "15": (8, [m(4, priority=3), m(1, priority=1)], PRIORITIZED, (7, 1)),
-    "16": (12, [m(4, need=8), m(1), m(2)], None, (9, 1, 2)),
-    "17": (12, [m(4, need=8), m(4), m(2)], None, (6, 4, 2)),
-    "18": (10, [m(6), m(6), m(6)], None, (4, 3, 3)),
+    "16": (12, [m(4, need=8), m(1), m(2)], EQUAL, (9, 1, 2)),
+    "17": (12, [m(4, need=8), m(4), m(2)], EQUAL, (6, 4, 2)),
+    "18": (10, [m(6), m(6), m(6)], EQUAL, (4, 3, 3)),
     "19": (10, [first(8), m(6)], PRIORITIZED, (8, 2)),
-    "20": (12, [m(4, ready=2, membership="Stuck"), m(4, need=6), m(2)], None, (3, 7, 2)),
-    "21": (12, [m(4, need=8), away(4, 30), m(2)], None, (6, 4, 2)),
-    "22": (12, [m(4, need=8), away(4, 60), m(2)], None, (8, 4, 2)),
-    "22b": (12, [m(8), away(4, 75), m(2)], None, (8, 4, 2)),
-    "23": (12, [m(4, least=2), m(2)], None, (7, 5)),
+    "20": (12, [m(4, ready=2, membership="Stuck"), m(4, need=6), m(2)], EQUAL, (3, 7, 2)),
+    "21": (12, [m(4, need=8), away(4, 30), m(2)], EQUAL, (6, 4, 2)),
+    "22": (12, [m(4, need=8), away(4, 60), m(2)], EQUAL, (8, 4, 2)),
+    "22b": (12, [m(8), away(4, 75), m(2)], EQUAL, (8, 4, 2)),
+    "23": (12, [m(4, least=2), m(2)], EQUAL, (7, 5)),
     "25": (24, [first(8, least=8, now=12, room=32), m(1, need=2, pinned=30)], PRIORITIZED, (23, 1)),
     "26": (24, [first(8, least=8, now=12, room=32), m(1, need=2, pinned=120)], PRIORITIZED, (22, 2)),
     "27": (24, [m(8, least=8, room=0), m(1, room=1), m(1, room=1)], AGGREGATED, (20, 2, 2)),
@@ -118,12 +119,12 @@ AFTER_A_PERIOD: dict[str, tuple[int, list[Member], Policy, tuple[int, ...]]] = {
         (3, 15, 6),
     ),
     "29": (12, [m(3, need=9, high=3, weight=6), m(1, weight=2), m(1)], STATIC_WEIGHTED, (3, 6, 3)),
-    "30": (12, [m(9), m(1), m(0)], None, (10, 1, 1)),
+    "30": (12, [m(9), m(1), m(0)], EQUAL, (10, 1, 1)),
 }
-AFTER_A_TRIGGER: dict[str, tuple[int, list[Member], Policy, tuple[int, ...]]] = {
-    "24": (12, [m(4, maximum=7), m(4, maximum=9, back=True), m(3, maximum=5)], None, (4, 4, 4)),
-    "31": (24, [m(16, now=6, maximum=16), m(8, need=12, maximum=8)], None, (12, 12)),
-    "32": (24, [m(16, now=15, maximum=16), m(8, need=12, maximum=8)], None, (16, 8)),
+AFTER_A_TRIGGER: dict[str, tuple[int, list[Member], AssignmentPolicy, tuple[int, ...]]] = {
+    "24": (12, [m(4, maximum=7), m(4, maximum=9, back=True), m(3, maximum=5)], EQUAL, (4, 4, 4)),
+    "31": (24, [m(16, now=6, maximum=16), m(8, need=12, maximum=8)], EQUAL, (12, 12)),
+    "32": (24, [m(16, now=15, maximum=16), m(8, need=12, maximum=8)], EQUAL, (16, 8)),
     "33": (
         24,
         [first(20, now=9, maximum=20), m(4, need=8, maximum=4, pinned=30)],
@@ -271,7 +272,9 @@ def test_minima_are_divided_anew_only_after_a_change() -> None:
     """The hash differs for each input, and does not depend on the order of clusters."""
     known: dict[str, Preference] = {"m1": (1, 0, None), "m2": (2, 0, None)}
 
-    def of(minimum: int = 2, policy: Policy = None, *, exact: bool = False, **changed: Preference) -> str:
+    def of(
+        minimum: int = 2, policy: AssignmentPolicy = EQUAL, *, exact: bool = False, **changed: Preference
+    ) -> str:
         return assigned_for(minimum, policy, exact=exact, preferences={**known, **changed})
 
     hashes = [
@@ -279,5 +282,5 @@ def test_minima_are_divided_anew_only_after_a_change() -> None:
         of(m2=(2, 0, 0)), of(m2=(2, 0, None, 0.5)),
     ]  # fmt: skip
     assert len(set(hashes)) == len(hashes)
-    assert assigned_for(2, None, exact=False, preferences=dict(reversed(known.items()))) == of()
+    assert assigned_for(2, EQUAL, exact=False, preferences=dict(reversed(known.items()))) == of()
     assert all(len(text) == 16 for text in hashes)

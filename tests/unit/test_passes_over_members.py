@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from fedhpa.api.assignment_policies import DUPLICATED, PRIORITIZED
 from fedhpa.assignment import (
     Bounds,
     ClusterState,
@@ -20,7 +21,6 @@ from fedhpa.assignment import (
     Result,
     plan,
 )
-from fedhpa.assignment.policies import DUPLICATED, PRIORITIZED
 from tests.support.distributed import (
     HASH,
     NOW,

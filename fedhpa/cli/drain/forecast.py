@@ -11,11 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import DRAIN_TAINT, PREFER_NO_SCHEDULE, PROBE_TAINTS, Toleration, tolerated_for
 from fedhpa.api.texts import counted, listed, one_line
-from fedhpa.assignment import BY_CAPACITY, DUPLICATED, LOAD_WEIGHTED, Place, split
+from fedhpa.assignment import Place, split
 from fedhpa.cli.drain.objects import MAX_REASON, Entry, Scaled, name_of, read
 from fedhpa.decision import ScalingSpec, decode_spec
 
@@ -39,7 +40,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
     stays: str = ""
     among: tuple[str, ...] = ()
     division: Mapping[str, int] | None = None
-    policy: str = ""
+    policy: AssignmentPolicy = EQUAL
     unplaced: int = 0
     room: str = UNKNOWN
     lacks_room: bool = False
@@ -67,7 +68,7 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
         )
         if self.stays:
             return f"{self.name}: {count} would stay: {self.stays}"
-        if self.policy == DUPLICATED:
+        if self.policy.copies:
             return f"{self.name}: {count} would go; each other cluster has its own (Duplicated)"
         if self.division is None:
             names = listed(self.among, MAX_CLUSTERS)
@@ -103,8 +104,8 @@ def _forecast(
         spec = decode_spec(raw.get("spec"))
     except InvalidObject as error:
         return msgspec.structs.replace(stays, stays=one_line(str(error), MAX_REASON))
-    policy = spec.assignment.policy or "equal weights"
-    if policy == DUPLICATED:
+    policy = spec.assignment.policy
+    if policy.copies:
         return msgspec.structs.replace(stays, policy=policy)
     takers = {
         one.name: one
@@ -138,7 +139,7 @@ def _division(
 ) -> tuple[dict[str, int] | None, int]:
     """Returns how many replicas each cluster would take, None if unknown, and how many none could take."""
     policy, leaving = spec.assignment.policy, entry.replicas
-    if leaving is None or (len(takers) > 1 and (policy in BY_CAPACITY or policy == LOAD_WEIGHTED)):
+    if leaving is None or (len(takers) > 1 and (policy.by_capacity or policy.by_load)):
         return None, 0
     preferred = spec.assignment.preferred([clusters[name] for name in takers])
     places = {}

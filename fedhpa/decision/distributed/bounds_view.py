@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
+from fedhpa.api.assignment_policies import AssignmentPolicy
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.taints import is_avoided
 from fedhpa.assignment import (
-    DUPLICATED,
     NO_STATE,
     Bounds,
     ClusterState,
@@ -52,7 +52,7 @@ class BoundsView:
         known = (cluster.cluster or KnownCluster(cluster.name) for cluster in snapshot.clusters)
         self._preferences = placement.preferred(known)
         self._views = {view.name: view for view in context.fleet.answered}
-        self.policy = placement.policy or DUPLICATED
+        self.policy = placement.policy or AssignmentPolicy.DUPLICATED
         self.hpas: Mapping[str, MemberHpa] = {
             cluster.name: cluster.hpa
             for cluster in snapshot.clusters

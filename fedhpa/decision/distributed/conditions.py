@@ -7,7 +7,7 @@ from typing import Final
 
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.texts import listed
-from fedhpa.assignment import DUPLICATED, ClusterState, Member, Plan
+from fedhpa.assignment import ClusterState, Member, Plan
 from fedhpa.decision.context import Context, describe
 from fedhpa.decision.distributed.bounds_view import BoundsView
 from fedhpa.decision.messages import (
@@ -123,7 +123,7 @@ def _no_room(view: BoundsView, made: Plan) -> str:
 
 def _above_minimum(view: BoundsView, made: Plan) -> str:
     least = sum(state.minimum or 0 for state in made.states.values() if state.maximum)
-    if view.policy == DUPLICATED or least <= view.rules.minimum:
+    if view.policy.copies or least <= view.rules.minimum:
         return ""
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
 

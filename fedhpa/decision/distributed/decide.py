@@ -8,7 +8,15 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.texts import listed
-from fedhpa.assignment import DUPLICATED, Bounds, ClusterState, Outcome, Plan, Result, SetBounds, plan
+from fedhpa.assignment import (
+    Bounds,
+    ClusterState,
+    Outcome,
+    Plan,
+    Result,
+    SetBounds,
+    plan,
+)
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_status import MAX_REPLICAS, whole_number, with_bounds
@@ -58,7 +66,7 @@ def decide_bounds(
     else:
         report_assignment(context, view, made, errors)
     report_refusal(context)
-    report_outlook(context, view.headroom(), copies=view.policy == DUPLICATED)
+    report_outlook(context, view.headroom(), copies=view.policy.copies)
     _report_changes(context, made, writes, outcomes, reason)
     _report_repairs(context, view, repairs, writes)
     if made is not None:
