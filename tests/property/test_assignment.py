@@ -17,6 +17,7 @@ from fedhpa.api.assignment_policies import (
     LOAD_WEIGHTED,
     PRIORITIZED,
     STATIC_WEIGHTED,
+    AssignmentPolicy,
 )
 from fedhpa.assignment.direct import Place, limits, split
 from tests.support.costs import least_cpu_seconds
@@ -57,7 +58,7 @@ def total(around: dict[str, Place]) -> int:
 
 
 @given(desired_sizes, places, dividing)
-def test_sums_are_exact(desired: int, around: dict[str, Place], policy: str | None) -> None:
+def test_sums_are_exact(desired: int, around: dict[str, Place], policy: AssignmentPolicy) -> None:
     """The shares add up to the size within the limits."""
     least, most = limits(around, policy)
 
@@ -69,7 +70,7 @@ def test_sums_are_exact(desired: int, around: dict[str, Place], policy: str | No
 
 @given(desired_sizes, places, st.sampled_from((*DIVIDING, DUPLICATED)))
 def test_shares_of_missing_clusters_are_held(
-    desired: int, around: dict[str, Place], policy: str | None
+    desired: int, around: dict[str, Place], policy: AssignmentPolicy
 ) -> None:
     """A missing cluster keeps its share."""
     shares = split(desired, around, policy)
@@ -78,7 +79,7 @@ def test_shares_of_missing_clusters_are_held(
 
 
 @given(desired_sizes, places, st.sampled_from((*DIVIDING, DUPLICATED)))
-def test_thresholds_are_kept(desired: int, around: dict[str, Place], policy: str | None) -> None:
+def test_thresholds_are_kept(desired: int, around: dict[str, Place], policy: AssignmentPolicy) -> None:
     """No cluster is scaled up above its highest share."""
     shares = split(desired, around, policy)
 
@@ -88,7 +89,7 @@ def test_thresholds_are_kept(desired: int, around: dict[str, Place], policy: str
 
 
 @given(desired_sizes, places, dividing)
-def test_a_lowest_share_goes_first(desired: int, around: dict[str, Place], policy: str | None) -> None:
+def test_a_lowest_share_goes_first(desired: int, around: dict[str, Place], policy: AssignmentPolicy) -> None:
     """While one with capacity is below its lowest share, none exceeds its own lowest or present share."""
     around = settled(around)
 
@@ -104,7 +105,7 @@ def test_a_lowest_share_goes_first(desired: int, around: dict[str, Place], polic
             assert not place.reachable or shares[name] <= place.low
 
 
-def lowest(place: Place, policy: str | None) -> int:
+def lowest(place: Place, policy: AssignmentPolicy) -> int:
     """Returns the lowest share that a place can reach; policies that fill by rank respect the capacity."""
     known = policy in (AGGREGATED, PRIORITIZED) and place.available is not None
     room = place.present + (place.available or 0) if known else place.low
@@ -113,7 +114,7 @@ def lowest(place: Place, policy: str | None) -> int:
 
 @given(desired_sizes, places, st.sampled_from((*DIVIDING, DUPLICATED)), st.randoms())
 def test_order_is_irrelevant(
-    desired: int, around: dict[str, Place], policy: str | None, shuffler: random.Random
+    desired: int, around: dict[str, Place], policy: AssignmentPolicy, shuffler: random.Random
 ) -> None:
     """The same clusters in another order get the same."""
     shuffled = dict(shuffler.sample(list(around.items()), len(around)))
@@ -123,7 +124,7 @@ def test_order_is_irrelevant(
 
 @given(desired_sizes, places, dividing)
 def test_one_more_replica_changes_one_cluster(
-    desired: int, around: dict[str, Place], policy: str | None
+    desired: int, around: dict[str, Place], policy: AssignmentPolicy
 ) -> None:
     """With one more replica, one cluster gets one more and the others the same."""
     before, after = split(desired, around, policy), split(desired + 1, around, policy)
@@ -134,7 +135,7 @@ def test_one_more_replica_changes_one_cluster(
 
 
 @given(desired_sizes, places, dividing)
-def test_only_the_difference_moves(desired: int, around: dict[str, Place], policy: str | None) -> None:
+def test_only_the_difference_moves(desired: int, around: dict[str, Place], policy: AssignmentPolicy) -> None:
     """A scale-up lowers no cluster, a scale-down raises none, and the same size changes nothing."""
     around = settled(around)
     shares = split(desired, around, policy)
@@ -148,7 +149,7 @@ def test_only_the_difference_moves(desired: int, around: dict[str, Place], polic
 
 @given(desired_sizes, places, dividing)
 def test_pending_pods_lower_only_their_own_cluster(
-    desired: int, around: dict[str, Place], policy: str | None
+    desired: int, around: dict[str, Place], policy: AssignmentPolicy
 ) -> None:
     """Without a scale-down, a cluster loses at most its pending pods, and gains none while it has some."""
     shares = split(max(desired, total(around)), around, policy)
@@ -158,7 +159,9 @@ def test_pending_pods_lower_only_their_own_cluster(
 
 
 @given(desired_sizes, places, dividing)
-def test_unproven_clusters_shrink_first(desired: int, around: dict[str, Place], policy: str | None) -> None:
+def test_unproven_clusters_shrink_first(
+    desired: int, around: dict[str, Place], policy: AssignmentPolicy
+) -> None:
     """While an unproven cluster has replicas above its least share, no other one gives any."""
     around = {name: msgspec.structs.replace(place, high=None) for name, place in settled(around).items()}
     shares = split(min(desired, total(around)), around, policy)
@@ -169,7 +172,7 @@ def test_unproven_clusters_shrink_first(desired: int, around: dict[str, Place], 
 
 
 @given(places, dividing)
-def test_pods_pending_everywhere_stay(around: dict[str, Place], policy: str | None) -> None:
+def test_pods_pending_everywhere_stay(around: dict[str, Place], policy: AssignmentPolicy) -> None:
     """If no cluster has capacity, nothing moves."""
     full = {
         name: msgspec.structs.replace(place, pending=place.pending or 1, reachable=True)
@@ -180,7 +183,9 @@ def test_pods_pending_everywhere_stay(around: dict[str, Place], policy: str | No
 
 
 @given(desired_sizes, places, dividing)
-def test_applied_again_it_changes_nothing(desired: int, around: dict[str, Place], policy: str | None) -> None:
+def test_applied_again_it_changes_nothing(
+    desired: int, around: dict[str, Place], policy: AssignmentPolicy
+) -> None:
     """A second split changes nothing."""
     once = split(desired, around, policy)
     after = {
@@ -201,7 +206,7 @@ def test_sizes_come_to_the_fair_split(clusters: int, start: int, sizes: list[int
 
 
 @pytest.mark.parametrize("policy", [*DIVIDING, DUPLICATED])
-def test_a_thousand_clusters(policy: str | None) -> None:
+def test_a_thousand_clusters(policy: AssignmentPolicy) -> None:
     """A thousand clusters with bounds are split in 100 ms of CPU time, ten times the usual for slow machines.
 
     Work for each pair of clusters would take seconds.
