@@ -6,7 +6,7 @@ often scrapes both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -16,6 +16,7 @@ from controller.certificates import CertificateMetrics
 from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
+from controller.object_series import ObjectFigures, ObjectSeries
 from controller.replica_series import ReplicaSeries
 from fedhpa.decision import ABLE_TO_SCALE, READY, SCALING_LIMITED, Decision, MetricResult, Resets, held_since
 from fedhpa.kube import KUBE_TASKS, Key
@@ -24,7 +25,6 @@ from fedhpa.members import MEMBER_TASKS, Member
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
 # Lateness: from one tenth of a second to several sync periods.
 LATENESS_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 30.0, 60.0, 300.0)
-NAMES = ("namespace", "hpa_name")
 # Alerts compare counters with what they were before: each series exists before its first event.
 REASONS = ("ReconcileFailed", "ReconcileTimedOut", "InvalidObject")
 TASKS = (
@@ -90,7 +90,6 @@ class ControllerMetrics:
     def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.certificates = CertificateMetrics(registry)
-        self._succeeded_at: dict[tuple[str, str], float] = {}
         labels = ("action", "error")
         self._decisions = Counter(
             "fedhpa_controller_decisions",
@@ -115,44 +114,8 @@ class ControllerMetrics:
         self._objects = Gauge(
             "fedhpa_controller_objects", "FederatedHPAs in this process' shards.", registry=registry
         )
-        self._desired = Gauge(
-            "fedhpa_controller_desired_replicas",
-            "Desired replicas of the last decision.",
-            NAMES,
-            registry=registry,
-        )
-        self._current = Gauge(
-            "fedhpa_controller_current_replicas", "Replicas at the last decision.", NAMES, registry=registry
-        )
-        self._competitors = Gauge(
-            "fedhpa_controller_contested",
-            "Other autoscalers found for the same workload, or 1 for a client that keeps changing its size.",
-            NAMES,
-            registry=registry,
-        )
-        self._dry_run = Gauge(
-            "fedhpa_controller_dry_run", "1 while spec.dryRun stops the writes.", NAMES, registry=registry
-        )
-        self._held_since = Gauge(
-            "fedhpa_controller_held_since_timestamp_seconds",
-            "Since when a hold has been in force without a break, as POSIX seconds; absent without one.",
-            NAMES,
-            registry=registry,
-        )
-        self._minimum = Gauge(
-            "fedhpa_controller_min_replicas", "minReplicas at the last decision.", NAMES, registry=registry
-        )
-        self._maximum = Gauge(
-            "fedhpa_controller_max_replicas", "maxReplicas at the last decision.", NAMES, registry=registry
-        )
-        self._success_age = Gauge(
-            "fedhpa_controller_seconds_since_success",
-            "Seconds since the last reconcile with a decision and without a failed write; since this process "
-            "took the object over if there was none. Absent for objects that this controller must not scale "
-            "(NotBuilt, AnotherController).",
-            NAMES,
-            registry=registry,
-        )
+        self._shown: dict[Key, ObjectFigures] = {}
+        registry.register(ObjectSeries(self._shown))
         self._lateness = Histogram(
             "fedhpa_controller_reconcile_lateness_seconds",
             "Seconds between the time at which a reconcile was due and its start.",
@@ -185,22 +148,8 @@ class ControllerMetrics:
         self._statuses: dict[Key, Mapping[str, Any]] = {}
         self._failing: dict[Key, str] = {}
         registry.register(ReplicaSeries(self._statuses, self._failing))
-        of_metric = (*NAMES, "metric")
-        self._ratio = Gauge(
-            "fedhpa_controller_metric_usage_ratio",
-            "Ratio of usage to target; the label metric is index:name of spec.metrics.",
-            of_metric,
-            registry=registry,
-        )
-        self._proposal = Gauge(
-            "fedhpa_controller_metric_proposal",
-            "Replicas that a metric proposes, before any limit.",
-            of_metric,
-            registry=registry,
-        )
         self.decisions = DecisionLog()
         self.tokens = TokenMetrics(registry)
-        self._metrics_of: dict[tuple[str, str], frozenset[str]] = {}
         self._known = KnownObjects(self._forget)
         self._paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
@@ -228,29 +177,23 @@ class ControllerMetrics:
 
     def watch_success(self, namespace: str, name: str) -> None:
         """Show from now on for how long an object has not been reconciled successfully."""
-        key = (namespace, name)
-        if key not in self._succeeded_at:
-            self._succeeded_at[key] = self._clock()
-            self._success_age.labels(*key).set_function(lambda: self._success_seconds(key))
+        shown = self._figures(namespace, name)
+        if shown.succeeded_at is None:
+            shown.succeeded_at = self._clock()
 
     def unwatch_success(self, namespace: str, name: str) -> None:
         """Show nothing of the kind for an object that must not be scaled."""
-        if self._succeeded_at.pop((namespace, name), None) is not None:
-            self._success_age.remove(namespace, name)
+        if (shown := self._shown.get((namespace, name))) is not None:
+            shown.succeeded_at = None
 
     def record_success(self, namespace: str, name: str) -> None:
         """Note a reconcile with a decision and without a failed write."""
-        self.watch_success(namespace, name)
-        self._succeeded_at[namespace, name] = self._clock()
-
-    def _success_seconds(self, key: tuple[str, str]) -> float:
-        now = self._clock()
-        return now - self._succeeded_at.get(key, now)
+        self._figures(namespace, name).succeeded_at = self._clock()
 
     def set_bounds(self, namespace: str, name: str, minimum: int, maximum: int, *, late: float) -> None:
         """Show an object's bounds, and count how `late` in seconds its reconcile began."""
-        self._minimum.labels(namespace, name).set(minimum)
-        self._maximum.labels(namespace, name).set(maximum)
+        shown = self._figures(namespace, name)
+        shown.minimum, shown.maximum = minimum, maximum
         self._lateness.observe(late)
 
     def count_failure(self, namespace: str, name: str, reason: str) -> None:
@@ -314,41 +257,21 @@ class ControllerMetrics:
         self.decisions.add(namespace, name, decision, written=written)
         self._statuses[namespace, name] = decision.status
         self._failing.pop((namespace, name), None)
+        shown = self._figures(namespace, name)
         if decision.error is None:
-            self._desired.labels(namespace, name).set(decision.desired_replicas)
-            self._current.labels(namespace, name).set(decision.current_replicas)
-        self._show_metrics(namespace, name, decision)
-        since = held_since(decision)
-        if since is not None:
-            self._held_since.labels(namespace, name).set(since)
-        else:
-            self._held_since.remove_by_labels({"namespace": namespace, "hpa_name": name})
+            shown.desired, shown.current = decision.desired_replicas, decision.current_replicas
+        shown.held_since = held_since(decision)
+        # A metric without a value is not shown, because an old number would hide the failure.
+        valued = (metric for metric in decision.metrics if metric.proposal is not None)
+        shown.metrics = {f"{metric.index}:{metric.name}": metric for metric in valued}
 
     def set_conflicts(
         self, namespace: str, name: str, *, dry_run: bool, competitors: int, resets: Resets | None = None
     ) -> None:
         """Show what stops an object's writes, and how many other autoscalers may undo them."""
-        self._dry_run.labels(namespace, name).set(dry_run)
         writers = resets is not None and resets.is_conflict
-        self._competitors.labels(namespace, name).set(competitors or writers)
-
-    def _show_metrics(self, namespace: str, name: str, decision: Decision) -> None:
-        """Remove the series of a metric without a value, because an old number would hide the failure."""
-        shown = set()
-        for metric in decision.metrics:
-            if metric.proposal is None:
-                continue
-            label = f"{metric.index}:{metric.name}"
-            shown.add(label)
-            self._proposal.labels(namespace, name, label).set(metric.proposal)
-            self._ratio.labels(namespace, name, label).set(metric.usage_ratio or 0.0)
-        self._drop_metrics(namespace, name, self._metrics_of.get((namespace, name), frozenset()) - shown)
-        self._metrics_of[namespace, name] = frozenset(shown)
-
-    def _drop_metrics(self, namespace: str, name: str, labels: Iterable[str]) -> None:
-        for label in labels:
-            for gauge in (self._proposal, self._ratio):
-                gauge.remove(namespace, name, label)
+        shown = self._figures(namespace, name)
+        shown.dry_run, shown.competitors = dry_run, competitors or int(writers)
 
     def follow(self, key: Key, known: object) -> None:
         """Drop the series of an object together with what is `known` of it."""
@@ -358,22 +281,16 @@ class ControllerMetrics:
         """Count a reconciliation that ended before a decision."""
         self._seconds.labels("none", "internal").observe(seconds)
 
+    def _figures(self, namespace: str, name: str) -> ObjectFigures:
+        """Returns what is shown of an object, to be changed."""
+        found = self._shown.get((namespace, name))
+        if found is None:
+            found = self._shown[namespace, name] = ObjectFigures(self._clock)
+        return found
+
     def _forget(self, key: Key) -> None:
-        namespace, name = key
-        self._drop_metrics(namespace, name, self._metrics_of.pop(key, ()))
-        for table in (self._succeeded_at, self._statuses, self._failing):
+        for table in (self._shown, self._statuses, self._failing):
             table.pop(key, None)
-        for gauge in (
-            self._desired,
-            self._current,
-            self._competitors,
-            self._dry_run,
-            self._held_since,
-            self._minimum,
-            self._maximum,
-            self._success_age,
-        ):
-            gauge.remove_by_labels({"namespace": namespace, "hpa_name": name})
 
 
 def _outcome(metric: MetricResult, current: int) -> tuple[str, str]:

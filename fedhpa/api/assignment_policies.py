@@ -16,7 +16,7 @@ Preference = Literal["", "staticWeight", "priority"]
 
 
 class Traits(NamedTuple):
-    """What sets a policy apart.
+    """The traits of a policy.
 
     copies: each cluster gets the whole size, so nothing is divided.
     by_rank: it fills one cluster after the other. All others divide by weight.
