@@ -51,7 +51,6 @@ from fedhpa.kube import ApiClient, Key, Resource, supervise
 from fedhpa.members import Member
 
 DECISIONS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
-UNREADABLE: Final = "PlacementUnreadable"
 # Another scheduler's change acts after so long, as a change of labels does.
 SETTLED_SECONDS: Final = 60.0
 # Placements whose object is gone are deleted within this time.
@@ -110,29 +109,31 @@ class Placements:
 
     def followed(
         self, key: Key, hpa: ScalingObject, memory: ObjectMemory, now: float
-    ) -> tuple[frozenset[str], tuple[Finding, ...]]:
-        """Returns the clusters that the object's PlacementDecision selects, and why it cannot be followed."""
+    ) -> tuple[frozenset[str], str | None]:
+        """Returns the clusters that the object's PlacementDecision selects, and why it cannot be followed.
+
+        The reason is "" while it can, and None while nobody knows.
+        """
         state, placed = memory.state, memory.placed
         if not self._runs:
-            return frozenset(state.followed), ()
+            return frozenset(state.followed), None
         known = state.followed or tuple(
             sorted(name for name, one in state.clusters.items() if one.standing.membership != LEAVING)
         )
-        if self._begins and known:
-            return frozenset(known), ()
-        problems: tuple[Finding, ...] = ()
+        if self._begins:
+            return frozenset(known), None
+        problem = ""
         try:
             asked = self._selected(key[0], hpa)
         except InvalidObject as error:
-            text = f"{_FIELD}: {error}; the selection stays as it was"
-            asked, problems = known, (Finding(UNREADABLE, text),)
+            asked, problem = known, f"{_FIELD}: {error}; the selection stays as it was"
         if asked == known or asked != placed.asked:
             placed.asked, placed.asked_since = (None if asked == known else asked), now
         settled = placed.asked is None or now - placed.asked_since >= SETTLED_SECONDS
         chosen = asked if settled or not known else known
         if chosen != state.followed:
             memory.state = msgspec.structs.replace(state, followed=chosen)
-        return frozenset(chosen), problems
+        return frozenset(chosen), problem
 
     @property
     def _begins(self) -> bool:

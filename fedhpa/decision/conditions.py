@@ -1,4 +1,4 @@
-"""Conditions with their events: MetricsComplete, SoleOwner, HubCompatible and SurvivesClusterLoss."""
+"""Conditions with their events, such as MetricsComplete, SoleOwner, HubCompatible and SurvivesClusterLoss."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from fedhpa.decision.messages import (
     HUB_IS_OURS,
     METRICS_COMPLETE,
     NO_OTHER_AUTOSCALER,
+    PLACEMENT_UNREADABLE,
     SOLE_OWNER,
     SURVIVES_CLUSTER_LOSS,
 )
@@ -82,6 +83,19 @@ def report_hub(context: Context) -> None:
         for finding in findings:
             builder.warn(finding.reason, finding.message)
     builder.condition(HUB_COMPATIBLE, False, findings[0].reason, message)
+
+
+def report_followed(context: Context) -> None:
+    """Set PlacementUnreadable, where a PlacementDecision cannot or could not be followed, with its event."""
+    why, builder = context.snapshot.unfollowed, context.builder
+    if why:
+        if not builder.has(PLACEMENT_UNREADABLE):
+            builder.warn(PLACEMENT_UNREADABLE, why)
+        builder.condition(PLACEMENT_UNREADABLE, True, "SelectionKept", why)
+    elif not context.spec.follows:
+        builder.forget(PLACEMENT_UNREADABLE)
+    elif why is not None and builder.has(PLACEMENT_UNREADABLE):
+        builder.condition(PLACEMENT_UNREADABLE, False, "Followed", "the PlacementDecision is followed")
 
 
 def report(

@@ -11,7 +11,13 @@ import msgspec
 
 from fedhpa.api.propagation import DUPLICATED
 from fedhpa.assignment import NO_COURSE, NO_STATE
-from fedhpa.decision.conditions import report, report_hub, report_outlook, report_owners
+from fedhpa.decision.conditions import (
+    report,
+    report_followed,
+    report_hub,
+    report_outlook,
+    report_owners,
+)
 from fedhpa.decision.context import Context, absence_clocks
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.held import held_shares, held_size, report_hold
@@ -212,6 +218,7 @@ def without_status(
         report_owners(context)
     if context.snapshot.hub_findings or context.builder.found(HUB_COMPATIBLE):
         report_hub(context)
+    report_followed(context)
     if context.hold is not None or context.builder.found(HELD) is not None:
         report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)

@@ -213,6 +213,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
     answers of the clusters, as far as this process has them. `holds` are what the object's namespace and that
     of the controller ask for, in this order. `placement` is None where no clusters are or were published.
+    `unfollowed` says why the PlacementDecision of another scheduler cannot be followed: "" if it
+    can, and None while nobody knows.
 
     Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
     start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is
@@ -237,6 +239,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Answer] = {}
     holds: tuple[HoldRequest, ...] = ()
     placement: PlacementInput | None = None
+    unfollowed: str | None = None
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
     last_steps: tuple[Step, ...] = ()

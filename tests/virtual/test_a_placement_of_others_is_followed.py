@@ -91,15 +91,20 @@ async def test_one_that_cannot_be_followed_changes_nothing(breaks: Any, restarts
             if not restarts:
                 await asyncio.sleep(300)
         async with w.controller(**SETTINGS):
-            await eventually(lambda: w.condition("HubCompatible")[1] == "PlacementUnreadable")
+            await eventually(lambda: w.condition("PlacementUnreadable")[0] == "True")
             await asyncio.sleep(200)
 
             assert taking_part(w) == ["m1", "m2"]
-            assert w.condition("HubCompatible")[2].endswith("the selection stays as it was")
+            assert w.condition("PlacementUnreadable")[2].endswith("the selection stays as it was")
             assert w.replicas == {"m1": 2, "m2": 2, "m3": 2}
 
             decide(w, "m1", "m2", index=0)
-            await eventually(lambda: w.condition("HubCompatible")[0] == "True")
+            await eventually(lambda: w.condition("PlacementUnreadable")[0] == "False")
+            w.scale()
+            await eventually(lambda: not w.condition("PlacementUnreadable")[0])
+
+            assert len(w.events("PlacementUnreadable")) == 1
+            assert w.condition("Ready")[0] == "True"
 
 
 async def test_a_field_that_is_added_while_it_cannot_be_read_changes_nothing() -> None:
@@ -110,7 +115,7 @@ async def test_a_field_that_is_added_while_it_cannot_be_read_changes_nothing() -
         async with w.controller(**SETTINGS):
             await eventually(lambda: taking_part(w) == ["m1", "m2"])
             w.scale(**FOLLOW)
-            await eventually(lambda: w.condition("HubCompatible")[1] == "PlacementUnreadable")
+            await eventually(lambda: w.condition("PlacementUnreadable")[0] == "True")
             await asyncio.sleep(200)
 
         assert taking_part(w) == ["m1", "m2"]
