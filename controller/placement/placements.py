@@ -51,8 +51,6 @@ from fedhpa.kube import ApiClient, Key, Resource, supervise
 from fedhpa.members import Member
 
 DECISIONS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
-# Another scheduler's change acts after so long, as a change of labels does.
-SETTLED_SECONDS: Final = 60.0
 # Placements whose object is gone are deleted within this time.
 COLLECT_SECONDS: Final = 60.0
 MAX_SLICES: Final = MAX_CLUSTERS // MAX_DECISIONS
@@ -66,8 +64,10 @@ log = structlog.get_logger(__name__)
 class Placements:
     """Publishes placements and follows those of other schedulers, while `run` runs.
 
-    Without it, as in commands, the selection of a PlacementDecision stays as the record has it.
+    Another scheduler's change acts after `settled_seconds`, as a change of labels does.
     """
+
+    settled_seconds = 60.0
 
     def __init__(
         self,
@@ -80,16 +80,14 @@ class Placements:
         self._hub = hub
         self._members = members
         self._settings = settings
-        self._profiles = ClusterProfiles(hub, settings.profile_namespaces, clock)
+        self._profiles = ClusterProfiles(hub, settings.sources.profile_namespaces, clock)
         self._decisions: KeptObjects[DecisionSlice] = KeptObjects(hub, DECISIONS, _stored, clock=clock)
         self._argocd: ArgoPlacements | None = None
         if ARGOCD in settings.publishes_to:
-            self._argocd = ArgoPlacements(hub, settings.argocd_namespace, clock)
-        self._runs = False
+            self._argocd = ArgoPlacements(hub, settings.sources.argocd_namespace, clock)
 
     async def run(self) -> None:
         """Watch what is needed, until cancelled."""
-        self._runs = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._profiles.run())
             group.create_task(supervise("placementdecisions", self._decisions.run))
@@ -115,12 +113,10 @@ class Placements:
         The reason is "" while it can, and None while nobody knows.
         """
         state, placed = memory.state, memory.placed
-        if not self._runs:
-            return frozenset(state.followed), None
         known = state.followed or tuple(
             sorted(name for name, one in state.clusters.items() if one.standing.membership != LEAVING)
         )
-        if self._begins:
+        if self.begins:
             return frozenset(known), None
         problem = ""
         try:
@@ -129,14 +125,14 @@ class Placements:
             asked, problem = known, f"{_FIELD}: {error}; the selection stays as it was"
         if asked == known or asked != placed.asked:
             placed.asked, placed.asked_since = (None if asked == known else asked), now
-        settled = placed.asked is None or now - placed.asked_since >= SETTLED_SECONDS
+        settled = placed.asked is None or now - placed.asked_since >= self.settled_seconds
         chosen = asked if settled or not known else known
         if chosen != state.followed:
             memory.state = msgspec.structs.replace(state, followed=chosen)
         return frozenset(chosen), problem
 
     @property
-    def _begins(self) -> bool:
+    def begins(self) -> bool:
         """True until everything was listed, or that failed."""
         # Each of them is asked, because that begins its watch.
         begin = [self._decisions.begins, self._profiles.begins]
@@ -186,7 +182,7 @@ class Placements:
 
     async def carry_out(self, raw: Mapping[str, Any], write: PublishPlacement, memory: ObjectMemory) -> None:
         """Write a placement. `memory` keeps the problems for the next decision. Raises nothing of the hub."""
-        if self._settings.paused or self._begins:
+        if self._settings.paused or self.begins:
             return
         problems: list[Finding] = []
         try:

@@ -1,21 +1,23 @@
 """The ClusterProfiles of the members, by which PlacementDecisions name clusters.
 
-A member that another object than a ClusterProfile registers has the one with the label fedhpa.io/cluster, or
-else the one of its own name, in the namespaces of --clusterprofile-namespaces.
+A member that a ClusterProfile registers has that one. Another one has the one with the label
+fedhpa.io/cluster, or else the one of its own name, in the namespaces of --clusterprofile-namespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from fedhpa.api.member_sources import PROFILE_API_VERSION, PROFILE_KIND, PROFILES
 from fedhpa.api.membership import CLUSTER_LABEL
-from fedhpa.api.placement_decisions import API_VERSION, PROFILES, Profile
+from fedhpa.api.placement_decisions import Profile
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import ApiClient, Reflector, resource_path, supervise
+from fedhpa.members import Member
 
 FLAG: Final = "--clusterprofile-namespaces"
 
@@ -33,7 +35,7 @@ class ClusterProfiles:
         self._reflectors: list[Reflector[str]] = [
             Reflector(
                 hub,
-                resource_path(API_VERSION, PROFILES, namespace),
+                resource_path(PROFILE_API_VERSION, PROFILES, namespace),
                 _Profile,
                 lambda found: (found.metadata.labels or {}).get(CLUSTER_LABEL, ""),
                 name=f"{PROFILES} {namespace}",
@@ -64,7 +66,7 @@ class ClusterProfiles:
         self._wanted.set()
         return any(not one.synced.is_set() and not one.failures for one in self._reflectors)
 
-    def of(self, members: Iterable[str]) -> Mapping[str, Profile]:
+    def of(self, members: Mapping[str, Member]) -> Mapping[str, Profile]:
         """Returns the ClusterProfiles of these members, as far as they have one."""
         labelled: dict[str, Profile] = {}
         named: dict[str, Profile] = {}
@@ -74,5 +76,7 @@ class ClusterProfiles:
                     labelled.setdefault(cluster, Profile(*key))
                 else:
                     named.setdefault(key[1], Profile(*key))
-        found = named | labelled
+        origins = {name: member.cluster.origin for name, member in members.items()}
+        own = {name: Profile(o.namespace, o.name) for name, o in origins.items() if o.kind == PROFILE_KIND}
+        found = named | labelled | own
         return {name: found[name] for name in members if name in found}

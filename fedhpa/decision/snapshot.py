@@ -159,14 +159,14 @@ class Blocked(msgspec.Struct, frozen=True):
     condition: str = "AbleToScale"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A problem of the hub that affects all objects: reason and message of a condition that is then False."""
 
     reason: str
     message: str
 
 
-class AwaitedCluster(msgspec.Struct, frozen=True, gc=False):
+class AwaitedCluster(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A selected cluster without the workload, and why. `cluster` is None if nobody registers it."""
 
     name: str
@@ -174,14 +174,14 @@ class AwaitedCluster(msgspec.Struct, frozen=True, gc=False):
     cluster: KnownCluster | None = None
 
 
-class PublicationOutcome(msgspec.Struct, frozen=True):
+class PublicationOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The result of the last write of a placement: the problems of it. `removed` if there is nothing left."""
 
     problems: tuple[Finding, ...] = ()
     removed: bool = False
 
 
-class PlacementInput(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The state of the publication of an object's clusters.
 
     `awaited` are the selected clusters without the workload. `profiles` maps clusters to their
