@@ -126,7 +126,7 @@ def _leaving(site: Site, found: Scaled) -> None:
 def _placement(site: Site, found: Scaled) -> None:
     """Adds what keeps a placement from being published or followed. Scaling goes on without it."""
     for one in entries(found.raw, "status", "conditions"):
-        known = _PLACEMENTS.get((one.get("type"), one.get("status")))
+        known = _PLACEMENTS.get((text_at(one, "type"), text_at(one, "status")))
         if known is not None and one.get("reason") != DRY_RUN:
             kind, what, advice = known
             message = f"{what}: {text_at(one, 'message')}."
