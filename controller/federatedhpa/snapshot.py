@@ -98,7 +98,7 @@ class SnapshotBuilder:
         self._caches, self._settings = caches, settings
         self._search = WorkloadSearch(hub, members, clock=clock)
         self.ambiguities = Ambiguities(clock)
-        self.placements = Placements(hub, members, settings, clock=clock)
+        self.placements = Placements(hub, members, settings, duplicates=duplicates, clock=clock)
         # The deadline of a write of a scale, and what gets the newer states of it.
         self._of_writes = settings.member_deadline, caches.scales.note
 

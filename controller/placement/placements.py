@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,7 @@ from fedhpa.decision import (
     ScalingObject,
     awaited_in,
 )
-from fedhpa.kube import ApiClient, Key, Resource, supervise
+from fedhpa.kube import ApiClient, Key, Resource
 from fedhpa.members import Member
 
 DECISIONS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
@@ -75,10 +76,11 @@ class Placements:
         members: Mapping[str, Member],
         settings: Settings,
         *,
+        duplicates: Mapping[str, Member] = MappingProxyType({}),
         clock: Callable[[], float],
     ) -> None:
         self._hub = hub
-        self._members = members
+        self._members, self._duplicates = members, duplicates
         self._settings = settings
         self._profiles = ClusterProfiles(hub, settings.sources.profile_namespaces, clock)
         self._decisions: KeptObjects[DecisionSlice] = KeptObjects(hub, DECISIONS, _stored, clock=clock)
@@ -90,9 +92,9 @@ class Placements:
         """Watch what is needed, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._profiles.run())
-            group.create_task(supervise("placementdecisions", self._decisions.run))
+            group.create_task(self._decisions.run())
             if self._argocd is not None:
-                group.create_task(supervise("placements", self._argocd.run))
+                group.create_task(self._argocd.run())
 
     async def collect(
         self, objects: Mapping[Key, Mapping[str, Any]], belongs_to_others: Callable[[Key], bool]
@@ -149,7 +151,11 @@ class Placements:
         own = next(one for one in slices if one.metadata.name == hpa.spec.follows)
         if own.schedulerName == SCHEDULER and hpa.uid in own.owners:
             raise InvalidObject(f"{KIND} {hpa.spec.follows} is published by this object itself")
-        found = sorted(name for name, one in self._profiles.of(self._members).items() if one in profiles)
+        found = sorted(
+            name
+            for name, one in self._profiles.of(self._members, self._duplicates).items()
+            if one in profiles
+        )
         if not found:
             raise InvalidObject(f"no cluster in {KIND} {hpa.spec.follows} is a member")
         return tuple(found)
@@ -174,7 +180,7 @@ class Placements:
             for name, reading in sorted(readings.items())
             if name not in candidates.deselected and is_awaited(name, reading, memory)
         ]
-        profiles = self._profiles.of(self._members)
+        profiles = self._profiles.of(self._members, self._duplicates)
         outcome = memory.placed.outcome
         if outcome is not None and outcome.removed:
             outcome = None

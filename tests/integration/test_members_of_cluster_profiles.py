@@ -231,7 +231,7 @@ async def test_a_member_of_a_profile_is_published_as_that_profile(tmp_path: Path
         async with background(found.run()):
             await eventually(lambda: not found.problem)
 
-            assert found.of(fleet.registry.members) == {"m1": Profile(FLEET, "m1")}
+            assert found.of(fleet.registry.members, {}) == {"m1": Profile(FLEET, "m1")}
         await eventually(lambda: argocd_name("m1", fleet.registry.members) == "one")
 
 
@@ -331,6 +331,22 @@ def _alive(number: int) -> bool:
         return False
     # A zombie has ended, and waits for whoever reaps it.
     return "Z" not in Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def test_a_cluster_of_two_sources_is_published_as_its_profile(tmp_path: Path) -> None:
+    """The Cluster gives the member its name. Its profile has another one, and is the same cluster."""
+    file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
+    sources = profiles_of(file, names=("clusters", "clusterprofiles"))
+    async with fleet_of(sources, "m1") as fleet, ApiClient(fleet.hub.config()) as hub:
+        server = fleet.servers["m1"]
+        server.put(("v1", "namespaces"), {"metadata": {"name": "kube-system", "uid": "one-uid"}})
+        fleet.hub.put(SECRETS, secret("c1", token="m1-token", ca=server.ca_pem))
+        fleet.hub.put(CLUSTERS, cluster("c1", server.url))
+        await eventually(lambda: "m1" in fleet.registry.duplicates)
+        profiles = ClusterProfiles(hub, (FLEET,), SYSTEM.monotonic)
+
+        found = profiles.of(fleet.registry.members, fleet.registry.duplicates)
+        assert found == {"c1": Profile(FLEET, "m1")}
 
 
 @pytest.mark.parametrize("knows", [True, False])

@@ -5,8 +5,8 @@ Besides what test_install_page.py has, the following stands in for what a person
 | on the page | here |
 |---|---|
 | a fleet manager | The test writes ClusterProfiles, and Secrets with the tokens. |
-| `REGISTRY/plugins`, an init container | The test copies the plugin into the folder of the volume. |
-| the account of the plugin's pod | The kubeconfig of that account, in the HOME of the process. |
+| `REGISTRY/plugins`, an init container | The test puts a script into the volume, which runs the plugin. |
+| the account of the plugin's pod | The script gives the plugin a kubeconfig of that account. |
 | `servers` of the clusters | 127.0.0.1, because all planes run on this machine. |
 """
 
@@ -16,7 +16,6 @@ import asyncio
 import base64
 import json
 import os
-import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -81,13 +80,14 @@ async def test_six_commands_lead_to_a_scaled_workload(assets: Path, tmp_path: Pa
     def prepare(process: RenderedProcess, account: Path) -> None:
         if process.name == "webhook":
             return
-        plugins, home = process.folder / "plugins", process.folder / "home" / ".kube"
+        plugins = process.folder / "plugins"
         plugins.mkdir()
-        home.mkdir(parents=True)
-        shutil.copy2(assets / "secretreader", plugins)
         kubeconfig = yaml.safe_load(account.read_text(encoding="utf-8"))
         kubeconfig["contexts"][0]["context"]["namespace"] = NAMESPACE
-        (home / "config").write_text(json.dumps(kubeconfig), encoding="utf-8")
+        (plugins / "account").write_text(json.dumps(kubeconfig), encoding="utf-8")
+        script = plugins / "secretreader"
+        script.write_text(f"#!/bin/sh\nKUBECONFIG={plugins}/account exec {assets}/secretreader\n")
+        script.chmod(0o755)
 
     async with AsyncExitStack() as stack:
         hub, members = await stack.enter_async_context(empty_clusters(assets, "member1", "member2"))
