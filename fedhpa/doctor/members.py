@@ -32,9 +32,8 @@ from fedhpa.doctor.report import DAY_SECONDS, Report, days, names
 from fedhpa.doctor.rights import needed, rights_of
 from fedhpa.doctor.session import Cause, Problem, Right, Session, date_of
 from fedhpa.doctor.site import DIRECT, Site, listed, workloads_of
-from fedhpa.kube import ApiClient, Clock, StaticCredentials, resource_path
+from fedhpa.kube import ApiClient, Clock, NoCredentials, StaticCredentials, resource_path
 from fedhpa.kube.config import ConnectorFactory
-from fedhpa.kube.credentials import NoCredentials
 from fedhpa.members import (
     METRICS_API,
     NO_LIMITS,

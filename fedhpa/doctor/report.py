@@ -70,7 +70,7 @@ class Report:
         self.context, self.server = context, server
         self.versions: dict[str, str] = {}
         self.counts: dict[str, int] = {}
-        # What other objects than Clusters say about the members that they register.
+        # Members that other objects than Clusters register.
         self.members: dict[str, ForeignMember] = {}
         self._findings: list[Finding] = []
         self._skipped: dict[NotChecked, None] = {}
