@@ -285,8 +285,6 @@ class Settings:
     watch_namespaces: frozenset[str] = frozenset()
     hub_id: str = ""
     publishes_to: tuple[str, ...] = ()
-    argocd_namespace: str = ARGOCD
-    profile_namespaces: tuple[str, ...] = ()
     sources: MemberSources = ONLY_CLUSTERS
 
     @classmethod
@@ -304,8 +302,6 @@ class Settings:
             watch_namespaces=frozenset([*values[WATCH_NAMESPACES]]),
             hub_id=values[HUB_ID],
             publishes_to=values[PUBLISH_TO],
-            argocd_namespace=values[members.ARGOCD_NAMESPACE],
-            profile_namespaces=values[members.PROFILE_NAMESPACES],
             sources=members.member_sources(values),
             decision=ControllerSettings(
                 tolerance=values[TOLERANCE],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Final
 
 import msgspec
@@ -54,7 +54,8 @@ async def members_once(hub: ApiClient, settings: Settings, clock: Clock) -> Asyn
     registry = member_registry(hub, settings, clock)
     task = asyncio.create_task(registry.run())
     try:
-        await _until_synced(registry)
+        # A member that is not known by then is missing, with its reason.
+        await until(registry.synced)
         yield registry
     finally:
         task.cancel()
@@ -98,8 +99,9 @@ async def _check_secrets(hub: ApiClient, wanted: Collection[tuple[str, str]]) ->
         )
 
 
-async def _until_synced(registry: MemberRegistry) -> None:
-    with contextlib.suppress(TimeoutError):  # a member that is not known by then is missing, with its reason
+async def until(is_known: Callable[[], bool]) -> None:
+    """Wait until something is known, or for long enough."""
+    with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(SYNC_SECONDS):
-            while not registry.synced():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
+            while not is_known():  # noqa: ASYNC110  # depends on deadlines, for which there is no event
                 await asyncio.sleep(0.05)

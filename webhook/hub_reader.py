@@ -30,6 +30,7 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
 from fedhpa.api.known_cluster import RawCluster, known_cluster
+from fedhpa.api.member_sources import CLUSTERS
 from fedhpa.kube import (
     ApiClient,
     ApiConfig,
@@ -42,7 +43,7 @@ from fedhpa.kube import (
 )
 from fedhpa.serving.flags import Values, common
 from webhook.handlers import Subject
-from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, OFF, ON, PROPAGATION
+from webhook.settings import CROSS_OBJECT_WARNINGS, KARMADA, MEMBERS_FROM, OFF, ON, PROPAGATION
 from webhook.targets import Targets
 
 COLLECTIONS: Final = {
@@ -62,14 +63,20 @@ MAX_COMPETITORS: Final = 2
 
 
 class HubReader:
-    """Local copies of the hub's autoscalers and clusters, kept current while `run` runs."""
+    """Local copies of the hub's autoscalers and clusters, kept current while `run` runs.
 
-    def __init__(self, client: ApiClient, *, checks_targets: bool, clock: Clock) -> None:
+    Without `knows_clusters`, other objects than Clusters register members, and no name is unknown.
+    """
+
+    def __init__(
+        self, client: ApiClient, *, checks_targets: bool, knows_clusters: bool = True, clock: Clock
+    ) -> None:
         self._client = client
         self._clock = clock
         self._index = AutoscalerIndex()
         self._targets = Targets(client, clock=clock.monotonic)
         self._checks_targets = checks_targets
+        self._knows_clusters = knows_clusters
         clusters = resource_path(CLUSTER_API_VERSION, "clusters")
         self._clusters = Reflector(
             client, clusters, RawCluster, known_cluster, name="clusters", clock=clock.monotonic
@@ -80,7 +87,8 @@ class HubReader:
         """Lists, watches and looks up targets until cancelled. Errors of the hub do not end it."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._targets.run())
-            group.create_task(self._clusters.run())
+            if self._knows_clusters:
+                group.create_task(self._clusters.run())
             for reflector in self.reflectors.values():
                 group.create_task(reflector.run())
 
@@ -126,7 +134,7 @@ class HubReader:
         return await self._targets.problem(target, api_version)
 
     def _cluster_warnings(self, spec: FederatedHPASpec) -> list[str]:
-        # A hub that does not serve the API of clusters has no current copy, and gets no warnings.
+        # A hub without the API of Clusters, or with other members, has no current copy, and gets no warnings.
         if not _is_current(self._clusters):
             return []
         found = warn_unknown_clusters(spec, tuple(self._clusters.store.values()))
@@ -184,7 +192,12 @@ async def reading_hub(values: Values, clock: Clock) -> AsyncIterator[HubReader |
         return
     kubeconfig = values[common.KUBECONFIG] or None
     async with ApiClient(await _config(values, kubeconfig, clock)) as client, asyncio.TaskGroup() as group:
-        reader = HubReader(client, checks_targets=values[PROPAGATION] == KARMADA, clock=clock)
+        reader = HubReader(
+            client,
+            checks_targets=values[PROPAGATION] == KARMADA,
+            knows_clusters=values[MEMBERS_FROM] == (CLUSTERS,),
+            clock=clock,
+        )
         following = follow_config(client, kubeconfig, clock=clock)
         tasks = [group.create_task(reader.run()), group.create_task(following)]
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from fedhpa.serving.flags import Sections, boolean, choice, common
+from fedhpa.serving.flags import Sections, boolean, choice, common, members
 
 PROGRAM: Final = "fedhpa-webhook"
 ABOUT: Final = (
@@ -41,12 +41,17 @@ KUBECONFIG: Final = replace(
     common.KUBECONFIG,
     help="Kubeconfig of the hub, for warnings about other objects; not needed to validate or default.",
 )
+MEMBERS_FROM: Final = replace(
+    members.MEMBERS_FROM,
+    help="The value of the controller's --members-from. The webhook warns about unknown clusters only "
+    "where all members are Clusters.",
+)
 HUB: Final = tuple(KUBECONFIG if flag.name == KUBECONFIG.name else flag for flag in common.HUB)
 
 FLAGS: Final[Sections] = {
     "Serving": common.SERVING,
     "Observing": common.OBSERVING,
-    "Hub": (*HUB, PROPAGATION, CROSS_OBJECT_WARNINGS),
+    "Hub": (*HUB, PROPAGATION, MEMBERS_FROM, CROSS_OBJECT_WARNINGS),
     "Compatibility": (ALLOW_NO_EXECUTE_TAINT_POLICY, *common.UNBUILT),
     "Logging": common.LOGGING,
 }

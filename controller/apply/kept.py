@@ -1,8 +1,4 @@
-"""Objects on the hub that we keep equal to what was decided, beside those of others.
-
-The collection is watched from the first time that somebody needs it, so that a hub where nobody publishes
-anything gets no further request.
-"""
+"""Objects on the hub that we keep equal to what was decided, beside those of others."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ import structlog
 from controller.publish import FIELD_MANAGER
 from fedhpa.api.errors import ApiError
 from fedhpa.decision import Finding
-from fedhpa.kube import NOT_FOUND, ApiClient, Change, Reflector, Resource
+from fedhpa.kube import NOT_FOUND, ApiClient, Change, Reflector, Resource, supervise
 
 HUB_SECONDS: Final = 10.0
 NOT_OWNED: Final = "NotOwned"
@@ -38,7 +34,37 @@ class Stored(msgspec.Struct, Generic[T], frozen=True):
     version: str = ""
 
 
-class KeptObjects(Generic[T]):
+class WantedWatches:
+    """Watches that begin with the first need, so that a hub without a need for them gets no request.
+
+    Asking for `problem` or `begins` is a need.
+    """
+
+    def __init__(self, *watches: Reflector[Any]) -> None:
+        self._wanted, self._watches = asyncio.Event(), watches
+
+    async def run(self) -> None:
+        """List and watch from the first need on, until cancelled."""
+        await self._wanted.wait()
+        async with asyncio.TaskGroup() as group:
+            for watch in self._watches:
+                group.create_task(supervise("placement-watch", watch.run))
+
+    @property
+    def problem(self) -> str:
+        """Why the objects are not known; "" once they are."""
+        self._wanted.set()
+        waits = next((one for one in self._watches if not one.synced.is_set()), None)
+        return "" if waits is None else str(waits.problem)
+
+    @property
+    def begins(self) -> bool:
+        """True until each first list succeeds or fails."""
+        self._wanted.set()
+        return any(not one.synced.is_set() and not one.failures for one in self._watches)
+
+
+class KeptObjects(WantedWatches, Generic[T]):
     """The objects of one kind; in `namespace`, or in all with "".
 
     `read` makes the record of an object's JSON.
@@ -56,29 +82,12 @@ class KeptObjects(Generic[T]):
         self._hub = hub
         self._resource = resource
         self._read = read
-        self._wanted = asyncio.Event()
         self._known: dict[str, dict[str, Stored[T]]] = {}
-        self._reflector: Reflector[Stored[T]] = Reflector(
+        reflector: Reflector[Stored[T]] = Reflector(
             hub, resource.path(namespace), dict[str, Any], read, name=resource.plural, clock=clock
         )
-        self._reflector.subscribe(self._changed)
-
-    async def run(self) -> None:
-        """List and watch from the first need on, until cancelled."""
-        await self._wanted.wait()
-        await self._reflector.run()
-
-    @property
-    def problem(self) -> str:
-        """Why the objects are not known; "" once they are. Asking for it begins the watch."""
-        self._wanted.set()
-        return "" if self._reflector.synced.is_set() else str(self._reflector.problem)
-
-    @property
-    def begins(self) -> bool:
-        """True until the first list succeeds or fails. Asking for it begins the watch."""
-        self._wanted.set()
-        return not self._reflector.synced.is_set() and not self._reflector.failures
+        reflector.subscribe(self._changed)
+        super().__init__(reflector)
 
     def of(self, namespace: str) -> Mapping[str, Stored[T]]:
         """Returns the objects of a namespace by name."""

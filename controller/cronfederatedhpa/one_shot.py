@@ -5,6 +5,7 @@ The controller's own code reads the target, with the permissions of the caller. 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from controller.members import members_once
 from fedhpa.api.default_values import CLUSTER_LOST_TIMEOUT_SECONDS, MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -131,7 +133,9 @@ def _never_writes() -> None:
     raise NotLeading("a command writes no record")
 
 
-async def read_target(hub: ApiClient, unit: PlannedTarget, *, clock: Clock) -> ObservedTarget:
+async def read_target(
+    hub: ApiClient, unit: PlannedTarget, sources: MemberSources = ONLY_CLUSTERS, *, clock: Clock
+) -> ObservedTarget:
     """Returns the present values of a target. Failures are part of the answer.
 
     A workload that the hub does not have is read in the members, as with --propagation=direct.
@@ -139,7 +143,7 @@ async def read_target(hub: ApiClient, unit: PlannedTarget, *, clock: Clock) -> O
     found = await _read(hub, unit, dict, clock, direct=False)
     if not found.error or REPLICAS not in unit.fields:
         return found
-    settings = Settings.of(parse_flags(SECTIONS, [], {}))
+    settings = dataclasses.replace(Settings.of(parse_flags(SECTIONS, [], {})), sources=sources)
     try:
         async with members_once(hub, settings, clock) as registry:
             if not registry.members:

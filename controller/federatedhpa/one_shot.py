@@ -23,7 +23,7 @@ from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, KARMADA, METRICS_VIA, PROPAGATION, SECTIONS, Settings
 from controller.holds import HoldOfNamespace
 from controller.hub_check import CRD_PATH, OUR_PATHS, PLURAL, HubCheck
-from controller.members import HUB_SECONDS, members_once
+from controller.members import HUB_SECONDS, members_once, until
 from controller.publish import FEDERATED_HPAS
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
@@ -88,12 +88,18 @@ class OneShotReader:
             holds=self._holds,
             gone=members.gone,
         )
+        self.placements = self._snapshots.placements
+        # A command shows what another scheduler's change leads to. It does not know since when that stands.
+        self.placements.settled_seconds = 0.0
 
     async def read(self, raw: Mapping[str, Any]) -> DecisionInput:
         """Read the decision input of the object `raw`. Raises InvalidObject if the object cannot be read."""
         metadata = raw["metadata"]
         key = (str(metadata["namespace"]), str(metadata["name"]))
         await self._holds.read(key[0])
+        spec = raw.get("spec") or {}
+        if spec.get("placement") or (spec.get("clusterAffinity") or {}).get("placementDecision"):
+            await until(lambda: not self.placements.begins)
         now = self._clock.wall()
         objects = {**await self._others(key), key: raw}
         memories = {other: self._memory(one) for other, one in objects.items()}
@@ -202,9 +208,11 @@ async def one_shot_reader(
     """A reader with the permissions of `hub`'s user. Raises ConfigError if a permission is missing."""
     async with members_once(hub, settings, clock) as registry, SharedLists(clock=clock.monotonic) as lists:
         caches = MemberCaches(lists, clock.monotonic)
-        task = asyncio.create_task(caches.run())
+        reader = OneShotReader(hub, registry, caches, settings, clock)
+        tasks = [asyncio.create_task(one) for one in (caches.run(), reader.placements.run())]
         try:
-            yield OneShotReader(hub, registry, caches, settings, clock)
+            yield reader
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

@@ -53,7 +53,6 @@ from fedhpa.decision import (
     Blocked,
     ClusterSnapshot,
     Failure,
-    Finding,
     MemoryState,
     ScalingObject,
     ScalingSpec,
@@ -99,7 +98,7 @@ class SnapshotBuilder:
         self._caches, self._settings = caches, settings
         self._search = WorkloadSearch(hub, members, clock=clock)
         self.ambiguities = Ambiguities(clock)
-        self.placements = Placements(hub, members, settings, clock=clock)
+        self.placements = Placements(hub, members, settings, duplicates=duplicates, clock=clock)
         # The deadline of a write of a scale, and what gets the newer states of it.
         self._of_writes = settings.member_deadline, caches.scales.note
 
@@ -139,7 +138,8 @@ class SnapshotBuilder:
         A reconcile that is `late` seconds late accepts usage that is so much older. Errors of the hub or of
         members are part of the snapshot. Raises InvalidObject if the object itself cannot be read.
         """
-        memory, unread = memories[key], tuple[Finding, ...]()
+        memory = memories[key]
+        unfollowed: str | None = None
         hpa = self._object(raw, memory.spec_of(raw))
         spec = raw.get("spec") or {}
         holds = () if self._holds is None else self._holds.of(key[0])
@@ -156,10 +156,9 @@ class SnapshotBuilder:
                 unable = memory.state.unable
                 chosen = on_karmada(chosen, spec, self._members, unable, self.duplicates, holding)
             elif hpa.spec.follows:
-                decided, unread = self.placements.followed(key, hpa, memory, now)
+                decided, unfollowed = self.placements.followed(key, hpa, memory, now)
                 chosen = narrowed(chosen, decided, holding)
             candidates, found = without_duplicates(chosen, self.duplicates)
-            found += unread
             candidates, gone = with_gone(candidates, memory, holding, self._members, self._gone, now)
             template = await self._template(workload)
         except NoBinding as error:
@@ -225,6 +224,7 @@ class SnapshotBuilder:
             hub_findings=found if self._holds is None else (*found, *self._holds.finding),
             holds=holds,
             placement=placement,
+            unfollowed=unfollowed,
             propagation=self._settings.propagation,
             selection=candidates.selection,
             evictions=candidates.evictions,

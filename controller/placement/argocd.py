@@ -15,6 +15,7 @@ import structlog
 from controller.apply.kept import HUB_SECONDS, KeptObjects, Stored
 from controller.publish import FEDERATED_HPAS
 from fedhpa.api.errors import ApiError
+from fedhpa.api.member_sources import ARGOCD_NAME
 from fedhpa.api.placements import (
     API_VERSION,
     KIND,
@@ -29,8 +30,6 @@ from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, contain
 from fedhpa.members import Member
 
 PLACEMENTS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
-# On a Cluster: the name of the cluster in Argo CD, if that is another one.
-NAME_ANNOTATION: Final = "fedhpa.io/argocd-name"
 
 log = structlog.get_logger(__name__)
 
@@ -112,7 +111,7 @@ def argocd_name(cluster: str, members: Mapping[str, Member]) -> str:
     """Returns the name of a member in Argo CD."""
     member = members.get(cluster)
     annotations = None if member is None else member.cluster.metadata.annotations
-    return (annotations or {}).get(NAME_ANNOTATION, "") or cluster
+    return (annotations or {}).get(ARGOCD_NAME, "") or cluster
 
 
 def _publishes(raw: Mapping[str, Any] | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -47,13 +48,10 @@ from fedhpa.decision import (
     ScalingObject,
     awaited_in,
 )
-from fedhpa.kube import ApiClient, Key, Resource, supervise
+from fedhpa.kube import ApiClient, Key, Resource
 from fedhpa.members import Member
 
 DECISIONS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
-UNREADABLE: Final = "PlacementUnreadable"
-# Another scheduler's change acts after so long, as a change of labels does.
-SETTLED_SECONDS: Final = 60.0
 # Placements whose object is gone are deleted within this time.
 COLLECT_SECONDS: Final = 60.0
 MAX_SLICES: Final = MAX_CLUSTERS // MAX_DECISIONS
@@ -67,8 +65,10 @@ log = structlog.get_logger(__name__)
 class Placements:
     """Publishes placements and follows those of other schedulers, while `run` runs.
 
-    Without it, as in commands, the selection of a PlacementDecision stays as the record has it.
+    Another scheduler's change acts after `settled_seconds`, as a change of labels does.
     """
+
+    settled_seconds = 60.0
 
     def __init__(
         self,
@@ -76,26 +76,25 @@ class Placements:
         members: Mapping[str, Member],
         settings: Settings,
         *,
+        duplicates: Mapping[str, Member] = MappingProxyType({}),
         clock: Callable[[], float],
     ) -> None:
         self._hub = hub
-        self._members = members
+        self._members, self._duplicates = members, duplicates
         self._settings = settings
-        self._profiles = ClusterProfiles(hub, settings.profile_namespaces, clock)
+        self._profiles = ClusterProfiles(hub, settings.sources.profile_namespaces, clock)
         self._decisions: KeptObjects[DecisionSlice] = KeptObjects(hub, DECISIONS, _stored, clock=clock)
         self._argocd: ArgoPlacements | None = None
         if ARGOCD in settings.publishes_to:
-            self._argocd = ArgoPlacements(hub, settings.argocd_namespace, clock)
-        self._runs = False
+            self._argocd = ArgoPlacements(hub, settings.sources.argocd_namespace, clock)
 
     async def run(self) -> None:
         """Watch what is needed, until cancelled."""
-        self._runs = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._profiles.run())
-            group.create_task(supervise("placementdecisions", self._decisions.run))
+            group.create_task(self._decisions.run())
             if self._argocd is not None:
-                group.create_task(supervise("placements", self._argocd.run))
+                group.create_task(self._argocd.run())
 
     async def collect(
         self, objects: Mapping[Key, Mapping[str, Any]], belongs_to_others: Callable[[Key], bool]
@@ -110,32 +109,32 @@ class Placements:
 
     def followed(
         self, key: Key, hpa: ScalingObject, memory: ObjectMemory, now: float
-    ) -> tuple[frozenset[str], tuple[Finding, ...]]:
-        """Returns the clusters that the object's PlacementDecision selects, and why it cannot be followed."""
+    ) -> tuple[frozenset[str], str | None]:
+        """Returns the clusters that the object's PlacementDecision selects, and why it cannot be followed.
+
+        The reason is "" while it can, and None while nobody knows.
+        """
         state, placed = memory.state, memory.placed
-        if not self._runs:
-            return frozenset(state.followed), ()
         known = state.followed or tuple(
             sorted(name for name, one in state.clusters.items() if one.standing.membership != LEAVING)
         )
-        if self._begins and known:
-            return frozenset(known), ()
-        problems: tuple[Finding, ...] = ()
+        if self.begins:
+            return frozenset(known), None
+        problem = ""
         try:
             asked = self._selected(key[0], hpa)
         except InvalidObject as error:
-            text = f"{_FIELD}: {error}; the selection stays as it was"
-            asked, problems = known, (Finding(UNREADABLE, text),)
+            asked, problem = known, f"{_FIELD}: {error}; the selection stays as it was"
         if asked == known or asked != placed.asked:
             placed.asked, placed.asked_since = (None if asked == known else asked), now
-        settled = placed.asked is None or now - placed.asked_since >= SETTLED_SECONDS
+        settled = placed.asked is None or now - placed.asked_since >= self.settled_seconds
         chosen = asked if settled or not known else known
         if chosen != state.followed:
             memory.state = msgspec.structs.replace(state, followed=chosen)
-        return frozenset(chosen), problems
+        return frozenset(chosen), problem
 
     @property
-    def _begins(self) -> bool:
+    def begins(self) -> bool:
         """True until everything was listed, or that failed."""
         # Each of them is asked, because that begins its watch.
         begin = [self._decisions.begins, self._profiles.begins]
@@ -152,7 +151,11 @@ class Placements:
         own = next(one for one in slices if one.metadata.name == hpa.spec.follows)
         if own.schedulerName == SCHEDULER and hpa.uid in own.owners:
             raise InvalidObject(f"{KIND} {hpa.spec.follows} is published by this object itself")
-        found = sorted(name for name, one in self._profiles.of(self._members).items() if one in profiles)
+        found = sorted(
+            name
+            for name, one in self._profiles.of(self._members, self._duplicates).items()
+            if one in profiles
+        )
         if not found:
             raise InvalidObject(f"no cluster in {KIND} {hpa.spec.follows} is a member")
         return tuple(found)
@@ -177,7 +180,7 @@ class Placements:
             for name, reading in sorted(readings.items())
             if name not in candidates.deselected and is_awaited(name, reading, memory)
         ]
-        profiles = self._profiles.of(self._members)
+        profiles = self._profiles.of(self._members, self._duplicates)
         outcome = memory.placed.outcome
         if outcome is not None and outcome.removed:
             outcome = None
@@ -185,7 +188,7 @@ class Placements:
 
     async def carry_out(self, raw: Mapping[str, Any], write: PublishPlacement, memory: ObjectMemory) -> None:
         """Write a placement. `memory` keeps the problems for the next decision. Raises nothing of the hub."""
-        if self._settings.paused or self._begins:
+        if self._settings.paused or self.begins:
             return
         problems: list[Finding] = []
         try:

@@ -111,8 +111,8 @@ class FederatedHPAStatus(ApiModel):
         (),
         description="Ready, AbleToScale, ScalingActive, ScalingLimited, ScaledToZero, MetricsComplete, "
         "SurvivesClusterLoss where capacity is known, Rebalanced once a rebalance was asked for, Held once a "
-        "hold was in force, Published where the clusters are published, and "
-        "SoleOwner, MembersAvailable or HubCompatible where there is something to report.",
+        "hold was in force, Published where the clusters are published, and SoleOwner, MembersAvailable, "
+        "PlacementUnreadable or HubCompatible where there is something to report.",
     )
     clusters: Annotated[
         tuple[ClusterStatus, ...],

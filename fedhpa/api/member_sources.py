@@ -21,6 +21,8 @@ SERVERS_MAP: Final = "fedhpa-servers"
 
 # The name of the Secret with which metrics of a member are read ends so.
 METRICS_ENDING: Final = "-metrics"
+# Annotation of a Cluster or a ClusterProfile: the name of the cluster in Argo CD, if that is another one.
+ARGOCD_NAME: Final = "fedhpa.io/argocd-name"
 # Of --argocd-secrets: all cluster Secrets of the namespace.
 ALL: Final = "*"
 

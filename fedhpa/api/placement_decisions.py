@@ -18,7 +18,6 @@ GROUP: Final = "multicluster.x-k8s.io"
 API_VERSION: Final = f"{GROUP}/v1alpha1"
 KIND: Final = "PlacementDecision"
 PLURAL: Final = "placementdecisions"
-PROFILES: Final = "clusterprofiles"
 # The same on all slices of one decision.
 KEY_LABEL: Final = f"{GROUP}/decision-key"
 # The place of a slice among them, from 0 on.

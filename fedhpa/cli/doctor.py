@@ -11,21 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.member_sources import MemberSources
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli.colours import GREEN, RED, YELLOW, painted
 from fedhpa.cli.hub_client import hub_client
-from fedhpa.cli.member_options import (
-    DEFAULT,
-    DEFAULT_ARGOCD,
-    DEFAULT_NAMESPACE,
-    ArgocdNamespace,
-    ArgocdSecrets,
-    MembersFrom,
-    MembersNamespace,
-    ProfileNamespaces,
-    ProviderFile,
-    member_sources,
-)
+from fedhpa.cli.member_options import reaches_members
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig
 
 if TYPE_CHECKING:
@@ -39,6 +28,7 @@ def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
 
 
+@reaches_members
 def doctor(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -61,12 +51,7 @@ def doctor(
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait for each answer, above 0 and at most 60.")
     ] = 3.0,
-    members_from: MembersFrom = DEFAULT,
-    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
-    clusterprofile_namespaces: ProfileNamespaces = "",
-    clusterprofile_provider_file: ProviderFile = "",
-    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
-    argocd_secrets: ArgocdSecrets = "",
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> None:
     """Find what stands between a FederatedHPA and its pods, and name the commands that fix it.
 
@@ -76,14 +61,6 @@ def doctor(
     """
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"--timeout={timeout:g}: expected more than 0 and at most {MAX_TIMEOUT:g} seconds")
-    sources = member_sources(
-        members_from,
-        members_namespace,
-        clusterprofile_namespaces,
-        clusterprofile_provider_file,
-        argocd_namespace,
-        argocd_secrets,
-    )
     report = asyncio.run(_run(kubeconfig, context, namespace, system_namespace, timeout, bundle, sources))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps(report.to_json(), indent=2))

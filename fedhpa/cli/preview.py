@@ -13,18 +13,7 @@ from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli.files import read_items
 from fedhpa.cli.hub_client import API_VERSION, find_object, hub_client
-from fedhpa.cli.member_options import (
-    DEFAULT,
-    DEFAULT_ARGOCD,
-    DEFAULT_NAMESPACE,
-    ArgocdNamespace,
-    ArgocdSecrets,
-    MembersFrom,
-    MembersNamespace,
-    ProfileNamespaces,
-    ProviderFile,
-    member_sources,
-)
+from fedhpa.cli.member_options import reaches_members
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Namespace, Propagation
 
 if TYPE_CHECKING:
@@ -61,6 +50,7 @@ def register(app: typer.Typer) -> None:
     app.command("preview")(preview)
 
 
+@reaches_members
 def preview(
     file: Annotated[
         str,
@@ -73,27 +63,14 @@ def preview(
     context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
-    members_from: MembersFrom = DEFAULT,
-    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
-    clusterprofile_namespaces: ProfileNamespaces = "",
-    clusterprofile_provider_file: ProviderFile = "",
-    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
-    argocd_secrets: ArgocdSecrets = "",
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> None:
     """Show the decision before and after a change of objects; nothing is written.
 
     Exits 1 if admission would refuse an object, or if another autoscaler scales the same workload.
     """
     objects = read_objects(file)
-    sources = member_sources(
-        members_from,
-        members_namespace,
-        clusterprofile_namespaces,
-        clusterprofile_provider_file,
-        argocd_namespace,
-        argocd_secrets,
-    )
     flags = (propagation, metrics_via, sources)
     found = asyncio.run(_previews(objects, namespace, kubeconfig, context, flags))
     if output is JsonOrText.JSON:

@@ -204,7 +204,12 @@ def rbac(
     sources = dataclasses.replace(
         # The rights do not depend on the file.
         member_sources(
-            members_from, namespace, clusterprofile_namespaces, "-", argocd_namespace, argocd_secrets
+            members_from=members_from,
+            members_namespace=namespace,
+            clusterprofile_namespaces=clusterprofile_namespaces,
+            clusterprofile_provider_file="-",
+            argocd_namespace=argocd_namespace,
+            argocd_secrets=argocd_secrets,
         ),
         argocd_own_tokens=argocd_use_own_tokens,
         plugin_secrets=tuple(plugin_secret or ()),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.member_sources import MemberSources
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli import suggestions
 from fedhpa.cli.backtest.output import write_file
 from fedhpa.cli.backtest.store import (
@@ -29,18 +29,7 @@ from fedhpa.cli.backtest.store import (
     store_of,
 )
 from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
-from fedhpa.cli.member_options import (
-    DEFAULT,
-    DEFAULT_ARGOCD,
-    DEFAULT_NAMESPACE,
-    ArgocdNamespace,
-    ArgocdSecrets,
-    MembersFrom,
-    MembersNamespace,
-    ProfileNamespaces,
-    ProviderFile,
-    member_sources,
-)
+from fedhpa.cli.member_options import reaches_members
 from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Name, Namespace, Propagation
 
 if TYPE_CHECKING:
@@ -59,6 +48,7 @@ def register(app: typer.Typer) -> None:
     app.command("record")(record)
 
 
+@reaches_members
 def record(
     target: Annotated[
         str,
@@ -72,12 +62,6 @@ def record(
     context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
-    members_from: MembersFrom = DEFAULT,
-    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
-    clusterprofile_namespaces: ProfileNamespaces = "",
-    clusterprofile_provider_file: ProviderFile = "",
-    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
-    argocd_secrets: ArgocdSecrets = "",
     days: Annotated[
         int,
         typer.Option(
@@ -109,6 +93,7 @@ def record(
     output: Annotated[
         RecordFormat, typer.Option("-o", "--output", help="Output format; json is one line.")
     ] = RecordFormat.JSON,
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> None:
     """Record the current input of a decision on a FederatedHPA as a scenario, or with --days its last days.
 
@@ -124,14 +109,6 @@ def record(
         name = parse_target(joined(target, name))
         _record_days(name, manifest, (namespace, kubeconfig, context), store, file, output)
         return
-    sources = member_sources(
-        members_from,
-        members_namespace,
-        clusterprofile_namespaces,
-        clusterprofile_provider_file,
-        argocd_namespace,
-        argocd_secrets,
-    )
     flags = (propagation, metrics_via, sources)
     scenario = asyncio.run(_gather(parse_target(joined(target, name)), namespace, kubeconfig, context, flags))
     text = _text(scenario, output)

@@ -21,7 +21,13 @@ from fedhpa.decision.memory import (
     MemoryState,
     Rebalance,
 )
-from fedhpa.decision.messages import ABLE_TO_SCALE, NO_RECORD, PUBLISHED, SCALING_LIMITED
+from fedhpa.decision.messages import (
+    ABLE_TO_SCALE,
+    NO_RECORD,
+    PLACEMENT_UNREADABLE,
+    PUBLISHED,
+    SCALING_LIMITED,
+)
 from fedhpa.decision.model import (
     READY,
     Assignment,
@@ -89,6 +95,7 @@ __all__ = [
     "NEW_MEMBER",
     "NO_MEMORY",
     "NO_RECORD",
+    "PLACEMENT_UNREADABLE",
     "PUBLISHED",
     "READY",
     "SCALING_LIMITED",

@@ -1,4 +1,4 @@
-"""Conditions with their events: MetricsComplete, SoleOwner, HubCompatible and SurvivesClusterLoss."""
+"""Conditions with their events, such as MetricsComplete, SoleOwner, HubCompatible and SurvivesClusterLoss."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from fedhpa.decision.messages import (
     HUB_IS_OURS,
     METRICS_COMPLETE,
     NO_OTHER_AUTOSCALER,
+    PLACEMENT_UNREADABLE,
     SOLE_OWNER,
     SURVIVES_CLUSTER_LOSS,
 )
@@ -35,7 +36,18 @@ _MAX_NAMED: Final = 4
 _LAST: Final = ": last"
 
 
-def report_owners(context: Context) -> None:
+def report_others(context: Context) -> None:
+    """Set SoleOwner, HubCompatible and PlacementUnreadable, where somebody else has or had a part in it."""
+    snapshot, found = context.snapshot, context.builder.found
+    if snapshot.competitors or context.memory.resets or found(SOLE_OWNER):
+        _report_owners(context)
+    if snapshot.hub_findings or found(HUB_COMPATIBLE):
+        _report_hub(context)
+    if snapshot.unfollowed or found(PLACEMENT_UNREADABLE):
+        _report_followed(context)
+
+
+def _report_owners(context: Context) -> None:
     """Set SoleOwner once another owner was found, with one event for each new set of them.
 
     That is an autoscaler, or else a client that keeps changing the size. An autoscaler that is named already
@@ -71,7 +83,7 @@ def _owner(message: str) -> str:
     return message.partition(_LAST)[0]
 
 
-def report_hub(context: Context) -> None:
+def _report_hub(context: Context) -> None:
     """Set HubCompatible, where a problem is or was found, with events for each new set of problems."""
     findings, builder = context.snapshot.hub_findings, context.builder
     if not findings:
@@ -82,6 +94,19 @@ def report_hub(context: Context) -> None:
         for finding in findings:
             builder.warn(finding.reason, finding.message)
     builder.condition(HUB_COMPATIBLE, False, findings[0].reason, message)
+
+
+def _report_followed(context: Context) -> None:
+    """Set PlacementUnreadable, where a PlacementDecision cannot or could not be followed, with its event."""
+    why, builder = context.snapshot.unfollowed, context.builder
+    if why:
+        if not builder.has(PLACEMENT_UNREADABLE):
+            builder.warn(PLACEMENT_UNREADABLE, why)
+        builder.condition(PLACEMENT_UNREADABLE, True, "SelectionKept", why)
+    elif not context.spec.follows:
+        builder.forget(PLACEMENT_UNREADABLE)
+    elif why is not None and builder.has(PLACEMENT_UNREADABLE):
+        builder.condition(PLACEMENT_UNREADABLE, False, "Followed", "the PlacementDecision is followed")
 
 
 def report(

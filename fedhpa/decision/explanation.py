@@ -49,6 +49,9 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     yield from (
         f"  {cluster} is {one.membership}: {one.waits_for}" for cluster, one in decision.memberships.items()
     )
+    if decision.placement is not None and decision.placement.clusters:
+        listed = (f"{one.cluster} ({one.reason})" for one in decision.placement.clusters)
+        yield f"  published: {', '.join(listed)}"
     if decision.distributed:
         yield "  member HPAs:"
         yield from (f"    {_bounds_line(share)}" for share in decision.bounds)

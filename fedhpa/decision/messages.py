@@ -19,6 +19,7 @@ REBALANCED: Final = "Rebalanced"
 SURVIVES_CLUSTER_LOSS: Final = "SurvivesClusterLoss"
 HELD: Final = "Held"
 PUBLISHED: Final = "Published"
+PLACEMENT_UNREADABLE: Final = "PlacementUnreadable"
 
 # The reason of Ready while the ScalingRecord cannot be read or written.
 NO_RECORD: Final = "NoRecord"

@@ -11,7 +11,7 @@ import msgspec
 
 from fedhpa.api.propagation import DUPLICATED
 from fedhpa.assignment import NO_COURSE, NO_STATE
-from fedhpa.decision.conditions import report, report_hub, report_outlook, report_owners
+from fedhpa.decision.conditions import report, report_others, report_outlook
 from fedhpa.decision.context import Context, absence_clocks
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.held import held_shares, held_size, report_hold
@@ -32,12 +32,10 @@ from fedhpa.decision.memory import (
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
     HELD,
-    HUB_COMPATIBLE,
     IS_SCALED_TO_ZERO,
     MEMBERS_AVAILABLE,
     NOT_SCALED_TO_ZERO,
     SCALED_TO_ZERO,
-    SOLE_OWNER,
 )
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
@@ -207,11 +205,7 @@ def without_status(
     allowed = tolerances(context)
     serves = any(view.ready_pods >= view.replicas > 0 for view in fleet.answered)
     lacks = fleet.moves and not (fleet.stuck or serves)
-    others = context.snapshot.competitors or context.memory.resets
-    if others or context.builder.found(SOLE_OWNER):
-        report_owners(context)
-    if context.snapshot.hub_findings or context.builder.found(HUB_COMPATIBLE):
-        report_hub(context)
+    report_others(context)
     if context.hold is not None or context.builder.found(HELD) is not None:
         report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)

@@ -159,14 +159,14 @@ class Blocked(msgspec.Struct, frozen=True):
     condition: str = "AbleToScale"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A problem of the hub that affects all objects: reason and message of a condition that is then False."""
 
     reason: str
     message: str
 
 
-class AwaitedCluster(msgspec.Struct, frozen=True, gc=False):
+class AwaitedCluster(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """A selected cluster without the workload, and why. `cluster` is None if nobody registers it."""
 
     name: str
@@ -174,14 +174,14 @@ class AwaitedCluster(msgspec.Struct, frozen=True, gc=False):
     cluster: KnownCluster | None = None
 
 
-class PublicationOutcome(msgspec.Struct, frozen=True):
+class PublicationOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The result of the last write of a placement: the problems of it. `removed` if there is nothing left."""
 
     problems: tuple[Finding, ...] = ()
     removed: bool = False
 
 
-class PlacementInput(msgspec.Struct, frozen=True, kw_only=True):
+class PlacementInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The state of the publication of an object's clusters.
 
     `awaited` are the selected clusters without the workload. `profiles` maps clusters to their
@@ -213,6 +213,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
     answers of the clusters, as far as this process has them. `holds` are what the object's namespace and that
     of the controller ask for, in this order. `placement` is None where no clusters are or were published.
+    `unfollowed` says why the PlacementDecision of another scheduler cannot be followed: "" if it
+    can, and None while nobody knows.
 
     Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
     start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is
@@ -237,6 +239,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Answer] = {}
     holds: tuple[HoldRequest, ...] = ()
     placement: PlacementInput | None = None
+    unfollowed: str | None = None
     last_pass: float | None = None
     last_triggers: frozenset[str] = frozenset()
     last_steps: tuple[Step, ...] = ()

@@ -76,14 +76,14 @@ async def examine(
     report.counts["members"] = 0 if isinstance(site.clusters, Problem) else len(site.clusters)
     absent = check_definitions(site)
     async with Members(site, clock, connector) as members:
-        followed, webhooks, apis, *_ = await asyncio.gather(
+        followed, webhooks, apis, _, foreign = await asyncio.gather(
             members.check(),
             check_admission(site, absent),
             check_aggregation(site),
             check_rights(site),
-            check_fleet(site, clock),
+            check_fleet(site, clock, members),
         )
-        await check_objects(site, followed, clock)
+        await check_objects(site, [*followed, *foreign], clock)
     if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead
         check_controllers(site)
     check_certificates(site, [*webhooks, *apis, *(one for each in followed for one in each.certificates)])

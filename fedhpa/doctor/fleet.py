@@ -8,6 +8,9 @@ from typing import Final
 
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.member_sources import CLUSTER_PROFILES
+from fedhpa.doctor.members import Member as Followed
+from fedhpa.doctor.members import Members
+from fedhpa.doctor.report import ForeignMember
 from fedhpa.doctor.site import Site
 from fedhpa.kube import Clock
 from fedhpa.members import ForeignCluster, Member, MemberRegistry, read_providers
@@ -17,10 +20,13 @@ SYNC_SECONDS: Final = 20.0
 LOOK_SECONDS: Final = 0.1
 
 
-async def check_fleet(site: Site, clock: Clock) -> None:
-    """Adds findings about members that are no Clusters. Plugins run with the caller's environment."""
+async def check_fleet(site: Site, clock: Clock, members: Members) -> list[Followed]:
+    """Checks the members that are no Clusters, and returns those that answer.
+
+    Plugins run with the caller's environment, so the rights are those of the caller's credentials.
+    """
     if not site.sources.has_foreign:
-        return
+        return []
     _providers(site)
     try:
         registry = MemberRegistry(
@@ -28,7 +34,7 @@ async def check_fleet(site: Site, clock: Clock) -> None:
         )
     except FedHPAError as error:
         site.report.skip("the members from other sources", str(error))
-        return
+        return []
     task = asyncio.create_task(registry.run())
     try:
         with suppress(TimeoutError):
@@ -40,9 +46,16 @@ async def check_fleet(site: Site, clock: Clock) -> None:
                     await asyncio.sleep(LOOK_SECONDS)
         if registry.unlisted is not None:
             site.report.skip("the members from other sources", registry.unlisted)
+        followed = []
         for name, member in sorted(registry.registered.items()):
-            if isinstance(member.cluster, ForeignCluster) and not member.same_as:
-                _report(site, name, member, member.cluster)
+            cluster = member.cluster
+            if not isinstance(cluster, ForeignCluster) or member.same_as:
+                continue
+            _report(site, name, member, cluster)
+            # One that may be read in some namespaces only lacks the other rights on purpose.
+            if member.ready and member.access is not None and not cluster.namespaces:
+                followed.append(members.look_inside(cluster, member.access))
+        return await asyncio.gather(*followed)
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -55,10 +68,12 @@ def _is_told(member: Member) -> bool:
 
 def _report(site: Site, name: str, member: Member, cluster: ForeignCluster) -> None:
     site.report.counts["members"] = site.report.counts.get("members", 0) + 1
-    if cluster.status.kubernetesVersion:
-        site.report.versions[name] = site.hub.line(cluster.status.kubernetesVersion, 64)
     origin = cluster.source
     where = f"{origin.kind} {origin.namespace}/{origin.name}"
+    version = site.hub.line(cluster.status.kubernetesVersion, 64)
+    if version:
+        site.report.versions[name] = version
+    site.report.members[name] = ForeignMember(where, version, dict(cluster.properties))
     if not member.ready:
         waits = "fedhpa join --accept" in member.state.message
         command = site.commands.fedhpa(f"join {name} --accept -n {site.sources.namespace}") if waits else ""

@@ -32,7 +32,7 @@ from fedhpa.doctor.report import DAY_SECONDS, Report, days, names
 from fedhpa.doctor.rights import needed, rights_of
 from fedhpa.doctor.session import Cause, Problem, Right, Session, date_of
 from fedhpa.doctor.site import DIRECT, Site, listed, workloads_of
-from fedhpa.kube import ApiClient, Clock, StaticCredentials, resource_path
+from fedhpa.kube import ApiClient, Clock, NoCredentials, StaticCredentials, resource_path
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members import (
     METRICS_API,
@@ -67,12 +67,11 @@ HPAS: Final = resource_path("autoscaling/v2", "horizontalpodautoscalers")
 class Member:
     """A member that is followed. `session` is None if its API server could not be used."""
 
-    def __init__(self, cluster: Cluster, report: Report) -> None:
+    def __init__(self, cluster: Cluster, endpoint: str = "") -> None:
         self.name = cluster.metadata.name
-        self.endpoint = cluster.spec.apiEndpoint
+        self.endpoint = endpoint or cluster.spec.apiEndpoint
         self.uid = valid_uid(cluster.spec.id)
         self.report = Report()
-        self.versions = report.versions
         self.session: Session | None = None
         self.autoscalers: Sequence[StoredAutoscaler] | Problem = ()
         self.certificates: list[Certificate] = []
@@ -133,12 +132,24 @@ class Members:
 
     async def _guarded(self, cluster: Cluster) -> Member:
         """Follows one member as far as it goes. Never raises, because a member is nobody else's concern."""
-        member = Member(cluster, self._site.report)
+        member = Member(cluster)
         async with self._slots:
             try:
                 await self._follow(member, cluster)
             except Exception as error:
                 member.add("member-access-invalid", self._site.hub.problem(error).text, self._join(member))
+        return member
+
+    async def look_inside(self, cluster: Cluster, access: Access) -> Member:
+        """Checks a member that answers and is no Cluster. Adds what it found. Never raises."""
+        member = Member(cluster, access.endpoint)
+        async with self._slots:
+            try:
+                member.session = await self._session(member.name, access)
+                await self._inside(member, member.session)
+            except Exception as error:
+                self._site.report.skip(f"the member {member.name}", self._site.hub.problem(error).text)
+        self._site.report.merge(member.report)
         return member
 
     def _join(self, member: Member) -> tuple[str, str]:
@@ -211,7 +222,7 @@ class Members:
             session.get(IDENTITY_PATH),
         )
         if isinstance(version, dict):
-            member.versions[member.name] = session.line(text_at(version, "gitVersion"), 64)
+            self._site.report.versions[member.name] = session.line(text_at(version, "gitVersion"), 64)
         member.uid = valid_uid(text_at(identity, "metadata", "uid")) or member.uid
         if isinstance(missing, Problem):
             member.report.skip(f"the rights in {member.name}", str(missing))
@@ -236,11 +247,13 @@ class Members:
         return "", f"Run `fedhpa {printed} | kubectl apply -f -` as an administrator of {member.name}."
 
     async def _session(self, name: str, access: Access) -> Session:
-        credentials = StaticCredentials(f"Bearer {access.token}")
+        # A member may take a client certificate alone.
+        bearer = f"Bearer {access.token}" if access.token else ""
+        credentials = StaticCredentials(bearer) if bearer else NoCredentials()
         config = api_config(name, access, credentials, NO_LIMITS, self._connector)
         seconds = self._site.hub.seconds
         client = await self._open.enter_async_context(ApiClient(config, deadline=seconds))
-        return Session(client, seconds, secret=f"Bearer {access.token}")
+        return Session(client, seconds, secret=bearer)
 
     def _written_by_others(self, cluster: Cluster) -> str:
         """Returns what another controller, such as Karmada's, says of a cluster that is not ready."""
@@ -260,25 +273,18 @@ class Members:
         return ""
 
     def _unreachable(self, member: Member, access: Access, secret: Secret, problem: Problem) -> None:
-        what, life = (
-            f"{access.endpoint}: {problem.text}",
-            life_of(access.token, secret.metadata.annotations or {}),
-        )
-        unreachable = (
-            "",
-            f"Start the API server of {member.name}, or correct spec.apiEndpoint of the Cluster.",
-        )
+        what = f"{access.endpoint}: {problem.text}"
+        life = life_of(access.token, secret.metadata.annotations or {})
+        server = f"the API server of {member.name}"
+        away = "member-unreachable", ("", f"Start {server}, or correct spec.apiEndpoint of the Cluster.")
         kind, fix = {
-            Cause.UNREACHABLE: ("member-unreachable", unreachable),
-            Cause.TIMEOUT: ("member-unreachable", unreachable),
+            Cause.UNREACHABLE: away,
+            Cause.TIMEOUT: away,
             Cause.UNTRUSTED: ("member-certificate", self._join(member)),
             Cause.UNAUTHORIZED: ("member-token-refused", self._join(member)),
-        }.get(
-            problem.cause,
-            ("member-not-ready", ("", f"Look into the log of the API server of {member.name}.")),
-        )
+        }.get(problem.cause, ("member-not-ready", ("", f"Look into the log of {server}.")))
         if kind == "member-certificate" and "expired" in problem.text:
-            fix = ("", f"Renew the certificate of the API server of {member.name}.")
+            fix = ("", f"Renew the certificate of {server}.")
         if kind == "member-token-refused" and life is not None and life.expires <= self._site.now:
             what += f" (the token expired {days(self._site.now - life.expires)} ago)"
         member.add(kind, what, fix)
@@ -294,11 +300,8 @@ class Members:
             return
         # The member accepts the token although it has expired, so the clocks differ.
         ends = f"The token expires in {days(left)}" if left > 0 else f"The token expired {days(-left)} ago"
-        by = (
-            "the controller has not renewed it: events of the Cluster say why"
-            if is_renewed
-            else "nobody renews it"
-        )
+        nobody = "the controller has not renewed it: events of the Cluster say why"
+        by = nobody if is_renewed else "nobody renews it"
         member.add("member-token-expires", f"{ends}, and {by}.", self._join(member))
 
     async def _usage(self, session: Session) -> float | Problem | None:

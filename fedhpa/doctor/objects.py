@@ -16,7 +16,7 @@ from fedhpa.api.free_json import Json, at, entries, text_at, time_at
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.member_hpas import DELETION_WAITS, MANAGED_BY, MANAGER
 from fedhpa.api.taints import LEAVING
-from fedhpa.decision import PUBLISHED
+from fedhpa.decision import PLACEMENT_UNREADABLE, PUBLISHED
 from fedhpa.doctor.members import Member
 from fedhpa.doctor.metrics import check_external, check_ready
 from fedhpa.doctor.report import names
@@ -28,10 +28,19 @@ from fedhpa.kube import Clock
 # A controller removes its finalizers within a minute of the deletion.
 DELETION_SECONDS: Final = 120.0
 DRY_RUN: Final = "DryRun"
-_PUBLISH_ADVICE: Final = (
-    "Give each member a ClusterProfile, and the controller --clusterprofile-namespaces; see "
-    "docs/how-to/publish-a-placement.md."
-)
+# Type and status of conditions about placements: the finding, its words, and the advice.
+_PLACEMENTS: Final = {
+    (PUBLISHED, "False"): (
+        "placement-not-published",
+        "Its placement is not published as a whole",
+        "Give each member a ClusterProfile, and the controller --clusterprofile-namespaces.",
+    ),
+    (PLACEMENT_UNREADABLE, "True"): (
+        "placement-not-followed",
+        "It does not follow a PlacementDecision",
+        "Let its scheduler write the decision, or remove clusterAffinity.placementDecision.",
+    ),
+}
 ON_HUB: Final = "the hub"
 _SWITCH: Final = {KIND: "federatedHorizontalPodAutoscaler", CRON_KIND: "cronFederatedHorizontalPodAutoscaler"}
 
@@ -69,7 +78,7 @@ async def check_objects(site: Site, members: Sequence[Member], clock: Clock) -> 
             claimed.add(each.target)  # one finding for each target
             _second_owner(site, members, each, others)
         _leaving(site, each)
-        _unpublished(site, each)
+        _placement(site, each)
         if each.own.kind == KIND:
             await check_external(site, members, each)
         if len(site.report.findings) == before:
@@ -114,14 +123,14 @@ def _leaving(site: Site, found: Scaled) -> None:
         )
 
 
-def _unpublished(site: Site, found: Scaled) -> None:
-    """Adds what keeps the clusters of an object from being published. Scaling goes on without it."""
-    if at(found.raw, "spec", "placement", "publish") is not True:
-        return
+def _placement(site: Site, found: Scaled) -> None:
+    """Adds what keeps a placement from being published or followed. Scaling goes on without it."""
     for one in entries(found.raw, "status", "conditions"):
-        if one.get("type") == PUBLISHED and one.get("status") == "False" and one.get("reason") != DRY_RUN:
-            what = f"Its placement is not published as a whole: {text_at(one, 'message')}."
-            site.report.add("placement-not-published", found.subject, what, advice=_PUBLISH_ADVICE)
+        known = _PLACEMENTS.get((text_at(one, "type"), text_at(one, "status")))
+        if known is not None and one.get("reason") != DRY_RUN:
+            kind, what, advice = known
+            message = f"{what}: {text_at(one, 'message')}."
+            site.report.add(kind, found.subject, message, advice=advice)
 
 
 def _karmada(site: Site, kind: str, found: Sequence[Json]) -> None:

@@ -51,6 +51,18 @@ class NotChecked(msgspec.Struct, frozen=True):
     why: str
 
 
+class ForeignMember(msgspec.Struct, frozen=True):
+    """A member that is no Cluster: the object that registers it, and what that says of the cluster."""
+
+    source: str
+    version: str = ""
+    properties: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        said = [f"{name}={value}" for name, value in self.properties.items()]
+        return one_line(", ".join(filter(None, (self.source, self.version, *said))), MAX_WHAT)
+
+
 class Report:
     """Collects findings and checks that were not made. `counts` are the numbers of observed objects."""
 
@@ -58,6 +70,8 @@ class Report:
         self.context, self.server = context, server
         self.versions: dict[str, str] = {}
         self.counts: dict[str, int] = {}
+        # Members that other objects than Clusters register.
+        self.members: dict[str, ForeignMember] = {}
         self._findings: list[Finding] = []
         self._skipped: dict[NotChecked, None] = {}
 
@@ -103,11 +117,13 @@ class Report:
             "findings": [msgspec.structs.asdict(each) | {"why": each.why} for each in self.findings],
             "notChecked": [msgspec.structs.asdict(each) for each in self.not_checked],
             "checked": self.counts,
+            "members": {name: msgspec.structs.asdict(one) for name, one in sorted(self.members.items())},
         }
 
     def to_text(self) -> str:
         """Returns the report as text, which begins with the context and the server."""
         lines = [f"context {self.context or '(none)'}, server {self.server or 'unknown'}"]
+        lines += [f"member {name}: {one}" for name, one in sorted(self.members.items())]
         for each in self.findings:
             lines += [f"{each.id}  {each.subject}", f"  what  {each.what}", f"  why   {each.why}"]
             lines += [f"  fix   {each.command}"] if each.command else []

@@ -10,7 +10,7 @@ from fedhpa.kube.bodies import gzip_pieces
 from fedhpa.kube.client import PAGE_SIZE, ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import ApiConfig, load_config, tls_context
-from fedhpa.kube.credentials import Credentials, StaticCredentials
+from fedhpa.kube.credentials import Credentials, NoCredentials, StaticCredentials
 from fedhpa.kube.events import EventRecorder, InvolvedObject
 from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import Resource, ResourceMapper, group_path, resource_path, segment
@@ -51,6 +51,7 @@ __all__ = [
     "LeaseTiming",
     "ListForm",
     "Listing",
+    "NoCredentials",
     "Reflector",
     "Resource",
     "ResourceMapper",

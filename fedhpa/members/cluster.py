@@ -16,7 +16,7 @@ import msgspec
 from fedhpa.api.cluster import API_VERSION, KIND
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import RawCluster
-from fedhpa.api.member_sources import METRICS_ENDING
+from fedhpa.api.member_sources import ARGOCD_NAME, METRICS_ENDING
 from fedhpa.api.membership import METRICS_ANNOTATION, SECRET_ANNOTATION
 from fedhpa.api.wire import ObjectMeta, RawQuantity
 from fedhpa.kube import ApiConfig, Credentials, InvolvedObject, tls_context
@@ -112,6 +112,21 @@ class ForeignCluster(Cluster, frozen=True):
     def origin(self) -> InvolvedObject:
         """The object on the hub that registers the cluster."""
         return self.source
+
+
+def foreign_meta(meta: ClusterMeta, name: str, argocd_name: str) -> ClusterMeta:
+    """Returns the metadata of the record `name` of an object of another kind.
+
+    Our annotations would direct credentials, so only the name in Argo CD is among them.
+    """
+    return ClusterMeta(
+        name=name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations={ARGOCD_NAME: argocd_name},
+        creationTimestamp=meta.creationTimestamp,
+        deletionTimestamp=meta.deletionTimestamp,
+    )
 
 
 class Secret(msgspec.Struct, frozen=True):

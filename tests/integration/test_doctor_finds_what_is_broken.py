@@ -550,6 +550,7 @@ ELSEWHERE = {
     "not-installed",
     "webhook-refuses-valid-objects",
     "external-counted-often",
+    "placement-not-followed",
     "placement-not-published",
     # test_doctor_of_fleets.py
     "member-source-unusable",

@@ -93,6 +93,18 @@ async def test_an_object_that_nobody_looked_at_is_not_healthy(tmp_path: Path) ->
     assert report.findings[0].what == "It has no status yet: no controller has looked at it."
 
 
+async def test_a_placement_that_is_not_followed_is_told(tmp_path: Path) -> None:
+    """The clusters of the object stay as they were, so nothing else shows it."""
+    unread = {"type": "PlacementUnreadable", "status": "True", "message": "no cluster in it is a member"}
+    ready = {"type": "Ready", "status": "True"}
+    async with installation(tmp_path) as made:
+        made.edit(FHPAS, "web", "shop", status={"conditions": [ready, unread]})
+        report = await made.diagnosis()
+
+    assert [one.id for one in report.findings] == ["placement-not-followed"]
+    assert "no cluster in it is a member" in report.findings[0].what
+
+
 async def test_what_keeps_a_placement_from_being_published_is_told(tmp_path: Path) -> None:
     """The condition says which members lack a ClusterProfile, and the printed rights have what is missing."""
     published = {

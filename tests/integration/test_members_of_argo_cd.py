@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from controller.placement.argocd import argocd_name
 from fedhpa.api.errors import ApiError, ConfigError
 from tests.support.fakeapi import SECRETS, eventually, fake_api
 from tests.support.fleets import ARGOCD, argocd_of, cluster_secret, fleet_of
@@ -93,7 +94,7 @@ async def test_only_its_namespaces_are_read() -> None:
 
 
 async def test_a_free_name_gives_way_to_that_of_the_secret() -> None:
-    """Argo CD allows names that no Cluster can have, such as those of EKS."""
+    """Argo CD allows names that no Cluster can have, such as those of EKS. A Placement has Argo CD's name."""
     async with fleet_of(argocd_of("m1"), "m1", profiles=False) as fleet:
         server = fleet.servers["m1"]
         secret = cluster_secret(
@@ -103,6 +104,7 @@ async def test_a_free_name_gives_way_to_that_of_the_secret() -> None:
         await fleet.ready("cluster-m1")
 
         assert list(fleet.registry.members) == ["cluster-m1"]
+        assert argocd_name("cluster-m1", fleet.registry.members) == "arn:aws:eks:eu:1:cluster/m1"
 
 
 @pytest.mark.parametrize("own", [False, True])

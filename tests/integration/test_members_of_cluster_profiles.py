@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from datetime import UTC, datetime, timedelta
@@ -9,12 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from controller.placement.argocd import argocd_name
+from controller.placement.profiles import ClusterProfiles
+from fedhpa.api.decode import decode
 from fedhpa.api.errors import ConfigError
+from fedhpa.api.federatedhpa import FederatedHPA
 from fedhpa.api.member_sources import TAINTS_MAP, MemberSources
-from fedhpa.members import ForeignCluster
+from fedhpa.api.placement_decisions import Profile
+from fedhpa.kube import SYSTEM, ApiClient
+from fedhpa.members import CLUSTERS_PATH, ForeignCluster
 from fedhpa.members.sources import plugins
 from fedhpa.members.sources.providers import read_providers
-from tests.support.fakeapi import CLUSTERS, SECRETS, cluster, eventually, secret
+from tests.support.controller import federated_hpa
+from tests.support.fakeapi import CLUSTERS, SECRETS, cluster, eventually, fake_api, secret
 from tests.support.fleets import (
     FLEET,
     PROFILES,
@@ -25,6 +33,8 @@ from tests.support.fleets import (
     profiles_of,
     provider_file,
 )
+from tests.support.timing import background
+from webhook.hub_reader import HubReader
 
 
 def token_by_server(folder: Path) -> str:
@@ -206,6 +216,25 @@ async def test_the_file_decides_which_provider_is_taken(tmp_path: Path) -> None:
         assert "the provider file tokens" in reason
 
 
+async def test_a_member_of_a_profile_is_published_as_that_profile(tmp_path: Path) -> None:
+    """Its own profile comes before one that claims its name, and tells its name in Argo CD."""
+    file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
+    async with fleet_of(profiles_of(file), "m1") as fleet, ApiClient(fleet.hub.config()) as hub:
+        server = fleet.servers["m1"]
+        own = profile("m1", server.url, server.ca_pem)
+        own["metadata"]["annotations"] = {"fedhpa.io/argocd-name": "one"}
+        fleet.hub.put(PROFILES, own)
+        other = {"metadata": {"name": "other", "namespace": "else", "labels": {"fedhpa.io/cluster": "m1"}}}
+        fleet.hub.put(PROFILES, other)
+        await fleet.ready("m1")
+        found = ClusterProfiles(hub, ("else", FLEET), SYSTEM.monotonic)
+        async with background(found.run()):
+            await eventually(lambda: not found.problem)
+
+            assert found.of(fleet.registry.members, {}) == {"m1": Profile(FLEET, "m1")}
+        await eventually(lambda: argocd_name("m1", fleet.registry.members) == "one")
+
+
 async def test_taints_stand_in_a_config_map(tmp_path: Path) -> None:
     """Nothing is written into the profile. Taints that nobody can read keep replicas away."""
     file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
@@ -302,3 +331,37 @@ def _alive(number: int) -> bool:
         return False
     # A zombie has ended, and waits for whoever reaps it.
     return "Z" not in Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def test_a_cluster_of_two_sources_is_published_as_its_profile(tmp_path: Path) -> None:
+    """The Cluster gives the member its name. Its profile has another one, and is the same cluster."""
+    file = provider_file(tmp_path, plugin(tmp_path, printing("m1-token")))
+    sources = profiles_of(file, names=("clusters", "clusterprofiles"))
+    async with fleet_of(sources, "m1") as fleet, ApiClient(fleet.hub.config()) as hub:
+        server = fleet.servers["m1"]
+        server.put(("v1", "namespaces"), {"metadata": {"name": "kube-system", "uid": "one-uid"}})
+        fleet.hub.put(SECRETS, secret("c1", token="m1-token", ca=server.ca_pem))
+        fleet.hub.put(CLUSTERS, cluster("c1", server.url))
+        await eventually(lambda: "m1" in fleet.registry.duplicates)
+        profiles = ClusterProfiles(hub, (FLEET,), SYSTEM.monotonic)
+
+        found = profiles.of(fleet.registry.members, fleet.registry.duplicates)
+        assert found == {"c1": Profile(FLEET, "m1")}
+
+
+@pytest.mark.parametrize("knows", [True, False])
+async def test_admission_warns_of_no_cluster_that_it_cannot_know(knows: bool) -> None:
+    """It reads Clusters alone. With other sources, a name that is none of theirs may be a member."""
+    async with fake_api() as hub, ApiClient(hub.config()) as client:
+        hub.put(CLUSTERS, cluster("m1", "https://m1"))
+        reader = HubReader(client, checks_targets=False, knows_clusters=knows, clock=SYSTEM)
+        subject = decode(FederatedHPA, federated_hpa(clusterAffinity={"clusterNames": ["eu-1"]}))
+        async with background(reader.run()):
+            await eventually(lambda: all(map(reader.knows, reader.reflectors)))
+            found = await reader.warnings(subject)
+            while knows and not found:
+                await asyncio.sleep(0.01)
+                found = await reader.warnings(subject)
+
+        assert any("eu-1" in text for text in found) is knows
+        assert any(one.path == CLUSTERS_PATH for one in hub.seen) is knows

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from fedhpa.api.member_sources import SERVERS_MAP, TAINTS_MAP, MemberSources
+from fedhpa.cli.cron.preview import PreviewedObjects, previews
+from fedhpa.kube import ApiClient
+from tests.integration.test_cron_preview import DEPLOYMENT, MONDAY, calendar, rule
 from tests.support.controller import ControllerWorld, world_on_sockets
 from tests.support.fakeapi import CLUSTERS, SECRETS, eventually
 from tests.support.fleets import (
@@ -27,6 +30,7 @@ from tests.support.fleets import (
     provider_file,
 )
 
+HPAS = ("autoscaling/v2", "horizontalpodautoscalers")
 SOURCES = ("clusterprofiles", "argocd")
 
 
@@ -135,6 +139,51 @@ async def test_a_source_that_is_emptied_moves_nothing(tmp_path: Path, source: st
 
         assert w.replicas == {"m1": 4, "m2": 4}
         assert w.events("FailedOver") == []
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_a_preview_of_rules_reads_these_members(tmp_path: Path, source: str) -> None:
+    """A workload that only members have is read there, with the options of the controller."""
+    cron = calendar("nightly", rule("down", "0 20 * * *"), target=DEPLOYMENT)
+    cron["spec"]["rules"][0]["targetReplicas"] = 1
+    async with foreign(source, tmp_path, m1=2, m2=3) as f, ApiClient(f.world.hub.config()) as hub:
+        objects = PreviewedObjects({"nightly": cron}, ("nightly",))
+        (found,) = await previews(hub, objects, MONDAY, f.sources)
+        (without,) = await previews(hub, objects, MONDAY)
+
+    assert found.values["replicas"] == 5
+    assert without.values["replicas"] != 5
+
+
+@pytest.mark.parametrize("all_go", [False, True])
+async def test_bounds_are_failed_over_unless_the_whole_source_goes(tmp_path: Path, all_go: bool) -> None:
+    """In mode Distributed a lost share goes to the others, too, and an emptied source moves none."""
+
+    def bounds(name: str) -> tuple[int, int]:
+        found = f.world.members[name].find(HPAS, "web", "shop")
+        return (0, 0) if found is None else (found["spec"]["minReplicas"], found["spec"]["maxReplicas"])
+
+    async with foreign("argocd", tmp_path, m1=4, m2=4, m3=4) as f:
+        w = f.world
+        for member in w.members.values():
+            member.answers["/apis/autoscaling"] = lambda: {"versions": [{"groupVersion": HPAS[0]}]}
+        weights = {"federatedHPAAssignmentType": "StaticWeighted"}
+        w.scale(mode="Distributed", federatedHPAAssignment=weights, minReplicas=3, maxReplicas=18)
+        async with w.controller(sources=f.sources) as controller:
+            await eventually(lambda: all(bounds(name) == (1, 6) for name in w.members))
+            for name in w.members if all_go else ("m3",):
+                f.unregister(name)
+            await eventually(lambda: w.state("m3") == "Lost")
+            if all_go:
+                await eventually(lambda: bool(w.events("FailoverHeld")))
+                await w.reconciles(controller, 5)
+            else:
+                await eventually(lambda: bounds("m1")[1] + bounds("m2")[1] == 18)
+
+        assert w.events("SourceGone")
+        assert {name: bounds(name)[1] for name in w.members} == (
+            {"m1": 6, "m2": 6, "m3": 6} if all_go else {"m1": 9, "m2": 9, "m3": 6}
+        )
 
 
 async def test_a_profile_that_goes_while_no_controller_runs_is_missed(tmp_path: Path) -> None:

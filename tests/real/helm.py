@@ -111,14 +111,11 @@ class RenderedProcess:
 
         As a kubelet does, it writes a Secret into its folder also when the Secret is made later.
         """
-        arguments = [*map(self._moved_port, self._container["args"]), *further]
+        arguments = [*map(self._here, map(self._moved_port, self._container["args"])), *further]
         for mount in self._container["volumeMounts"]:
-            here = self.folder / mount["name"]
-            here.mkdir(exist_ok=True)
-            if mount["mountPath"] != "/tmp":
-                arguments = [one.replace(mount["mountPath"], str(here)) for one in arguments]
+            (self.folder / mount["name"]).mkdir(exist_ok=True)
         await self.mount(host)
-        environment = {one["name"]: one["value"] for one in self._container["env"]}
+        environment = {one["name"]: self._here(one["value"]) for one in self._container["env"]}
         program = Path(sys.executable).with_name(self._container["command"][0])
         self._run.spawn(
             f"rendered-{self.name}",
@@ -137,6 +134,13 @@ class RenderedProcess:
 
             await eventually(ready, what=f"rendered {self.name} is ready", seconds=READY_SECONDS)
 
+    def _here(self, text: str) -> str:
+        """Returns a text with the folders of this machine in the place of the mounted ones."""
+        for mount in self._container["volumeMounts"]:
+            if mount["mountPath"] != "/tmp":
+                text = text.replace(mount["mountPath"], str(self.folder / mount["name"]))
+        return text
+
     def _moved_port(self, argument: str) -> str:
         """Returns a flag such as --secure-port=8443 with the port of this machine."""
 
@@ -146,9 +150,14 @@ class RenderedProcess:
         return re.sub(r"(port=|:)(\d+)$", moved, argument)
 
     async def mount(self, host: ControlPlane) -> None:
-        """Writes each Secret that changed into its folder."""
+        """Writes each Secret that changed into its folder, and each ConfigMap with the folders from here."""
         secrets = {name: one["secret"] for name, one in self._volumes.items() if "secret" in one}
+        maps = {name: one["configMap"] for name, one in self._volumes.items() if "configMap" in one}
         async with host.api() as api:
+            for name, one in maps.items():
+                found = await api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{one['name']}")
+                for key, text in found["data"].items():
+                    (self.folder / name / key).write_text(self._here(text), encoding="utf-8")
             for name, one in secrets.items():
                 found = await api.find(f"/api/v1/namespaces/{NAMESPACE}/secrets/{one['secretName']}")
                 assert found or one.get("optional"), one

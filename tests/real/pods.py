@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,8 +24,11 @@ class HubWithPods:
         self._network = network
         self._processes: list[RenderedProcess] = []
 
-    async def run_pods(self) -> None:
-        """Starts the processes, and waits until they are ready."""
+    async def run_pods(self, prepare: Callable[[RenderedProcess, Path], None] = lambda *_: None) -> None:
+        """Starts the processes, and waits until they are ready.
+
+        `prepare` does first what else a pod needs, with the process and the kubeconfig of its account.
+        """
         pods = []
         async with self.cluster.api() as api:
             for component in COMPONENTS:
@@ -40,13 +43,19 @@ class HubWithPods:
                 for port in service["spec"]["ports"]:
                     address = f"{service['spec']['clusterIP']}:{port['port']}"
                     self._network.backends[address] = process.ports[port["targetPort"]]
-        await gather(*(self._run(process, pod) for process, pod in pods))
+        await gather(*(self._run(process, pod, prepare) for process, pod in pods))
 
-    async def _run(self, process: RenderedProcess, pod: dict[str, object]) -> None:
+    async def _run(
+        self,
+        process: RenderedProcess,
+        pod: dict[str, object],
+        prepare: Callable[[RenderedProcess, Path], None],
+    ) -> None:
         account = await account_kubeconfig(
             self.cluster, str(pod["serviceAccountName"]), process.folder / "account"
         )
         self._processes.append(process)
+        prepare(process, account)
         await process.start(self.cluster, f"--kubeconfig={account}")
 
     async def certificate(self, component: str, bundle: bytes) -> str:

@@ -40,6 +40,7 @@ OF_OBJECTS = {
     "metric-unknown",
     "external-counted-often",
     "object-not-ready",
+    "placement-not-followed",
     "placement-not-published",
     "member-control-plane-unhealthy",
     "member-source-unusable",

@@ -32,7 +32,6 @@ from tests.real.workloads import (
     SECONDS,
     federated_hpa,
     federated_hpa_path,
-    replicas,
     replicas_settle,
     run_everywhere,
     set_usage_everywhere,
@@ -129,10 +128,10 @@ def roles(kind: str) -> list[dict[str, Any]]:
     return found
 
 
-async def profile(plane: Plane, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def described(member: Member) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns the ClusterProfile of a member, and the status that its manager would write."""
-    member = plane.members[name]
-    described = {
+    name = member.name
+    cluster = {
         "server": member.server,
         "certificate-authority-data": base64.b64encode(member.pki.ca.bundle_pem).decode(),
         "extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"clusterName": name}}],
@@ -143,12 +142,12 @@ async def profile(plane: Plane, name: str) -> tuple[dict[str, Any], dict[str, An
         "metadata": {"name": name, "namespace": PROFILES},
         "spec": {"displayName": name, "clusterManager": {"name": "test"}},
     }
-    return made, {"accessProviders": [{"name": "secretreader", "cluster": described}]}
+    return made, {"accessProviders": [{"name": "secretreader", "cluster": cluster}]}
 
 
 async def put_profile(plane: Plane, name: str) -> None:
     """Creates the ClusterProfile of a member."""
-    made, status = await profile(plane, name)
+    made, status = described(plane.members[name])
     async with plane.hub.api() as api:
         await api.apply(made)
         stored = await api.get(f"{PROFILE_PATH}/{name}")
@@ -283,26 +282,42 @@ async def test_cluster_profiles_alone(others: Plane, running: Processes) -> None
         await hub.delete(SCALER)
 
 
+async def put_secret(plane: Plane, name: str, token: str) -> None:
+    """Writes the cluster Secret of a member, as Argo CD does."""
+    found = await plane.members[name].credentials()
+    authority = base64.b64encode(found.ca_bundle).decode()
+    config = {"bearerToken": token, "tlsClientConfig": {"caData": authority}}
+    texts = {"name": name, "server": plane.members[name].server, "config": json.dumps(config)}
+    labels = {"argocd.argoproj.io/secret-type": "cluster"}
+    metadata = {"name": name, "namespace": ARGOCD, "labels": labels}
+    async with plane.hub.api() as hub:
+        await hub.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts})
+
+
 async def test_argo_cds_secrets(others: Plane, running: Processes) -> None:
-    """The same hub with the Secrets of Argo CD: load up and down, and a Secret that goes."""
+    """The same with Argo CD: load up and down, a token that ends, a Secret that goes, and one that comes."""
     await set_usage_everywhere(others, NAME, SPACE, BUSY)
     await run_everywhere(others, NAME, SPACE, replicas=1)
+    member2 = others.members["member2"]
+    for name, member in others.members.items():
+        await put_secret(others, name, (await member.credentials()).token)
+    await put_secret(others, "member2", await mortal_token(member2))
+    await use(others, running, "argocd")
     async with others.hub.api() as hub:
-        for name, member in others.members.items():
-            found = await member.credentials()
-            authority = base64.b64encode(found.ca_bundle).decode()
-            config = {"bearerToken": found.token, "tlsClientConfig": {"caData": authority}}
-            texts = {"name": name, "server": member.server, "config": json.dumps(config)}
-            labels = {"argocd.argoproj.io/secret-type": "cluster"}
-            metadata = {"name": name, "namespace": ARGOCD, "labels": labels}
-            await hub.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts})
-        await use(others, running, "argocd")
         await hub.apply_all([federated_hpa(NAME, SPACE, low=LOW, high=HIGH)])
         assert await replicas_settle(others, NAME, SPACE, SPREAD) == SPREAD
+
+        await end_token(member2)
+        await put_secret(others, "member2", (await member2.credentials()).token)
         await set_usage_everywhere(others, NAME, SPACE, IDLE)
         await until_total(others, NAME, SPACE, LOW)
+
         await hub.delete(f"/api/v1/namespaces/{ARGOCD}/secrets/member2")
         await hub.wait(SCALER, lambda found: state(found, "member2") == "Lost", what="Lost", seconds=SECONDS)
+        await put_secret(others, "member2", (await member2.credentials()).token)
+        await hub.wait(
+            SCALER, lambda found: state(found, "member2") == "Answered", what="Answered", seconds=SECONDS
+        )
+        await set_usage_everywhere(others, NAME, SPACE, BUSY)
+        assert await replicas_settle(others, NAME, SPACE, SPREAD) == SPREAD
         await hub.delete(SCALER)
-
-    assert sum((await replicas(others, NAME, SPACE)).values()) >= LOW

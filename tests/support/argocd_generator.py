@@ -1,6 +1,6 @@
 """The rules of Argo CD's generator clusterDecisionResource, as its code has them.
 
-Source: argo-cd v3, applicationset/generators/duck_type.go, GenerateParams.
+Source: argo-cd v2 (commit 017bd373) and v3, applicationset/generators/duck_type.go, GenerateParams.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def generate(
     """Returns the parameters that the generator makes; raises Panic where it would.
 
     `resources` are the objects that it lists, and `clusters` Argo CD's, with the server of each by name.
+    Without any object the generator ends with an error; here it makes no parameters.
     """
     found = []
     for decision in _decisions(config["statusListKey"], resources):

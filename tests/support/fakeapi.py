@@ -88,6 +88,8 @@ class FakeApi:
         self.faults = Faults()
         self.token: str | None = None
         self.ca = trustme.CA() if tls and network is None else None
+        # The CA of the client certificates, without which no connection is accepted; None to ask for none.
+        self.clients: trustme.CA | None = None
         self.seen: list[Seen] = []
         self.oldest = 0
         self.port = 0
@@ -161,6 +163,9 @@ class FakeApi:
         if self.ca is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self.ca.issue_cert("127.0.0.1", "localhost").configure_cert(context)
+            if self.clients is not None:
+                context.verify_mode = ssl.CERT_REQUIRED
+                self.clients.configure_trust(context)
         if not self.port:
             self._reserve_port()
         site = web.TCPSite(runner, "127.0.0.1", self.port, ssl_context=context, reuse_address=True)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 from fedhpa.api.placement_decisions import INDEX_LABEL, KEY_LABEL
-from tests.support.controller import NAMESPACE, ControllerWorld, world
+from fedhpa.kube import ApiClient
+from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
 from tests.support.fakeapi import Object, eventually
 from tests.virtual.test_placements_are_published import DECISIONS, FLAGS, FLEET, entry, profiles
 
@@ -91,15 +93,20 @@ async def test_one_that_cannot_be_followed_changes_nothing(breaks: Any, restarts
             if not restarts:
                 await asyncio.sleep(300)
         async with w.controller(**SETTINGS):
-            await eventually(lambda: w.condition("HubCompatible")[1] == "PlacementUnreadable")
+            await eventually(lambda: w.condition("PlacementUnreadable")[0] == "True")
             await asyncio.sleep(200)
 
             assert taking_part(w) == ["m1", "m2"]
-            assert w.condition("HubCompatible")[2].endswith("the selection stays as it was")
+            assert w.condition("PlacementUnreadable")[2].endswith("the selection stays as it was")
             assert w.replicas == {"m1": 2, "m2": 2, "m3": 2}
 
             decide(w, "m1", "m2", index=0)
-            await eventually(lambda: w.condition("HubCompatible")[0] == "True")
+            await eventually(lambda: w.condition("PlacementUnreadable")[0] == "False")
+            w.scale()
+            await eventually(lambda: not w.condition("PlacementUnreadable")[0])
+
+            assert len(w.events("PlacementUnreadable")) == 1
+            assert w.condition("Ready")[0] == "True"
 
 
 async def test_a_field_that_is_added_while_it_cannot_be_read_changes_nothing() -> None:
@@ -110,7 +117,7 @@ async def test_a_field_that_is_added_while_it_cannot_be_read_changes_nothing() -
         async with w.controller(**SETTINGS):
             await eventually(lambda: taking_part(w) == ["m1", "m2"])
             w.scale(**FOLLOW)
-            await eventually(lambda: w.condition("HubCompatible")[1] == "PlacementUnreadable")
+            await eventually(lambda: w.condition("PlacementUnreadable")[0] == "True")
             await asyncio.sleep(200)
 
         assert taking_part(w) == ["m1", "m2"]
@@ -138,3 +145,28 @@ async def test_a_cluster_that_is_not_listed_any_more_leaves() -> None:
             decide(w, "m1")
             await eventually(lambda: entry(w, "m2").get("membership") == "Leaving", within=200)
             await eventually(lambda: w.replicas == {"m1": 4, "m2": 0}, within=200)
+
+
+@pytest.mark.parametrize("served", [True, False])
+async def test_a_preview_shows_which_clusters_would_be_selected(served: bool) -> None:
+    """It shows what the decision leads to, without the minute. One that cannot be read is named."""
+    async with world(m1=2, m2=2, m3=2) as w:
+        profiles(w, "m1", "m2", "m3")
+        decide(w, "m1", "m3")
+        w.scale()
+        async with w.controller(**SETTINGS):
+            await eventually(lambda: taking_part(w) == ["m1", "m2", "m3"])
+        if not served:
+            w.hub.refused["GET", "/placementdecisions"] = 403
+        raw = w.hub.find(HPAS, "web", NAMESPACE)
+        assert raw is not None
+        changed = {**raw, "spec": {**raw["spec"], **FOLLOW}}
+        async with ApiClient(w.hub.config()) as hub:
+            settings = await settings_for(hub, raw, sources=FLAGS["sources"])
+            async with one_shot_reader(hub, settings, clock=w.clock) as reader:
+                found = await reader.read(changed)
+
+        told = {one.type for one in found.decide().conditions}
+        assert ("PlacementUnreadable" in told) is not served
+        left = {one.name for one in found.snapshot.clusters if not one.selected}
+        assert left == ({"m2"} if served else set())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fedhpa.api.member_sources import MemberSources
 from tests.support.argocd_generator import RESOURCE, Panic, generate
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, cluster_object, world
 from tests.support.fakeapi import CLUSTERS, Collection, Object, eventually
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 PLACEMENTS: Collection = ("fedhpa.io/v1alpha1", "placements")
 ARGOCD = "argocd"
-FLAGS: dict[str, Any] = {"publishes_to": ("argocd",), "profile_namespaces": ("fleet",)}
+FLAGS: dict[str, Any] = {"publishes_to": ("argocd",), "sources": MemberSources(profile_namespaces=("fleet",))}
 SERVERS = {"m1": "https://m1", "two": "https://m2", "m3": "https://m3", "in-cluster": "https://hub"}
 
 

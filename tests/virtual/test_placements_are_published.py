@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
+from controller.federatedhpa.one_shot import one_shot_reader, settings_for
+from fedhpa.api.member_sources import MemberSources
 from fedhpa.api.placement_decisions import INDEX_LABEL, KEY_LABEL
+from fedhpa.cli.replay import answer
+from fedhpa.decision import to_text
+from fedhpa.kube import ApiClient
 from tests.support.controller import (
     DEPLOYMENTS,
+    HPAS,
     NAMESPACE,
     ControllerWorld,
     cluster_object,
@@ -24,7 +31,7 @@ PROFILES: Collection = ("multicluster.x-k8s.io/v1alpha1", "clusterprofiles")
 FLEET = "fleet"
 ALL: Object = {"labelSelector": {"matchLabels": {}}}
 PUBLISH: Object = {"placement": {"publish": True}, "clusterAffinity": ALL}
-FLAGS: dict[str, Any] = {"profile_namespaces": (FLEET,)}
+FLAGS: dict[str, Any] = {"sources": MemberSources(profile_namespaces=(FLEET,))}
 
 
 def profiles(w: ControllerWorld, *names: str) -> None:
@@ -312,3 +319,28 @@ async def test_hundreds_of_clusters_are_published_in_slices() -> None:
             found = w.hub.find(DECISIONS, "web-1", NAMESPACE)
             assert found is not None
             assert found["metadata"]["labels"][INDEX_LABEL] == "1"
+
+
+async def test_a_record_replays_what_is_published() -> None:
+    """A scenario has the awaited clusters, their ClusterProfiles, and the result of the last write."""
+    async with world(m1=2, m2=2) as w:
+        profiles(w, "m1", "m2")
+        undeliver(w, "m2")
+        w.scale(**PUBLISH)
+        async with w.controller(**FLAGS):
+            await eventually(lambda: w.condition("Published")[0] == "True")
+        raw = w.hub.find(HPAS, "web", NAMESPACE)
+        assert raw is not None
+        async with ApiClient(w.hub.config()) as hub:
+            settings = await settings_for(hub, raw, sources=FLAGS["sources"])
+            async with one_shot_reader(hub, settings, clock=w.clock) as reader:
+                found = await reader.read(raw)
+
+        scenario = json.dumps(found.scenario())
+        line, readable = answer(scenario.encode())
+        assert readable, line
+        assert json.loads(line)["published"] == [
+            {"cluster": "m1", "reason": "Member", "profile": f"{FLEET}/m1"},
+            {"cluster": "m2", "reason": "Awaited", "profile": f"{FLEET}/m2"},
+        ]
+        assert "published: m1 (Member), m2 (Awaited)" in to_text(found.decide())

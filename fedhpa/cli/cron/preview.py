@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError, FedHPAError
+from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli.files import read_items
 from fedhpa.cli.hub_client import hub_client, hub_error, parse_cron_target
+from fedhpa.cli.member_options import reaches_members
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class TargetPreview(NamedTuple):
         return sum(line.action == REFUSED for line in self.lines)
 
 
+@reaches_members
 def cron_preview(
     target: Annotated[
         str | None, typer.Argument(metavar="cronfhpa/NAME", help="Name of the CronFederatedHPA.")
@@ -85,6 +88,7 @@ def cron_preview(
         bool, typer.Option("--offline", help="Do not ask the hub; only with --filename.")
     ] = False,
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> None:
     """Show what the rules of a target will do in the next seven days; nothing is written.
 
@@ -95,14 +99,14 @@ def cron_preview(
     now = datetime.now(UTC).timestamp()
     if target:
         name = parse_cron_target(target)
-        found = asyncio.run(_of_live(name, namespace, kubeconfig, context, now))
+        found = asyncio.run(_of_live(name, namespace, kubeconfig, context, now, sources))
     else:
         objects = read_manifests(file)
         refusals = [text for one in objects if one["kind"] == KIND and (text := _refusal(one, namespace))]
         if refusals:
             typer.echo("\n".join(refusals))
             raise typer.Exit(1)
-        found = asyncio.run(_of_file(objects, namespace, kubeconfig, context, now, offline=offline))
+        found = asyncio.run(_of_file(objects, namespace, kubeconfig, context, now, sources, offline=offline))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))
     else:
@@ -147,11 +151,11 @@ def _unnamed_rule(raw: Mapping[str, Any]) -> str:
 
 
 async def _of_live(
-    name: str, namespace: str, kubeconfig: str, context: str, now: float
+    name: str, namespace: str, kubeconfig: str, context: str, now: float, sources: MemberSources
 ) -> list[TargetPreview]:
     async with hub_client(kubeconfig, context) as (hub, default):
         chosen = namespace or default
-        return await previews(hub, await read_live(hub, chosen, name, named=bool(namespace)), now)
+        return await previews(hub, await read_live(hub, chosen, name, named=bool(namespace)), now, sources)
 
 
 async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> PreviewedObjects:
@@ -178,7 +182,14 @@ async def list_crons(hub: ApiClient, namespace: str) -> dict[str, Object]:
 
 
 async def _of_file(
-    objects: list[Object], namespace: str, kubeconfig: str, context: str, now: float, *, offline: bool
+    objects: list[Object],
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    now: float,
+    sources: MemberSources,
+    *,
+    offline: bool,
 ) -> list[TargetPreview]:
     async with AsyncExitStack() as stack:
         hub, default, note = None, DEFAULT_NAMESPACE, ""
@@ -189,11 +200,16 @@ async def _of_file(
                 if kubeconfig or context:
                     raise
                 note = f"the present values are unknown: {error}"
-        return await previews_of_manifests(hub, objects, namespace or default, now, note)
+        return await previews_of_manifests(hub, objects, namespace or default, now, note, sources)
 
 
 async def previews_of_manifests(
-    hub: ApiClient | None, objects: list[Object], namespace: str, now: float, note: str = ""
+    hub: ApiClient | None,
+    objects: list[Object],
+    namespace: str,
+    now: float,
+    note: str = "",
+    sources: MemberSources = ONLY_CLUSTERS,
 ) -> list[TargetPreview]:
     """Returns the previews of manifests. `namespace` is that of a manifest without one."""
     for one in objects:
@@ -215,7 +231,7 @@ async def previews_of_manifests(
             raws[name] = _applied(one, stored.get(name), now)
         names = tuple(one["metadata"]["name"] for one in crons)
         manifests = tuple(one for one in here if one["kind"] != KIND)
-        found += await previews(hub, PreviewedObjects(raws, names, manifests, notes), now)
+        found += await previews(hub, PreviewedObjects(raws, names, manifests, notes), now, sources)
     return found
 
 
@@ -237,8 +253,16 @@ def _applied(changed: Object, stored: Object | None, now: float) -> Object:
     }
 
 
-async def previews(hub: ApiClient | None, objects: PreviewedObjects, now: float) -> list[TargetPreview]:
-    """Returns the preview of each target of the named objects. Without a hub the values may be unknown."""
+async def previews(
+    hub: ApiClient | None,
+    objects: PreviewedObjects,
+    now: float,
+    sources: MemberSources = ONLY_CLUSTERS,
+) -> list[TargetPreview]:
+    """Returns the preview of each target of the named objects. Without a hub the values may be unknown.
+
+    A workload that only members have is read in those of the `sources`.
+    """
     from controller.cronfederatedhpa import planned_targets, read_target, values_of
     from fedhpa.cron.execution.model import ObservedTarget
     from fedhpa.kube import SYSTEM
@@ -249,7 +273,7 @@ async def previews(hub: ApiClient | None, objects: PreviewedObjects, now: float)
         if manifest is not None:
             target: ObservedTarget | None = ObservedTarget(values_of(manifest, unit))
         else:
-            target = None if hub is None else await read_target(hub, unit, clock=SYSTEM)
+            target = None if hub is None else await read_target(hub, unit, sources, clock=SYSTEM)
         found.append(preview_of(unit, target, now, objects.notes))
     return found
 

@@ -23,6 +23,7 @@ from fedhpa.decision.model import (
     Decision,
     MemberBounds,
     MetricResult,
+    PublishPlacement,
     StatusCondition,
     Step,
     member_bounds,
@@ -43,8 +44,16 @@ def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[s
         "status": decision.status,
         "history": encode_history(decision.history),
         "record": encode_memory(decision.memory),
+        **({} if decision.placement is None else {"published": _published(decision.placement)}),
         **_assignment(decision),
     }
+
+
+def _published(write: PublishPlacement) -> list[JSON]:
+    return [
+        {"cluster": one.cluster, "reason": one.reason, "profile": one.profile and str(one.profile)}
+        for one in write.clusters
+    ]
 
 
 def explained_json(decision: Decision) -> Mapping[str, JSON]:

@@ -123,6 +123,10 @@ def encode_scenario(
         scenario["holds"] = [
             {"namespace": one.namespace, "hold": one.hold, "until": one.until} for one in snapshot.holds
         ]
+    if snapshot.placement is not None:
+        scenario["placement"] = msgspec.to_builtins(snapshot.placement)
+    if snapshot.unfollowed is not None:
+        scenario["unfollowed"] = snapshot.unfollowed
     return {**scenario, "record": encode_memory(msgspec.structs.replace(snapshot.memory, history=history))}
 
 
@@ -203,6 +207,8 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
         selection=raw.selection,
         evictions=raw.evictions,
         holds=tuple(HoldRequest(one.hold, one.until, one.namespace) for one in raw.holds or ()),
+        placement=raw.placement,
+        unfollowed=raw.unfollowed,
     )
 
 

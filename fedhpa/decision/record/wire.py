@@ -15,6 +15,7 @@ from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.taints import Taint
 from fedhpa.decision.record.history import RawScenarioHistory
 from fedhpa.decision.settings import RawController
+from fedhpa.decision.snapshot import PlacementInput
 
 
 class _Checked(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,3 +152,5 @@ class RawScenario(_Checked, rename=_KEYS):
     selection: str = ""
     evictions: dict[str, str] = {}
     holds: list[RawHold] | None = None
+    placement: PlacementInput | None = None
+    unfollowed: str | None = None

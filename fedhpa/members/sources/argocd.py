@@ -21,7 +21,14 @@ from fedhpa.api.member_sources import ALL, ARGOCD, METRICS_ENDING, MemberSources
 from fedhpa.api.membership import name_problem
 from fedhpa.api.texts import one_line
 from fedhpa.kube import ApiClient, Clock, InvolvedObject, Reflector, resource_path, supervise
-from fedhpa.members.cluster import Access, Cluster, ClusterMeta, ClusterSpec, ForeignCluster
+from fedhpa.members.cluster import (
+    Access,
+    Cluster,
+    ClusterMeta,
+    ClusterSpec,
+    ForeignCluster,
+    foreign_meta,
+)
 from fedhpa.members.sources.addresses import checked_proxy, checked_server, patterns_of
 from fedhpa.members.sources.notes import MemberNotes
 from fedhpa.members.sources.source import Changes, Found
@@ -82,9 +89,13 @@ class _Secret(msgspec.Struct, frozen=True):
 
 @dataclasses.dataclass(frozen=True)
 class ArgoCluster:
-    """A cluster Secret. `config` has its credentials, not yet checked, or why there are none."""
+    """A cluster Secret. `config` has its credentials, not yet checked, or why there are none.
+
+    `shown` is its name in Argo CD, and `name` that of the member.
+    """
 
     name: str
+    shown: str
     metadata: ClusterMeta
     namespaces: tuple[str, ...]
     config: _Config | str = dataclasses.field(repr=False)
@@ -94,13 +105,7 @@ class ArgoCluster:
         """Returns the record of the cluster, without taints."""
         meta = self.metadata
         return ForeignCluster(
-            metadata=ClusterMeta(
-                name=self.name,
-                uid=meta.uid,
-                labels=meta.labels,
-                creationTimestamp=meta.creationTimestamp,
-                deletionTimestamp=meta.deletionTimestamp,
-            ),
+            metadata=foreign_meta(meta, self.name, self.shown),
             source=InvolvedObject("v1", "Secret", meta.name, meta.namespace, meta.uid),
             namespaces=self.namespaces,
         )
@@ -127,7 +132,7 @@ def read_secret(secret: _Secret, ending: str = "") -> ArgoCluster | None:
         config = f"config of its Secret cannot be read: {error}"
     spaces = [each.strip() for each in _text(data, "namespaces").split(",")]
     namespaces = tuple(each for each in spaces if each)[:MAX_NAMESPACES]
-    return ArgoCluster(name, secret.metadata, namespaces, config, _text(data, "server"))
+    return ArgoCluster(name, named, secret.metadata, namespaces, config, _text(data, "server"))
 
 
 class ArgoSource:

@@ -19,6 +19,7 @@ import structlog
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.json import decode_json
 from fedhpa.api.member_sources import (
+    ARGOCD_NAME,
     CLUSTER_PROFILES,
     PROFILE_API_VERSION,
     PROFILE_KIND,
@@ -38,6 +39,7 @@ from fedhpa.members.cluster import (
     ClusterStatus,
     Condition,
     ForeignCluster,
+    foreign_meta,
 )
 from fedhpa.members.sources.addresses import checked_proxy, checked_server
 from fedhpa.members.sources.notes import MemberNotes
@@ -131,13 +133,7 @@ class ClusterProfile(msgspec.Struct, frozen=True):
         """Returns the record of the cluster, without taints."""
         meta = self.metadata
         return ForeignCluster(
-            metadata=ClusterMeta(
-                name=meta.name,
-                uid=meta.uid,
-                labels=meta.labels,
-                creationTimestamp=meta.creationTimestamp,
-                deletionTimestamp=meta.deletionTimestamp,
-            ),
+            metadata=foreign_meta(meta, meta.name, (meta.annotations or {}).get(ARGOCD_NAME, "")),
             status=ClusterStatus(kubernetesVersion=self.status.version.kubernetes[:64]),
             source=InvolvedObject(PROFILE_API_VERSION, PROFILE_KIND, meta.name, meta.namespace, meta.uid),
             health=self.health,
