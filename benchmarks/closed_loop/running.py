@@ -93,6 +93,8 @@ class Running:
         self.hub = hub
         self._controller = controller
         self._restarts: set[asyncio.Task[None]] = set()
+        # How often the controller was killed.
+        self.restarts = 0
 
     def on(self, name: str, act: Callable[[Cluster], None]) -> None:
         """Calls `act` with a cluster, or with all for the name "".
@@ -118,6 +120,7 @@ class Running:
     def restart_controller(self) -> None:
         """Kills the controller and starts another one."""
         if self._controller is not None:
+            self.restarts += 1
             task = asyncio.get_running_loop().create_task(self._restart(self._controller))
             self._restarts.add(task)
             task.add_done_callback(self._restarts.discard)

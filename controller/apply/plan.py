@@ -44,7 +44,7 @@ class WriteTargets:
 
     `hub_problem` says why the hub could not serve what the snapshot needs; "" if it did.
     `hpas` are the HPAs of mode Distributed. `unselected` are the scales of clusters that have our HPA and are
-    no longer selected, None without the workload. `bound` is the ResourceBinding with propagation karmada.
+    no longer selected. `bound` is the ResourceBinding with propagation karmada.
     """
 
     path: str = ""
@@ -52,15 +52,14 @@ class WriteTargets:
     members: Mapping[str, WritableScale] = field(default_factory=dict)
     hub_problem: str = ""
     hpas: Mapping[str, HpaReading] = field(default_factory=dict)
-    unselected: Mapping[str, WritableScale | None] = field(default_factory=dict)
+    unselected: Mapping[str, WritableScale] = field(default_factory=dict)
     bound: Bound | None = None
 
     @property
     def scales(self) -> dict[str, WritableScale]:
         """The scales that a plan may write, by cluster, or TEMPLATE."""
-        left = {name: scale for name, scale in self.unselected.items() if scale is not None}
         template = {} if self.template is None else {TEMPLATE: self.template}
-        return {**self.members, **left, **template}
+        return {**self.members, **self.unselected, **template}
 
 
 def member_scales(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -83,14 +83,10 @@ class DistributedDecisions:
         the record.
         """
         rules = self._settings.decision
-        hold = snapshot.hold_at(now)
         decision = decide(snapshot, memory.history, now, rules)
-        # A cluster that is no longer selected loses its replicas, which waits for the end of a hold.
-        unselected = {} if hold is not None and hold.stops_down else targets.unselected
-        leaving = decision.plan is not None and bool(unselected)
         # No cluster can be decided on before the ResourceBinding holds one.
         begins = targets.bound is not None and bool(targets.bound.begins) and not targets.members
-        written = not snapshot.hpa.spec.dry_run and (decision.writes or leaving or begins)
+        written = not snapshot.hpa.spec.dry_run and (decision.writes or begins)
         if written and not may_write():
             return None
         if written:
@@ -100,8 +96,8 @@ class DistributedDecisions:
                 memory.note_decision(snapshot, decision)
                 memory.note_pass(decision)
                 return decision, False
-            held = {**raw, "spec": member_spec(raw["spec"], hold, snapshot.memory)}
-            outcomes, error = await self._write(key, held, memory.uid, decision, targets, unselected)
+            held = {**raw, "spec": member_spec(raw["spec"], snapshot.hold_at(now), snapshot.memory)}
+            outcomes, error = await self._write(key, held, memory.uid, decision, targets)
             bounds = [one for one in outcomes if isinstance(one.write, SetBounds)]
             decision = decide(snapshot, memory.history, now, rules, outcomes=bounds, write_error=error)
         elif has_finalizer(raw) and not snapshot.hpa.spec.dry_run and may_write():
@@ -152,7 +148,6 @@ class DistributedDecisions:
         uid: str,
         decision: Decision,
         targets: WriteTargets,
-        unselected: Collection[str],
     ) -> tuple[Sequence[Outcome], str | None]:
         """Carry out the decision on the object read as `raw`. Returns all writes with their results.
 
@@ -176,7 +171,7 @@ class DistributedDecisions:
         async def send(write: Write) -> None:
             await (to_scale if isinstance(write, SetScale) else to_hpa)(write)
 
-        outcomes = await carry_out(partial(decision.next_writes, present, unselected), send, **names(key))
+        outcomes = await carry_out(partial(decision.next_writes, present), send, **names(key))
         self._count(key, outcomes)
         others = [one for one in outcomes if not isinstance(one.write, SetBounds)]
         return outcomes, error_of(others) or None

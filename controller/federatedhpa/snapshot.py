@@ -205,11 +205,17 @@ class SnapshotBuilder:
             reads_nodes=self._reads_nodes,
             gone=gone,
         )
-        hpas: Mapping[str, HpaReading] = {}
+        hpas, left = dict[str, HpaReading](), set[str]()
         if distributed:
             hpas = await self._member_hpas(key, memory.state, expected)
+            others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
+            left = {name for name in others if not memory.briefly_absent(name, now)}
             held_spec = member_spec(spec, hold_in_force((hpa.hold, *holds), now), memory.state)
             clusters = with_member_hpas(clusters, hpas, memory, {**raw, "spec": held_spec})
+        bound = candidates.bound if distributed else None
+        placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
+        scales = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))
+        running = {name: 0 if one is None else one.replicas for name, one in scales.items()}
         snapshot = Snapshot(
             hpa=hpa,
             clusters=clusters,
@@ -223,6 +229,7 @@ class SnapshotBuilder:
             blocked=blocked,
             hub_findings=found if self._holds is None else (*found, *self._holds.finding),
             holds=holds,
+            leftovers=tuple(sorted(left & scales.keys())),
             placement=placement,
             unfollowed=unfollowed,
             propagation=self._settings.propagation,
@@ -235,12 +242,6 @@ class SnapshotBuilder:
             last_steps=memory.last_steps,
             last_reason=memory.last_reason,
         )
-        ours = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
-        left = {name for name in ours if not memory.briefly_absent(name, now)}
-        bound = candidates.bound if distributed else None
-        placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
-        others = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))
-        running = {name: 0 if one is None else one.replicas for name, one in others.items()}
         targets = WriteTargets(
             workload.path,
             template,
@@ -248,7 +249,7 @@ class SnapshotBuilder:
                 memory.workloads, self._members, self._settings.member_deadline, self._caches.scales.note
             ),
             hpas=hpas,
-            unselected={name: scale for name, scale in others.items() if name in left},
+            unselected={name: scale for name, scale in scales.items() if scale is not None and name in left},
             bound=None if bound is None else bound.with_others(running, left),
         )
         return snapshot, targets

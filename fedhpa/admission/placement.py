@@ -288,8 +288,8 @@ def _returns(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iter
     """Warns about a return where replicas are not divided, or not by the hub."""
     if assignment.rebalance != WHEN_QUIET:
         return
-    if spec.mode == DISTRIBUTED:
-        yield f"{_ASSIGNMENT}.rebalance: has no effect, because mode Distributed moves bounds by itself"
+    if spec.mode == DISTRIBUTED and spec.scale_assist is False:
+        yield f"{_ASSIGNMENT}.rebalance: has no effect, because scaleAssist: false leaves bounds as they are"
     elif assignment.policy.copies:
         yield f"{_ASSIGNMENT}.rebalance: has no effect, because Duplicated divides nothing"
 

@@ -131,7 +131,7 @@ class FederatedHPAAssignment(ApiModel):
     rebalance: Annotated[Text, Checked({"enum": REBALANCES})] | None = Field(
         None,
         description="WhenQuiet moves replicas back to the division of the policy once nothing has changed "
-        "for ten minutes, in mode Centralized with --propagation=direct. Never leaves them where they are. "
+        "for ten minutes. Mode Centralized needs --propagation=direct for it. Never leaves them there. "
         "Default: WhenQuiet for Prioritized, Never for the others. Example: WhenQuiet.",
     )
     cluster_autoscaling_preference: Annotated[

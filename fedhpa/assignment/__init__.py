@@ -12,6 +12,7 @@ from fedhpa.assignment.mover import (
     waiting,
     without_surge,
 )
+from fedhpa.assignment.moves import NO_MOVE, Move
 from fedhpa.assignment.passes import plan
 from fedhpa.assignment.plan import Plan, Previous
 from fedhpa.assignment.spread import Host, spread
@@ -39,6 +40,7 @@ from fedhpa.assignment.writes import (
 
 __all__ = [
     "NO_COURSE",
+    "NO_MOVE",
     "NO_STATE",
     "TEMPLATE",
     "Bounds",
@@ -48,6 +50,7 @@ __all__ = [
     "HoldRules",
     "Host",
     "Member",
+    "Move",
     "Outcome",
     "Place",
     "Plan",

@@ -6,72 +6,57 @@ writes what is due then. Source: docs/how-to/hold-scaling.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from fedhpa.assignment.clusters import Bounds, HoldRules, Member
-from fedhpa.assignment.state import NO_STATE, ClusterState, States
-
-Goals = Mapping[str, Bounds | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """The goals, scales and states of a pass under a hold."""
-
-    goals: dict[str, Bounds | None]
-    scales: dict[str, int]
-    states: dict[str, ClusterState]
+from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep
+from fedhpa.assignment.plan import Plan, Previous
+from fedhpa.assignment.state import NO_STATE, ClusterState
 
 
-def kept(
-    hold: HoldRules,
-    members: Sequence[Member],
-    before: States,
-    present: Goals,
-    goals: Goals,
-    scales: Mapping[str, int],
-    states: States,
-) -> Kept:
-    """Returns what the hold allows of a pass.
+def under_hold(made: Plan, hold: HoldRules, members: Sequence[Member], previous: Previous) -> Plan:
+    """Returns what the hold allows of a pass. A failover may grow what it needs under every hold.
 
-    `before` and `present` are the states and bounds before the pass; `goals`, `scales` and `states` are those
-    that it found. No maximum and no minimum falls below what runs under `down`. Under `up` a minimum rises
-    only to what runs, or as far as minReplicas asks.
+    No maximum and no minimum falls below what runs under `down`. Under `up` a minimum rises only to what
+    runs, or as far as minReplicas asks.
     """
-    found = Kept(goals=dict(goals), scales=dict(scales), states=dict(states))
+    hold = replace(hold, up=hold.up and not made.lost)
+    goals, scales, states = dict(made.goals), dict(made.scales), dict(made.states)
     for one in members:
         cluster = one.cluster
         if not one.answers:
             continue
-        was, runs = before.get(cluster, NO_STATE), one.running
-        now, goal = present.get(cluster), goals.get(cluster)
-        if hold.down and now is not None and goal is None:
-            _stay(found, cluster, now, was)
-            continue
-        if hold.up and now is None and goal is not None and states[cluster].minimum == 0:
-            _stay(found, cluster, None, was)
+        was, state = previous.states.get(cluster, NO_STATE), states[cluster]
+        now, goal = made.present.get(cluster), goals.get(cluster)
+        loses = hold.down and now is not None and goal is None
+        enters = hold.up and now is None and goal is not None and state.minimum == 0
+        if loses or enters:
+            goals[cluster], states[cluster] = now, was
+            scales.pop(cluster, None)
             continue
         if goal is not None:
-            goal = _allowed(hold, now, goal, runs, states[cluster].minimum or 0)
-            found.goals[cluster] = goal
-            found.states[cluster] = with_fields(states[cluster], floor=goal.minimum, maximum=goal.maximum)
-        written = scales.get(cluster)
-        if written is not None and _stops(hold, written, runs, was):
-            del found.scales[cluster]
-            zeroed = ("zero_since", "quiet_since")
-            found.states[cluster] = with_fields(
-                found.states[cluster], **{field: getattr(was, field) for field in zeroed}
-            )
-    return found
-
-
-def _stay(found: Kept, cluster: str, bounds: Bounds | None, state: ClusterState) -> None:
-    found.goals[cluster] = bounds
-    found.states[cluster] = state
-    found.scales.pop(cluster, None)
+            goal = goals[cluster] = _allowed(hold, now, goal, one.running, state.minimum or 0)
+            states[cluster] = with_fields(state, floor=goal.minimum, maximum=goal.maximum)
+        if cluster in scales and _stops(hold, scales[cluster], one.running, was):
+            del scales[cluster]
+            zeroed = {"zero_since": was.zero_since, "idle_since": was.idle_since}
+            states[cluster] = with_fields(states[cluster], **zeroed)
+    found = {cluster: bounds for cluster, bounds in goals.items() if bounds is not None}
+    least = sum(bounds.minimum for bounds in made.goals.values() if bounds is not None)
+    most = sum(bounds.maximum for cluster, bounds in found.items() if cluster not in made.lost)
+    after = sum(bounds.minimum for bounds in found.values())
+    return replace(
+        made,
+        goals=goals,
+        scales=scales,
+        states=states,
+        # A pass after the hold decides anew what it stopped, and a lowered maxReplicas acts at once then.
+        assigned_for=made.assigned_for if goals == made.goals else previous.assigned_for,
+        exceeded=0 if made.total is None else max(most - made.total + made.exceeded, 0),
+        steps=(*made.steps, PlanStep(step="hold", before=least, after=after, reason=hold.reason)),
+    )
 
 
 def _allowed(hold: HoldRules, now: Bounds | None, goal: Bounds, runs: int, assigned: int) -> Bounds:

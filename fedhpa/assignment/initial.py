@@ -51,8 +51,10 @@ def initial(
     if policy.copies:
         lows = {one.cluster: max(minimum, one.low, 1) for one in able}
         return Initial(minima | {one.cluster: _within(lows[one.cluster], one.high) for one in able}, None)
-    held = [one for one in members if not one.answers and not one.foreign]
-    minimum = max(minimum - sum(one.minimum or 0 for one in held), 1 if exact else 0)
+    # An HPA that is not ours counts what it runs.
+    held = [one for one in members if not one.answers]
+    holds = sum(one.running if one.foreign else one.minimum or 0 for one in held)
+    minimum = max(minimum - holds, 1 if exact else 0)
     maximum = max(maximum - sum(one.maximum for one in held), min(len(able), maximum))
     division = _Division(able, policy, uid, minimum + maximum)
     runs = any(one.running for one in able)

@@ -79,20 +79,21 @@ def receivers_back(present: Shares, before: Shares, ready: Shares, surge: int) -
 
 
 def needed_replicas(
-    load: Mapping[str, float], ready: Shares, grown: Collection[str], above: float
+    load: Mapping[str, float], ready: Shares, grown: Collection[str], above: float, *, spare: float = 1.0
 ) -> dict[str, int]:
     """Returns the fewest replicas with which each cluster serves its own part of the load.
 
     `load` is each cluster's part, in replicas at exactly the target. Up to `above` times the target is within
-    the tolerance. Pods of the `grown` clusters that are as busy as those of another cluster, within the same
-    tolerance, show that the load is shared: then the other cluster needs one replica less.
+    the tolerance, and pods may be `spare` times as busy as the target. Pods of the `grown` clusters that are
+    as busy as those of another cluster, within the same tolerance, show that the load is shared: then the
+    other cluster needs one replica less.
     """
     pods = sum(ready.get(name, 0) for name in grown)
     busy = sum(load.get(name, 0.0) for name in grown) / pods if pods else 0.0
     found = {}
     for name, part in load.items():
         # A hair below, because a ratio of exactly the tolerance asks for no replica more.
-        found[name] = math.ceil(part / above - 1e-9)
+        found[name] = math.ceil(part / spare - 1e-9)
         if busy and part <= busy * ready.get(name, 0) * above:
             found[name] = max(found[name] - 1, 0)
     return found

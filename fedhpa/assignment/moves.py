@@ -14,9 +14,9 @@ from fedhpa.assignment.division import divider, fill
 
 
 class Move(NamedTuple):
-    """A step of a leave: the replicas that stay in leaving clusters, the others' minima, and the size.
+    """A step of a move: the replicas that stay in clusters which give some, and the others' minima.
 
-    `size` is what ran when the move began, 0 without one.
+    `size` is what ran when a leave began, 0 without one.
     """
 
     stays: Mapping[str, int]

@@ -15,10 +15,10 @@ from msgspec import structs
 from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, Step, named, sentence
 from fedhpa.assignment.divide import BRIDGE_SECONDS, Division, divide, limit_of
 from fedhpa.assignment.division import divider
-from fedhpa.assignment.incident import Goals
+from fedhpa.assignment.incident import under_hold
 from fedhpa.assignment.initial import initial
-from fedhpa.assignment.moves import held_minima, leave
-from fedhpa.assignment.plan import Plan, Previous, under_hold
+from fedhpa.assignment.moves import NO_MOVE, Move, held_minima, leave
+from fedhpa.assignment.plan import Goals, Plan, Previous
 from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
 from fedhpa.assignment.zero import Zeroed, zero
 
@@ -33,12 +33,15 @@ _ALL: Final = 2**31 - 1
 _MAX_DIGITS: Final = 10
 
 
-def plan(rules: Rules, members: Sequence[Member], previous: Previous, now: float) -> Plan:
+def plan(
+    rules: Rules, members: Sequence[Member], previous: Previous, now: float, move: Move = NO_MOVE
+) -> Plan:
     """Returns the bounds and scales to write, the next states, and each step with its reason.
 
-    `members` are all candidate clusters, in any order. `now` is a POSIX time in seconds.
+    `members` are all candidate clusters, in any order. `now` is a POSIX time in seconds. `move` is the step
+    of a return or a rebalance.
     """
-    made = _Pass(rules, members, previous, now).plan()
+    made = _Pass(rules, members, previous, now).plan(move)
     return made if rules.hold is None else under_hold(made, rules.hold, members, previous)
 
 
@@ -65,36 +68,32 @@ class _Pass:
         self._maxima: Mapping[str, int] | None = None
         self._reasons: list[str] = []
 
-    def plan(self) -> Plan:
-        """Returns the result of the pass."""
+    def plan(self, move: Move) -> Plan:
+        """Returns the result of the pass. `move` is a step that clusters do not leave by."""
         rules, before = self._rules, sum(one.maximum for one in self._members)
-        self._set_minima()
-        move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
+        self._set_minima(move.floors)
+        if not move.stays:
+            move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
         self._course = structs.replace(self._course, size=move.size)
         floors = held_minima([*self._members, *(one for one in self._all if one.lost)], rules)
         floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
         found = self._divided(floors, move.stays)
         maxima = dict(found.maxima)
-        for one in self._members:
-            if one.leaving and one.answers and one.cluster not in move.stays:
-                maxima[one.cluster] = 0
+        maxima |= {one.cluster: 0 for one in self._members if one.leaving and one.answers} | move.stays
         zeroed = zero(rules, self._members, self._previous.states, maxima, found.unmet, self._now)
         self._begin_at_zero(zeroed)
         goals = {one.cluster: self._goal(one, maxima[one.cluster], floors) for one in self._members}
         goals |= {one.cluster: one.written for one in self._all if one.lost}
         scales = self._scales(goals, zeroed)
         present = {one.cluster: _present(one) for one in self._all}
-        changes = any(goals[name] != present[name] for name in goals)
-        self._course = structs.replace(
-            self._course,
-            written=self._now if changes or scales or self._course.written is None else self._course.written,
-        )
+        if goals != present or scales or self._course.written is None:
+            self._course = structs.replace(self._course, written=self._now)
         after = sum(maxima.values())
         surplus = after - rules.maximum if self._divides else 0
         first: Step = "initial" if self._anew else "distribute"
         reason = sentence(self._reasons or ["no cluster asks for another division, so the bounds stay"])
         steps = [PlanStep(step=first, before=before, after=after, reason=reason)]
-        steps += self._move_steps(move.stays, move.size)
+        steps += self._move_steps(move.stays)
         steps += self._zero_steps(scales, zeroed)
         return Plan(
             total=max(rules.maximum, after) if self._divides else None,
@@ -121,8 +120,11 @@ class _Pass:
         failed = self._course.unconfirmed
         return [one for one in self._all if one.cluster in failed and one.written and not one.foreign]
 
-    def _set_minima(self) -> None:
-        """Gives the members their minima of this pass, and drops spare clusters that nobody needs."""
+    def _set_minima(self, floors: Mapping[str, int]) -> None:
+        """Gives the members their minima of this pass, and drops spare clusters that nobody needs.
+
+        One that a move is to fill gets an HPA.
+        """
         rules = self._rules
         if self._anew:
             self._reasons.append(self._anew)
@@ -140,18 +142,16 @@ class _Pass:
         members = []
         for one in self._members:
             fits = 0 < one.running <= room and one.answers
-            if fits and not (one.has_hpa or one.leaving or one.high == 0):
+            if (fits or floors.get(one.cluster)) and not (one.has_hpa or one.leaving or one.high == 0):
                 members.append(replace(one, minimum=0))
                 room -= one.running
             else:
                 members.append(one)
         self._members = members
-        for one in self._members:
+        for index, one in enumerate(members):
             if one.minimum == 0 and one.answers and self._idle(one) >= PERIOD_SECONDS:
                 self._reasons.append(f"{one.cluster}: not needed for ten minutes, so its HPA goes")
-                self._members = [
-                    replace(each, minimum=None) if each is one else each for each in self._members
-                ]
+                members[index] = replace(one, minimum=None)
 
     def _before(self, one: Member) -> ClusterState:
         return self._previous.states.get(one.cluster, NO_STATE)
@@ -198,7 +198,8 @@ class _Pass:
         self._reasons += self._triggers(stays)
         if not self._divides or self._reasons:
             return kept_rest
-        if rules.assists and self._is_period():
+        written = self._course.written
+        if rules.assists and (written is None or self._now - written >= PERIOD_SECONDS):
             anew = found(members, keep=False)
             if self._is_worth(anew.maxima):
                 self._reasons.append("for ten minutes nothing was written, so the rest is divided by policy")
@@ -265,7 +266,7 @@ class _Pass:
         if lost:
             yield f"{named(lost)}: lost, so its share goes to the others"
         if stays:
-            yield f"{named(stays)}: leaves"
+            yield f"{named(stays)}: {self._verb(stays)}"
         for one in self._members:
             if one.answers:
                 yield from _asks(one)
@@ -283,10 +284,6 @@ class _Pass:
                 yield f"{one.cluster}: {what}"
             elif not one.answers and one.missing_for >= BRIDGE_SECONDS and pinned and not one.foreign:
                 yield f"{one.cluster}: missing, and others need its share"
-
-    def _is_period(self) -> bool:
-        written = self._course.written
-        return written is None or self._now - written >= PERIOD_SECONDS
 
     def _is_worth(self, maxima: Mapping[str, int]) -> bool:
         """True if a cluster has little room, gets more, and enough moves."""
@@ -336,7 +333,7 @@ class _Pass:
             return ClusterState(waits=True)
         if not one.answers:
             waits = one.minimum is None
-            return structs.replace(before, lost=one.lost, quiet_since=None, idle_since=None, waits=waits)
+            return structs.replace(before, lost=one.lost, idle_since=None, waits=waits)
         goal = goals[one.cluster]
         if goal is None:
             return NO_STATE
@@ -351,16 +348,20 @@ class _Pass:
             floor=goal.minimum if goal.minimum != max(member.minimum or 0, 1) else None,
             maximum=goal.maximum,
             zero_since=state.zero_since,
-            quiet_since=state.quiet_since,
-            idle_since=idle,
+            idle_since=idle if member.minimum == 0 else state.idle_since,
         )
 
-    def _move_steps(self, stays: Mapping[str, int], size: int) -> Iterator[PlanStep]:
+    def _verb(self, stays: Mapping[str, int]) -> str:
+        leaves = any(one.leaving for one in self._members if one.cluster in stays)
+        return "leaves" if leaves else "gives replicas back"
+
+    def _move_steps(self, stays: Mapping[str, int]) -> Iterator[PlanStep]:
         if not stays:
             return
         there = {one.cluster: one.running for one in self._members if one.cluster in stays}
-        texts = [f"{name} leaves: {stays[name]} of {there[name]} replicas stay" for name in sorted(stays)]
-        waits = "until as many are ready elsewhere" if size else "and nothing grows for them"
+        verb = self._verb(stays)
+        texts = [f"{name} {verb}: {stays[name]} of {there[name]} replicas stay" for name in sorted(stays)]
+        waits = "until as many are ready elsewhere" if self._divides else "and nothing grows for them"
         yield PlanStep(
             step="move",
             before=sum(there.values()),

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep
-from fedhpa.assignment.incident import Goals, kept
+from fedhpa.assignment.clusters import Bounds, PlanStep
 from fedhpa.assignment.state import NO_COURSE, Course, States
 from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
+
+Goals = Mapping[str, Bounds | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,25 +110,3 @@ class Plan:
 
 def _most(bounds: Bounds | None) -> int:
     return 0 if bounds is None else bounds.maximum
-
-
-def under_hold(made: Plan, hold: HoldRules, members: Sequence[Member], previous: Previous) -> Plan:
-    """Returns what the hold allows of a pass. A failover may grow what it needs under every hold."""
-    hold = replace(hold, up=hold.up and not made.lost)
-    found = kept(hold, members, previous.states, made.present, made.goals, made.scales, made.states)
-    most = sum(_most(bounds) for cluster, bounds in found.goals.items() if cluster not in made.lost)
-    step = PlanStep(step="hold", before=_least(made.goals), after=_least(found.goals), reason=hold.reason)
-    return replace(
-        made,
-        goals=found.goals,
-        scales=found.scales,
-        states=found.states,
-        # A pass after the hold decides anew what it stopped, and a lowered maxReplicas acts at once then.
-        assigned_for=made.assigned_for if found.goals == made.goals else previous.assigned_for,
-        exceeded=0 if made.total is None else max(most - made.total + made.exceeded, 0),
-        steps=(*made.steps, step),
-    )
-
-
-def _least(goals: Goals) -> int:
-    return sum(bounds.minimum for bounds in goals.values() if bounds is not None)

@@ -32,8 +32,8 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     `minimum` is its part of minReplicas, 0 for a spare cluster, None without an HPA. `floor` is the
     minReplicas that was written, if that is another number. `maximum` is the assigned maxReplicas. `lost` is
     True while its bounds count in no sum. One that `waits` could not be written yet, and has no part.
-    `zero_since` is when its scale was set to 0. `quiet_since` is since when it could go to 0. `idle_since` is
-    since when a spare cluster has not been needed.
+    `zero_since` is when its scale was set to 0. `idle_since` is since when the others could do without it: it
+    may go to 0, or lose its HPA if it is a spare cluster.
     """
 
     minimum: Count | None = None
@@ -42,7 +42,6 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     lost: bool = False
     waits: bool = False
     zero_since: Seconds | None = None
-    quiet_since: Seconds | None = None
     idle_since: Seconds | None = None
 
     @property
@@ -55,7 +54,7 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
 
     def at(self, now: float) -> ClusterState:
         """Returns the state as it counts at `now`: times from a leader whose clock was ahead count as now."""
-        return _at(self, ("zero_since", "quiet_since", "idle_since"), now)
+        return _at(self, ("zero_since", "idle_since"), now)
 
 
 class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):

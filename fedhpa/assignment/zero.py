@@ -42,7 +42,7 @@ def zero(
     at_zero = [one for one in members if one.cluster in zeroed and one.answers and not one.leaving]
     if not rules.scales_to_zero or not rules.assists:
         for name in zeroed:
-            found[name] = replace(found[name], zero_since=None, quiet_since=None)
+            found[name] = replace(found[name], zero_since=None, idle_since=None)
         return Zeroed(found, frozenset(zeroed), ())
     running = [one for one in members if one.cluster not in zeroed]
     why = _why_back(rules, members, running, maxima, unmet)
@@ -59,10 +59,10 @@ def zero(
         )
     candidate = _candidate(rules, members, running)
     _watch(found, running, candidate, now)
-    since = found[candidate].quiet_since if candidate else None
+    since = found[candidate].idle_since if candidate else None
     if since is None or now - since < _WAIT_SECONDS:
         return Zeroed(found, frozenset(), ())
-    found[candidate] = replace(found[candidate], zero_since=now, quiet_since=None)
+    found[candidate] = replace(found[candidate], zero_since=now, idle_since=None)
     reason = f"{candidate}: goes to 0, because the other clusters could have run its load for five minutes"
     return Zeroed(found, frozenset(), (reason,))
 
@@ -90,12 +90,14 @@ def _is_full(member: Member, maxima: Mapping[str, int]) -> bool:
 
 def _watch(found: dict[str, ClusterState], running: Sequence[Member], candidate: str, now: float) -> None:
     for member in running:
+        if not member.minimum:
+            continue  # of a spare cluster the pass itself keeps the time
         state = found.get(member.cluster, NO_STATE)
         since = (
-            (now if state.quiet_since is None else state.quiet_since) if member.cluster == candidate else None
+            (now if state.idle_since is None else state.idle_since) if member.cluster == candidate else None
         )
-        if state.quiet_since != since:
-            found[member.cluster] = replace(state, quiet_since=since)
+        if state.idle_since != since:
+            found[member.cluster] = replace(state, idle_since=since)
 
 
 def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member]) -> str:
@@ -118,6 +120,7 @@ def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member
         weights = {one.cluster: one.rank for one in running}
     else:
         weights = {one.cluster: one.weight for one in running}
+    named = {one.cluster: one for one in running}
     last = in_order(weights, rules.uid)[-1]
     others = sum(one.running for one in running if one.cluster != last)
-    return last if max(need, rules.minimum) <= others else ""
+    return last if named[last].minimum and max(need, rules.minimum) <= others else ""

@@ -55,6 +55,9 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     if decision.distributed:
         yield "  member HPAs:"
         yield from (f"    {_bounds_line(share)}" for share in decision.bounds)
+    if decision.changes:
+        yield "  writes:"
+        yield from (f"    {text}" for text in decision.changes)
     if held := held_text(decision):
         yield f"  hold: {held}"
     for condition in decision.conditions:

@@ -119,7 +119,7 @@ class FleetView:
         for name, why in snapshot.evictions.items():
             self.memberships[name] = Membership(LEAVING, why, self.standing(name))
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
-        self.returns = self.moves and snapshot.hpa.spec.assignment.returns
+        self.returns = self.direct and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
             if not (self.memberships and self.is_out(cluster)):
                 self._add(cluster)
@@ -134,7 +134,7 @@ class FleetView:
         self._lacking = {one.name: one for one in lacking if not one.is_short}
         given = self.moves and any(one.state == STUCK for one in self.memberships.values())
         self.stuck = self._stuck(snapshot) if self._lacking or given else {}
-        self.leaving = [one for one in self.expected if self._leaves(one)] if self.memberships else []
+        self.leaving = self._leaving() if self.memberships and self.direct else []
         self.preferences = self._preferences(snapshot) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided, self.moving = True, False
@@ -198,6 +198,10 @@ class FleetView:
         # A failed pod stays in the list until somebody deletes it.
         running = any(pod.running for pod in cluster.pods)
         return not (scale.spec_replicas or scale.status_replicas or running)
+
+    def _leaving(self) -> list[ClusterSnapshot]:
+        leaving = [one for one in self.expected if self.membership(one.name) == LEAVING]
+        return [one for one in leaving if not self.is_empty(one)]
 
     def _leaves(self, cluster: ClusterSnapshot) -> bool:
         return self.moves and self.membership(cluster.name) == LEAVING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -199,7 +199,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     Mode Distributed: `bounds` are those of all members. `plan` is the pass, None between two passes, and
     `hpa_writes` are all its writes in order if each succeeds. `repairs` maps clusters to fields of their HPA
-    that somebody changed. `triggers` are what asked for the pass.
+    that are not as they should be. `removals` are clusters that are no longer selected and lose our HPA.
+    `changes` names every write of the pass for people, also those that a dry run only shows. `triggers` are
+    what asked for the pass.
     """
 
     now: float
@@ -237,6 +239,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan | None = None
     hpa_writes: tuple[SetBounds, ...] = ()
     repairs: Mapping[str, tuple[str, ...]] = {}
+    removals: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     triggers: frozenset[str] = frozenset()
 
     @property
@@ -244,24 +248,20 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         """True if a scale or a member HPA must be written."""
         return self.rescale or self.moves
 
-    def next_writes(
-        self, present: Mapping[str, int], leaving: Collection[str] = (), outcomes: Sequence[Outcome] = ()
-    ) -> tuple[Write, ...]:
+    def next_writes(self, present: Mapping[str, int], outcomes: Sequence[Outcome] = ()) -> tuple[Write, ...]:
         """Returns the writes that may be sent now, all at once; none when all were tried.
 
-        `present` are the replicas that can be written, by cluster, or TEMPLATE. `leaving` are clusters that
-        are no longer selected and have our HPA. `outcomes` are those of all earlier writes, in order.
+        `present` are the replicas that can be written, by cluster, or TEMPLATE. `outcomes` are those of all
+        earlier writes, in order.
         """
         if self.distributed:
-            return self._next_of_pass(present, leaving, outcomes)
+            return self._next_of_pass(present, outcomes)
         wanted = {share.cluster: share.replicas for share in self.assignment}
         if TEMPLATE in present:
             wanted = {TEMPLATE: self.desired_replicas}
         return next_scales(wanted, present, outcomes, moves=self.moves)
 
-    def _next_of_pass(
-        self, present: Mapping[str, int], leaving: Collection[str], outcomes: Sequence[Outcome]
-    ) -> tuple[Write, ...]:
+    def _next_of_pass(self, present: Mapping[str, int], outcomes: Sequence[Outcome]) -> tuple[Write, ...]:
         """The next writes of mode Distributed: what leaves, then bounds, repairs and scales."""
         results = {(type(one.write), one.write.cluster): one.result for one in outcomes}
         failed = {one.write.cluster for one in outcomes if one.result is not Result.CONFIRMED}
@@ -269,9 +269,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         if self.plan is not None:
             # The replicas of these clusters go before others may grow. The HPA goes last: a controller that
             # restarts in between knows the cluster by it.
-            batch = next_scales(dict.fromkeys(sorted(leaving), 0), present, outcomes) or tuple(
+            batch = next_scales(dict.fromkeys(self.removals, 0), present, outcomes) or tuple(
                 RemoveHpa(name)
-                for name in sorted(leaving)
+                for name in self.removals
                 if name not in failed and (RemoveHpa, name) not in results
             )
             batch = batch or self.plan.next_writes(outcomes)

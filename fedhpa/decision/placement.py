@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.quantity import parse_milli
-from fedhpa.api.taints import CORDONED, is_avoided
+from fedhpa.api.taints import CORDONED, LEAVING, is_avoided
 from fedhpa.api.texts import listed
 from fedhpa.assignment import (
     Place,
@@ -135,10 +135,12 @@ class PlacementPlan:
         self._answered = fleet.views
         used = loads(context.metrics) if self._policy.by_load else {}
         usual = sum(used.values()) // len(used) if used else 1
-        self.places = {
-            cluster.name: self._place(cluster, used.get(cluster.name, usual)) for cluster in fleet.expected
-        }
         self._leaving = {cluster.name for cluster in fleet.leaving}
+        self.places = {
+            cluster.name: self._place(cluster, used.get(cluster.name, usual))
+            for cluster in fleet.expected
+            if cluster.name in self._leaving or fleet.membership(cluster.name) != LEAVING
+        }
         self._members = {name: place for name, place in self.places.items() if name not in self._leaving}
 
     def limited(self, desired: int) -> int:

@@ -1,4 +1,4 @@
-"""Rebalances: one for each timestamp of an annotation, and returns (mode Centralized, propagation direct).
+"""Rebalances: one for each timestamp of an annotation, and returns.
 
 The state, with the shares that it moves to, is stored before the first replica moves. So a restarted
 controller goes on and never begins again. Source: docs/explanation/placement.md, "Rebalance" and "Return".
@@ -58,28 +58,34 @@ def report_refusal(context: Context) -> bool:
     what, where = ("annotation", f"annotation {REBALANCE_ANNOTATION}") if value else ("field", _FIELD)
     text = ""
     if context.spec.mode == DISTRIBUTED:
-        text = f"mode Distributed moves bounds by itself; remove the {what}"
+        if not context.spec.assignment.assist:
+            text = f"scaleAssist: false leaves bounds as they are; remove the {what}"
     elif not context.fleet.direct:
         text = (
             f"Karmada's scheduler places the replicas; remove the {what}, and create a WorkloadRebalancer "
             "(apps.karmada.io/v1alpha1) that names the workload"
         )
-    elif context.spec.assignment.policy.copies:
+    if not text and context.spec.assignment.policy.copies:
         text = f"Duplicated divides nothing: every cluster has the whole size; remove the {what}"
     if text:
         _refuse(context, "NotSupported", f"{where}: {text}")
     return bool(text)
 
 
-def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int) -> bool:
-    """Returns True if replicas move to another division now; begins and stops rebalances and returns."""
+def rebalances(
+    context: Context, plan: PlacementPlan, current: int, desired: int, *, changed: float = 0.0
+) -> bool:
+    """Returns True if replicas move to another division now; begins and stops rebalances and returns.
+
+    `changed` is when a member scaled last, in POSIX seconds.
+    """
     value, state, returns = context.snapshot.hpa.rebalance, context.rebalance, context.spec.assignment.returns
     if state is not None and not state.ended:
         wanted = returns if state.is_return else state.requested == value
         if not wanted:
             state = context.rebalance = state.ends(_STOPPED)
         elif yields := _yields(context, plan, state):
-            state = context.rebalance = _end_for(context, state, yields)
+            state = interrupted(context, state, yields)
     if not value and not returns and context.builder.found(REBALANCED) is not None:
         context.builder.condition(REBALANCED, True, "NotAsked", _NOT_ASKED)
     if context.spec.dry_run or report_refusal(context) or context.snapshot.record_problem:
@@ -94,7 +100,7 @@ def rebalances(context: Context, plan: PlacementPlan, current: int, desired: int
     if state is not None and not state.ended:
         return True
     if returns:
-        _return(context, plan, current, desired)
+        _return(context, plan, current, desired, changed)
     return False
 
 
@@ -118,14 +124,15 @@ def _yields(context: Context, plan: PlacementPlan, state: Rebalance) -> str:
     return f"{gone[0]} is lost or takes part no more" if gone else ""
 
 
-def _end_for(context: Context, state: Rebalance, why: str) -> Rebalance:
-    """Returns the move after it ended without a verdict; adds an event, and sets the condition."""
+def interrupted(context: Context, state: Rebalance, why: str) -> Rebalance:
+    """Ends the move without a verdict, and returns it; adds an event, and sets the condition."""
     text = f"the {title(state)} ends, because {why}"
     if not state.is_return:
         text += "; write a new timestamp to go on"
     context.builder.event("RebalanceInterrupted", text)
     context.builder.condition(REBALANCED, False, _INTERRUPTED, text)
-    return state.ends(_INTERRUPTED)
+    context.rebalance = state.ends(_INTERRUPTED)
+    return context.rebalance
 
 
 def _begins(context: Context, plan: PlacementPlan, value: str, current: int, desired: int) -> bool:
@@ -142,26 +149,33 @@ def _begins(context: Context, plan: PlacementPlan, value: str, current: int, des
     if waits:
         context.builder.condition(REBALANCED, False, "Waiting", f"the rebalance of {value} {waits}")
         return False
-    context.rebalance = Rebalance(value, context.now, goal=plan.goal(desired, fair=True))
+    goal = plan.goal(desired, fair=True)
+    context.rebalance = Rebalance(value, context.now, goal=goal, before=_receivers(plan, goal))
     context.builder.condition(REBALANCED, False, "Rebalancing", f"the rebalance of {value} begins")
     return True
 
 
-def _return(context: Context, plan: PlacementPlan, current: int, desired: int) -> None:
+def _receivers(plan: PlacementPlan, goal: Mapping[str, int]) -> dict[str, int]:
+    """Returns the shares of the clusters that are to grow."""
+    return {name: place.present for name, place in plan.places.items() if place.present < goal[name]}
+
+
+def _return(context: Context, plan: PlacementPlan, current: int, desired: int, changed: float) -> None:
     """Begins a return if it is time for one, or says what it waits for."""
     goal, state = plan.goal(desired, fair=True), context.rebalance
     count = misplaced(plan, goal)
     if not is_worth_it(count, desired):
         _report_in_place(context)
         return
-    waits = obstacle(context, current, desired)
+    waits = obstacle(context, current, desired, changed)
     if waits:
         text = f"{count} of {desired} replicas run in other clusters than the policy says; the return {waits}"
         context.builder.condition(REBALANCED, False, _WAITS_TO_RETURN, text)
         return
-    before = {name: place.present for name, place in plan.places.items() if place.present < goal[name]}
     requested = "" if state is None else state.requested
-    context.rebalance = Rebalance(requested, context.now, goal=goal, is_return=True, before=before)
+    context.rebalance = Rebalance(
+        requested, context.now, goal=goal, is_return=True, before=_receivers(plan, goal)
+    )
     text = f"the {title(context.rebalance)} begins: {count} of {desired} replicas run in other clusters"
     context.builder.condition(REBALANCED, False, _RETURNING, text)
 
@@ -204,7 +218,8 @@ def ended_early(context: Context, *, gives: bool, blocked: bool) -> bool:
         return False
     if context.now - state.since >= MAX_SECONDS:
         return _end_late(context, state)
-    if not state.is_return or context.coverage.unanswered:
+    proves = state.is_return or context.spec.mode == DISTRIBUTED
+    if not proves or context.coverage.unanswered:
         return False
     if gives or (blocked and state.blocked_since is None):
         state = msgspec.structs.replace(state, blocked_since=context.now if blocked else None)

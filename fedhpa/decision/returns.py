@@ -38,8 +38,8 @@ def is_worth_it(replicas: int, size: int) -> bool:
     return replicas >= _FEWEST and replicas * 100 >= size * _FEWEST_PER_CENT
 
 
-def obstacle(context: Context, current: int, desired: int) -> str:
-    """Returns what a return waits for; "" if it may begin."""
+def obstacle(context: Context, current: int, desired: int, changed: float) -> str:
+    """Returns what a return waits for; "" if it may begin. A member scaled last at `changed`."""
     fleet, state = context.fleet, context.rebalance
     if state is not None and state.rests_until is not None and context.now < state.rests_until:
         return (
@@ -55,7 +55,7 @@ def obstacle(context: Context, current: int, desired: int) -> str:
     for view in fleet.answered:
         if view.ready_pods != view.replicas or view.is_rolling:
             return f"waits until all pods of {view.name} are ready"
-    begins = _last_change(context) + QUIET_SECONDS
+    begins = max(_last_change(context), min(changed, context.now)) + QUIET_SECONDS
     if state is not None:
         begins = max(begins, min(state.since, context.now) + PERIOD_SECONDS)
     return (
@@ -90,7 +90,7 @@ def needed(context: Context, plan: PlacementPlan, state: Rebalance) -> dict[str,
     for metric in context.metrics:
         if metric_type(metric.type).per_pod and follows_pods(metric):
             parts = _parts(metric, plan.ready)
-            known = needed_replicas(parts, plan.ready, grown, above)
+            known = needed_replicas(parts, plan.ready, grown, above, spare=above)
             found = {name: max(least, known.get(name, present[name])) for name, least in found.items()}
     return found
 

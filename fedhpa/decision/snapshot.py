@@ -206,8 +206,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pods, if there is more than one. `competitors` describes competing autoscalers of the same workload.
     `blocked` is set if nothing could be gathered or if another controller acts on the object.
     `propagation` is the controller's flag, "" if it is to be inferred from `target`.
-    `selection` says why not all clusters of Karmada's placement take part; "" if they do. `evictions` are
-    those of Karmada, by cluster: it need be no candidate any more.
+    `selection` says why not all clusters of Karmada's placement take part; "" if they do. `leftovers` are
+    clusters that have our HPA and are not selected any more. `evictions` are those of Karmada, by cluster: it
+    need be no candidate any more.
     `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
     start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
     `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
@@ -231,6 +232,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     blocked: Blocked | None = None
     selection: str = ""
     evictions: Mapping[str, str] = {}
+    leftovers: tuple[str, ...] = ()
     hub_findings: tuple[Finding, ...] = ()
     decided_size: int | None = None
     propagation: str = ""

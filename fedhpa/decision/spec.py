@@ -62,7 +62,7 @@ class PlacementSpec(msgspec.Struct, frozen=True):
     pods may wait for a node, None for the default; with `assist` they then move to other clusters. `caps` is
     the largest part of each cluster, 0 to 1, that the workload's requests may take. With `scaling_to_zero`
     single clusters may run no replica (mode Distributed only). `rebalance` is the field as it is set; with
-    `returns` replicas return to the division of the policy by themselves (mode Centralized, direct).
+    `returns` replicas return to the division of the policy by themselves.
     """
 
     policy: AssignmentPolicy = EQUAL

@@ -358,7 +358,6 @@ def stored(chance: random.Random) -> ClusterState:
         lost=chance.random() < 0.2,
         waits=chance.random() < 0.2,
         zero_since=time(),
-        quiet_since=time(),
         idle_since=time(),
     )
 

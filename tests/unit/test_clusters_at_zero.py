@@ -105,7 +105,7 @@ def test_one_pass_without_the_condition_begins_the_wait_again() -> None:
     calm = zeroed(busy.states, [replace(one, load=Fraction(1, 2)) for one in THREE], now=NOW + 300)
 
     assert gone(calm) == []
-    assert calm.states["a"].quiet_since == NOW + 300
+    assert calm.states["a"].idle_since == NOW + 300
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_cluster_that_does_not_rest_keeps_all_others(other: Member) -> None:
 
 def test_an_unknown_load_keeps_all_clusters() -> None:
     """A cluster whose usage nobody knows may be busy."""
-    states: States = {"a": ClusterState(quiet_since=NOW - 3600)}
+    states: States = {"a": ClusterState(idle_since=NOW - 3600)}
 
     assert zeroed(states, [*THREE[:2], replace(THREE[2], load=None)]).states["a"] == ClusterState()
 

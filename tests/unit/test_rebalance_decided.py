@@ -248,7 +248,16 @@ def test_a_time_to_come_is_waited_for() -> None:
             {"spec": {"federatedHPAAssignment": {"federatedHPAAssignmentType": "Duplicated"}}},
             "Duplicated divides nothing",
         ),
-        ({"spec": {"mode": "Distributed"}}, "mode Distributed moves bounds by itself"),
+        (
+            {
+                "spec": {
+                    "mode": "Distributed",
+                    "scaleAssist": False,
+                    "federatedHPAAssignment": {"federatedHPAAssignmentType": "StaticWeighted"},
+                }
+            },
+            "scaleAssist: false leaves bounds as they are",
+        ),
     ],
 )
 def test_what_cannot_be_rebalanced_says_so(changes: dict[str, Any], remedy: str) -> None:
@@ -283,7 +292,8 @@ def test_the_state_is_read_back() -> None:
     loop = Loop(8, 2)
     loop.run()
 
-    assert decode_memory(loop.answer["record"]).rebalance == Rebalance(ASKED, START, goal={"m1": 5, "m2": 5})
+    stored = decode_memory(loop.answer["record"]).rebalance
+    assert stored == Rebalance(ASKED, START, goal={"m1": 5, "m2": 5}, before={"m2": 2})
 
 
 def test_nothing_begins_or_goes_on_that_cannot_be_recorded() -> None:

@@ -392,7 +392,7 @@ def test_text_names_what_a_cluster_lacks() -> None:
 
     lines = to_text(decided(raw)).splitlines()
 
-    assert "    a: 2 to 12 replicas, 4 run, its HPA is at maxReplicas and needs 8 replicas" in lines
+    assert "    a: 1 to 12 replicas, 4 run, its HPA is at maxReplicas and needs 8 replicas" in lines
     assert "    b: 1 to 5 replicas, 4 run, its HPA is not ours and is never written" in lines
     assert "    c: no HPA, 1 last known, the cluster cannot be read, so nothing is written there" in lines
     assert "    d: 1 to 4 replicas, 1 runs" in lines

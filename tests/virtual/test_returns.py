@@ -239,11 +239,10 @@ def test_never_ends_a_return() -> None:
 
 @pytest.mark.parametrize("mode", ["Centralized", "Distributed"])
 def test_where_it_cannot_be_the_condition_says_so(mode: str) -> None:
-    """Duplicated divides nothing, and mode Distributed moves bounds. An event says it once."""
-    policy = "Duplicated" if mode == "Centralized" else "Aggregated"
-    assignment = {"federatedHPAAssignmentType": policy, "rebalance": "WhenQuiet"}
+    """Duplicated divides nothing in both modes. An event says it once."""
+    assignment = {"federatedHPAAssignmentType": "Duplicated", "rebalance": "WhenQuiet"}
     found = Watched(cloudy(spec={"federatedHPAAssignment": assignment, "mode": mode}), 5)
-    gone = (150.0, changes(federatedHPAAssignment={"federatedHPAAssignmentType": policy}))
+    gone = (150.0, changes(federatedHPAAssignment={"federatedHPAAssignmentType": "Duplicated"}))
     removed = Watched(cloudy(gone, spec={"federatedHPAAssignment": assignment, "mode": mode}), 5)
 
     assert condition(removed, 4)[:2] == ("True", "NotAsked")

@@ -22,10 +22,10 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_status import MAX_REPLICAS, whole_number, with_bounds
 from fedhpa.decision.distributed.bounds_view import BoundsView
 from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
+from fedhpa.decision.distributed.returning import give_back
 from fedhpa.decision.messages import ASSIGNED, HELD
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
-from fedhpa.decision.rebalance import report_refusal
 
 # The bounds are computed in this interval, and at once when something asks for it.
 PERIOD_SECONDS: Final = 60
@@ -42,17 +42,23 @@ def decide_bounds(
     with the error of a failed scale write as `write_error`.
     """
     view = BoundsView(context)
-    due = _is_due(context, view)
-    made = plan(view.rules, view.members, view.previous, context.now) if due else None
+    move = give_back(context, view)
+    triggers = view.triggers | ({f"return {sorted(move.stays.items())}"} if move.stays else set())
+    due = _is_due(context, triggers)
+    made = plan(view.rules, view.members, view.previous, context.now, move) if due else None
     states, remembered = view.states, None
     writes: tuple[SetBounds, ...] = ()
-    repairs: Mapping[str, tuple[str, ...]] = {}
-    if not context.spec.dry_run:
-        repairs = _repairs(context, view)
-        if made is not None:
-            writes = _all_writes(made)
-            remembered = made if outcomes is None else made.after(outcomes)
-            states = remembered.states
+    repairs, removals = _repairs(context, view), _removals(context)
+    planned = () if made is None else _all_writes(made)
+    named = tuple(_changes(made, planned, repairs, removals if made else ()))
+    if context.spec.dry_run:
+        repairs, removals = {}, ()
+    elif made is not None:
+        writes = planned
+        remembered = made if outcomes is None else made.after(outcomes)
+        states = remembered.states
+    else:
+        removals = ()
     scales = {} if made is None or context.spec.dry_run else made.scales
     goals = _goals(view) if made is None else made.goals
     shown = states if made is None else made.states
@@ -62,33 +68,34 @@ def decide_bounds(
     errors = tuple(_errors(outcomes or (), write_error))
     report_members(context, view, current, states)
     if context.spec.dry_run:
-        _report_dry_run(context, view, made, reason)
+        _report_dry_run(context, view, made, named, reason)
     else:
         report_assignment(context, view, made, errors)
-    report_refusal(context)
     report_outlook(context, view.headroom(), copies=view.policy.copies)
-    _report_changes(context, made, writes, outcomes, reason)
+    _report_changes(context, made, writes, removals, outcomes, reason)
     _report_repairs(context, view, repairs, writes)
     if made is not None:
         report_moves(context, view, made)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
-        rescale=bool(writes or scales or repairs),
+        rescale=bool(writes or scales or repairs or removals),
         bounds=shares,
         plan=made,
         hpa_writes=writes,
         repairs=repairs,
-        triggers=view.triggers if not errors else frozenset(),
+        removals=removals,
+        changes=named,
+        triggers=triggers if not errors else frozenset(),
         distributed=True,
     )
     return with_bounds(decision, context, view, states, remembered)
 
 
-def _is_due(context: Context, view: BoundsView) -> bool:
+def _is_due(context: Context, triggers: frozenset[str]) -> bool:
     last = context.snapshot.last_pass
     if last is None or not 0 <= context.now - last < PERIOD_SECONDS:
         return True
-    return bool(view.triggers - context.snapshot.last_triggers)
+    return bool(triggers - context.snapshot.last_triggers)
 
 
 def _all_writes(made: Plan) -> tuple[SetBounds, ...]:
@@ -106,6 +113,12 @@ def _repairs(context: Context, view: BoundsView) -> Mapping[str, tuple[str, ...]
         for cluster in context.snapshot.clusters
         if cluster.drift and cluster.name in view.hpas and view.hpas[cluster.name].ours
     }
+
+
+def _removals(context: Context) -> tuple[str, ...]:
+    """Returns the clusters that are no longer selected and have our HPA. They wait for the end of a hold."""
+    stops = context.hold is not None and context.hold.stops_down
+    return () if stops else context.snapshot.leftovers
 
 
 def _goals(view: BoundsView) -> dict[str, Bounds | None]:
@@ -204,6 +217,7 @@ def _report_changes(
     context: Context,
     made: Plan | None,
     writes: Sequence[SetBounds],
+    removals: Sequence[str],
     outcomes: Sequence[Outcome] | None,
     reason: str,
 ) -> None:
@@ -215,17 +229,19 @@ def _report_changes(
         writes = [write for write in confirmed if isinstance(write, SetBounds)]
     why = f"; reason: {reason}" if reason else ""
     writes = [write for write in writes if write.before != write.after]
-    if writes or (made.scales and not context.spec.dry_run):
-        context.builder.event("BoundsAssigned", f"{changes(made, writes)}{why}")
+    if writes or removals or (made.scales and not context.spec.dry_run):
+        texts = list(_changes(made, writes, {}, removals))
+        context.builder.event("BoundsAssigned", f"{listed(texts, _MAX_NAMED)}{why}")
 
 
-def _report_dry_run(context: Context, view: BoundsView, made: Plan | None, reason: str) -> None:
+def _report_dry_run(
+    context: Context, view: BoundsView, made: Plan | None, named: Sequence[str], reason: str
+) -> None:
     """Sets Assigned in a dry run: what would be written. Between two passes it stays as it was."""
     if made is None:
         return
-    planned = _all_writes(made)
-    would = f"would assign {changes(made, planned)}" if planned or made.scales else "nothing would change"
-    if planned and _asked_anew(context, view):
+    would = f"would assign {listed(named, _MAX_NAMED)}" if named else "nothing would change"
+    if named and _asked_anew(context, view):
         context.builder.event("DryRun", f"{would}{f'; reason: {reason}' if reason else ''}")
     meanwhile = "; the member HPAs go on scaling within the bounds that they have"
     running = any(hpa.ours for hpa in view.hpas.values())
@@ -239,18 +255,23 @@ def _asked_anew(context: Context, view: BoundsView) -> bool:
     return any(trigger.startswith("spec ") for trigger in new)
 
 
-def changes(made: Plan, writes: Sequence[SetBounds]) -> str:
-    """Returns each changed cluster with its bounds before and after, such as `member1 1-6 -> 1-8`."""
-    last = {write.cluster: write.after for write in writes}
-    texts = [
-        f"{cluster} {_text(made.present.get(cluster))} -> {_text(after)}"
-        for cluster, after in sorted(last.items())
-    ]
-    texts += [
-        f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
-        for cluster, replicas in sorted(made.scales.items())
-    ]
-    return listed(texts, _MAX_NAMED)
+def _changes(
+    made: Plan | None,
+    writes: Sequence[SetBounds],
+    repairs: Mapping[str, tuple[str, ...]],
+    removals: Sequence[str],
+) -> Iterator[str]:
+    """Yields each write for people, such as `member1 1-6 -> 1-8`."""
+    yield from (f"{cluster} loses its replicas and its HPA: it is not selected" for cluster in removals)
+    last = {write.cluster: write for write in writes}
+    present = {} if made is None else made.present
+    for cluster, write in sorted(last.items()):
+        again = ", written again" if write.before == write.after == present.get(cluster) else ""
+        yield f"{cluster} {_text(present.get(cluster))} -> {_text(write.after)}{again}"
+    yield from (f"{cluster} gets {', '.join(fields)}" for cluster, fields in sorted(repairs.items()))
+    scales = {} if made is None else made.scales
+    for cluster, replicas in sorted(scales.items()):
+        yield f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
 
 
 def _text(bounds: Bounds | None) -> str:

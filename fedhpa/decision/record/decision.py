@@ -132,6 +132,7 @@ def _bounds(decision: Decision) -> Mapping[str, JSON]:
             {"cluster": write.cluster, "before": _pair(write.before), "after": _pair(write.after)}
             for write in decision.hpa_writes
         ],
+        **({"changes": list(decision.changes)} if decision.changes else {}),
     }
 
 
@@ -215,6 +216,7 @@ class CompactDecision(msgspec.Struct):
     tolerance: tuple[float, float] | None = None
     distributed: bool = False
     memberships: dict[str, ClusterMembership] = {}
+    changes: list[str] = []
 
 
 def compact_decision(decision: Decision) -> Mapping[str, JSON]:
@@ -255,6 +257,9 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
             for step in decision.steps
         ],
         **({"memberships": msgspec.to_builtins(members)} if members else {}),
+        **(
+            {"changes": [_short(one) for one in decision.changes[:_MAX_CLUSTERS]]} if decision.changes else {}
+        ),
         **({"propagation": decision.propagation} if decision.propagation else {}),
         **({"controller": settings} if settings else {}),
         **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
@@ -295,6 +300,7 @@ def decode_compact(
         memory=state,
         tolerance=compact.tolerance,
         distributed=compact.distributed,
+        changes=tuple(compact.changes),
         bounds=tuple(_stored_bounds(name, one) for name, one in sorted(state.clusters.items()))
         if compact.distributed
         else (),

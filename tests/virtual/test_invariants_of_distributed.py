@@ -1,0 +1,113 @@
+"""Mode Distributed under disturbances of every kind: I1 to I4 hold in each second, and a quiet world rests.
+
+The real controller runs in random worlds (benchmarks/closed_loop/random_worlds.py) in virtual time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from benchmarks.closed_loop.actions import (
+    Action,
+    changes,
+    controller_killed,
+    dies,
+    hub_away,
+    quota,
+    raced,
+    reachable,
+    releases,
+    returns,
+    tainted,
+    unreachable,
+)
+from benchmarks.closed_loop.random_worlds import random_world
+from benchmarks.closed_loop.running import Running
+from benchmarks.closed_loop.ways import DISTRIBUTED, simulate
+from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World
+from tests.support.invariants import Judge
+from tests.support.nightly import NIGHT, NIGHTLY, examples
+
+MINUTE: Final = 60.0
+SETTLES: Final = examples(15, 30) * MINUTE
+# A status is written at most so often where nothing happens.
+STATUS_SECONDS: Final = 600
+
+
+def disturbances(
+    chance: random.Random, names: list[str], maximum: int, until: float
+) -> list[tuple[float, Action]]:
+    """Things that happen until a time, and what ends all of them then."""
+    found: list[tuple[float, Action]] = []
+    busy = dict.fromkeys(names, 0.0)
+    at = chance.uniform(1, 6) * MINUTE
+    while at < until:
+        away = at + chance.uniform(0.3, 12) * MINUTE
+        name = min(busy, key=lambda one: (busy[one], chance.random()))
+        of_cluster = (
+            ((at, unreachable(name)), (away, reachable(name))),
+            ((at, dies(name)), (away, returns(name))),
+            ((at, tainted(name, DRAIN)), (away, tainted(name))),
+            ((at, quota(name, chance.randrange(2, 6))), (away, quota(name, None))),
+            ((at, releases(name)),),
+            ((at, raced(name, chance.randrange(1, 4))),),
+        )
+        of_hub = (
+            ((at, hub_away(True)), (min(at + 4 * MINUTE, away), hub_away(False))),
+            ((at, controller_killed()),),
+            ((at, changes(maxReplicas=maximum + chance.choice((-6, 0, 10)))),),
+        )
+        events = chance.choice(of_cluster if busy[name] < at and chance.random() < 0.6 else of_hub)
+        if events in of_cluster:
+            busy[name] = events[-1][0]
+        found += events
+        at += chance.uniform(1, 5) * MINUTE
+    return [one for one in found if one[0] < until] + [(until, hub_away(False)), (until, all_well)]
+
+
+def all_well(run: Running) -> None:
+    """Ends what befell clusters."""
+    for cluster in run.fleet.clusters.values():
+        if not cluster.alive:
+            cluster.revive()
+        cluster.server.start()
+        cluster.workload.most = None
+        tainted(cluster.name)(run)
+
+
+def disturbed(number: int, minutes: float) -> tuple[World, Judge, float]:
+    """A random world with disturbances and then half an hour without, and its judge."""
+    chance, until = random.Random(number), minutes * MINUTE
+    world = random_world(number)
+    load = world.load
+
+    def ends(now: float) -> float | Mapping[str, float]:
+        return load(min(now, until))
+
+    names = [plan.name for plan in world.clusters]
+    judge = Judge(world.target)
+    looks = tuple((float(second), judge.look) for second in range(int(until + 2 * SETTLES) - 1))
+    events = disturbances(chance, names, world.maximum, until)
+    return replace(world, load=ends, events=(*looks, *events), flags=DEFAULT_LEASES), judge, until
+
+
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=NIGHT if NIGHTLY else ()) for n in range(examples(2, 81))]
+)
+def test_the_invariants_hold_each_second_and_a_quiet_world_rests(number: int) -> None:
+    """Losses, drains, edits, rollouts, kills of the controller and a hub that is away, then nothing."""
+    minutes = examples(15, 90)
+    world, judge, until = disturbed(number, minutes)
+    quiet: list[int] = []
+    marks = ((until + SETTLES, lambda _: quiet.extend((judge.writes, judge.status_writes))),)
+    simulate(replace(world, events=(*world.events, *marks)), DISTRIBUTED, (until + 2 * SETTLES) / 3600)
+
+    assert judge.broken == []
+    writes, status_writes = quiet
+    assert judge.writes - writes == 0
+    assert judge.status_writes - status_writes <= SETTLES / STATUS_SECONDS + 1
