@@ -48,7 +48,8 @@ class Judge:
     _total: int = 0
     _restarts: int = 0
     _changed: int = 0
-    _lowered: int = -SURPLUS_SECONDS
+    # A lowered maxReplicas acts at once, so until the maxima have followed it.
+    _lowered: bool = False
     _left: int = -SURPLUS_SECONDS
     _above_since: int | None = None
     _returns: bool = False
@@ -62,8 +63,8 @@ class Judge:
         spec = run.hub.object["spec"]
         total, least = int(spec["maxReplicas"]), int(spec["minReplicas"])
         before = self._past[-1] if self._past else seen
-        if total < self._total:
-            self._lowered = self.now
+        assigned = sum(one.most for one in before.values() if one.reachable)
+        self._lowered = total < self._total or (self._lowered and assigned > total)
         works = run.hub.server.listens
         moved = [(one.reachable, one.leaving) for one in seen.values()] != [
             (one.reachable, one.leaving) for one in before.values()
@@ -122,12 +123,11 @@ class Judge:
             takes_back = bool(asked) and one.most >= min(asked) + MARGIN
             # A giver of a return gives one more where its pods are as busy as the new ones.
             takes_back |= bool(asked) and self._returns and one.most >= min(asked) - 1
-            is_lowered = self.now - self._lowered <= SURPLUS_SECONDS
             since = self._above_since
             surplus = since is not None and self.now - since >= SURPLUS_SECONDS - READ_SECONDS
             leaves = any(each.leaving for each in recent) or self.now - self._left <= PASS_SECONDS
             spare = not one.most and was.most and was.replicas <= 1
-            if not (takes_back or is_lowered or surplus or leaves or spare):
+            if not (takes_back or self._lowered or surplus or leaves or spare):
                 self.broken.append(
                     f"I3 at {self.now}: {name} {was} -> {one.most}, asked {sorted(set(asked))}"
                 )
@@ -142,7 +142,7 @@ class Judge:
         was = sum(before[name].most for name in same)
         if (
             sum(seen[name].most for name in same) > max(was, total + step, running + len(there))
-            and self.now - self._lowered > PASS_SECONDS
+            and not self._lowered
         ):
             self.broken.append(f"I1 at {self.now}: raised from {was} to {maxima}, {total} allowed: {seen}")
         if self.now - self._changed > SURPLUS_SECONDS:

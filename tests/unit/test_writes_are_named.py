@@ -83,9 +83,7 @@ def test_a_cluster_that_loses_its_hpa_is_named() -> None:
 
 def test_a_dry_run_names_the_same_and_writes_nothing() -> None:
     """The condition Assigned has them, with removals and repairs."""
-    real, dry = (
-        made(begin(**spec), drift=("metrics",), left=("old",)) for spec in ({}, {"dryRun": True})
-    )
+    real, dry = (made(begin(**spec), drift=("metrics",), left=("old",)) for spec in ({}, {"dryRun": True}))
 
     assert dry.changes == real.changes
     assert real.writes
