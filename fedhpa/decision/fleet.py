@@ -105,8 +105,7 @@ class FleetView:
     def __init__(self, snapshot: Snapshot, settings: ControllerSettings, now: float = 0.0) -> None:
         lost_after = snapshot.hpa.spec.lost_after
         self.lost_after = settings.cluster_lost_timeout if lost_after is None else lost_after
-        self.now, self.namespace = now, snapshot.hpa.namespace
-        self.snapshot = snapshot
+        self.now, self.namespace, self.snapshot = now, snapshot.hpa.namespace, snapshot
         self.lost, self.missing = dict[str, str](), dict[str, str]()
         self.expected, self.answered = list[ClusterSnapshot](), list[ClusterView]()
         self.selector_errors: list[tuple[str, str]] = []
@@ -134,7 +133,8 @@ class FleetView:
         self._lacking = {one.name: one for one in lacking if not one.is_short}
         given = self.moves and any(one.state == STUCK for one in self.memberships.values())
         self.stuck = self._stuck(snapshot) if self._lacking or given else {}
-        self.leaving = self._leaving() if self.memberships and self.direct else []
+        there = [one for one in self.expected if self.memberships and not self.is_empty(one)]
+        self.leaving = [one for one in there if self.direct and self.membership(one.name) == LEAVING]
         self.preferences = self._preferences(snapshot) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided, self.moving = True, False
@@ -198,10 +198,6 @@ class FleetView:
         # A failed pod stays in the list until somebody deletes it.
         running = any(pod.running for pod in cluster.pods)
         return not (scale.spec_replicas or scale.status_replicas or running)
-
-    def _leaving(self) -> list[ClusterSnapshot]:
-        leaving = [one for one in self.expected if self.membership(one.name) == LEAVING]
-        return [one for one in leaving if not self.is_empty(one)]
 
     def _leaves(self, cluster: ClusterSnapshot) -> bool:
         return self.moves and self.membership(cluster.name) == LEAVING

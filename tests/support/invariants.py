@@ -83,6 +83,8 @@ class Judge:
             self._above_since = None
         elif self._above_since is None:
             self._above_since = self.now
+        if self._returns:
+            self._left = self.now  # a return may exceed the maximum by a step, as a leave does
         self._removals(before, seen)
         self._sums(before, seen, total, least)
         self._past.append(seen)
