@@ -53,6 +53,7 @@ class Judge:
     _left: int = -SURPLUS_SECONDS
     _above_since: int | None = None
     _returns: bool = False
+    _returned: int = -SURPLUS_SECONDS
 
     def look(self, run: Running) -> None:
         """Judges one second."""
@@ -84,7 +85,7 @@ class Judge:
         elif self._above_since is None:
             self._above_since = self.now
         if self._returns:
-            self._left = self.now  # a return may exceed the maximum by a step, as a leave does
+            self._returned = self.now
         self._removals(before, seen)
         self._sums(before, seen, total, least)
         self._past.append(seen)
@@ -137,7 +138,9 @@ class Judge:
     def _sums(self, before: dict[str, Seen], seen: dict[str, Seen], total: int, least: int) -> None:
         there = [one for one in seen.values() if one.reachable]
         maxima, running = sum(one.most for one in there), sum(one.replicas for one in there)
-        step = max(total // 10, 1) if self.now - self._left <= PASS_SECONDS else 0
+        # A leave and a return may exceed the maximum by a step.
+        moves = self.now - max(self._left, self._returned) <= PASS_SECONDS
+        step = max(total // 10, 1) if moves else 0
         if self.now - self._changed > PASS_SECONDS and maxima > max(total + step, running + len(there)):
             self.broken.append(f"I1 at {self.now}: {maxima} of {total}, {running} run: {seen}")
         same = [name for name, one in seen.items() if one.reachable and before[name].reachable]
