@@ -93,7 +93,7 @@ class Running:
         self.hub = hub
         self._controller = controller
         self._restarts: set[asyncio.Task[None]] = set()
-        # How often the controller was killed.
+        # The number of times that the controller was killed.
         self.restarts = 0
 
     def on(self, name: str, act: Callable[[Cluster], None]) -> None:

@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass
 class Judge:
-    """What one run has broken, as `broken`, and when the hub last had reason to write."""
+    """The judge of one run; `broken` has each second in which an invariant did not hold."""
 
     target: int
     broken: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Judge:
         self._total = total
         shown = run.hub.status.get("conditions") or ()
         self._returns = any(one["reason"] in ("Returning", "Rebalancing") for one in shown)
-        # What one pass reads: the clusters that answer.
+        # A pass counts the clusters that answer.
         running = sum(one.replicas for one in seen.values() if one.reachable)
         if running <= total:
             self._above_since = None
