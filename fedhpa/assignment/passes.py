@@ -79,7 +79,8 @@ class _Pass:
         floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
         found = self._divided(floors, move.stays)
         maxima = dict(found.maxima)
-        maxima |= {one.cluster: 0 for one in self._members if one.leaving and one.answers} | move.stays
+        gone = {one.cluster: 0 for one in self._members if one.leaving and one.answers}
+        maxima |= {**gone, **move.stays}
         zeroed = zero(rules, self._members, self._previous.states, maxima, found.unmet, self._now)
         self._begin_at_zero(zeroed)
         goals = {one.cluster: self._goal(one, maxima[one.cluster], floors) for one in self._members}

@@ -163,10 +163,14 @@ def test_a_kind_that_nobody_can_scale_is_said(kind: str, expected: list[str]) ->
             "spec.autoscaleMultiClusterDelay: has no effect, because scaleAssist is false",
         ),
         (
-            {**DISTRIBUTED, "federatedHPAAssignment": {"rebalance": "WhenQuiet", **AGGREGATED}},
+            {
+                **DISTRIBUTED,
+                "scaleAssist": False,
+                "federatedHPAAssignment": {"rebalance": "WhenQuiet", **AGGREGATED},
+            },
             (
-                "spec.federatedHPAAssignment.rebalance: has no effect, because mode Distributed moves bounds "
-                "by itself"
+                "spec.federatedHPAAssignment.rebalance: has no effect, because scaleAssist: false leaves "
+                "bounds as they are"
             ),
         ),
         (
