@@ -124,7 +124,7 @@ def returned(
     shares, before = dict(present), dict(present)
     while shares != goal:
         grown = [name for name in shares if shares[name] > before[name]]
-        needed = needed_replicas(load(shares), shares, grown, 1.1)
+        needed = needed_replicas(load(shares), shares, grown, 1.1, spare=1.1)
         found = next_step(shares, goal, shares, step, (), needed)
         if found == shares:
             assert not waiting(shares, goal, shares)

@@ -71,10 +71,7 @@ class Migration:
             for name, cluster in running.fleet.clusters.items():
                 cluster.add_hpa(2, self._maximum if name == "m1" else 10, 50)
             events = [(APPLIED, self._apply), (seconds - 300, self._leave)]
-            events += [
-                (FIRST + number * BETWEEN, lambda run, name=name: run.on(name, self._hand_over))
-                for number, name in enumerate(NAMES)
-            ]
+            events += [(FIRST + number * BETWEEN, self._handed(name)) for number, name in enumerate(NAMES)]
             looks = [(second, self._look) for second in range(seconds - 1)]
             await running.run(seconds, [*events, *looks])
             await asyncio.sleep(0)
@@ -87,6 +84,10 @@ class Migration:
         policy = {"federatedHPAAssignmentType": "StaticWeighted"}
         mode = {"mode": "Distributed", "federatedHPAAssignment": policy}
         run.hub.apply({**printed, **mode, "minReplicas": 6, "maxReplicas": 30})
+
+    def _handed(self, name: str) -> Callable[[Running], None]:
+        """Step 3 for one cluster."""
+        return lambda run: run.on(name, self._hand_over)
 
     def _leave(self, run: Running) -> None:
         """The last paragraph of the page."""
