@@ -5,7 +5,6 @@ The real controller runs in virtual time over members whose HPAs somebody made.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from benchmarks.closed_loop.actions import Action
 from benchmarks.closed_loop.running import Running, quiet
 from benchmarks.closed_loop.ways import DISTRIBUTED, started
 from benchmarks.closed_loop.worlds import World, several, steps
@@ -70,11 +70,10 @@ class Migration:
             running.hub.store.delete(FEDERATED, FEDERATED_HPAS, NAME, NAMESPACE, {})
             for name, cluster in running.fleet.clusters.items():
                 cluster.add_hpa(2, self._maximum if name == "m1" else 10, 50)
-            events = [(APPLIED, self._apply), (seconds - 300, self._leave)]
+            events: list[tuple[float, Action]] = [(APPLIED, self._apply), (seconds - 300, self._leave)]
             events += [(FIRST + number * BETWEEN, self._handed(name)) for number, name in enumerate(NAMES)]
-            looks = [(second, self._look) for second in range(seconds - 1)]
+            looks = [(float(second), self._look) for second in range(seconds - 1)]
             await running.run(seconds, [*events, *looks])
-            await asyncio.sleep(0)
 
     def _apply(self, run: Running) -> None:
         """Steps 1 and 2: the printed object with mode, policy and the bounds of all, without dryRun."""
