@@ -139,7 +139,9 @@ class PlacementPlan:
         self.places = {
             cluster.name: self._place(cluster, used.get(cluster.name, usual))
             for cluster in fleet.expected
-            if cluster.name in self._leaving or fleet.membership(cluster.name) != LEAVING
+            if not fleet.memberships
+            or cluster.name in self._leaving
+            or fleet.membership(cluster.name) != LEAVING
         }
         self._members = {name: place for name, place in self.places.items() if name not in self._leaving}
 
