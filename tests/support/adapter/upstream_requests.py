@@ -1,4 +1,4 @@
-"""What the metrics adapter and the servers of upstream are asked, and the metrics that both have."""
+"""The requests to the metrics adapter and to the servers of upstream, and the metrics that both have."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ METHODS: Final = ("HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 
 
 class Request(NamedTuple):
-    """What both are asked."""
+    """A request to both."""
 
     method: str
     path: str
