@@ -95,13 +95,23 @@ def needed(context: Context, plan: PlacementPlan, state: Rebalance) -> dict[str,
     return found
 
 
+def _truncated(metric: MetricResult) -> float:
+    """Returns how much more than its ratio a metric may use: Kubernetes truncates the mean of all pods.
+
+    Idle pods of a cluster that only claims room make the mean smaller, and so this part larger.
+    """
+    per_cent, amount = metric.target.get("averageUtilization"), metric.target.get("averageValue")
+    target = per_cent if isinstance(per_cent, int) else parse_milli(amount) if isinstance(amount, str) else 0
+    return 1 / target if target > 0 else 0.0
+
+
 def _parts(metric: MetricResult, ready: Mapping[str, int]) -> dict[str, float]:
     """Returns each cluster's part of the load, in replicas at exactly the target; {} if it is unknown."""
     if metric.usage_ratio is None or metric.pods is None or not math.isfinite(metric.usage_ratio):
         return {}
     values = {name: max(parse_milli(share.value), 0) for name, share in metric.clusters.items() if share.pods}
     whole, counted = sum(values.values()), sum(share.pods for share in metric.clusters.values())
-    load = metric.usage_ratio * counted / whole if whole else 0.0
+    load = (metric.usage_ratio + _truncated(metric)) * counted / whole if whole else 0.0
     # A cluster without a ready pod has no load, and needs no metrics.
     return dict.fromkeys((name for name, pods in ready.items() if not pods), 0.0) | {
         name: value * load for name, value in values.items()

@@ -45,6 +45,9 @@ class CustomMetricsApi:
         accepted = choose_form(request.headers.get("Accept", ""))
         if accepted is None:
             return responses.not_acceptable()
+        refusal = responses.refuse_numbers(request.query)
+        if refusal is not None:
+            return refusal
         selectors = _selectors(request, query)
         aggregation = aggregation_of(request)
         cluster, refusal = responses.cluster_of(request, self._source)

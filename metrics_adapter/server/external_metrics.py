@@ -40,6 +40,9 @@ class ExternalMetricsApi:
             return responses.not_acceptable()
         if request.query.get("watch", "0").lower() not in FALSE_WORDS:
             return responses.no_watch(EXTERNAL, "*")
+        refusal = responses.refuse_list_options(request.query)
+        if refusal is not None:
+            return refusal
         if request.query.get("fieldSelector"):
             # Values have no fields to select by, and returning all of them would be a wrong answer.
             return status_response(400, "fieldSelector: external metrics are selected by labelSelector alone")

@@ -103,10 +103,9 @@ def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[A
     """Returns 404: no member that answered has the object. Warnings name the missing members."""
     headers = warning_headers(gathered)
     if not gathered.missing:
-        # As metrics-server: it names a pod as one of the core group, and nodes as those of its own group.
-        group = {} if kind.namespaced else {"group": GROUP}
-        resource = kind.plural if kind.namespaced else f"{kind.plural}.{GROUP}"
-        details = {"name": name, **group, "kind": kind.plural}
+        # As metrics-server, which passes on what its listers of pods and of nodes say.
+        resource = kind.plural if kind.namespaced else "node"
+        details = {"name": name, "kind": resource}
         return status_response(404, f'{resource} "{name}" not found', details=details, headers=headers)
     # The object may exist in a missing member, so the message says that its metrics were not found.
     full, resource = f"{namespace}/{name}" if namespace else name, kind.kind.lower()
@@ -116,7 +115,7 @@ def not_found(kind: MetricsKind, namespace: str, name: str, gathered: Gathered[A
 
 def no_resource() -> web.Response:
     """Returns 404: the path has another depth than those of the API."""
-    return status_response(404, MESSAGES[404])
+    return status_response(404, MESSAGES[404], details={})
 
 
 def ambiguous(kind: MetricsKind, name: str, items: Sequence[Item]) -> web.Response:
@@ -154,16 +153,21 @@ def not_acceptable() -> web.Response:
     return status_response(406, message)
 
 
-def refuse_list_options(query: Mapping[str, str]) -> web.Response | None:
-    """Returns 400 or 422 for parameters of a list that cannot be used; None if all can."""
+def refuse_numbers(query: Mapping[str, str]) -> web.Response | None:
+    """Returns 400 for a parameter that is no number; None if all are."""
     for name in INTEGERS:
-        text = query.get(name)
-        if text and not _INTEGER.fullmatch(text):
+        text = query.get(name, "0")
+        if not _INTEGER.fullmatch(text):
             shown = text[:MAX_SHOWN]
             return status_response(400, f'strconv.ParseInt: parsing "{shown}": invalid syntax')
-    problems = _problems(query)
-    if not problems:
-        return None
+    return None
+
+
+def refuse_list_options(query: Mapping[str, str]) -> web.Response | None:
+    """Returns 400 or 422 for parameters of a list that cannot be used; None if all can."""
+    refusal, problems = refuse_numbers(query), _problems(query)
+    if refusal is not None or not problems:
+        return refusal
     causes = [{"reason": reason, "message": message, "field": field} for field, reason, message in problems]
     texts = [f"{field}: {message}" for field, _, message in problems]
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

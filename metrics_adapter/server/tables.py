@@ -95,7 +95,7 @@ def _row(item: Item, columns: Columns) -> dict[str, object]:
         amounts = [str(usage.get(name, ZERO)) for name in columns.names]
         cells = [item.name, *amounts, metrics.window or "0s"]
     shown = _object(item, metrics, columns)
-    return {"cells": cells} if shown is None else {"cells": cells, "object": shown}
+    return {"cells": cells, "object": shown}
 
 
 def _decode(item: Item) -> _TableItem:

@@ -77,6 +77,7 @@ class Tool:
                 **self._helm3_kubernetes(),
             },
             "github.com/cert-manager/cert-manager": {"main.version": version},
+            "sigs.k8s.io/custom-metrics-apiserver": {"main.version": version},
             # Otherwise it reports no version. Module version v0.313.5 is release 3.13.5.
             "github.com/prometheus/prometheus": {
                 "github.com/prometheus/common/version.Version": version.lstrip("v")
@@ -123,6 +124,16 @@ TOOLS: tuple[Tool, ...] = (
         "sigs.k8s.io/metrics-server",
         ("--version",),
         173,
+    ),
+    # The metrics adapter is compared with it. It shares nearly all packages with metrics-server. Both servers
+    # of upstream need a cluster, so the program around their packages is ours: tools/upstream/main.go.
+    Tool(
+        "upstream-adapters",
+        "upstream",
+        ".",
+        "sigs.k8s.io/custom-metrics-apiserver",
+        ("--version",),
+        20,
     ),
     Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "helm.sh/helm/v4", ("version", "--short"), 167),
     # The chart works with Helm 3 and Helm 4. Helm 3 merges on the client, Helm 4 applies on the server.

@@ -56,8 +56,8 @@ STATUS_INSTEAD = {
     # Three members did not answer, so it is unknown whether the pod exists.
     "get pod unknown": (404, 'podmetrics.metrics.k8s.io "ns1/nope" not found'),
     "get node unknown": (404, 'nodemetrics.metrics.k8s.io "nope" not found'),
-    # As metrics-server, whose details have the group.
-    "none: get node": (404, 'nodes.metrics.k8s.io "a" not found'),
+    # As metrics-server.
+    "none: get node": (404, 'node "a" not found'),
     # The recorded members do not know this path, and a 404 for a list means that there is no metrics API.
     "list pods empty namespace": (503, NOBODY),
     "discovery /api": (404, "the server could not find the requested resource"),

@@ -170,15 +170,15 @@ async def test_parameters_of_a_list_are_checked(query: str, status: int, message
 
 
 async def test_an_object_that_is_not_found_has_the_resource_of_metrics_server() -> None:
-    """metrics-server names a pod as one of the core group, and a node as one of its own group."""
+    """metrics-server passes on the words of its listers."""
     empty = {"kind": "NodeMetricsList", "items": []}
     async with adapter({"m1": {**usage(), f"{API}/nodes": empty}}) as (client, _):
         _, pod_body, _ = await get(client, f"{LIST}/gone")
         _, node_body, _ = await get(client, f"{API}/nodes/gone")
 
     assert pod_body["details"] == {"name": "gone", "kind": "pods"}
-    assert node_body["details"] == {"name": "gone", "group": "metrics.k8s.io", "kind": "nodes"}
-    assert node_body["message"] == 'nodes.metrics.k8s.io "gone" not found'
+    assert node_body["details"] == {"name": "gone", "kind": "node"}
+    assert node_body["message"] == 'node "gone" not found'
 
 
 async def test_a_refused_list_option_is_an_invalid_object() -> None:
