@@ -136,7 +136,7 @@ def missed_because_late(execution: Execution, now: float) -> Missed | None:
     if rule.max_delay is not None and late > rule.max_delay:
         text = f"{_seconds(late)} late, and maxDelaySeconds is {rule.max_delay}"
         return Missed(execution.at, execution.at, 1, text)
-    duration = window_seconds(rule)
+    duration = rule.duration
     if duration is not None and late >= duration:
         text = f"its window was over at {format_time(execution.at + duration)}"
         return Missed(execution.at, execution.at, 1, text)
@@ -146,13 +146,6 @@ def missed_because_late(execution: Execution, now: float) -> Missed | None:
 def superseded(execution: Execution, by: Execution) -> Missed:
     """Returns the record of an execution that a later one overtook."""
     return Missed(execution.at, execution.at, 1, _superseded_by(by))
-
-
-def window_seconds(rule: Rule) -> float | None:
-    """Returns how long the windows of a rule are, or None for a plain rule."""
-    if rule.timetable is None or rule.timetable.duration is None:
-        return None
-    return rule.timetable.duration.total_seconds()
 
 
 def next_time(rule: Rule, after: float, until: float | None = None) -> float | None:
@@ -292,7 +285,7 @@ def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator
     newest = newest_execution(owners)
     for owner in owners:
         for rule in owner.rules:
-            length, opened = window_seconds(rule), latest_time(rule, now)
+            length, opened = rule.duration, latest_time(rule, now)
             if length is None or opened is None:
                 continue
             if opened <= watermark(rule, owner, now, newest).at:

@@ -25,6 +25,8 @@ Replicas = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Values = dict[str, Replicas | None]
 # The object and the name of a rule.
 Key = tuple[str, str]
+# The maximum length of a name in the CRD.
+_LONG_NAME: Final = 32
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -47,6 +49,23 @@ class Rule(msgspec.Struct, frozen=True):
     failures_kept: int = 3
     problem: str = ""
     at_least: bool = False
+
+    def __str__(self) -> str:
+        """Names the rule in warnings."""
+        name = self.name
+        return f"spec.rules[{self.place}] ({name if len(name) <= _LONG_NAME else f'{name[:29]}...'})"
+
+    @property
+    def table(self) -> Timetable:
+        """The timetable of a rule that can run."""
+        assert self.timetable is not None
+        return self.timetable
+
+    @property
+    def duration(self) -> float | None:
+        """How long its windows are, in seconds; None for a plain rule."""
+        duration = None if self.timetable is None else self.timetable.duration
+        return None if duration is None else duration.total_seconds()
 
 
 class Succeeded(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -30,7 +30,6 @@ from fedhpa.cron.execution.due import (
     superseded,
     superseding,
     watermark,
-    window_seconds,
 )
 from fedhpa.cron.execution.model import (
     EXECUTION,
@@ -206,7 +205,7 @@ class _Planner:
             if owner.present and owner.deleted is None:
                 self._read_rules(owner, found, handled)
         events = (*(due.newest for due in found), *handled)
-        plain = [execution for execution in events if window_seconds(execution.rule) is None]
+        plain = [execution for execution in events if execution.rule.duration is None]
         latest = latest_of_fields(plain)
         return [event for due in found if (event := self._event(due, latest)) is not None]
 
@@ -266,7 +265,7 @@ class _Planner:
         if not rule.values:
             self._invalid.append(execution)
             return None
-        opens = window_seconds(rule) is not None
+        opens = rule.duration is not None
         stored = self._stack.get(execution.key) if opens else None
         if stored is not None and stored.opened != execution.at:
             stored = None
@@ -291,7 +290,7 @@ class _Planner:
             return None
         if cause_of_execution(execution) in self._left_out:
             self._waiting.append(execution)
-            self._wakes += [] if (length := window_seconds(rule)) is None else [execution.at + length]
+            self._wakes += [] if (length := rule.duration) is None else [execution.at + length]
             return None
         values = {field: value for field, value in rule.values.items() if field in fields}
         kind = OPENS if opens else FIRES
@@ -321,7 +320,7 @@ class _Planner:
 
     def _open(self, execution: Execution) -> None:
         rule = execution.rule
-        length = window_seconds(rule)
+        length = rule.duration
         assert length is not None
         at = execution.at
         window = OpenWindow(execution.object, rule.name, at, at + length, rule.values, rule.at_least)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import next_time, window_seconds
+from fedhpa.cron.execution.due import next_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -195,7 +195,7 @@ class Simulation:
 
     def _schedule_end(self, execution: Execution, at: float) -> None:
         """Notes when a failed execution is no longer due: after maxDelaySeconds, or when its window ends."""
-        delay, length = execution.rule.max_delay, window_seconds(execution.rule)
+        delay, length = execution.rule.max_delay, execution.rule.duration
         ends = (None if delay is None else delay + 1, length)
         for end in ends:
             if end is not None and execution.at + end > at:
@@ -273,7 +273,7 @@ class Simulation:
     def _is_repeated(self, fired: list[Key]) -> bool:
         """True if these rules change nothing the next time: they have no window and one timetable."""
         rules = [self._rules[key] for key in fired]
-        plain = all(window_seconds(rule) is None for rule in rules)
+        plain = all(rule.duration is None for rule in rules)
         return plain and len({rule.timetable for rule in rules}) == 1
 
     def _schedule(self, key: Key, after: float) -> None:
