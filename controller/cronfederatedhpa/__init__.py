@@ -11,7 +11,6 @@
 - `one_shot`: one read of a target for the command line.
 """
 
-from controller.cronfederatedhpa.controller import CronWorker, rules_loop
 from controller.cronfederatedhpa.one_shot import (
     PlannedTarget,
     Remembered,
@@ -24,6 +23,7 @@ from controller.cronfederatedhpa.other_actors import is_run_by_karmada
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.worker import CronWorker
 
 __all__ = [
     "CronMetrics",
@@ -36,6 +36,5 @@ __all__ = [
     "planned_targets",
     "read_memory",
     "read_target",
-    "rules_loop",
     "values_of",
 ]

@@ -101,12 +101,36 @@ class CronObject:
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 
 
+class KeysByTarget:
+    """The keys of objects by their target."""
+
+    def __init__(self) -> None:
+        self._targets: dict[Key, TargetKey] = {}
+        self._keys: dict[TargetKey, set[Key]] = {}
+
+    def of(self, target: TargetKey) -> frozenset[Key]:
+        """Returns the objects of a target."""
+        return frozenset(self._keys.get(target, ()))
+
+    def put(self, key: Key, target: TargetKey | None) -> set[TargetKey]:
+        """Stores the target of an object; None removes it. Returns the targets that it had and has."""
+        old = self._targets.pop(key, None)
+        if old is not None and old != target:
+            self._keys[old].discard(key)
+            if not self._keys[old]:
+                del self._keys[old]
+        if target is not None:
+            self._targets[key] = target
+            self._keys.setdefault(target, set()).add(key)
+        return {each for each in (old, target) if each is not None}
+
+
 class ObjectsByTarget:
     """The newest known state of each object. A state that this process wrote counts at once."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, CronObject] = {}
-        self._keys: dict[TargetKey, set[Key]] = {}
+        self._keys = KeysByTarget()
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -124,7 +148,7 @@ class ObjectsByTarget:
 
     def of(self, target: TargetKey) -> list[CronObject]:
         """Returns the objects of a target by name."""
-        return [self._objects[key] for key in sorted(self._keys.get(target, ()))]
+        return [self._objects[key] for key in sorted(self._keys.of(target))]
 
     def put(self, found: CronObject, *, written: bool = False) -> set[TargetKey]:
         """Stores an object unless a newer state of it is known. Returns the targets that it changes.
@@ -135,26 +159,12 @@ class ObjectsByTarget:
         if old is not None and not _replaces(found.raw, old.raw, or_equal=written):
             return set()
         self._objects[found.key] = found
-        before = set() if old is None else {old.target}
-        self._move(found.key, before, {found.target})
-        return before | {found.target}
+        return self._keys.put(found.key, found.target)
 
     def remove(self, key: Key) -> set[TargetKey]:
         """Forgets an object. Returns the targets that it belonged to."""
-        old = self._objects.pop(key, None)
-        if old is None:
-            return set()
-        self._move(key, {old.target}, set())
-        return {old.target}
-
-    def _move(self, key: Key, before: set[TargetKey], after: set[TargetKey]) -> None:
-        for target in before - after:
-            keys = self._keys[target]
-            keys.discard(key)
-            if not keys:
-                del self._keys[target]
-        for target in after - before:
-            self._keys.setdefault(target, set()).add(key)
+        self._objects.pop(key, None)
+        return self._keys.put(key, None)
 
 
 def target_of(namespace: str, reference: TargetReference) -> TargetKey:

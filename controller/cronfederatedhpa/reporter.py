@@ -34,7 +34,7 @@ HINT: Final = ". It did so before, as a GitOps tool does: let the tool ignore th
 class Reporter:
     """Records the results of passes. An object's uid, which its events need, comes from `objects`.
 
-    `reverts` returns the changes that clients made in the open windows of an object.
+    `memory` returns what is known of an object.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class Reporter:
         objects: ObjectsByTarget,
         events: EventRecorder,
         metrics: CronMetrics,
-        reverts: Callable[[Key], list[str]],
+        memory: Callable[[Key], RulesMemory],
     ) -> None:
         self._objects = objects
         self._events = events
         self._metrics = metrics
-        self._reverts = reverts
+        self._memory = memory
 
     def report(
         self,
@@ -65,22 +65,21 @@ class Reporter:
                 self._metrics.count(MISSED, skipped.missed.count)
         notes = [note for note in settled.notes if note.object not in unstored]
         self._metrics.count(FAILED, sum(note.reason == SCALE_FAILED for note in notes))
-        if not failed:
-            for execution, values, _ in planned.applied:
-                if execution.object in unstored:
-                    continue
-                self._metrics.count(APPLIED)
-                self._metrics.observe_lateness(now - execution.at)
-                log.info(
-                    "rule applied",
-                    namespace=target.namespace,
-                    name=execution.object,
-                    rule=execution.rule.name,
-                    due=format_time(execution.at),
-                    late=round(now - execution.at, 3),
-                    target=f"{target.kind}/{target.name}",
-                    **values,
-                )
+        for execution, values, _ in () if failed else planned.applied:
+            if execution.object in unstored:
+                continue
+            self._metrics.count(APPLIED)
+            self._metrics.observe_lateness(now - execution.at)
+            log.info(
+                "rule applied",
+                namespace=target.namespace,
+                name=execution.object,
+                rule=execution.rule.name,
+                due=format_time(execution.at),
+                late=round(now - execution.at, 3),
+                target=f"{target.kind}/{target.name}",
+                **values,
+            )
         for note in notes:
             self.record(target.namespace, note)
         for note in (*notes, *planned.reverts):
@@ -89,51 +88,41 @@ class Reporter:
 
     def _is_again(self, key: Key, change: str) -> bool:
         """True if a field was set to the same value by the same client before."""
-        known = self._reverts(key)
+        known = self._memory(key).reverts
         if change in known:
             return True
         known[:] = [*known, change][-MAX_REVERTS:]
         return False
 
-    def report_target(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
-        """Reports new owners of the target, and a target on which rules cannot act.
-
-        `owner` is the object before its conditions were stored.
-        """
-        reported = {(each.type, each.message) for each in owner.cron.status.conditions}
-        for condition in stored:
-            tells = condition["type"] == SOLE_OWNER or condition["reason"] in TARGET_REASONS
-            news = (condition["type"], condition["message"]) not in reported
-            if tells and news and condition["status"] == "False":
-                message = condition["message"][:MAX_MESSAGE]
-                self.record(owner.key[0], Note(owner.key[1], condition["reason"], message))
-
-    def report_held(self, owner: CronObject, held: str, memory: RulesMemory) -> None:
-        """Reports which events begin to wait for the end of a hold, once; "" if none waits."""
-        if held and held != memory.held:
-            self.record(owner.key[0], Note(owner.key[1], HELD, held, warning=False))
-        memory.held = held
-
-    def report_dropped(
-        self, owner: CronObject, hub: Finding | None, rules: Sequence[Rule], reported: list[str]
+    def tell(
+        self,
+        owner: CronObject,
+        conditions: Iterable[Mapping[str, Any]],
+        rules: Sequence[Rule],
+        hub: Finding | None,
+        held: str,
     ) -> None:
-        """Reports that the hub drops fields, and which rules therefore do not run.
+        """Reports once what holds now: who owns the target, what the hub drops, and what waits for a hold."""
+        lines = [] if hub is None else [(FIELDS_PRUNED, hub.message)]
+        dropped = (rule for rule in rules if rule.hash == DROPPED)
+        lines += ((FIELDS_PRUNED, f"rule {rule.name} does not run: {rule.problem}") for rule in dropped)
+        lines = lines[:MAX_REPORTED]
+        for one in conditions:
+            if one["status"] == "False" and (one["type"] == SOLE_OWNER or one["reason"] in TARGET_REASONS):
+                lines.append((one["reason"], one["message"]))
+        if held:
+            lines.append((HELD, held))
+        memory = self._memory(owner.key)
+        for reason, message in lines:
+            if (reason, message) not in memory.told:
+                note = Note(owner.key[1], reason, message[:MAX_MESSAGE], warning=reason != HELD)
+                self.record(owner.key[0], note)
+        memory.told = set(lines)
 
-        `reported` is what the events of the object say already; it is brought up to date.
-        """
-        lines = [f"rule {rule.name} does not run: {rule.problem}" for rule in rules if rule.hash == DROPPED]
-        if hub is not None:
-            lines.insert(0, hub.message)
-        lines = [line[:MAX_MESSAGE] for line in lines[:MAX_REPORTED]]
-        for line in lines:
-            if line not in reported:
-                self.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
-        reported[:] = lines
-
-    def record(self, namespace: str, note: Note) -> None:
+    def record(self, namespace: str, note: Note, uid: str = "") -> None:
         """Records a note as an event on its object."""
         owner = self._objects.get((namespace, note.object))
-        uid = "" if owner is None else owner.cron.metadata.uid
+        uid = uid if owner is None else owner.cron.metadata.uid
         about = InvolvedObject(API_VERSION, KIND, note.object, namespace, uid)
         self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)
 
@@ -196,16 +185,12 @@ class CronMetrics:
         """Counts how late the effect of an execution was."""
         self._lateness.observe(max(seconds, 0.0))
 
-    def set_next_execution(self, key: Key, at: float | None) -> None:
-        """Shows when the next rule of an object fires."""
-        _show(self._next_execution, key, at)
-
-    def set_held(self, key: Key, due: float | None) -> None:
-        """Shows since when an event of an object waits for the end of a hold."""
-        _show(self._held_since, key, due)
-
-    def set_ready(self, key: Key, conditions: Iterable[Mapping[str, Any]]) -> None:
-        """Shows why an object is not ready, by its conditions."""
+    def show(
+        self, key: Key, coming: float | None, held: float | None, conditions: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Shows when the next rule of an object fires, since when an event waits, and why it is not ready."""
+        _show(self._next_execution, key, coming)
+        _show(self._held_since, key, held)
         _show(self._not_ready, key, None)
         for one in conditions:
             if one["type"] == READY and one["status"] != "True":

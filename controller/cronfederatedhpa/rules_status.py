@@ -37,8 +37,9 @@ def render_status(
     now: float,
     owners: tuple[str, ...] | None = None,
     held: str = "",
+    hub: Finding | None = None,
 ) -> Json:
-    """Returns the status of an object. `finding` says why it is not ready.
+    """Returns the status of an object. `finding` says why it is not ready, `hub` which fields the hub drops.
 
     `owners` are the FederatedHPAs that scale the target; None if they are unknown. `held` says which events
     wait for the end of a hold.
@@ -48,7 +49,7 @@ def render_status(
     return {
         "observedGeneration": owner.raw["metadata"].get("generation", 0),
         "executionHistories": _bounded(states, [rule.name for rule in rules]),
-        "conditions": conditions(owner, finding or _problem(rules), now, owners, held),
+        "conditions": conditions(owner, finding or _problem(rules), hub, now, owners, held),
         "summary": _summary(owner, rules, states),
     }
 
@@ -61,11 +62,12 @@ def changes(stored: Mapping[str, Any], status: Json) -> Json:
 def conditions(
     owner: CronObject,
     finding: Finding | None,
+    hub: Finding | None,
     now: float,
     owners: tuple[str, ...] | None = None,
     held: str = "",
 ) -> list[Json]:
-    """Returns the conditions of an object: Ready, SoleOwner once it was False, and what others wrote.
+    """Returns the conditions of an object: Ready, two others once they were False, and what others wrote.
 
     `owners` are the FederatedHPAs that scale the target. If they are unknown, SoleOwner stays as it is.
     """
@@ -74,28 +76,29 @@ def conditions(
     contest = _contest(owners)
     if owners is None and owner.contested:
         contest = Finding(ANOTHER_AUTOSCALER, str(old[SOLE_OWNER].get("message", "")))
-    ready = _condition(READY, finding or contest, HELD if held else "RulesRun", held or "the rules run")
-    found = [ready]
-    if contest is not None or SOLE_OWNER in old:
-        free = "no FederatedHPA scales the target"
-        found.append(_condition(SOLE_OWNER, contest, "NoOtherAutoscaler", free))
-    for condition in found:
-        condition["observedGeneration"] = owner.raw["metadata"].get("generation", 0)
-        condition["lastTransitionTime"] = _since(condition, old.get(condition["type"], {}), now)
-    return [*found, *(dict(each) for name, each in old.items() if name not in (READY, SOLE_OWNER))]
-
-
-def _condition(kind: str, finding: Finding | None, reason: str, message: str) -> Json:
-    """Returns a condition that is False with a finding, and True with the given reason without one."""
-    if finding is not None:
-        return {"type": kind, "status": "False", "reason": finding.reason, "message": finding.message}
-    return {"type": kind, "status": "True", "reason": reason, "message": message}
-
-
-def _since(condition: Json, before: Mapping[str, Any], now: float) -> str:
-    """Returns when a condition got its status: `now`, unless it had the same one before."""
-    since = before.get("lastTransitionTime") if before.get("status") == condition["status"] else None
-    return str(since or format_time(float(int(now))))
+    judged = {
+        READY: (finding or contest, HELD if held else "RulesRun", held or "the rules run"),
+        SOLE_OWNER: (contest, "NoOtherAutoscaler", "no FederatedHPA scales the target"),
+        HUB_COMPATIBLE: (hub, "NothingFound", "the hub keeps all fields"),
+    }
+    found = []
+    for kind, (problem, reason, message) in judged.items():
+        if kind != READY and problem is None and kind not in old:
+            continue
+        status = "True" if problem is None else "False"
+        before = old.get(kind, {})
+        since = before.get("lastTransitionTime") if before.get("status") == status else None
+        found.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason if problem is None else problem.reason,
+                "message": message if problem is None else problem.message,
+                "observedGeneration": owner.raw["metadata"].get("generation", 0),
+                "lastTransitionTime": str(since or format_time(float(int(now)))),
+            }
+        )
+    return [*found, *(dict(each) for name, each in old.items() if name not in judged)]
 
 
 def _contest(owners: tuple[str, ...] | None) -> Finding | None:
@@ -105,16 +108,6 @@ def _contest(owners: tuple[str, ...] | None) -> Finding | None:
     more = f" and {len(owners) - MAX_NAMED} more" if len(owners) > MAX_NAMED else ""
     named = ", ".join(owners[:MAX_NAMED])
     return Finding(ANOTHER_AUTOSCALER, f"the target is also scaled by {named}{more}: remove either")
-
-
-def with_hub(found: list[Json], hub: Finding | None, now: float) -> list[Json]:
-    """Returns conditions with HubCompatible, which exists only once something was found."""
-    stored = next((each for each in found if each.get("type") == HUB_COMPATIBLE), None)
-    if hub is None and stored is None:
-        return found
-    condition = _condition(HUB_COMPATIBLE, hub, "NothingFound", "the hub keeps all fields")
-    condition["lastTransitionTime"] = _since(condition, stored or {}, now)
-    return [*(each for each in found if each is not stored), condition]
 
 
 def failure_of(rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Finding | None:
@@ -137,16 +130,9 @@ def _problem(rules: Sequence[Rule]) -> Finding | None:
 
 def _summary(owner: CronObject, rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Json:
     """Returns the texts of the columns: the target, the next and last execution, and the suspended rules."""
-    coming = [
-        (state.next_execution, rule)
-        for rule in rules
-        if (state := states.get(rule.name)) is not None and state.next_execution is not None
-    ]
-    done = [
-        (state.successes[0].scheduled, rule)
-        for rule in rules
-        if (state := states.get(rule.name)) is not None and state.successes
-    ]
+    known = [(states[rule.name], rule) for rule in rules if rule.name in states]
+    coming = [(at, rule) for state, rule in known if (at := state.next_execution) is not None]
+    done = [(state.successes[0].scheduled, rule) for state, rule in known if state.successes]
     suspended = sum(rule.suspended for rule in rules)
     return {
         "target": f"{owner.reference.kind}/{owner.reference.name}",

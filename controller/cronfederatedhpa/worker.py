@@ -1,26 +1,33 @@
-"""Runs the rules of the CronFederatedHPAs of one shard, by the targets that they scale."""
+"""Runs the rules of the CronFederatedHPAs of one shard, by the targets that they scale.
+
+The rules of a FederatedHPA belong to the shard of its workload, so they move with an edit of the
+FederatedHPA. An object whose target was edited may have windows open on the former target; the shard of that
+target closes them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import structlog
 
 from controller.cronfederatedhpa.objects import (
     CRON_FEDERATED_HPAS,
+    HUB_DEADLINE_SECONDS,
     CronObject,
+    KeysByTarget,
     NotLeading,
-    ObjectsByTarget,
     TargetKey,
     target_in,
 )
+from controller.cronfederatedhpa.other_actors import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.loop import Foreign, Loop, Objects, Packed, Slot, packed
-from fedhpa.api.errors import InvalidObject
-from fedhpa.kube import ApiClient, Change, EventRecorder, InvolvedObject, Key
+from controller.shards import ALL, Shard, place_of
+from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.kube import NOT_FOUND, ApiClient, Change, Key
 
 # Targets that are worked on at once. The hub's fairness decides about more.
 CONCURRENT_TARGETS: Final = 64
@@ -71,65 +78,103 @@ class ForeignCron(Packed, frozen=True):
 
     target: TargetKey | None = None
 
-    @classmethod
-    def of(cls, raw: Object) -> ForeignCron:
-        """Returns an object packed."""
-        return cls(packed(raw), target_in(raw))
-
-
-class ForeignTargets:
-    """The objects of other shards by their target."""
-
-    def __init__(self) -> None:
-        self._targets: dict[Key, TargetKey] = {}
-        self._keys: dict[TargetKey, set[Key]] = {}
-
-    def of(self, target: TargetKey) -> frozenset[Key]:
-        """Returns the objects of a target."""
-        return frozenset(self._keys.get(target, ()))
-
-    def put(self, key: Key, target: TargetKey | None) -> None:
-        """Stores the target of an object; None removes it."""
-        old = self._targets.pop(key, None)
-        if old is not None:
-            self._keys[old].discard(key)
-            if not self._keys[old]:
-                del self._keys[old]
-        if target is not None:
-            self._targets[key] = target
-            self._keys.setdefault(target, set()).add(key)
-
 
 class CronWorker:
-    """Runs the rules of each target that `owns` selects when it is due. Several objects may have one.
+    """Runs the rules of each target of a shard when it is due. Several objects may have one.
 
-    `moves` is True if a target may come from or go to another process.
+    `loop` calls it. Targets are due on the wall clock, which is read every few seconds.
     """
 
     def __init__(
         self,
-        make_reconciler: Callable[[ObjectsByTarget], CronReconciler],
-        events: EventRecorder,
-        metrics: CronMetrics,
+        hub: ApiClient,
+        reconciler: CronReconciler,
+        owners: WorkloadOwners,
         *,
-        owns: Callable[[TargetKey], bool] = lambda _: True,
-        moves: bool = False,
+        shard: Shard = ALL,
+        namespaces: Collection[str] = (),
+        on_count: Callable[[int], None] = lambda _: None,
         wall: Callable[[], float],
+        clock: Callable[[], float],
     ) -> None:
-        self.objects = ObjectsByTarget()
-        self._owns = owns
+        self.objects = reconciler.objects
+        self._hub = hub
+        self._reconciler = reconciler
+        self._owners = owners
+        self._shard = shard
+        self._wall = wall
         # The objects whose rules run in this process. Others have only windows open on targets of it.
         self._home: set[Key] = set()
-        self._foreign = ForeignTargets()
-        self._moves = moves
-        self._left: Callable[[Iterable[Key]], None] = lambda _: None
-        self._events = events
-        self._metrics = metrics
-        self._wall = wall
-        self._reconciler = make_reconciler(self.objects)
-        self._units = self._reconciler.units
+        self._foreign = KeysByTarget()
+        # True if a target may come from or go to another process.
+        self.moves = shard.division.splits_namespaces
         self._effects = Barrier()
         self._results = Barrier()
+        self.loop: Loop[TargetKey] = Loop(
+            hub,
+            CRON_FEDERATED_HPAS.path(),
+            self,
+            slots=CONCURRENT_TARGETS,
+            owns=self._owns,
+            namespaces=namespaces,
+            on_count=on_count,
+            clock=clock,
+            due_clock=wall,
+            longest_wait=LONGEST_SLEEP_SECONDS,
+            on_step=self._stepped,
+        )
+        owners.on_change(self._owners_changed, self._target_came)
+        if self.moves:
+            reconciler.adopt = self._adopt
+            owners.on_move(self._moved)
+
+    def _owns_target(self, target: TargetKey) -> bool:
+        return self._shard.owns(self._owners.place_of(target))
+
+    def _owns(self, raw: Object) -> bool:
+        """True if an object's rules run in this shard, or windows of it are open here."""
+        target, place = target_in(raw), place_of(raw)
+        if self._shard.owns(place if target is None else self._owners.place_of(target)):
+            return True
+        name = str((raw.get("metadata") or {}).get("name", ""))
+        return bool(self._reconciler.units.targets_of((place[0], name)))
+
+    async def _adopt(self, key: Key) -> None:
+        """Takes in an object of another shard, if it exists and can be read. Raises ApiError."""
+        raw = self.loop.known(key)
+        if raw is None:
+            try:
+                raw = await self._hub.get_json(CRON_FEDERATED_HPAS.path(*key), deadline=HUB_DEADLINE_SECONDS)
+            except ApiError as error:
+                if error.status == NOT_FOUND:
+                    return
+                raise
+        try:
+            self.objects.put(CronObject.of(key, raw))
+        except InvalidObject:
+            return
+        self.loop.reconsider([key])
+
+    def _moved(self, target: TargetKey) -> None:
+        """Notes that a target may have changed its process."""
+        self._reconciler.units.expect(target)
+        keys = {owner.key for owner in self.objects.of(target)} | self._foreign.of(target)
+        self.loop.reconsider(keys, target)
+
+    def _owners_changed(self, target: TargetKey) -> None:
+        if self.objects.of(target):
+            self.loop.wake(target)
+
+    def _target_came(self, target: TargetKey, present: bool) -> None:
+        if self._reconciler.units.looks_again(target, present=present):
+            self.loop.wake(target)
+
+    async def forget_former_owners(self) -> None:
+        """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
+        await self._owners.synced()
+        await self.loop.listed()
+        for target in self.objects.contested():
+            self.loop.wake(target)
 
     def keeps(self, raw: Object) -> bool:  # noqa: ARG002  # also one that is being deleted
         """All objects matter: the windows of a deleted one are closed first."""
@@ -137,71 +182,47 @@ class CronWorker:
 
     def foreign(self, raw: Object) -> ForeignCron | None:
         """Keep an object of another shard: its target may move to this one, or windows of it be open here."""
-        return ForeignCron.of(raw) if self._moves else None
+        return ForeignCron(packed(raw), target_in(raw)) if self.moves else None
 
     def foreign_changed(self, key: Key, known: Foreign | None) -> None:
         """Note the target of an object of another shard."""
         self._foreign.put(key, known.target if isinstance(known, ForeignCron) else None)
 
-    def has_windows(self, key: Key) -> bool:
-        """True while an object has windows open on a target of this process."""
-        return bool(self._units.targets_of(key))
-
-    def on_leave(self, call: Callable[[Iterable[Key]], None]) -> None:
-        """Call a function with the objects that had windows on a target that left this process."""
-        self._left = call
-
-    def moved(self, target: TargetKey) -> set[Key]:
-        """Note that a target may have changed its process. Returns all objects that have it."""
-        self._units.expect(target)
-        return {owner.key for owner in self.objects.of(target)} | self._foreign.of(target)
-
     async def begin(self) -> list[TargetKey]:
         """Read the records of open windows. Returns their targets, also those whose objects are gone."""
-        return await self._units.load(self._owns)
+        return await self._reconciler.units.load(self._owns_target)
 
     def changed(self, change: Change[Object]) -> set[TargetKey]:
         """Note an object. Returns the targets that it had and has, and those with windows of it."""
-        key = change.key
+        key, units = change.key, self._reconciler.units
         if change.new is None:
-            touched = self.objects.remove(key) | self._units.targets_of(key)
             self._home.discard(key)
             self._reconciler.forget_object(key)
-            return touched
+            return self.objects.remove(key) | units.targets_of(key)
         try:
             found = CronObject.of(key, change.new)
-            touched = self.objects.put(found)
         except InvalidObject as error:
             self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
             return self.objects.remove(key)
-        if self._owns(found.target) != (key in self._home):
+        touched = self.objects.put(found)
+        if self._owns_target(found.target) != (key in self._home):
             # It came, and what is known of it is from before; or it left.
             self._reconciler.forget_object(key)
-            touched = touched | {found.target}
-            if key in self._home:
-                self._home.discard(key)
-            else:
-                self._home.add(key)
-        return touched | self._units.targets_of(key) if touched else touched
-
-    def looks_again(self, target: TargetKey, *, present: bool) -> bool:
-        """Returns True if a pass has to look at a target that came or went."""
-        return self._reconciler.units.looks_again(target, present=present)
+            self._home ^= {key}
+            touched |= {found.target}
+        return touched | units.targets_of(key) if touched else touched
 
     def unreadable(self, key: Key, uid: str, message: str) -> None:
-        """Record that an object cannot be decoded, and is left out."""
+        """Report that an object cannot be decoded, and is left out."""
         if message:
-            about = InvolvedObject(
-                CRON_FEDERATED_HPAS.api_version, CRON_FEDERATED_HPAS.kind, key[1], key[0], uid
-            )
-            self._events.event(about, "Warning", "InvalidObject", message)
+            self._reconciler.report(key, "InvalidObject", message, uid)
 
-    def stepped(self, seconds: float) -> None:
-        """Report that the wall clock was stepped, so that all targets are planned anew."""
+    def _stepped(self, seconds: float) -> None:
+        """Reports that the wall clock was stepped, so that all targets are planned anew."""
         log.warning("wall clock stepped; all rules are planned anew", seconds=round(seconds, 1))
         text = f"the controller's clock was stepped by {seconds:+.0f} s, so the rules are planned anew"
-        for owner in self.objects:
-            self._reconciler.report(owner, "ClockStepped", text)
+        for key in self.objects:
+            self._reconciler.report(key, "ClockStepped", text)
 
     def taken(self, key: TargetKey) -> None:  # noqa: ARG002  # all targets count
         """Let the results of others wait for the effect of this target, and events for its result."""
@@ -217,12 +238,6 @@ class CronWorker:
         slot: Slot,
     ) -> float | None:
         """Do what is due for a target. Other targets get the slot while this one waits for their effects."""
-        if not self._owns(key):
-            self._effects.end()
-            self._results.end()
-            holders = self._units.leave(key)
-            self._left([(key.namespace, name) for name in sorted(holders)])
-            return None
         effect_done = False
 
         async def results() -> None:
@@ -236,6 +251,11 @@ class CronWorker:
                 await slot.acquire()
 
         try:
+            if not self._owns_target(key):
+                holders = self._reconciler.units.leave(key)
+                if self.moves:
+                    self.loop.reconsider([(key.namespace, name) for name in sorted(holders)])
+                return None
             wake = await self._reconciler.reconcile(key, results)
         except NotLeading:
             return RETRY_SECONDS
@@ -243,12 +263,12 @@ class CronWorker:
             if not effect_done:
                 self._effects.end()
             self._results.end()
-        self._reconciler.succeeded(key)
+        self._reconciler.failures.well(key)
         return None if wake is None else wake - self._wall()
 
     async def failed(self, key: TargetKey, objects: Objects, reason: str, message: str) -> float:  # noqa: ARG002
         """Log the failure. What is due stays due."""
-        self._reconciler.failed(key, reason, message)
+        self._reconciler.failures.failing(key, reason, message)
         return RETRY_SECONDS
 
     def retry(self, key: TargetKey) -> float:  # noqa: ARG002
@@ -259,36 +279,6 @@ class CronWorker:
         """Waits until the results of a busy minute are stored, for a bounded time. Events come after them."""
         await self._results.wait()
 
-    async def remind(self) -> None:
-        """Logs again, until cancelled, what has failed for long."""
-        await self._reconciler.remind()
-
     async def end(self, objects: Objects) -> None:  # noqa: ARG002
         """Withdraw what the series say. All memory is in the records."""
         self._reconciler.end()
-
-
-def rules_loop(
-    hub: ApiClient,
-    worker: CronWorker,
-    *,
-    owns: Callable[[Object], bool] = lambda _: True,
-    namespaces: Collection[str] = (),
-    on_count: Callable[[int], None] = lambda _: None,
-    wall: Callable[[], float],
-    clock: Callable[[], float],
-) -> Loop[TargetKey]:
-    """Returns the loop of the rules. Targets are due on the wall clock, which is read every few seconds."""
-    return Loop(
-        hub,
-        CRON_FEDERATED_HPAS.path(),
-        worker,
-        slots=CONCURRENT_TARGETS,
-        owns=owns,
-        namespaces=namespaces,
-        on_count=on_count,
-        clock=clock,
-        due_clock=wall,
-        longest_wait=LONGEST_SLEEP_SECONDS,
-        on_step=worker.stepped,
-    )
