@@ -141,7 +141,6 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     targets = CronTargets(
         hub,
         dict,
-        lambda _: None,  # type: ignore[arg-type, return-value]
         direct=False,
         member_deadline=3.0,
         lost_after=300.0,

@@ -11,7 +11,6 @@ from typing import Final
 from controller.cluster_finalizers import ClusterFinalizers
 from controller.cronfederatedhpa import CronMetrics, CronReconciler, CronTargets, CronWorker
 from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS, WorkloadOwners, other_controller
-from controller.cronfederatedhpa.scales import mappers_of_members
 from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
@@ -50,7 +49,6 @@ async def lead_rules(
     targets = CronTargets(
         hub,
         lambda: members.staying,
-        mappers_of_members(clock),
         direct=direct,
         member_deadline=settings.member_deadline,
         lost_after=settings.decision.cluster_lost_timeout,

@@ -27,8 +27,7 @@ from controller.cronfederatedhpa.objects import (
 from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.rules_status import changes, conditions, failure_of, render_status
-from controller.cronfederatedhpa.scales import unreadable
-from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.targets import CronTargets, unreadable
 from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, RulesMemory, Unit, Units, open_rules
 from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck

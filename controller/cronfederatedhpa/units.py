@@ -17,7 +17,7 @@ from controller.cronfederatedhpa.objects import (
     TargetKey,
     target_of,
 )
-from controller.cronfederatedhpa.scales import KnownShares, Reading
+from controller.cronfederatedhpa.targets import KnownShares, Reading
 from controller.hub_check import Contest
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, NotRecorded, RecordFile
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
