@@ -17,16 +17,23 @@ import structlog
 
 from controller.cronfederatedhpa.effects import Effect, Effects
 from controller.cronfederatedhpa.objects import (
+    CRD_PATH,
     FINALIZER,
+    PATHS,
     CronObject,
     NotLeading,
     ObjectsByTarget,
     ObjectWriter,
     TargetKey,
 )
-from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS
-from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
-from controller.cronfederatedhpa.rules_status import changes, conditions, failure_of, render_status
+from controller.cronfederatedhpa.reporter import (
+    CronMetrics,
+    Reporter,
+    changes,
+    conditions,
+    failure_of,
+    render_status,
+)
 from controller.cronfederatedhpa.targets import CronTargets, unreadable
 from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, RulesMemory, Unit, Units, open_rules
 from controller.failure_log import FailureLog, Lines, names

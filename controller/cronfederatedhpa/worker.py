@@ -3,6 +3,9 @@
 The rules of a FederatedHPA belong to the shard of its workload, so they move with an edit of the
 FederatedHPA. An object whose target was edited may have windows open on the former target; the shard of that
 target closes them.
+
+A rule that sets the replicas of a workload and the FederatedHPA of that workload overwrite one another. Both
+objects say so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
 """
 
 from __future__ import annotations
@@ -22,12 +25,13 @@ from controller.cronfederatedhpa.objects import (
     TargetKey,
     target_in,
 )
-from controller.cronfederatedhpa.other_actors import WorkloadOwners
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.loop import Foreign, Loop, Objects, Packed, Slot, packed
-from controller.shards import ALL, Shard, place_of
+from controller.shards import ALL, Place, Shard, place_of
+from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, Target, from_stored
 from fedhpa.api.errors import ApiError, InvalidObject
-from fedhpa.kube import NOT_FOUND, ApiClient, Change, Key
+from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.kube import NOT_FOUND, ApiClient, Change, Key, Reflector, resource_path
 
 # Targets that are worked on at once. The hub's fairness decides about more.
 CONCURRENT_TARGETS: Final = 64
@@ -37,6 +41,8 @@ LONGEST_WAIT_SECONDS: Final = 20.0
 LONGEST_SLEEP_SECONDS: Final = 5.0
 # The delay after a pass that failed unexpectedly.
 RETRY_SECONDS: Final = 5.0
+
+FEDERATED_HPAS: Final = resource_path(API_VERSION, "federatedhpas")
 
 Object = dict[str, Any]
 log = structlog.get_logger(__name__)
@@ -71,6 +77,80 @@ class Barrier:
                 await self._idle.wait()
         except TimeoutError:
             return
+
+
+class WorkloadOwners:
+    """Watches the FederatedHPAs in these namespaces while `run` runs; none mean all."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        namespaces: Collection[str] = (),
+        clock: Callable[[], float],
+    ) -> None:
+        self._namespaces = namespaces
+        self._index = AutoscalerIndex()
+        self._changed: Callable[[TargetKey], None] = lambda _: None
+        self._moved: Callable[[TargetKey], None] = lambda _: None
+        self._came: Callable[[TargetKey, bool], None] = lambda *_: None
+        self._reflector: Reflector[Autoscaler] = Reflector(
+            hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
+        )
+        self._reflector.subscribe(self._change)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        await self._reflector.run()
+
+    async def synced(self) -> None:
+        """Waits for the first whole list."""
+        await self._reflector.synced.wait()
+
+    def on_change(
+        self, changed: Callable[[TargetKey], None], came: Callable[[TargetKey, bool], None]
+    ) -> None:
+        """Calls `changed` with each workload whose owners change.
+
+        Calls `came` with each FederatedHPA that came, and False with one that went.
+        """
+        self._changed, self._came = changed, came
+
+    def on_move(self, call: Callable[[TargetKey], None]) -> None:
+        """Calls a function with each FederatedHPA that begins, ends, or changes its target."""
+        self._moved = call
+
+    def place_of(self, target: TargetKey) -> Place:
+        """Returns the target that decides the shard: of a FederatedHPA that exists, the target of that."""
+        if (target.group, target.kind) == (GROUP, KIND):
+            found = self._reflector.store.get((target.namespace, target.name))
+            if found is not None:
+                target = TargetKey(*found.target)
+        return target.namespace, target.kind, target.name
+
+    def of(self, target: TargetKey) -> tuple[str, ...] | None:
+        """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
+        if (target.group, target.kind) == (GROUP, KIND):
+            return ()
+        if not self._reflector.synced.is_set():
+            return None
+        found = self._index.of(Target(*target))
+        return tuple(f"{KIND} {each.namespace}/{each.name}" for each in found)
+
+    def _read(self, stored: StoredAutoscaler) -> Autoscaler | None:
+        if self._namespaces and stored.metadata.namespace not in self._namespaces:
+            return None
+        return from_stored(KIND, stored)
+
+    def _change(self, change: Change[Autoscaler]) -> None:
+        self._index.replace(change.old, change.new)
+        for each in (change.old, change.new):
+            if each is not None:
+                self._changed(TargetKey(*each.target))
+        if change.old is None or change.new is None or change.old.target != change.new.target:
+            moved = TargetKey(change.key[0], GROUP, KIND, change.key[1])
+            self._moved(moved)
+            self._came(moved, change.new is not None)
 
 
 class ForeignCron(Packed, frozen=True):
