@@ -17,8 +17,13 @@ import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
-from controller.cronfederatedhpa import CronMetrics, CronReconciler, CronTargets, CronWorker
-from controller.cronfederatedhpa.worker import WorkloadOwners
+from controller.cronfederatedhpa import (
+    CronMetrics,
+    CronReconciler,
+    CronTargets,
+    CronWorker,
+    WorkloadOwners,
+)
 from fedhpa.api.errors import ApiError
 from fedhpa.api.times import format_time
 from fedhpa.kube import SYSTEM, ApiClient, ApiConfig, EventRecorder, Response

@@ -9,9 +9,14 @@ from functools import partial
 from typing import Final
 
 from controller.cluster_finalizers import ClusterFinalizers
-from controller.cronfederatedhpa import CronMetrics, CronReconciler, CronTargets, CronWorker
+from controller.cronfederatedhpa import (
+    CronMetrics,
+    CronReconciler,
+    CronTargets,
+    CronWorker,
+    WorkloadOwners,
+)
 from controller.cronfederatedhpa.objects import CRD_PATH, PATHS, other_controller
-from controller.cronfederatedhpa.worker import WorkloadOwners
 from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler

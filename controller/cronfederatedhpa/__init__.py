@@ -23,7 +23,7 @@ from controller.cronfederatedhpa.one_shot import (
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets
-from controller.cronfederatedhpa.worker import CronWorker
+from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners
 
 __all__ = [
     "CronMetrics",
@@ -32,6 +32,7 @@ __all__ = [
     "CronWorker",
     "PlannedTarget",
     "Remembered",
+    "WorkloadOwners",
     "is_run_by_karmada",
     "planned_targets",
     "read_memory",
