@@ -34,28 +34,6 @@ from fedhpa.cron.execution.model import (
 )
 from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable
 
-# The kinds of what is due at one instant, in their order.
-CLOSES: Final = 0
-FIRES: Final = 1
-OPENS: Final = 2
-
-
-class Occurrence(NamedTuple):
-    """Something due at an instant. Occurrences sort by time, kind, object and rule.
-
-    `done` is True for an execution that the target shows as applied.
-    """
-
-    at: float
-    kind: int
-    object: str
-    place: int
-    label: str
-    execution: Execution | None = None
-    values: dict[str, int] = {}  # noqa: RUF012
-    window: OpenWindow | None = None
-    done: bool = False
-
 
 class Due(NamedTuple):
     """The due executions of a rule: the newest one, and the older ones as `earlier` (None without any)."""
@@ -134,7 +112,7 @@ def missed_because_late(execution: Execution, now: float) -> Missed | None:
     rule = execution.rule
     late = now - execution.at
     if rule.max_delay is not None and late > rule.max_delay:
-        text = f"{_seconds(late)} late, and maxDelaySeconds is {rule.max_delay}"
+        text = f"{int(late)} s late, and maxDelaySeconds is {rule.max_delay}"
         return Missed(execution.at, execution.at, 1, text)
     duration = rule.duration
     if duration is not None and late >= duration:
@@ -174,10 +152,6 @@ def latest_time(rule: Rule, at: float) -> float | None:
 
 def _superseded_by(execution: Execution) -> str:
     return f"superseded by {execution.label} at {format_time(execution.at)}"
-
-
-def _seconds(late: float) -> str:
-    return f"{int(late)} s"
 
 
 def _time(instant: float) -> datetime:
