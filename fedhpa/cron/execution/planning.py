@@ -78,7 +78,7 @@ def plan(
 
 
 class _Fire(NamedTuple):
-    """An execution to apply, its values that no later one sets, and True if the target shows it as applied."""
+    """An execution to apply, its values that no later one sets, and if the target shows it as applied."""
 
     execution: Execution
     values: dict[str, int]
@@ -138,7 +138,7 @@ class _Planner:
         self._follow_changes()
         fires = self._due_executions()
         if error:
-            self._applied += (Applied(fire.execution, fire.values) for fire in fires)
+            self._applied += (Applied(each.execution, each.values) for each in fires)
         else:
             self._reverts = reverts(self._owners, self._rules, self._target, self._record)
             self._apply(fires)
@@ -271,9 +271,8 @@ class _Planner:
             self._invalid.append(execution)
             return None
         opens = rule.duration is not None
-        stored = self._stack.get(execution.key) if opens else None
-        if stored is not None and stored.opened != execution.at:
-            stored = None
+        window = self._stack.get(execution.key) if opens else None
+        stored = window if window is not None and window.opened == execution.at else None
         by, fields = (None, set(rule.values)) if opens else superseding(execution, latest)
         marks = frozenset() if opens else self._target.done
         done = bool(marks) and marker_of(execution.label, execution.at) in marks
