@@ -233,7 +233,7 @@ class ObjectWriter:
             raise NotLeading("the Lease is not held any more")
 
     async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
-        """Merges a patch into the status of an object. Raises ApiError if the hub refuses it."""
+        """Replaces fields of the status of an object. Raises ApiError if the hub refuses it."""
 
         async def write(version: str) -> Mapping[str, Any]:
             before = (self._objects.get(owner.key) or owner).raw.get("status") or {}
@@ -245,7 +245,7 @@ class ObjectWriter:
                 manager=FIELD_MANAGER,
                 deadline=HUB_DEADLINE_SECONDS,
             )
-            wanted = _merged(before, patch)
+            wanted = {**before, **patch}
             kept = stored.get("status") or {}
             self.hub_drops_fields = any(
                 wanted.get(name) is not None and name not in kept for name in OUR_FIELDS
@@ -291,19 +291,6 @@ class ObjectWriter:
             if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
                 return
             self._objects.put(CronObject.of(owner.key, raw))
-
-
-def _merged(old: Any, patch: Any) -> Any:
-    """Returns a value after a JSON merge patch (RFC 7386)."""
-    if not isinstance(patch, Mapping):
-        return patch
-    kept = dict(old) if isinstance(old, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            kept.pop(name, None)
-        else:
-            kept[name] = _merged(kept.get(name), value)
-    return kept
 
 
 def _path(key: Key) -> str:
