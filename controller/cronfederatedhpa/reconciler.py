@@ -40,7 +40,7 @@ from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.model import Note, ObjectRecord, ScheduledObject, cause_of_window
+from fedhpa.cron.execution.model import Note, ObjectRecord, ScheduledObject
 from fedhpa.cron.execution.outcome import Settled, Waiting, next_look, settle, waiting_events
 from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import NO_RECORD, Finding
@@ -242,7 +242,7 @@ class CronReconciler:
         if not (error or failed) and (planned.applied or planned.closed):
             # Events that the hub refused may be admitted with the results of this pass.
             unit.retry = None
-        refused = any(cause_of_window(one) not in planned.held for one in planned.kept)
+        refused = any(one.cause not in planned.held for one in planned.kept)
         if failed or error or settled.failed or refused:
             unit.retry = unit.retry or Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
             retry = now + unit.retry.next()

@@ -33,8 +33,6 @@ from fedhpa.cron.execution.model import (
     Succeeded,
     WindowRecord,
     WriteCause,
-    cause_of_execution,
-    cause_of_window,
 )
 from fedhpa.cron.execution.planning import plan
 
@@ -71,9 +69,9 @@ def settle(
         settler.fail(execution, execution.rule.problem)
         settler.handled(execution.key, execution.at)
     settler.settle_applied()
-    refused = [one for one in plan.left_out if cause_of_execution(one) not in plan.held]
+    refused = [one for one in plan.left_out if one.cause not in plan.held]
     for execution in refused:
-        settler.fail(execution, (refusals or {}).get(cause_of_execution(execution), "")[:MAX_MESSAGE])
+        settler.fail(execution, (refusals or {}).get(execution.cause, "")[:MAX_MESSAGE])
     not_ended = settler.settle_ends(refusals or {})
     if not error:
         settler.note_closed()
@@ -139,7 +137,7 @@ class _Settler:
         failed = {
             window.key: (window, refusals.get(cause, ""))
             for window in plan.kept
-            if (cause := cause_of_window(window)) not in plan.held
+            if (cause := window.cause) not in plan.held
         }
         if self._error:
             overdue = (window for window in still_open if window.closes <= self._now)
@@ -236,7 +234,7 @@ class Waiting(NamedTuple):
 
 def waiting_events(planned: CronPlan, now: float) -> dict[str, Waiting]:
     """Returns what waits for the end of a hold, by object."""
-    closes = {cause_of_window(window): window.closes for window in planned.kept}
+    closes = {window.cause: window.closes for window in planned.kept}
     events: dict[str, list[tuple[float, str, Hold]]] = {}
     for cause, hold in planned.held.items():
         if cause.kind == EXECUTION:

@@ -45,9 +45,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
     WriteCause,
-    cause_of_execution,
-    cause_of_opening,
-    cause_of_window,
     joined_markers,
     marker_of,
 )
@@ -165,7 +162,7 @@ class _Planner:
             reverts=tuple(self._reverts) if self._applied else (),
             wake=min(self._wakes, default=None),
             left_out=tuple(self._waiting),
-            kept=tuple(each for each in self._stack.windows if cause_of_window(each) in self._left_out),
+            kept=tuple(each for each in self._stack.windows if each.cause in self._left_out),
             causes=self._in_order(causes.values()),
             field_causes=causes,
             failed_before=tuple(filter(self._has_failed, self._events)),
@@ -176,7 +173,7 @@ class _Planner:
         stack = self._stack
         if self._unfinished:
             for window in stack.windows:
-                if cause_of_opening(window) in self._left_out:
+                if window.opening in self._left_out:
                     stack.abandon(window)
         if not self._unread:
             ended, notes = leave_changes(stack, self._record, self._target)
@@ -200,7 +197,7 @@ class _Planner:
     def _close(self, window: OpenWindow) -> None:
         self._closed.append(window)
         self._restoring.append(window)
-        self._events.append(cause_of_window(window))
+        self._events.append(window.cause)
         self._stack.close(window)
 
     def _due_executions(self) -> list[_Fire]:
@@ -292,7 +289,7 @@ class _Planner:
             if stored is not None:
                 self._close(stored)
             return None
-        if cause_of_execution(execution) in self._left_out:
+        if execution.cause in self._left_out:
             self._waiting.append(execution)
             self._wakes += [] if rule.duration is None else [execution.at + rule.duration]
             return None
@@ -304,7 +301,7 @@ class _Planner:
         events: list[tuple[float, int, str, int, str, OpenWindow | _Fire]] = [
             (window.closes, 0, window.object, 0, window.label, window)
             for window in self._stack.windows
-            if window.closes <= self._now and cause_of_window(window) not in self._left_out
+            if window.closes <= self._now and window.cause not in self._left_out
         ]
         for fire in fires:
             at, name, place, rule = fire.execution
@@ -316,19 +313,19 @@ class _Planner:
                 self._close(event)
                 continue
             execution = event.execution
-            self._events.append(cause_of_execution(execution))
+            self._events.append(execution.cause)
             if execution.rule.duration is not None:
                 self._open(execution, execution.rule.duration)
                 continue
             values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=event.done)
-            self._plain |= dict.fromkeys(event.values, cause_of_execution(execution))
+            self._plain |= dict.fromkeys(event.values, execution.cause)
             self._applied.append(Applied(execution, values))
 
     def _open(self, execution: Execution, length: float) -> None:
         at, rule = execution.at, execution.rule
         window = OpenWindow(execution.object, rule.name, at, at + length, rule.values, rule.at_least)
         self._stack.open(window)
-        self._opened.add(cause_of_execution(execution))
+        self._opened.add(execution.cause)
         values = (
             {field: self._stack.values[field] or 0 for field in rule.values} if rule.at_least else rule.values
         )
@@ -342,14 +339,14 @@ class _Planner:
     def _cause(self, field: str) -> WriteCause | None:
         """Returns the event that gave a field its value; None if it is that of an unfinished write."""
         top = self._stack.covering(field)
-        if top is not None and cause_of_opening(top) in self._opened:
-            return cause_of_opening(top)
+        if top is not None and top.opening in self._opened:
+            return top.opening
         if top is None and field in self._plain:
             return self._plain[field]
         closed = [window for window in self._restoring if field in window.values]
         if closed:
-            return cause_of_window(max(closed, key=self._stack.order))
-        return None if top is None else cause_of_window(top)
+            return max(closed, key=self._stack.order).cause
+        return None if top is None else top.cause
 
     def _has_failed(self, cause: WriteCause) -> bool:
         state = self._states.get(cause.object, {}).get(cause.rule)

@@ -35,7 +35,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
     WriteCause,
-    cause_of_window,
 )
 
 _DELETED: Final = "the record of its window was deleted, and the replicas from before with it"
@@ -223,7 +222,7 @@ def edited_windows(
         if text:
             edits.abandoned.append(window)
             edits.notes.append(Note(window.object, "NotRestored", f"rule {window.rule}: {text}"))
-        elif cause_of_window(window) in left_out:
+        elif window.cause in left_out:
             continue
         elif rule is None or not _values_left(window, rule):
             edits.closed.append(window)
