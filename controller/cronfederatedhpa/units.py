@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -87,7 +87,7 @@ class Units:
         # The names of the records that the list at the start had; None if the hub did not let us list them.
         self._listed: set[tuple[str, str]] | None = None
 
-    async def _list(self, namespace: str = "") -> list[dict[str, Any]] | None:
+    async def _list(self, namespace: str = "") -> Sequence[dict[str, Any]] | None:
         """Returns the records of open windows; None without the right to list them. Raises ApiError."""
         path = SCALING_RECORDS.path(namespace)
         try:

@@ -107,20 +107,6 @@ def superseding(execution: Execution, latest: Mapping[str, Execution]) -> tuple[
     return (None if left else max(later, key=lambda each: each.order)), left
 
 
-def missed_because_late(execution: Execution, now: float) -> Missed | None:
-    """Returns the record of an execution later than maxDelaySeconds or whose window is over; else None."""
-    rule = execution.rule
-    late = now - execution.at
-    if rule.max_delay is not None and late > rule.max_delay:
-        text = f"{int(late)} s late, and maxDelaySeconds is {rule.max_delay}"
-        return Missed(execution.at, execution.at, 1, text)
-    duration = rule.duration
-    if duration is not None and late >= duration:
-        text = f"its window was over at {format_time(execution.at + duration)}"
-        return Missed(execution.at, execution.at, 1, text)
-    return None
-
-
 def superseded(execution: Execution, by: Execution) -> Missed:
     """Returns the record of an execution that a later one overtook."""
     return Missed(execution.at, execution.at, 1, _superseded_by(by))

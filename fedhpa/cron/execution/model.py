@@ -284,6 +284,17 @@ class Execution(NamedTuple):
         """The execution as the cause of a write."""
         return WriteCause(EXECUTION, *self.key, self.at)
 
+    def too_late(self, now: float) -> Missed | None:
+        """Returns its record if it is later than maxDelaySeconds, or if its window is over; else None."""
+        late, length = now - self.at, self.rule.duration
+        if self.rule.max_delay is not None and late > self.rule.max_delay:
+            text = f"{int(late)} s late, and maxDelaySeconds is {self.rule.max_delay}"
+        elif length is not None and late >= length:
+            text = f"its window was over at {format_time(self.at + length)}"
+        else:
+            return None
+        return Missed(self.at, self.at, 1, text)
+
     @property
     def order(self) -> tuple[float, str, int]:
         """The place among all executions of a target."""

@@ -20,7 +20,6 @@ from fedhpa.cron.execution.due import (
     is_unfinished,
     last_handled,
     latest_of_fields,
-    missed_because_late,
     newest_execution,
     next_time,
     recovered,
@@ -208,7 +207,7 @@ class _Planner:
             if owner.present and owner.deleted is None:
                 self._read_rules(owner, found, handled)
         events = (*(due.newest for due in found), *handled)
-        latest = latest_of_fields(one for one in events if one.rule.duration is None)
+        latest = latest_of_fields([one for one in events if one.rule.duration is None])
         return [fire for due in found if (fire := self._fire(due, latest)) is not None]
 
     def _read_rules(self, owner: ScheduledObject, found: list[Due], handled: list[Execution]) -> None:
@@ -280,7 +279,7 @@ class _Planner:
             return None
         missed = None
         if not done:
-            missed = missed_because_late(execution, self._now) if by is None else superseded(execution, by)
+            missed = execution.too_late(self._now) if by is None else superseded(execution, by)
         if self._unread and (missed is not None or stored is not None):
             self._unjudged.append(execution)
             return None
