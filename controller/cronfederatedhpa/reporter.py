@@ -1,4 +1,4 @@
-"""What people see of rules: the status of an object, the events on it, and the series of the controller."""
+"""Shows rules to people: the status of an object, the events on it, and the series of the controller."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     @property
     def duration(self) -> float | None:
-        """How long its windows are, in seconds; None for a plain rule."""
+        """The length of its windows in seconds; None for a plain rule."""
         duration = None if self.timetable is None else self.timetable.duration
         return None if duration is None else duration.total_seconds()
 
