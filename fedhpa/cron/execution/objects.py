@@ -47,18 +47,18 @@ _DEFAULT_HISTORY: Final = 3
 
 
 def executable_rules(
-    spec: CronFederatedHPASpec, refused: Mapping[int, str] | None = None
+    spec: CronFederatedHPASpec, refused: Mapping[int, str] | None = None, *, hashed: bool = True
 ) -> tuple[Rule, ...]:
     """Returns all rules in order. A rule that cannot run has a `problem` and no timetable, or no values.
 
-    `refused` says why a rule cannot be read, by its index.
+    `refused` says why a rule cannot be read, by its index. Rules that no record is compared with need no hash.
     Admission refuses two rules of one name. Where it was bypassed, only the first of them runs, because both
     would share one state.
     """
     found: list[Rule] = []
     names: set[str] = set()
     for index, written in enumerate(spec.rules):
-        rule = _rule(written, index, spec)
+        rule = _rule(written, index, spec, hashed=hashed)
         if rule.name in names:
             problem = f"spec.rules[{index}].name: an earlier rule has this name, and only that one runs"
             rule = msgspec.structs.replace(rule, timetable=None, problem=problem)
@@ -95,7 +95,7 @@ def schedule_hash(rule: CronFederatedHPARule, target: CrossVersionObjectReferenc
     return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:16]
 
 
-def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec) -> Rule:
+def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec, *, hashed: bool) -> Rule:
     targets_fhpa = targets_federatedhpa(spec)
     table, problem = None, ""
     try:
@@ -116,7 +116,7 @@ def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec) ->
         index,
         None if rule.suspend else table,
         values,
-        schedule_hash(rule, spec.scale_target_ref),
+        schedule_hash(rule, spec.scale_target_ref) if hashed else "",
         suspended=bool(rule.suspend),
         max_delay=rule.max_delay_seconds,
         successes_kept=_limit(rule.successful_history_limit, 1),

@@ -77,7 +77,7 @@ def active_rules(spec: CronFederatedHPASpec) -> list[Rule]:
     """Returns the rules that will run, in order, without suspended and invalid ones."""
     dates = accumulate(len(rule.exclude_dates) for rule in spec.rules[: model.MAX_RULES])
     few = spec.rules[: sum(total <= _MAX_DATES for total in dates)]
-    rules = executable_rules(spec.model_copy(update={"rules": few}))
+    rules = executable_rules(spec.model_copy(update={"rules": few}), hashed=False)
     return [rule for rule in rules if rule.timetable is not None]
 
 
