@@ -59,7 +59,7 @@ def of_object(
 def moved(schedule: str, now: datetime = NOW, **fields: Any) -> list[str]:
     """The clock changes of a year that move an execution of a rule."""
     rules = active_rules(spec({"schedule": schedule, "targetReplicas": 3, **fields}))
-    named = {str(rule): rule.timetable for rule in rules}
+    named = {str(rule): rule.table for rule in rules}
     return list(map(str, affected_times(named, now, now + timedelta(days=366))))
 
 

@@ -51,7 +51,7 @@ def executable_rules(
 ) -> tuple[Rule, ...]:
     """Returns all rules in order. A rule that cannot run has a `problem` and no timetable, or no values.
 
-    `refused` says why a rule cannot be read, by its index. Without a record to compare with, no hash is needed.
+    `refused` says why a rule cannot be read, by its index. Without a record, no hash is needed.
     Admission refuses two rules of one name. Where it was bypassed, only the first of them runs, because both
     would share one state.
     """
