@@ -17,7 +17,13 @@ import structlog
 from multidict import CIMultiDict, CIMultiDictProxy
 from prometheus_client import CollectorRegistry
 
-from controller.cronfederatedhpa import CronMetrics, CronReconciler, CronTargets, CronWorker, rules_loop
+from controller.cronfederatedhpa import (
+    CronMetrics,
+    CronReconciler,
+    CronTargets,
+    CronWorker,
+    WorkloadOwners,
+)
 from fedhpa.api.errors import ApiError
 from fedhpa.api.times import format_time
 from fedhpa.kube import SYSTEM, ApiClient, ApiConfig, EventRecorder, Response
@@ -140,22 +146,17 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     targets = CronTargets(
         hub,
         dict,
-        lambda _: None,  # type: ignore[arg-type, return-value]
         direct=False,
         member_deadline=3.0,
         lost_after=300.0,
         clock=SYSTEM,
     )
-    worker = CronWorker(
-        lambda objects: CronReconciler(
-            hub, objects, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
-        ),
-        events,
-        metrics,
-        wall=clock,
+    reconciler = CronReconciler(
+        hub, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
     )
-    loop = rules_loop(hub, worker, wall=clock, clock=SYSTEM.monotonic)
-    tasks = [asyncio.create_task(loop.run()), asyncio.create_task(events.run())]
+    owners = WorkloadOwners(hub, clock=SYSTEM.monotonic)
+    worker = CronWorker(hub, reconciler, owners, wall=clock, clock=SYSTEM.monotonic)
+    tasks = [asyncio.create_task(worker.loop.run()), asyncio.create_task(events.run())]
     try:
         async with asyncio.timeout(60):
             while len(worker.objects) < OBJECTS or not _all_stored(hub):  # noqa: ASYNC110  # no event

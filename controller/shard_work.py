@@ -9,12 +9,14 @@ from functools import partial
 from typing import Final
 
 from controller.cluster_finalizers import ClusterFinalizers
-from controller.cronfederatedhpa import CronMetrics, CronWorker, rules_loop
-from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS, WorkloadOwners, other_controller
-from controller.cronfederatedhpa.ownership import Ownership
-from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.scales import mappers_of_members
-from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa import (
+    CronMetrics,
+    CronReconciler,
+    CronTargets,
+    CronWorker,
+    WorkloadOwners,
+)
+from controller.cronfederatedhpa.objects import CRD_PATH, PATHS, other_controller
 from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
@@ -53,58 +55,36 @@ async def lead_rules(
     targets = CronTargets(
         hub,
         lambda: members.staying,
-        mappers_of_members(clock),
         direct=direct,
         member_deadline=settings.member_deadline,
         lost_after=settings.decision.cluster_lost_timeout,
         clock=clock,
     )
     owners = WorkloadOwners(hub, namespaces=settings.watch_namespaces, clock=clock.monotonic)
-    ownership = Ownership(hub, shard, owners)
-    worker = CronWorker(
-        lambda objects: CronReconciler(
-            hub,
-            objects,
-            targets,
-            events,
-            metrics,
-            paused=settings.paused,
-            leads=leads,
-            blocked=other_controller,
-            owners=owners.of,
-            holds=(lambda _: ()) if holds is None else holds.of,
-            adopt=ownership.adopt if ownership.moves else None,
-            check=check,
-            wall=clock.wall,
-            clock=clock.monotonic,
-        ),
+    reconciler = CronReconciler(
+        hub,
+        targets,
         events,
         metrics,
-        owns=ownership.owns_target,
-        moves=ownership.moves,
+        paused=settings.paused,
+        leads=leads,
+        blocked=other_controller,
+        owners=owners.of,
+        holds=(lambda _: ()) if holds is None else holds.of,
+        check=check,
         wall=clock.wall,
+        clock=clock.monotonic,
     )
-    loop = rules_loop(
+    worker = CronWorker(
         hub,
-        worker,
-        owns=ownership.owns,
+        reconciler,
+        owners,
+        shard=shard,
         namespaces=settings.watch_namespaces,
         on_count=on_count,
         wall=clock.wall,
         clock=clock.monotonic,
     )
-    ownership.follow(worker, loop)
-    owners.on_change(
-        lambda target: loop.wake(target) if worker.objects.of(target) else None,
-        lambda target, present: loop.wake(target) if worker.looks_again(target, present=present) else None,
-    )
-
-    async def forget_former_owners() -> None:
-        """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
-        await owners.synced()
-        await loop.listed()
-        for target in worker.objects.contested():
-            loop.wake(target)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(supervise("cron-events", lambda: events.run(worker.results_stored)))
@@ -113,12 +93,12 @@ async def lead_rules(
         if holds is not None:
             await holds.tried()
         group.create_task(supervise("cron-owners", owners.run))
-        if ownership.moves:
+        if worker.moves:
             # Without their targets nobody knows whose the rules of FederatedHPAs are.
             await owners.synced()
-        group.create_task(forget_former_owners())
-        group.create_task(supervise("cron-reminders", worker.remind))
-        group.create_task(loop.run())
+        group.create_task(worker.forget_former_owners())
+        group.create_task(supervise("cron-reminders", reconciler.remind))
+        group.create_task(worker.loop.run())
 
 
 @asynccontextmanager

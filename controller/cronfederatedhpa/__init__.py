@@ -3,15 +3,15 @@
 `fedhpa.cron.execution` decides; this package reads and writes. Where to look:
 
 - `objects`: the objects by target, and writes to them.
-- `targets`: the values of a target; `other_actors`: who else sets them, or runs the rules.
+- `targets`: the values of a target, and writes to it.
 - `units`: the targets with the windows that are open on them, and what outlives the process.
-- `reconciler`: one pass over one target.
-- `rules_status`: the status that people see.
-- `reporter`: the events and metrics of what was done.
+- `reconciler`, `effects`: one pass over one target.
+- `reporter`: the status, the events and the series of what was done.
+- `worker`: the targets of one shard, when they are due, and who else sets their sizes.
 - `one_shot`: one read of a target for the command line.
 """
 
-from controller.cronfederatedhpa.controller import CronWorker, rules_loop
+from controller.cronfederatedhpa.objects import is_run_by_karmada
 from controller.cronfederatedhpa.one_shot import (
     PlannedTarget,
     Remembered,
@@ -20,10 +20,10 @@ from controller.cronfederatedhpa.one_shot import (
     read_target,
     values_of,
 )
-from controller.cronfederatedhpa.other_actors import is_run_by_karmada
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners
 
 __all__ = [
     "CronMetrics",
@@ -32,10 +32,10 @@ __all__ = [
     "CronWorker",
     "PlannedTarget",
     "Remembered",
+    "WorkloadOwners",
     "is_run_by_karmada",
     "planned_targets",
     "read_memory",
     "read_target",
-    "rules_loop",
     "values_of",
 ]

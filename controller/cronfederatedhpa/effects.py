@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from controller.apply.scales import Superseded
 from controller.cronfederatedhpa.objects import FINALIZER, CronObject, NotLeading, ObjectWriter
-from controller.cronfederatedhpa.scales import Reading
-from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.targets import CronTargets, Reading
 from controller.cronfederatedhpa.units import Ahead, Unit
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError

@@ -2,6 +2,10 @@
 
 An object belongs to the target of its spec. The windows that it has open on a former target are in the record
 of that one (controller.cronfederatedhpa.units).
+
+Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
+execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
+leaves out an execution, it was switched off, and the execution is caught up.
 """
 
 from __future__ import annotations
@@ -13,20 +17,26 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
 from fedhpa.api.autoscalers import target_of as stored_target
 from fedhpa.api.cronfederatedhpa import KIND, CronFederatedHPA
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
+from fedhpa.api.federatedhpa import API_VERSION, GROUP
 from fedhpa.api.hold import hold_request
+from fedhpa.api.times import parse_time
+from fedhpa.cron.execution.due import latest_time
 from fedhpa.cron.execution.model import ObjectRecord, ScheduledObject
 from fedhpa.cron.execution.objects import (
+    RULE_FIELDS,
     dropped_fields,
+    executable_rules,
     read_cron,
     read_object,
     with_record,
     without_dropped,
 )
 from fedhpa.cron.execution.stored import TargetReference
+from fedhpa.decision import Finding
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 
 Object = Mapping[str, Any]
@@ -101,12 +111,36 @@ class CronObject:
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 
 
+class KeysByTarget:
+    """The keys of objects by their target."""
+
+    def __init__(self) -> None:
+        self._targets: dict[Key, TargetKey] = {}
+        self._keys: dict[TargetKey, set[Key]] = {}
+
+    def of(self, target: TargetKey) -> frozenset[Key]:
+        """Returns the objects of a target."""
+        return frozenset(self._keys.get(target, ()))
+
+    def put(self, key: Key, target: TargetKey | None) -> set[TargetKey]:
+        """Stores the target of an object; None removes it. Returns the targets that it had and has."""
+        old = self._targets.pop(key, None)
+        if old is not None and old != target:
+            self._keys[old].discard(key)
+            if not self._keys[old]:
+                del self._keys[old]
+        if target is not None:
+            self._targets[key] = target
+            self._keys.setdefault(target, set()).add(key)
+        return {each for each in (old, target) if each is not None}
+
+
 class ObjectsByTarget:
     """The newest known state of each object. A state that this process wrote counts at once."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, CronObject] = {}
-        self._keys: dict[TargetKey, set[Key]] = {}
+        self._keys = KeysByTarget()
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -124,7 +158,7 @@ class ObjectsByTarget:
 
     def of(self, target: TargetKey) -> list[CronObject]:
         """Returns the objects of a target by name."""
-        return [self._objects[key] for key in sorted(self._keys.get(target, ()))]
+        return [self._objects[key] for key in sorted(self._keys.of(target))]
 
     def put(self, found: CronObject, *, written: bool = False) -> set[TargetKey]:
         """Stores an object unless a newer state of it is known. Returns the targets that it changes.
@@ -135,26 +169,12 @@ class ObjectsByTarget:
         if old is not None and not _replaces(found.raw, old.raw, or_equal=written):
             return set()
         self._objects[found.key] = found
-        before = set() if old is None else {old.target}
-        self._move(found.key, before, {found.target})
-        return before | {found.target}
+        return self._keys.put(found.key, found.target)
 
     def remove(self, key: Key) -> set[TargetKey]:
         """Forgets an object. Returns the targets that it belonged to."""
-        old = self._objects.pop(key, None)
-        if old is None:
-            return set()
-        self._move(key, {old.target}, set())
-        return {old.target}
-
-    def _move(self, key: Key, before: set[TargetKey], after: set[TargetKey]) -> None:
-        for target in before - after:
-            keys = self._keys[target]
-            keys.discard(key)
-            if not keys:
-                del self._keys[target]
-        for target in after - before:
-            self._keys.setdefault(target, set()).add(key)
+        self._objects.pop(key, None)
+        return self._keys.put(key, None)
 
 
 def target_of(namespace: str, reference: TargetReference) -> TargetKey:
@@ -213,7 +233,7 @@ class ObjectWriter:
             raise NotLeading("the Lease is not held any more")
 
     async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
-        """Merges a patch into the status of an object. Raises ApiError if the hub refuses it."""
+        """Replaces fields of the status of an object. Raises ApiError if the hub refuses it."""
 
         async def write(version: str) -> Mapping[str, Any]:
             before = (self._objects.get(owner.key) or owner).raw.get("status") or {}
@@ -225,7 +245,7 @@ class ObjectWriter:
                 manager=FIELD_MANAGER,
                 deadline=HUB_DEADLINE_SECONDS,
             )
-            wanted = _merged(before, patch)
+            wanted = {**before, **patch}
             kept = stored.get("status") or {}
             self.hub_drops_fields = any(
                 wanted.get(name) is not None and name not in kept for name in OUR_FIELDS
@@ -273,18 +293,56 @@ class ObjectWriter:
             self._objects.put(CronObject.of(owner.key, raw))
 
 
-def _merged(old: Any, patch: Any) -> Any:
-    """Returns a value after a JSON merge patch (RFC 7386)."""
-    if not isinstance(patch, Mapping):
-        return patch
-    kept = dict(old) if isinstance(old, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            kept.pop(name, None)
-        else:
-            kept[name] = _merged(kept.get(name), value)
-    return kept
-
-
 def _path(key: Key) -> str:
     return CRON_FEDERATED_HPAS.path(*key)
+
+
+CRD_PATH: Final = (
+    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRON_FEDERATED_HPAS.plural}.{GROUP}"
+)
+# The fields that Karmada's CRD lacks.
+PATHS: Final = (
+    *(f"spec.rules[].{field}" for field in RULE_FIELDS),
+    *(f"status.{field}" for field in OUR_FIELDS),
+)
+# Karmada gets this long to write the result of an execution.
+GRACE_SECONDS: Final = 60.0
+MESSAGE: Final = (
+    f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
+    "written here; switch it off with --controllers=*,-cronFederatedHorizontalPodAutoscaler"
+)
+
+
+def other_controller(owner: CronObject, now: float) -> Finding | None:
+    """Returns a finding if Karmada runs the rules of an object, else None."""
+    theirs = _written_by(owner, KARMADA_MANAGER)
+    ours = _written_by(owner, FIELD_MANAGER)
+    if theirs is None or (ours is not None and ours >= theirs):
+        return None
+    due = [
+        time
+        for rule in executable_rules(owner.cron.spec)
+        if (time := latest_time(rule, now - GRACE_SECONDS)) is not None
+    ]
+    if due and max(due) > theirs:
+        return None
+    return Finding(ANOTHER_CONTROLLER, MESSAGE)
+
+
+def is_run_by_karmada(raw: Object, now: float) -> bool:
+    """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
+    metadata = raw["metadata"]
+    owner = CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
+    return other_controller(owner, now) is not None
+
+
+def _written_by(owner: CronObject, manager: str) -> float | None:
+    """Returns when a manager last wrote the status of an object; None if never."""
+    times = []
+    for entry in owner.cron.metadata.managed_fields:
+        if entry.manager == manager and entry.subresource == "status" and entry.time is not None:
+            try:
+                times.append(parse_time(entry.time) or 0.0)
+            except InvalidObject:
+                continue
+    return max(times, default=None)

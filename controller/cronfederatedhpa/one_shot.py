@@ -11,8 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from controller.apply.scales import bounds_of
 from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey
-from controller.cronfederatedhpa.scales import KnownShares, Members, mappers_of_members
-from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.targets import CronTargets, KnownShares, Members
 from controller.cronfederatedhpa.units import Recorded, open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
@@ -30,7 +29,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
 )
-from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.kube import ApiClient, Clock
 from fedhpa.serving.flags import parse_flags
 
@@ -69,8 +67,8 @@ class PlannedTarget(NamedTuple):
 async def read_memory(hub: ApiClient, raw: Object) -> Remembered:
     """Returns what the records have of an object and its target. Raises InvalidObject."""
     owner = _cron_object(raw)
-    rules = await _rules(hub, owner)
-    windows = await _windows(hub, owner.target, owner.reference)
+    rules = await _read_record(open_rules(hub, owner.key, owner.cron.metadata.uid, _never_writes))
+    windows = await _read_record(open_unit(hub, owner.target, owner.reference, _never_writes).windows)
     return Remembered(rules.state, windows.state, _unknown(rules, windows))
 
 
@@ -95,10 +93,12 @@ async def _planned_target(
     if hub is None:
         objects = tuple(each.scheduled(target) for each in here)
         return PlannedTarget(target, reference.api_version, objects, None)
-    windows = await _windows(hub, target, reference)
-    holders = {window.object for window in windows.state.open} if windows.state else set[str]()
-    here += [found[name] for name in sorted(holders & found.keys()) if found[name] not in here]
-    rules = [await _rules(hub, each) for each in here]
+    unit = open_unit(hub, target, reference, _never_writes)
+    windows = await _read_record(unit.windows)
+    here += [found[name] for name in sorted(unit.holders & found.keys()) if found[name] not in here]
+    rules = [
+        await _read_record(open_rules(hub, each.key, each.cron.metadata.uid, _never_writes)) for each in here
+    ]
     objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
     return PlannedTarget(target, reference.api_version, objects, windows.state, _unknown(windows, *rules))
 
@@ -106,14 +106,6 @@ async def _planned_target(
 def _cron_object(raw: Object) -> CronObject:
     metadata = raw["metadata"]
     return CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
-
-
-async def _rules(hub: ApiClient, owner: CronObject) -> Recorded[ObjectRecord]:
-    return await _read_record(open_rules(hub, owner.key, owner.cron.metadata.uid, _never_writes))
-
-
-async def _windows(hub: ApiClient, target: TargetKey, reference: TargetReference) -> Recorded[WindowRecord]:
-    return await _read_record(open_unit(hub, target, reference, _never_writes).windows)
 
 
 async def _read_record(memory: Recorded[T]) -> Recorded[T]:
@@ -160,7 +152,6 @@ async def _read(
     targets = CronTargets(
         hub,
         members,
-        mappers_of_members(clock),
         direct=direct,
         member_deadline=MEMBER_DEADLINE_SECONDS,
         lost_after=CLUSTER_LOST_TIMEOUT_SECONDS,

@@ -17,24 +17,30 @@ import structlog
 
 from controller.cronfederatedhpa.effects import Effect, Effects
 from controller.cronfederatedhpa.objects import (
+    CRD_PATH,
     FINALIZER,
+    PATHS,
     CronObject,
     NotLeading,
     ObjectsByTarget,
     ObjectWriter,
     TargetKey,
 )
-from controller.cronfederatedhpa.other_actors import CRD_PATH, PATHS
-from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
-from controller.cronfederatedhpa.rules_status import changes, conditions, failure_of, render_status, with_hub
-from controller.cronfederatedhpa.scales import unreadable
-from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.reporter import (
+    CronMetrics,
+    Reporter,
+    changes,
+    conditions,
+    failure_of,
+    render_status,
+)
+from controller.cronfederatedhpa.targets import CronTargets, unreadable
 from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, RulesMemory, Unit, Units, open_rules
 from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck
 from fedhpa.api.errors import FedHPAError
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.model import Note, ObjectRecord, ScheduledObject, cause_of_window
+from fedhpa.cron.execution.model import Note, ObjectRecord, ScheduledObject
 from fedhpa.cron.execution.outcome import Settled, Waiting, next_look, settle, waiting_events
 from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import NO_RECORD, Finding
@@ -59,18 +65,19 @@ Adopt = Callable[[Key], Awaitable[None]]
 
 
 class CronReconciler:
-    """Reconciles targets; `reconcile` runs for different targets at once.
+    """Reconciles the targets of `objects`; `reconcile` runs for different targets at once.
 
     `leads` returns True while this process may write. `blocked` returns why an object must not be touched, or
     None. `owners` returns the FederatedHPAs that scale a target, or None while they are unknown. `holds`
-    returns what the namespaces that concern an object's namespace ask for. `adopt` is given if objects may
+    returns what the namespaces that concern an object's namespace ask for. `adopt` is set if objects may
     belong to other processes: it brings in one whose windows are open on a target of this process.
     """
+
+    adopt: Adopt | None = None
 
     def __init__(
         self,
         hub: ApiClient,
-        objects: ObjectsByTarget,
         targets: CronTargets,
         events: EventRecorder,
         metrics: CronMetrics,
@@ -80,28 +87,26 @@ class CronReconciler:
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
         holds: Callable[[str], Sequence[HoldRequest]] = lambda _: (),
-        adopt: Adopt | None = None,
         check: HubCheck | None = None,
         wall: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
+        self.objects = ObjectsByTarget()
         self._hub = hub
         self._check = check or HubCheck(hub, CRD_PATH, PATHS, clock=clock)
-        self._objects = objects
         self._metrics = metrics
         self._memories: dict[Key, RulesMemory] = {}
-        self._reporter = Reporter(objects, events, metrics, lambda key: self._memory(key).reverts)
+        self._reporter = Reporter(self.objects, events, metrics, self._memory)
         self._paused = paused
-        self._writer = ObjectWriter(hub, objects, leads)
+        self._writer = ObjectWriter(hub, self.objects, leads)
         self.units = Units(hub, self._writer.check_lease)
         self._blocked = blocked
         self._owners = owners
-        self._adopt = adopt
         self._wall = wall
         self._unstored: FailureLog[RulesMemory] = FailureLog(
             LINES, clock, lambda memory: names(memory.key), WeakKeyDictionary()
         )
-        self._failures: FailureLog[TargetKey] = FailureLog(
+        self.failures: FailureLog[TargetKey] = FailureLog(
             PASSES, clock, lambda one: {"namespace": one.namespace, "target": f"{one.kind}/{one.name}"}
         )
         self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall, holds=holds)
@@ -110,24 +115,16 @@ class CronReconciler:
         """Drops what is known of a deleted object."""
         self._memories.pop(key, None)
 
-    def failed(self, target: TargetKey, reason: str, error: str) -> None:
-        """Logs that a pass over a target failed, and rarely that it goes on."""
-        self._failures.failing(target, reason, error)
-
-    def succeeded(self, target: TargetKey) -> None:
-        """Notes that a pass over a target did not fail."""
-        self._failures.well(target)
-
     async def remind(self) -> None:
         """Logs again, until cancelled, which results could not be written and which passes fail for long."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._unstored.remind())
-            group.create_task(self._failures.remind())
+            group.create_task(self.failures.remind())
 
-    def report(self, key: Key, reason: str, message: str) -> None:
-        """Records an event about an object."""
+    def report(self, key: Key, reason: str, message: str, uid: str = "") -> None:
+        """Records an event about an object. The `uid` is used if the object is not known."""
         if not self._paused:
-            self._reporter.record(key[0], Note(key[1], reason, message))
+            self._reporter.record(key[0], Note(key[1], reason, message), uid)
 
     def end(self) -> None:
         """Drops what is known of all objects, and what the series say."""
@@ -169,7 +166,7 @@ class CronReconciler:
 
     async def _open(self, target: TargetKey) -> Unit | None:
         """Returns the unit of a target; None, and nothing is known of it any more, if it has no rules."""
-        objects, unit = self._objects.of(target), self.units.get(target)
+        objects, unit = self.objects.of(target), self.units.get(target)
         if unit is None:
             if not objects:
                 return None
@@ -179,18 +176,18 @@ class CronReconciler:
         await unit.windows.read(writes=not self._paused)
         self.units.note(unit)
         for key in ((target.namespace, name) for name in unit.holders):
-            if self._adopt is not None and self._objects.get(key) is None:
-                await self._adopt(key)
+            if self.adopt is not None and self.objects.get(key) is None:
+                await self.adopt(key)
         if not objects and unit.windows.state is None:
-            self.units.forget(target)
+            self.units.leave(target)
             return None
         return unit
 
     def _of(self, unit: Unit) -> list[CronObject]:
         """Returns the objects with this target, and those that have windows open on it, by name."""
-        here = {owner.key: owner for owner in self._objects.of(unit.target)}
+        here = {owner.key: owner for owner in self.objects.of(unit.target)}
         others = ((unit.target.namespace, name) for name in unit.holders)
-        found = here | {key: owner for key in others if (owner := self._objects.get(key)) is not None}
+        found = here | {key: owner for key in others if (owner := self.objects.get(key)) is not None}
         return [found[key] for key in sorted(found)]
 
     async def _recall(self, owner: CronObject) -> None:
@@ -208,12 +205,14 @@ class CronReconciler:
             self._reporter.record(owner.key[0], Note(owner.key[1], "MemoryLost", text))
 
     def _memory(self, key: Key) -> RulesMemory:
-        owner = self._objects.get(key)
+        owner = self.objects.get(key)
         uid = "" if owner is None else owner.cron.metadata.uid
         memory = self._memories.get(key)
         if memory is None or memory.uid != uid:
             rules = open_rules(self._hub, key, uid, self._writer.check_lease)
             memory = RulesMemory(key, uid, rules)
+            stored = () if owner is None else owner.cron.status.conditions
+            memory.told = {(each.reason, each.message) for each in stored}
             if owner is not None:  # otherwise it would stay for ever
                 self._metrics.follow(key, memory)
                 self._memories[key] = memory
@@ -243,7 +242,7 @@ class CronReconciler:
         if not (error or failed) and (planned.applied or planned.closed):
             # Events that the hub refused may be admitted with the results of this pass.
             unit.retry = None
-        refused = any(cause_of_window(one) not in planned.held for one in planned.kept)
+        refused = any(one.cause not in planned.held for one in planned.kept)
         if failed or error or settled.failed or refused:
             unit.retry = unit.retry or Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
             retry = now + unit.retry.next()
@@ -311,7 +310,7 @@ class CronReconciler:
 
     def _runs(self, unit: Unit, owner: CronObject) -> CronObject | None:
         """Returns the newest form of an object whose rules run on a target; None if they do not."""
-        latest = self._objects.get(owner.key)
+        latest = self.objects.get(owner.key)
         if latest is None or latest.target != unit.target or latest.cron.metadata.deletion_timestamp:
             return None
         return latest
@@ -337,21 +336,21 @@ class CronReconciler:
         latest = self._runs(unit, owner)
         if latest is None:
             return
-        rules, states = self._scheduled(latest, unit).rules, settled.states[owner.key[1]]
+        rules, states, hub = (
+            self._scheduled(latest, unit).rules,
+            settled.states[owner.key[1]],
+            self._check.pruned,
+        )
         finding = failure_of(rules, states) or self._unrecorded(unit, latest) or unit.unusable
         held = "" if waits is None else waits.text
-        status = render_status(latest, rules, states, finding, now, self._owners(unit.target), held)
-        status["conditions"] = with_hub(status["conditions"], self._check.pruned, now)
-        self._reporter.report_dropped(latest, self._check.pruned, rules, self._memory(owner.key).reported)
-        patch = changes(latest.raw.get("status") or {}, status)
+        status = render_status(latest, rules, states, finding, now, self._owners(unit.target), held, hub)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
-        self._metrics.set_next_execution(owner.key, min(coming, default=None))
-        self._metrics.set_held(owner.key, None if waits is None else waits.due)
-        self._metrics.set_ready(owner.key, status["conditions"])
-        self._reporter.report_held(latest, held, self._memory(owner.key))
+        due = None if waits is None else waits.due
+        self._metrics.show(owner.key, min(coming, default=None), due, status["conditions"])
+        patch = changes(latest.raw.get("status") or {}, status)
         if patch:
             await self._writer.patch_status(latest, patch)
-            self._reporter.report_target(latest, patch.get("conditions", []))
+        self._reporter.tell(latest, status["conditions"], rules, hub, held)
 
     def _unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
         """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
@@ -372,7 +371,7 @@ class CronReconciler:
 
     async def _release(self, owner: CronObject) -> None:
         """Removes the finalizer of an object that has no open window on any target."""
-        latest = self._objects.get(owner.key)
+        latest = self.objects.get(owner.key)
         if latest is None or FINALIZER not in latest.cron.metadata.finalizers:
             return
         if not self.units.targets_of(owner.key) and not await self._opened_elsewhere(owner):
@@ -380,7 +379,7 @@ class CronReconciler:
 
     async def _opened_elsewhere(self, owner: CronObject) -> bool:
         """Returns True if another process may have an open window of an object. Raises ApiError."""
-        return self._adopt is not None and await self.units.opened_elsewhere(owner.key)
+        return self.adopt is not None and await self.units.opened_elsewhere(owner.key)
 
     async def _free_deleted(self, objects: list[CronObject]) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""
@@ -392,7 +391,8 @@ class CronReconciler:
         """Shows why nothing is written, and returns when to look again."""
         await self._free_deleted(objects)
         for owner in () if self._paused else objects:
-            patch = changes(owner.raw.get("status") or {}, {"conditions": conditions(owner, finding, now)})
+            found = conditions(owner, finding, self._check.pruned, now)
+            patch = changes(owner.raw.get("status") or {}, {"conditions": found})
             if patch:
                 await self._writer.patch_status(owner, patch)
         return now + BLOCKED_SECONDS

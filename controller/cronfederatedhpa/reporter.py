@@ -1,40 +1,185 @@
-"""Reports the executions of one pass: events on the objects, series and log lines."""
+"""Shows rules to people: the status of an object, the events on it, and the series of the controller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.background import KnownObjects
 from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
-from controller.cronfederatedhpa.rules_status import HELD, SOLE_OWNER
 from controller.cronfederatedhpa.units import TARGET_REASONS, RulesMemory
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import CronPlan, Note, Rule
-from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED
+from fedhpa.cron.execution.model import CronPlan, Note, Rule, RuleState
+from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED, failing_text, write_histories
 from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled
+from fedhpa.cron.execution.stored import shortened
 from fedhpa.decision import READY, Finding
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
 
 log = structlog.get_logger(__name__)
+Json = dict[str, Any]
 
 # Events about fields that the hub dropped from one object.
 MAX_REPORTED: Final = 10
 # Different reverts that are remembered of one object.
 MAX_REVERTS: Final = 16
 HINT: Final = ". It did so before, as a GitOps tool does: let the tool ignore the field (ignoreDifferences)"
+HELD: Final = "Held"
+SOLE_OWNER: Final = "SoleOwner"
+ANOTHER_AUTOSCALER: Final = "AnotherAutoscaler"
+# People read conditions, so they name only so many autoscalers.
+MAX_NAMED: Final = 4
+HUB_COMPATIBLE: Final = "HubCompatible"
+# A whole status is at most this large; etcd's limit of an object is 1.5 MiB.
+MAX_STATUS_BYTES: Final = 256 * 1024
+
+
+def render_status(
+    owner: CronObject,
+    rules: Sequence[Rule],
+    states: Mapping[str, RuleState],
+    finding: Finding | None,
+    now: float,
+    owners: tuple[str, ...] | None = None,
+    held: str = "",
+    hub: Finding | None = None,
+) -> Json:
+    """Returns the status of an object. `finding` says why it is not ready, `hub` which fields the hub drops.
+
+    `owners` are the FederatedHPAs that scale the target; None if they are unknown. `held` says which events
+    wait for the end of a hold.
+    """
+    if all(rule.suspended for rule in rules):
+        owners = () if owners else owners
+    return {
+        "observedGeneration": owner.raw["metadata"].get("generation", 0),
+        "executionHistories": _bounded(states, [rule.name for rule in rules]),
+        "conditions": conditions(owner, finding or _problem(rules), hub, now, owners, held),
+        "summary": _summary(owner, rules, states),
+    }
+
+
+def changes(stored: Mapping[str, Any], status: Json) -> Json:
+    """Returns the parts of a status that differ from the stored one, as a merge patch."""
+    return {name: value for name, value in status.items() if stored.get(name) != value}
+
+
+def conditions(
+    owner: CronObject,
+    finding: Finding | None,
+    hub: Finding | None,
+    now: float,
+    owners: tuple[str, ...] | None = None,
+    held: str = "",
+) -> list[Json]:
+    """Returns the conditions of an object: Ready, two others once they were False, and what others wrote.
+
+    `owners` are the FederatedHPAs that scale the target. If they are unknown, SoleOwner stays as it is.
+    """
+    stored = (owner.raw.get("status") or {}).get("conditions")
+    old = {each.get("type"): each for each in stored or () if isinstance(each, Mapping)}
+    contest = _contest(owners)
+    if owners is None and owner.contested:
+        contest = Finding(ANOTHER_AUTOSCALER, str(old[SOLE_OWNER].get("message", "")))
+    judged = {
+        READY: (finding or contest, HELD if held else "RulesRun", held or "the rules run"),
+        SOLE_OWNER: (contest, "NoOtherAutoscaler", "no FederatedHPA scales the target"),
+        HUB_COMPATIBLE: (hub, "NothingFound", "the hub keeps all fields"),
+    }
+    found = []
+    for kind, (problem, reason, message) in judged.items():
+        if kind != READY and problem is None and kind not in old:
+            continue
+        status = "True" if problem is None else "False"
+        before = old.get(kind, {})
+        since = before.get("lastTransitionTime") if before.get("status") == status else None
+        found.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason if problem is None else problem.reason,
+                "message": message if problem is None else problem.message,
+                "observedGeneration": owner.raw["metadata"].get("generation", 0),
+                "lastTransitionTime": str(since or format_time(float(int(now)))),
+            }
+        )
+    return [*found, *(dict(each) for name, each in old.items() if name not in judged)]
+
+
+def _contest(owners: tuple[str, ...] | None) -> Finding | None:
+    """Returns the finding that other autoscalers scale the target, or None."""
+    if not owners:
+        return None
+    more = f" and {len(owners) - MAX_NAMED} more" if len(owners) > MAX_NAMED else ""
+    named = ", ".join(owners[:MAX_NAMED])
+    return Finding(ANOTHER_AUTOSCALER, f"the target is also scaled by {named}{more}: remove either")
+
+
+def failure_of(rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Finding | None:
+    """Returns the first rule with an execution that is tried again, as a finding."""
+    for rule in rules:
+        state = states.get(rule.name)
+        if state is not None and state.failing:
+            return Finding(SCALE_FAILED, failing_text(rule.name, state.failing[0]))
+    return None
+
+
+def _problem(rules: Sequence[Rule]) -> Finding | None:
+    """Returns the first rule that cannot run, as a finding."""
+    for rule in rules:
+        if rule.problem:
+            reason = FIELDS_PRUNED if rule.hash == DROPPED else "RuleInvalid"
+            return Finding(reason, f"rule {rule.name} cannot run: {rule.problem}")
+    return None
+
+
+def _summary(owner: CronObject, rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Json:
+    """Returns the texts of the columns: the target, the next and last execution, and the suspended rules."""
+    known = [(states[rule.name], rule) for rule in rules if rule.name in states]
+    coming = [(at, rule) for state, rule in known if (at := state.next_execution) is not None]
+    done = [(state.successes[0].scheduled, rule) for state, rule in known if state.successes]
+    suspended = sum(rule.suspended for rule in rules)
+    return {
+        "target": f"{owner.reference.kind}/{owner.reference.name}",
+        "next": _when(*min(coming, key=_at)) if coming else "",
+        "last": _when(*max(done, key=_at)) if done else "",
+        "suspended": f"{suspended}/{len(rules)}" if suspended else "none",
+    }
+
+
+def _at(execution: tuple[float, Rule]) -> tuple[float, str]:
+    return execution[0], execution[1].name
+
+
+def _when(at: float, rule: Rule) -> str:
+    """Returns a time in the zone of its rule, short enough for a column, and the rule's name."""
+    zone = UTC if rule.timetable is None else rule.timetable.zone
+    return f"{datetime.fromtimestamp(at, zone):%d %b %H:%M} {rule.name}"
+
+
+def _bounded(states: Mapping[str, RuleState], names: Sequence[str]) -> list[Json]:
+    """Returns the histories, with fewer entries for each rule if they would be too large."""
+    kept = dict(states)
+    for limit in (32, 3, 1, 0):
+        histories = write_histories(kept, names)
+        if limit == 0 or len(msgspec.json.encode(histories)) <= MAX_STATUS_BYTES:
+            break
+        kept = {name: shortened(state, limit // 2) for name, state in kept.items()}
+    return histories
 
 
 class Reporter:
     """Records the results of passes. An object's uid, which its events need, comes from `objects`.
 
-    `reverts` returns the changes that clients made in the open windows of an object.
+    `memory` returns what is known of an object.
     """
 
     def __init__(
@@ -42,12 +187,12 @@ class Reporter:
         objects: ObjectsByTarget,
         events: EventRecorder,
         metrics: CronMetrics,
-        reverts: Callable[[Key], list[str]],
+        memory: Callable[[Key], RulesMemory],
     ) -> None:
         self._objects = objects
         self._events = events
         self._metrics = metrics
-        self._reverts = reverts
+        self._memory = memory
 
     def report(
         self,
@@ -65,22 +210,21 @@ class Reporter:
                 self._metrics.count(MISSED, skipped.missed.count)
         notes = [note for note in settled.notes if note.object not in unstored]
         self._metrics.count(FAILED, sum(note.reason == SCALE_FAILED for note in notes))
-        if not failed:
-            for execution, values, _ in planned.applied:
-                if execution.object in unstored:
-                    continue
-                self._metrics.count(APPLIED)
-                self._metrics.observe_lateness(now - execution.at)
-                log.info(
-                    "rule applied",
-                    namespace=target.namespace,
-                    name=execution.object,
-                    rule=execution.rule.name,
-                    due=format_time(execution.at),
-                    late=round(now - execution.at, 3),
-                    target=f"{target.kind}/{target.name}",
-                    **values,
-                )
+        for execution, values, _ in () if failed else planned.applied:
+            if execution.object in unstored:
+                continue
+            self._metrics.count(APPLIED)
+            self._metrics.observe_lateness(now - execution.at)
+            log.info(
+                "rule applied",
+                namespace=target.namespace,
+                name=execution.object,
+                rule=execution.rule.name,
+                due=format_time(execution.at),
+                late=round(now - execution.at, 3),
+                target=f"{target.kind}/{target.name}",
+                **values,
+            )
         for note in notes:
             self.record(target.namespace, note)
         for note in (*notes, *planned.reverts):
@@ -89,51 +233,41 @@ class Reporter:
 
     def _is_again(self, key: Key, change: str) -> bool:
         """True if a field was set to the same value by the same client before."""
-        known = self._reverts(key)
+        known = self._memory(key).reverts
         if change in known:
             return True
         known[:] = [*known, change][-MAX_REVERTS:]
         return False
 
-    def report_target(self, owner: CronObject, stored: Sequence[Mapping[str, Any]]) -> None:
-        """Reports new owners of the target, and a target on which rules cannot act.
-
-        `owner` is the object before its conditions were stored.
-        """
-        reported = {(each.type, each.message) for each in owner.cron.status.conditions}
-        for condition in stored:
-            tells = condition["type"] == SOLE_OWNER or condition["reason"] in TARGET_REASONS
-            news = (condition["type"], condition["message"]) not in reported
-            if tells and news and condition["status"] == "False":
-                message = condition["message"][:MAX_MESSAGE]
-                self.record(owner.key[0], Note(owner.key[1], condition["reason"], message))
-
-    def report_held(self, owner: CronObject, held: str, memory: RulesMemory) -> None:
-        """Reports which events begin to wait for the end of a hold, once; "" if none waits."""
-        if held and held != memory.held:
-            self.record(owner.key[0], Note(owner.key[1], HELD, held, warning=False))
-        memory.held = held
-
-    def report_dropped(
-        self, owner: CronObject, hub: Finding | None, rules: Sequence[Rule], reported: list[str]
+    def tell(
+        self,
+        owner: CronObject,
+        conditions: Iterable[Mapping[str, Any]],
+        rules: Sequence[Rule],
+        hub: Finding | None,
+        held: str,
     ) -> None:
-        """Reports that the hub drops fields, and which rules therefore do not run.
+        """Reports once what holds now: who owns the target, what the hub drops, and what waits for a hold."""
+        lines = [] if hub is None else [(FIELDS_PRUNED, hub.message)]
+        dropped = (rule for rule in rules if rule.hash == DROPPED)
+        lines += ((FIELDS_PRUNED, f"rule {rule.name} does not run: {rule.problem}") for rule in dropped)
+        lines = lines[:MAX_REPORTED]
+        for one in conditions:
+            if one["status"] == "False" and (one["type"] == SOLE_OWNER or one["reason"] in TARGET_REASONS):
+                lines.append((one["reason"], one["message"]))
+        if held:
+            lines.append((HELD, held))
+        memory = self._memory(owner.key)
+        for reason, message in lines:
+            if (reason, message) not in memory.told:
+                note = Note(owner.key[1], reason, message[:MAX_MESSAGE], warning=reason != HELD)
+                self.record(owner.key[0], note)
+        memory.told = set(lines)
 
-        `reported` is what the events of the object say already; it is brought up to date.
-        """
-        lines = [f"rule {rule.name} does not run: {rule.problem}" for rule in rules if rule.hash == DROPPED]
-        if hub is not None:
-            lines.insert(0, hub.message)
-        lines = [line[:MAX_MESSAGE] for line in lines[:MAX_REPORTED]]
-        for line in lines:
-            if line not in reported:
-                self.record(owner.key[0], Note(owner.key[1], FIELDS_PRUNED, line))
-        reported[:] = lines
-
-    def record(self, namespace: str, note: Note) -> None:
+    def record(self, namespace: str, note: Note, uid: str = "") -> None:
         """Records a note as an event on its object."""
         owner = self._objects.get((namespace, note.object))
-        uid = "" if owner is None else owner.cron.metadata.uid
+        uid = uid if owner is None else owner.cron.metadata.uid
         about = InvolvedObject(API_VERSION, KIND, note.object, namespace, uid)
         self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)
 
@@ -196,16 +330,12 @@ class CronMetrics:
         """Counts how late the effect of an execution was."""
         self._lateness.observe(max(seconds, 0.0))
 
-    def set_next_execution(self, key: Key, at: float | None) -> None:
-        """Shows when the next rule of an object fires."""
-        _show(self._next_execution, key, at)
-
-    def set_held(self, key: Key, due: float | None) -> None:
-        """Shows since when an event of an object waits for the end of a hold."""
-        _show(self._held_since, key, due)
-
-    def set_ready(self, key: Key, conditions: Iterable[Mapping[str, Any]]) -> None:
-        """Shows why an object is not ready, by its conditions."""
+    def show(
+        self, key: Key, coming: float | None, held: float | None, conditions: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Shows when the next rule of an object fires, since when an event waits, and why it is not ready."""
+        _show(self._next_execution, key, coming)
+        _show(self._held_since, key, held)
         _show(self._not_ready, key, None)
         for one in conditions:
             if one["type"] == READY and one["status"] != "True":

@@ -1,18 +1,22 @@
 """Reads the values that rules set on a target, and writes them.
 
 The target is a FederatedHPA, a workload on the hub with the scale subresource, or with --propagation=direct a
-workload in the members. After a conflict the target is read again. The same values are written if nobody
-changed the present ones.
+workload in the members, which nobody but the rules scales there. After a conflict the target is read again.
+The same values are written if nobody changed the present ones. Source: docs/explanation/membership.md,
+"Rules".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from controller.apply.plan import carry_out, to_scales, written_scales
 from controller.apply.scales import (
     WritableScale,
     asked_hold,
@@ -22,23 +26,19 @@ from controller.apply.scales import (
     set_replicas,
 )
 from controller.cronfederatedhpa.objects import FIELD_MANAGER, HUB_DEADLINE_SECONDS, TargetKey
-from controller.cronfederatedhpa.scales import (
-    KnownShares,
-    Members,
-    MemberScales,
-    Reading,
-    unreadable,
-    unscalable,
-)
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.assignment import Host, Result, next_scales, spread
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values, split_markers
+from fedhpa.decision import membership_of
 from fedhpa.kube import (
     NOT_FOUND,
     ApiClient,
     Clock,
+    Resource,
     ResourceMapper,
+    contain,
     get_scale,
     resource_path,
 )
@@ -52,6 +52,47 @@ LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
 BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
 
 
+Members = Callable[[], Mapping[str, Member]]
+# Writes values with the marker of their events, and the baseline of the windows that are then open.
+Write = Callable[[Values, str, Values | None], Awaitable[None]]
+_UNKNOWN_REPLICAS: Final = "nobody knows its replicas, so the execution waits for its answer"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A target as it was read, and the function that writes values to it.
+
+    `awaited` says which cluster may have replicas that nobody has ever read: a size is not final without it.
+    """
+
+    target: ObservedTarget
+    write: Write
+    awaited: str = ""
+
+
+@dataclass
+class KnownShares:
+    """The replicas of a workload in the members, as far as this process or the records know them.
+
+    `replicas` are those that each cluster answered last. `silent_since` has the clusters whose replicas
+    nobody knows, and when that was found, in POSIX seconds. `complete` is True once all clusters were asked
+    with success, now or before a record.
+    """
+
+    replicas: dict[str, int] = field(default_factory=dict)
+    silent_since: dict[str, float] = field(default_factory=dict)
+    complete: bool = False
+
+
+async def _nothing_to_write(values: Values, marker: str, baseline: Values | None) -> None:  # noqa: ARG001
+    raise InvalidObject(f"{values} cannot be written for {marker}: the target was not read")
+
+
+def unreadable(error: str, *, gone: bool = False, unread: bool = False) -> Reading:
+    """Returns the reading of a target that cannot be read: never, or not now if it is `unread`."""
+    return Reading(ObservedTarget({}, error, gone, unread), _nothing_to_write)
+
+
 class CronTargets:
     """Reads targets of all kinds. `direct` is True with --propagation=direct."""
 
@@ -59,7 +100,6 @@ class CronTargets:
         self,
         hub: ApiClient,
         members: Members,
-        mapper_of: Callable[[Member], ResourceMapper],
         *,
         direct: bool,
         member_deadline: float,
@@ -68,15 +108,11 @@ class CronTargets:
     ) -> None:
         self._hub = hub
         self._mapper = ResourceMapper(hub, clock=clock.monotonic)
-        self._in_members = None
-        if direct:
-            self._in_members = MemberScales(
-                members,
-                mapper_of,
-                member_deadline=member_deadline,
-                lost_after=lost_after,
-                wall=clock.wall,
-            )
+        self._in_members = (
+            MemberScales(members, member_deadline=member_deadline, lost_after=lost_after, clock=clock)
+            if direct
+            else None
+        )
 
     async def read(self, key: TargetKey, api_version: str, shares: KnownShares) -> Reading:
         """Returns the present values of a target. Failures are part of the reading.
@@ -169,10 +205,10 @@ def _baseline_text(baseline: Values | None) -> str | None:
 def _managers(raw: Mapping[str, Any]) -> dict[str, str]:
     """Returns the client that wrote each bound of a FederatedHPA, if it is known and not this controller."""
     spec, found = raw.get("spec") or {}, {}
-    for field in (MINIMUM, MAXIMUM):
-        writers = _writers(raw["metadata"], "f:spec", f"f:{name_in_use(spec, field)}")
+    for bound in (MINIMUM, MAXIMUM):
+        writers = _writers(raw["metadata"], "f:spec", f"f:{name_in_use(spec, bound)}")
         if writers and FIELD_MANAGER not in writers:
-            found[field] = min(writers)
+            found[bound] = min(writers)
     return found
 
 
@@ -186,3 +222,144 @@ def _writers(metadata: Mapping[str, Any], *path: str) -> set[str]:
         if found is not None:
             writers.add(str(entry.get("manager", "")))
     return writers
+
+
+class MemberScales:
+    """Reads and writes the scale of a workload in all members.
+
+    A cluster of which nothing is known counts as one without the workload once it is silent for `lost_after`
+    seconds. Before, no size is known. After that a size is final only if all clusters answered once.
+    """
+
+    def __init__(self, members: Members, *, member_deadline: float, lost_after: float, clock: Clock) -> None:
+        self._members = members
+        self._deadline = member_deadline
+        self._lost_after = lost_after
+        self._clock = clock
+        # Each lasts as long as its member.
+        self._mappers: dict[str, tuple[Member, ResourceMapper]] = {}
+
+    def _mapper_of(self, member: Member) -> ResourceMapper:
+        kept = self._mappers.get(member.name)
+        if kept is None or kept[0] is not member:
+            mapper = ResourceMapper(member.client, clock=self._clock.monotonic)
+            kept = self._mappers[member.name] = member, mapper
+        return kept[1]
+
+    async def read(self, key: TargetKey, api_version: str, known: KnownShares) -> Reading:
+        """Returns the size of a workload: the sum over the members, a silent one with its last replicas."""
+        members = dict(self._members())
+        answers = await self._ask(members, key, api_version)
+        found = {name: one for name, one in answers.items() if isinstance(one, WritableScale)}
+        silent = {name: one for name, one in answers.items() if isinstance(one, FedHPAError)}
+        known.replicas |= {name: one.replicas for name, one in found.items()}
+        for name in known.replicas.keys() - found.keys() - silent.keys():
+            del known.replicas[name]
+        # A cluster that does not serve the kind, or no scale of it, has answered.
+        without = {name for name, one in silent.items() if isinstance(one, InvalidObject)}
+        unknown = sorted(silent.keys() - without - known.replicas.keys())
+        awaited = self._awaited(members, unknown, known)
+        if not found:
+            if not silent:
+                return unreadable(f"{key} does not exist in any member", gone=True)
+            name = min(silent)
+            if without == silent.keys():
+                return unreadable(f"cluster {name}: {silent[name]}")
+            return unreadable(f"{key}: no member answered; {name}: {silent[name]}", unread=True)
+        if awaited:
+            name = min(awaited)
+            return unreadable(f"{key}: cluster {name}: {silent[name]}: {_UNKNOWN_REPLICAS}", unread=True)
+        known.complete |= not unknown
+        late = "" if known.complete else f"cluster {unknown[0]}: {silent[unknown[0]]}: {_UNKNOWN_REPLICAS}"
+        silent = {name: error for name, error in silent.items() if name in known.replicas}
+        target = ObservedTarget(
+            {REPLICAS: sum(known.replicas.values())},
+            shares={name: one.replicas for name, one in found.items()},
+            uids={name: one.scale.metadata.uid for name, one in found.items()},
+        )
+        return Reading(target, partial(self._write, known, members, found, silent), late)
+
+    def _awaited(
+        self, members: Mapping[str, Member], unknown: Sequence[str], known: KnownShares
+    ) -> list[str]:
+        """Returns the silent clusters that may run the workload, although nobody has read its replicas."""
+        now, before = self._clock.wall(), known.silent_since
+        known.silent_since = {
+            name: min(before.get(name, now), now if state.ready else state.since)
+            for name in unknown
+            for state in [members[name].state]
+        }
+        return [name for name, since in known.silent_since.items() if now - since < self._lost_after]
+
+    async def _ask(
+        self, members: Mapping[str, Member], key: TargetKey, api_version: str
+    ) -> dict[str, WritableScale | FedHPAError | None]:
+        """Returns the scale in each member, its failure, or None where the workload does not exist."""
+
+        async def ask(member: Member) -> WritableScale | FedHPAError | None:
+            problem = ""
+            try:
+                mapper = self._mapper_of(member)
+                resource = await mapper.resolve(api_version, key.kind, deadline=self._deadline)
+                problem = unscalable(resource)
+                path = resource.path(key.namespace, key.name)
+                scale = await get_scale(member.client, path, deadline=self._deadline)
+                return WritableScale(member.client, path, scale, self._deadline)
+            except ApiError as error:
+                if error.status == NOT_FOUND:
+                    return InvalidObject(problem) if problem else None
+                return error
+            except FedHPAError as error:
+                return error
+
+        tasks = [
+            contain("read-scale", partial(ask, member), FedHPAError, cluster=name)
+            for name, member in members.items()
+        ]
+        return dict(zip(members, await asyncio.gather(*tasks), strict=True))
+
+    async def _write(
+        self,
+        known: KnownShares,
+        members: Mapping[str, Member],
+        found: Mapping[str, WritableScale],
+        silent: Mapping[str, FedHPAError],
+        values: Values,
+        *_: object,
+    ) -> None:
+        """Divides the size over the clusters. All that answered are tried, those that grow first.
+
+        Raises FedHPAError if one could not be written, or if the clusters do not have the size together
+        before a silent one answers.
+        """
+        size, now = values.get(REPLICAS) or 0, self._clock.wall()
+        hosts = {
+            name: Host(known.replicas[name], membership_of(members[name].known, now).state, name in found)
+            for name in sorted(found.keys() | silent.keys())
+        }
+        shares = spread(size, hosts)
+        present = {name: one.replicas for name, one in found.items()}
+        outcomes = await carry_out(
+            lambda done: next_scales(shares, present, done, grows_first=True),
+            to_scales(found, manager=FIELD_MANAGER, strict=True),
+        )
+        known.replicas |= written_scales(outcomes)
+        for one in outcomes:
+            if one.result is not Result.CONFIRMED:
+                raise FedHPAError(f"cluster {one.write.cluster}: {one.reason}")
+        total = sum(shares.values()) + sum(hosts[name].replicas for name in silent)
+        if total != size and silent:
+            name, error = min((name, str(one)) for name, one in silent.items())
+            raise FedHPAError(
+                f"{total} instead of {size} replicas until cluster {name} answers, which had "
+                f"{hosts[name].replicas}: {error}"
+            )
+
+
+def unscalable(resource: Resource) -> str:
+    """Returns why rules cannot scale a kind; empty if they can."""
+    if not resource.namespaced:
+        return f"{resource.kind} is cluster-scoped, and rules scale objects of their own namespace only"
+    if not resource.scale:
+        return f"{resource.kind} has no scale subresource, so it cannot be scaled"
+    return ""

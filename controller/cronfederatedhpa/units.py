@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -17,7 +17,7 @@ from controller.cronfederatedhpa.objects import (
     TargetKey,
     target_of,
 )
-from controller.cronfederatedhpa.scales import KnownShares, Reading
+from controller.cronfederatedhpa.targets import KnownShares, Reading
 from controller.hub_check import Contest
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, NotRecorded, RecordFile
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
@@ -64,7 +64,7 @@ def open_unit(
         return found.state
 
     file = RecordFile(hub, new_target_record(*target), HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER)
-    unit = Unit(target, Recorded[WindowRecord](file, encode, decode, check_lease), reference)
+    unit = Unit(target, Recorded(file, encode, decode, check_lease), reference)
     return unit
 
 
@@ -72,7 +72,7 @@ def open_rules(hub: ApiClient, key: Key, uid: str, check_lease: Callable[[], Non
     """Returns the memory of an object's rules, whose record was not read yet."""
     metadata = {"namespace": key[0], "name": key[1], "uid": uid}
     file = RecordFile.of(hub, CRON_FEDERATED_HPAS, metadata, HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER)
-    return Recorded[ObjectRecord](file, encode_rules, decode_rules, check_lease)
+    return Recorded(file, encode_rules, decode_rules, check_lease)
 
 
 class Units:
@@ -82,30 +82,35 @@ class Units:
         self._hub = hub
         self._check_lease = check_lease
         self._units: dict[TargetKey, Unit] = {}
-        self._targets: dict[Key, set[TargetKey]] = {}
+        # The objects with open windows, by namespace and target.
+        self._holders: dict[str, dict[TargetKey, frozenset[str]]] = {}
         # The names of the records that the list at the start had; None if the hub did not let us list them.
         self._listed: set[tuple[str, str]] | None = None
+
+    async def _list(self, namespace: str = "") -> Sequence[dict[str, Any]] | None:
+        """Returns the records of open windows; None without the right to list them. Raises ApiError."""
+        path = SCALING_RECORDS.path(namespace)
+        try:
+            return (await self._hub.list(path, dict[str, Any], label_selector=CRON_TARGETS)).items
+        except ApiError as error:
+            if error.status not in (NOT_FOUND, FORBIDDEN):
+                raise
+            log.warning("scaling records not listed", error=str(error))
+            return None
 
     async def load(self, owns: Callable[[TargetKey], bool]) -> list[TargetKey]:
         """Read the records of all own targets with open windows; return these targets. Raises ApiError.
 
         Without the right to list them, each is read when its target is first reconciled.
         """
-        try:
-            listed = await self._hub.list(SCALING_RECORDS.path(), dict[str, Any], label_selector=CRON_TARGETS)
-        except ApiError as error:
-            if error.status not in (NOT_FOUND, FORBIDDEN):
-                raise
-            log.warning("scaling records not listed", error=str(error))
+        listed = await self._list()
+        if listed is None:
             return []
-        self._listed = set()
-        return [target for raw in listed.items if (target := self._take(raw, owns)) is not None]
+        self._listed = {_place_of(raw) for raw in listed}
+        return [target for raw in listed if (target := self._take(raw, owns)) is not None]
 
     def _take(self, raw: Mapping[str, Any], owns: Callable[[TargetKey], bool]) -> TargetKey | None:
-        metadata = raw["metadata"]
-        namespace, name = str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-        assert self._listed is not None
-        self._listed.add((namespace, name))
+        namespace, name = _place_of(raw)
         try:
             reference = decode_windows(raw.get("status") or {}).target
         except InvalidObject as error:
@@ -119,7 +124,7 @@ class Units:
             return None  # somebody copied it
         unit.windows.take(unit.windows.file.adopt(raw))
         self.note(unit)
-        return unit.target
+        return target
 
     def get(self, target: TargetKey) -> Unit | None:
         """Returns the unit of a target, or None."""
@@ -144,39 +149,27 @@ class Units:
 
     def note(self, unit: Unit) -> None:
         """Notes which objects have windows on a target, after its windows changed."""
-        namespace, holders = unit.target.namespace, unit.holders
-        for name in unit.noted - holders:
-            targets = self._targets[namespace, name]
-            targets.discard(unit.target)
-            if not targets:
-                del self._targets[namespace, name]
-        for name in holders - unit.noted:
-            self._targets.setdefault((namespace, name), set()).add(unit.target)
-        unit.noted = holders
+        here = self._holders.setdefault(unit.target.namespace, {})
+        here.pop(unit.target, None)
+        if unit.holders:
+            here[unit.target] = unit.holders
 
     def targets_of(self, key: Key) -> frozenset[TargetKey]:
         """Returns the targets on which an object has open windows."""
-        return frozenset(self._targets.get(key, ()))
+        here = self._holders.get(key[0], {})
+        return frozenset(target for target, names in here.items() if key[1] in names)
 
     def expect(self, target: TargetKey) -> None:
         """Notes that another process may have written the record of a target since the list at the start."""
         if self._listed is not None:
-            file = RecordFile(self._hub, new_target_record(*target), HUB_DEADLINE_SECONDS)
-            self._listed.add((target.namespace, file.name))
+            self._listed.add((target.namespace, str(new_target_record(*target)["metadata"]["name"])))
 
     async def opened_elsewhere(self, key: Key) -> bool:
         """Returns True if any record of the hub has an open window of an object. Raises ApiError.
 
         Without the right to list them, only the windows of this process are known.
         """
-        path = SCALING_RECORDS.path(key[0])
-        try:
-            listed = await self._hub.list(path, dict[str, Any], label_selector=CRON_TARGETS)
-        except ApiError as error:
-            if error.status not in (NOT_FOUND, FORBIDDEN):
-                raise
-            return False
-        for raw in listed.items:
+        for raw in await self._list(key[0]) or ():
             try:
                 found = decode_windows(raw.get("status") or {})
             except InvalidObject:
@@ -186,18 +179,14 @@ class Units:
         return False
 
     def leave(self, target: TargetKey) -> frozenset[str]:
-        """Drops the unit of a target that went to another process. Returns the objects with windows on it."""
-        unit = self._units.get(target)
-        holders = frozenset[str]() if unit is None else unit.noted
-        self.forget(target)
-        return holders
+        """Drops the unit of a target without rules here. Returns the objects with windows on it."""
+        self._units.pop(target, None)
+        return self._holders.get(target.namespace, {}).pop(target, frozenset())
 
-    def forget(self, target: TargetKey) -> None:
-        """Drops the unit of a target without objects and windows, or of one that left this process."""
-        unit = self._units.pop(target, None)
-        if unit is not None:
-            unit.windows.state = None
-            self.note(unit)
+
+def _place_of(record: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = record["metadata"]
+    return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
 
 
 T = TypeVar("T")
@@ -288,18 +277,17 @@ class Recorded(Generic[T]):
 class RulesMemory:
     """All that this process knows of one object beside its stored form; dropped with the object.
 
-    `reported` are the lines about dropped fields that its events have, `reverts` the changes that clients
-    made of values that rules had set. `held` is what its last event about a hold says. `elsewhere` is True if
-    another process had an open window of it when this one read its record.
+    `told` has the reasons and messages of what holds now and was told as events. `reverts` are the changes
+    that clients made of values that rules had set. `elsewhere` is True if another process had an open window
+    of it when this one read its record.
     """
 
     key: Key
     uid: str
     rules: Recorded[ObjectRecord]
     elsewhere: bool = False
-    reported: list[str] = field(default_factory=list)
+    told: set[tuple[str, str]] = field(default_factory=set)
     reverts: list[str] = field(default_factory=list)
-    held: str = ""
     contest: Contest = field(default_factory=Contest)
 
 
@@ -329,8 +317,6 @@ class Unit:
     next_look: float = 0.0
     # True once the target was asked for the baseline of windows whose record is lost.
     asked: bool = False
-    # The holders that `Units.targets_of` knows.
-    noted: frozenset[str] = frozenset()
 
     def recall_shares(self, records: Iterable[ObjectRecord | None]) -> None:
         """Take the replicas of each cluster from the records of the objects: a cluster may be silent now."""

@@ -10,11 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import TargetBounds, Timetable, load_zone, parse
-from fedhpa.cron.execution.model import OpenWindow
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, OpenWindow, Rule
 from fedhpa.cron.execution.windows import ValueStack
 from fedhpa.cron.forecast.bounds import MAX_EVENTS, bounds_conflicts
 from fedhpa.cron.forecast.conflicts import value_conflicts
-from fedhpa.cron.forecast.rules import ActiveRule
 from tests.support.nightly import examples
 
 ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
@@ -29,7 +28,7 @@ WINDOWS = st.sampled_from((None, None, timedelta(hours=1), timedelta(hours=9), t
 
 
 @st.composite
-def rule_lists(draw: st.DrawFn, windows: st.SearchStrategy[timedelta | None] = WINDOWS) -> list[ActiveRule]:
+def rule_lists(draw: st.DrawFn, windows: st.SearchStrategy[timedelta | None] = WINDOWS) -> list[Rule]:
     """Two or three rules, some with windows, each with its minimum at or below its maximum."""
     zones = draw(st.sampled_from((ZONES[:1], ZONES)))
     rules = []
@@ -38,33 +37,35 @@ def rule_lists(draw: st.DrawFn, windows: st.SearchStrategy[timedelta | None] = W
         high = draw(st.none() | st.integers(low or 1, 9))
         zone = load_zone(draw(st.sampled_from(zones)))
         table = Timetable(parse(draw(TEXTS)), zone, duration=draw(windows))
-        rules.append(ActiveRule(f"rule {index}", table, low, high))
+        rules.append(rule_of(f"rule {index}", table, low, high, index))
     return rules
 
 
-def times(rule: ActiveRule, now: datetime, until: datetime) -> list[datetime]:
-    coming = (time.astimezone(UTC) for time in rule.timetable.times(now))
+def rule_of(name: str, table: Timetable, low: int | None, high: int | None, place: int = 0) -> Rule:
+    bounds = {MINIMUM: low, MAXIMUM: high}
+    return Rule(name, place, table, {field: size for field, size in bounds.items() if size is not None}, "")
+
+
+def times(rule: Rule, now: datetime, until: datetime) -> list[datetime]:
+    coming = (time.astimezone(UTC) for time in rule.table.times(now))
     return list(takewhile(lambda time: time <= until, coming))
 
 
 @given(rule_lists(st.none()), instants)
 @settings(max_examples=examples(30, 1000), deadline=None)
-def test_the_first_conflict_of_each_pair_is_found(rules: list[ActiveRule], now: datetime) -> None:
+def test_the_first_conflict_of_each_pair_is_found(rules: list[Rule], now: datetime) -> None:
     """Every reported pair is right. No pair that fires together within eight days is missed."""
     until = now + timedelta(days=DAYS_AHEAD)
     expected = {}
     for index, second in enumerate(rules):
         for first in rules[:index]:
-            differ = any(
-                one is not None and other is not None and one != other
-                for one, other in ((first.minimum, second.minimum), (first.maximum, second.maximum))
-            )
+            differ = any(size != second.values.get(field, size) for field, size in first.values.items())
             shared = sorted(set(times(first, now, until)) & set(times(second, now, until)))
             if differ and shared:
-                expected[first.label, second.label] = shared[0]
+                expected[first.name, second.name] = shared[0]
 
     found = {
-        (each.first.label, each.second.label): each.at.astimezone(UTC)
+        (each.first.name, each.second.name): each.at.astimezone(UTC)
         for each in value_conflicts(rules, now, until)
     }
 
@@ -74,12 +75,12 @@ def test_the_first_conflict_of_each_pair_is_found(rules: list[ActiveRule], now: 
     assert {pair for pair, at in expected.items() if at <= near and not _moved(rules, at)} <= set(found)
 
 
-def _moved(rules: list[ActiveRule], at: datetime) -> bool:
+def _moved(rules: list[Rule], at: datetime) -> bool:
     """True if an execution replaces a skipped wall time."""
     return any(
         at - timedelta(hours=3) < change <= at
         for rule in rules
-        for change in _gaps(rule.timetable.zone.key, at.year)
+        for change in _gaps(rule.table.zone.key, at.year)
     )
 
 
@@ -98,7 +99,7 @@ def _gaps(name: str, year: int) -> list[datetime]:
 @given(rule_lists(), instants, st.none() | st.integers(1, 5), st.integers(5, 9))
 @settings(max_examples=examples(30, 1000), deadline=None)
 def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
-    rules: list[ActiveRule], now: datetime, minimum: int | None, maximum: int
+    rules: list[Rule], now: datetime, minimum: int | None, maximum: int
 ) -> None:
     """Both give the same instant and bounds, unless the forecast reaches its limit of events."""
     until = now + timedelta(days=DAYS_AHEAD)
@@ -108,8 +109,7 @@ def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
 
     found = None
     if first is not None:
-        pair = (first.value, first.other_value)
-        found = (first.at.astimezone(UTC), *(pair if first.bound == "minReplicas" else pair[::-1]))
+        found = (first.at.astimezone(UTC), *first.values)
     if events <= MAX_EVENTS:
         assert found == expected
     assert found in (None, expected)
@@ -118,12 +118,12 @@ def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
 @given(rule_lists(), instants, st.integers(1, 5), st.integers(5, 9))
 @settings(max_examples=examples(30, 1000), deadline=None)
 def test_the_first_bounds_conflict_is_the_first_write_that_would_be_refused(
-    rules: list[ActiveRule], now: datetime, minimum: int, maximum: int
+    rules: list[Rule], now: datetime, minimum: int, maximum: int
 ) -> None:
     """The controller's own model of windows gives the same instant, where no window was open before."""
     until = now + timedelta(days=DAYS_AHEAD)
     for rule in rules:
-        fired, length = rule.timetable.previous(now), rule.timetable.duration
+        fired, length = rule.table.previous(now), rule.table.duration
         assume(length is None or fired is None or fired.astimezone(UTC) + length <= now)
     refused, events = first_refused_write(rules, now, until, {"minReplicas": minimum, "maxReplicas": maximum})
 
@@ -134,7 +134,7 @@ def test_the_first_bounds_conflict_is_the_first_write_that_would_be_refused(
 
 
 def first_refused_write(
-    rules: list[ActiveRule], now: datetime, until: datetime, values: dict[str, int | None]
+    rules: list[Rule], now: datetime, until: datetime, values: dict[str, int | None]
 ) -> tuple[datetime | None, int]:
     """Returns when the values first cross, and the number of executions and ends of windows up to then."""
     stack = ValueStack(values, None, {})
@@ -142,22 +142,20 @@ def first_refused_write(
     for index, rule in enumerate(rules):
         for time in times(rule, now, until):
             due.setdefault(time, []).append(index)
-            if rule.timetable.duration is not None:
-                due.setdefault(time + rule.timetable.duration, [])
+            if rule.table.duration is not None:
+                due.setdefault(time + rule.table.duration, [])
     events = 0
     for instant in sorted(due):
         for window in [each for each in stack.windows if each.closes <= instant.timestamp()]:
             stack.close(window)
         # Plain executions come before openings.
-        for index in sorted(due[instant], key=lambda index: rules[index].timetable.duration is not None):
-            rule, length = rules[index], rules[index].timetable.duration
-            named = (("minReplicas", rule.minimum), ("maxReplicas", rule.maximum))
-            sizes = {name: value for name, value in named if value is not None}
+        for index in sorted(due[instant], key=lambda index: rules[index].table.duration is not None):
+            rule, length = rules[index], rules[index].table.duration
             if length is None:
-                stack.apply(sizes)
+                stack.apply(rule.values)
             else:
                 closes = (instant + length).timestamp()
-                stack.open(OpenWindow("calendar", rule.label, instant.timestamp(), closes, sizes))
+                stack.open(OpenWindow("calendar", rule.name, instant.timestamp(), closes, rule.values))
         events += 1 + len(due[instant])
         low, high = stack.values["minReplicas"], stack.values["maxReplicas"]
         if low is not None and high is not None and low > high:
@@ -170,19 +168,19 @@ def test_rules_of_one_schedule_use_up_no_executions() -> None:
     now, zone = datetime(2026, 2, 1, tzinfo=UTC), load_zone("Europe/Berlin")
     hourly, late = Timetable(parse("0 * * * *"), zone), Timetable(parse("0 1 28 * *"), zone)
     rules = [
-        ActiveRule("a", hourly, 1, None),
-        ActiveRule("b", hourly, None, 1),
-        ActiveRule("c", late, 2, None),
+        rule_of("a", hourly, 1, None, 0),
+        rule_of("b", hourly, None, 1, 1),
+        rule_of("c", late, 2, None, 2),
     ]
 
     first = next(bounds_conflicts(rules, TargetBounds(1, 5), now, now + timedelta(days=DAYS_AHEAD)))
 
-    assert (first.rule.label, first.value, first.other_value) == ("c", 2, 1)
+    assert (first.rule.name, *first.values) == ("c", 2, 1)
     assert first.at.astimezone(UTC) == datetime(2026, 2, 28, tzinfo=UTC)
 
 
 def first_crossing(
-    rules: list[ActiveRule], now: datetime, until: datetime, target: tuple[int, int]
+    rules: list[Rule], now: datetime, until: datetime, target: tuple[int, int]
 ) -> tuple[tuple[datetime, int, int] | None, int]:
     """Returns the first instant at which the minimum is above the maximum, and the events up to it.
 
@@ -191,8 +189,8 @@ def first_crossing(
     fired = [times(rule, now, until) for rule in rules]
     instants: set[datetime] = set()
     for rule, own in zip(rules, fired, strict=True):
-        length = rule.timetable.duration
-        earlier = rule.timetable.previous(now)
+        length = rule.table.duration
+        earlier = rule.table.previous(now)
         assert earlier is not None
         instants |= set(own)
         if length is not None:
@@ -204,7 +202,7 @@ def first_crossing(
         events += len(rules)
         low, high = (
             stack(rules, fired, instant, now, bound, before)
-            for bound, before in zip(("minimum", "maximum"), target, strict=True)
+            for bound, before in zip((MINIMUM, MAXIMUM), target, strict=True)
         )
         if low is not None and high is not None and low > high:
             return (instant, low, high), events
@@ -212,21 +210,21 @@ def first_crossing(
 
 
 def stack(
-    rules: list[ActiveRule], fired: list[list[datetime]], at: datetime, now: datetime, bound: str, target: int
+    rules: list[Rule], fired: list[list[datetime]], at: datetime, now: datetime, bound: str, target: int
 ) -> int | None:
     """Returns the value of a bound at an instant, or None if it is unknown."""
     windows: list[tuple[datetime, int, int | None]] = []
     baseline: list[tuple[datetime, int, int | None]] = [(now - timedelta(days=1), -1, target)]
     for index, rule in enumerate(rules):
-        value = getattr(rule, bound)
+        value = rule.values.get(bound)
         if value is None:
             continue
-        length = rule.timetable.duration
+        length = rule.table.duration
         done = [time for time in fired[index] if time <= at]
         if length is None:
             baseline += [(time, index, value) for time in done[-1:]]
             continue
-        earlier = rule.timetable.previous(now)
+        earlier = rule.table.previous(now)
         assert earlier is not None
         hidden = earlier.astimezone(UTC) + length
         if hidden > now:

@@ -270,7 +270,7 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         "HeldLong",
     ),
     "a hold began today": (lambda s: s.leader._held_since.labels(*OBJECT).set(BEGIN - DAY / 2), ""),
-    "a rule waits for days": (lambda s: s.rules.set_held(OBJECT, BEGIN - 10 * DAY), "CronHeldLong"),
+    "a rule waits for days": (lambda s: s.rules.show(OBJECT, None, BEGIN - 10 * DAY, ()), "CronHeldLong"),
     "a rule fails": (lambda s: s.rules.count("failed"), "CronRulesFail"),
     "a rule failed once, long ago": (lambda s: s.rules.count("failed") if s.now == 600 else None, ""),
     "an execution is missed": (_once(lambda s: s.rules.count("missed")), "CronFiresLate"),

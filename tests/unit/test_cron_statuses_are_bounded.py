@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
-from controller.cronfederatedhpa.rules_status import MAX_STATUS_BYTES, render_status
+from controller.cronfederatedhpa.reporter import MAX_STATUS_BYTES, render_status
 from fedhpa.cron.execution.model import Failed, ObjectRecord, RuleState, Succeeded
 from fedhpa.cron.execution.stored import (
     MAX_BYTES,

@@ -14,7 +14,7 @@ from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import remedies
 from fedhpa.cron import TargetBounds, forecast_warnings
 from fedhpa.cron.forecast.clock_changes import affected_times
-from fedhpa.cron.forecast.rules import active_rules
+from fedhpa.cron.forecast.warnings import active_rules
 from tests.support.costs import least_cpu_seconds
 from webhook.admission_review import Verdict, encode_answer
 
@@ -59,7 +59,7 @@ def of_object(
 def moved(schedule: str, now: datetime = NOW, **fields: Any) -> list[str]:
     """The clock changes of a year that move an execution of a rule."""
     rules = active_rules(spec({"schedule": schedule, "targetReplicas": 3, **fields}))
-    named = {rule.label: rule.timetable for rule in rules}
+    named = {str(rule): rule.table for rule in rules}
     return list(map(str, affected_times(named, now, now + timedelta(days=366))))
 
 
@@ -457,7 +457,12 @@ def test_the_worst_warning_comes_first_and_each_kind_is_represented() -> None:
 def test_warnings_are_short_for_any_rule_name(name: str) -> None:
     """Each has fewer than 256 characters."""
     rules = [
-        {"name": name, "schedule": "30 2 * * *", "targetMinReplicas": 2000000000 + index, "duration": "9h"}
+        {
+            "name": f"{index}{name}",
+            "schedule": "30 2 * * *",
+            "targetMinReplicas": 2000000000 + index,
+            "duration": "9h",
+        }
         for index in range(3)
     ]
     for zone in ("America/Argentina/ComodRivadavia", "America/North_Dakota/New_Salem", "Europe/Berlin"):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from fedhpa.api.times import format_time
 from fedhpa.cli.cron.lines import local_time, shown
-from fedhpa.cron.execution.model import ScheduledObject, WindowRecord
+from fedhpa.cron.execution.model import Failed, Missed, Rule, RuleState, WindowRecord
 from fedhpa.cron.execution.objects import read_cron, read_object
 
 if TYPE_CHECKING:
     from controller.cronfederatedhpa import Remembered
 
 Json = dict[str, Any]
+Known = tuple[Rule, RuleState]
 
 
 def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
@@ -24,14 +25,15 @@ def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     cron, refused = read_cron(raw)
     owner = read_object(cron, refused, memory.rules)
     target = cron.spec.scale_target_ref
+    known = [(rule, owner.states[rule.name]) for rule in owner.rules if rule.name in owner.states]
     return {
         "object": f"{cron.metadata.namespace}/{cron.metadata.name}",
         "target": {"apiVersion": target.api_version, "kind": target.kind, "name": target.name},
-        "holds": _values_set(owner, memory.record),
+        "holds": _values_set(known, memory.record),
         "windows": [] if memory.record is None else _windows(memory.record),
-        "next": _next(owner),
-        "failed": _failed(owner),
-        "missed": _missed(owner),
+        "next": _next(known),
+        "failed": [_failed(rule, each) for rule, state in known for each in state.failures],
+        "missed": [_missed(rule, each) for rule, state in known for each in state.missed],
         "suspended": [rule.name for rule in owner.rules if rule.suspended],
         "invalid": [{"rule": rule.name, "message": rule.problem} for rule in owner.rules if rule.problem],
         "notes": list(memory.notes),
@@ -42,29 +44,21 @@ def explanation(raw: Mapping[str, Any], memory: Remembered) -> Json:
     }
 
 
-def _values_set(owner: ScheduledObject, record: WindowRecord | None) -> list[Json]:
+def _values_set(known: list[Known], record: WindowRecord | None) -> list[Json]:
     """Returns the values that the rules set: that of the top window, else that of the newest execution."""
     found: dict[str, tuple[float, Json]] = {}
-    for rule in owner.rules:
-        state = owner.states.get(rule.name)
-        plain = rule.timetable is None or rule.timetable.duration is None
-        for done in state.successes if state is not None and plain else ():
+    for rule, state in known:
+        for done in state.successes if rule.duration is None else ():
+            since = format_time(done.executed)
             for field, value in done.values.items():
                 if field not in found or done.scheduled > found[field][0]:
-                    since = format_time(done.executed)
-                    found[field] = (
-                        done.scheduled,
-                        {"field": field, "value": value, "since": since, "rule": rule.name},
-                    )
+                    entry = {"field": field, "value": value, "since": since, "rule": rule.name}
+                    found[field] = done.scheduled, entry
     for window in () if record is None else record.open:
+        since, until = format_time(window.opened), format_time(window.closes)
         for field, value in window.values.items():
-            entry = {
-                "field": field,
-                "value": value,
-                "since": format_time(window.opened),
-                "rule": window.label,
-            }
-            found[field] = (window.opened, entry | {"until": format_time(window.closes)})
+            entry = {"field": field, "value": value, "since": since, "rule": window.label, "until": until}
+            found[field] = window.opened, entry
     return [found[field][1] for field in sorted(found)]
 
 
@@ -81,43 +75,28 @@ def _windows(record: WindowRecord) -> list[Json]:
     ]
 
 
-def _next(owner: ScheduledObject) -> list[Json]:
-    coming = []
-    for rule in owner.rules:
-        state = owner.states.get(rule.name)
-        if state is not None and state.next_execution is not None and rule.timetable is not None:
-            when = local_time(state.next_execution, rule.timetable.zone)
-            coming.append((state.next_execution, {"rule": rule.name, "time": when, "values": rule.values}))
+def _next(known: list[Known]) -> list[Json]:
+    coming = [
+        (at, {"rule": rule.name, "time": local_time(at, rule.timetable.zone), "values": rule.values})
+        for rule, state in known
+        if (at := state.next_execution) is not None and rule.timetable is not None
+    ]
     return [entry for _, entry in sorted(coming, key=lambda each: each[0])]
 
 
-def _failed(owner: ScheduledObject) -> list[Json]:
-    return [
-        {
-            "rule": rule.name,
-            "due": format_time(failure.scheduled),
-            "tried": format_time(failure.executed),
-            "message": failure.message,
-        }
-        for rule in owner.rules
-        if (state := owner.states.get(rule.name)) is not None
-        for failure in state.failures
-    ]
+def _failed(rule: Rule, failure: Failed) -> Json:
+    due, tried = format_time(failure.scheduled), format_time(failure.executed)
+    return {"rule": rule.name, "due": due, "tried": tried, "message": failure.message}
 
 
-def _missed(owner: ScheduledObject) -> list[Json]:
-    return [
-        {
-            "rule": rule.name,
-            "first": format_time(missed.first),
-            "last": format_time(missed.last),
-            "count": missed.count,
-            "message": missed.message,
-        }
-        for rule in owner.rules
-        if (state := owner.states.get(rule.name)) is not None
-        for missed in state.missed
-    ]
+def _missed(rule: Rule, missed: Missed) -> Json:
+    return {
+        "rule": rule.name,
+        "first": format_time(missed.first),
+        "last": format_time(missed.last),
+        "count": missed.count,
+        "message": missed.message,
+    }
 
 
 def explanation_text(found: Json) -> str:

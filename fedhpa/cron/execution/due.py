@@ -34,28 +34,6 @@ from fedhpa.cron.execution.model import (
 )
 from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable
 
-# The kinds of what is due at one instant, in their order.
-CLOSES: Final = 0
-FIRES: Final = 1
-OPENS: Final = 2
-
-
-class Occurrence(NamedTuple):
-    """Something due at an instant. Occurrences sort by time, kind, object and rule.
-
-    `done` is True for an execution that the target shows as applied.
-    """
-
-    at: float
-    kind: int
-    object: str
-    place: int
-    label: str
-    execution: Execution | None = None
-    values: dict[str, int] = {}  # noqa: RUF012
-    window: OpenWindow | None = None
-    done: bool = False
-
 
 class Due(NamedTuple):
     """The due executions of a rule: the newest one, and the older ones as `earlier` (None without any)."""
@@ -129,30 +107,9 @@ def superseding(execution: Execution, latest: Mapping[str, Execution]) -> tuple[
     return (None if left else max(later, key=lambda each: each.order)), left
 
 
-def missed_because_late(execution: Execution, now: float) -> Missed | None:
-    """Returns the record of an execution later than maxDelaySeconds or whose window is over; else None."""
-    rule = execution.rule
-    late = now - execution.at
-    if rule.max_delay is not None and late > rule.max_delay:
-        text = f"{_seconds(late)} late, and maxDelaySeconds is {rule.max_delay}"
-        return Missed(execution.at, execution.at, 1, text)
-    duration = window_seconds(rule)
-    if duration is not None and late >= duration:
-        text = f"its window was over at {format_time(execution.at + duration)}"
-        return Missed(execution.at, execution.at, 1, text)
-    return None
-
-
 def superseded(execution: Execution, by: Execution) -> Missed:
     """Returns the record of an execution that a later one overtook."""
     return Missed(execution.at, execution.at, 1, _superseded_by(by))
-
-
-def window_seconds(rule: Rule) -> float | None:
-    """Returns how long the windows of a rule are, or None for a plain rule."""
-    if rule.timetable is None or rule.timetable.duration is None:
-        return None
-    return rule.timetable.duration.total_seconds()
 
 
 def next_time(rule: Rule, after: float, until: float | None = None) -> float | None:
@@ -181,10 +138,6 @@ def latest_time(rule: Rule, at: float) -> float | None:
 
 def _superseded_by(execution: Execution) -> str:
     return f"superseded by {execution.label} at {format_time(execution.at)}"
-
-
-def _seconds(late: float) -> str:
-    return f"{int(late)} s"
 
 
 def _time(instant: float) -> datetime:
@@ -292,7 +245,7 @@ def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator
     newest = newest_execution(owners)
     for owner in owners:
         for rule in owner.rules:
-            length, opened = window_seconds(rule), latest_time(rule, now)
+            length, opened = rule.duration, latest_time(rule, now)
             if length is None or opened is None:
                 continue
             if opened <= watermark(rule, owner, now, newest).at:

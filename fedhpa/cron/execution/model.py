@@ -25,6 +25,8 @@ Replicas = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Values = dict[str, Replicas | None]
 # The object and the name of a rule.
 Key = tuple[str, str]
+# The maximum length of a name in the CRD.
+_LONG_NAME: Final = 32
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -47,6 +49,23 @@ class Rule(msgspec.Struct, frozen=True):
     failures_kept: int = 3
     problem: str = ""
     at_least: bool = False
+
+    def __str__(self) -> str:
+        """Names the rule in warnings."""
+        name = self.name
+        return f"spec.rules[{self.place}] ({name if len(name) <= _LONG_NAME else f'{name[:29]}...'})"
+
+    @property
+    def table(self) -> Timetable:
+        """The timetable of a rule that can run."""
+        assert self.timetable is not None
+        return self.timetable
+
+    @property
+    def duration(self) -> float | None:
+        """The length of its windows in seconds; None for a plain rule."""
+        duration = None if self.timetable is None else self.timetable.duration
+        return None if duration is None else duration.total_seconds()
 
 
 class Succeeded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -129,6 +148,22 @@ class ScheduledObject(msgspec.Struct, frozen=True):
     waits: bool = False
 
 
+EXECUTION: Final = "execution"
+WINDOW: Final = "window"
+
+
+class WriteCause(NamedTuple):
+    """An event that gives a written field its value: an execution, or the end or the edit of an open window.
+
+    `at` is when the execution was due, or when the window opened.
+    """
+
+    kind: str
+    object: str
+    rule: str
+    at: float
+
+
 class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     """A window that is open: whose rule opened it, the execution that opened it, its end, and its values.
 
@@ -154,6 +189,16 @@ class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     def label(self) -> str:
         """The rule's name for people: `object/rule`."""
         return f"{self.object}/{self.rule}"
+
+    @property
+    def opening(self) -> WriteCause:
+        """The execution that opened the window, as the cause of a write."""
+        return WriteCause(EXECUTION, self.object, self.rule, self.opened)
+
+    @property
+    def cause(self) -> WriteCause:
+        """The end or the edit of the window as the cause of a write."""
+        return WriteCause(WINDOW, self.object, self.rule, self.opened)
 
 
 class WindowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -210,8 +255,6 @@ class Note(msgspec.Struct, frozen=True):
     change: str = ""
 
 
-EXECUTION: Final = "execution"
-WINDOW: Final = "window"
 # Events that the marker of one write names. Further ones are the oldest, and their values are written again.
 MAX_MARKED: Final = 64
 
@@ -237,6 +280,22 @@ class Execution(NamedTuple):
         return f"{self.object}/{self.rule.name}"
 
     @property
+    def cause(self) -> WriteCause:
+        """The execution as the cause of a write."""
+        return WriteCause(EXECUTION, *self.key, self.at)
+
+    def too_late(self, now: float) -> Missed | None:
+        """Returns its record if it is later than maxDelaySeconds, or if its window is over; else None."""
+        late, length = now - self.at, self.rule.duration
+        if self.rule.max_delay is not None and late > self.rule.max_delay:
+            text = f"{int(late)} s late, and maxDelaySeconds is {self.rule.max_delay}"
+        elif length is not None and late >= length:
+            text = f"its window was over at {format_time(self.at + length)}"
+        else:
+            return None
+        return Missed(self.at, self.at, 1, text)
+
+    @property
     def order(self) -> tuple[float, str, int]:
         """The place among all executions of a target."""
         return self.at, self.object, self.place
@@ -256,33 +315,6 @@ class Skipped(NamedTuple):
     object: str
     rule: str
     missed: Missed
-
-
-class WriteCause(NamedTuple):
-    """An event that gives a written field its value: an execution, or the end or the edit of an open window.
-
-    `at` is when the execution was due, or when the window opened.
-    """
-
-    kind: str
-    object: str
-    rule: str
-    at: float
-
-
-def cause_of_execution(execution: Execution) -> WriteCause:
-    """Returns an execution as the cause of a write."""
-    return WriteCause(EXECUTION, *execution.key, execution.at)
-
-
-def cause_of_opening(window: OpenWindow) -> WriteCause:
-    """Returns the execution that opened a window as the cause of a write."""
-    return WriteCause(EXECUTION, window.object, window.rule, window.opened)
-
-
-def cause_of_window(window: OpenWindow) -> WriteCause:
-    """Returns the end or the edit of a window as the cause of a write."""
-    return WriteCause(WINDOW, window.object, window.rule, window.opened)
 
 
 class CronPlan(msgspec.Struct, frozen=True):
@@ -339,7 +371,7 @@ class CronPlan(msgspec.Struct, frozen=True):
     def openings(self, name: str = "") -> frozenset[WriteCause]:
         """Returns the executions that open a window now, of the object of this name or of all."""
         return frozenset(
-            cause_of_execution(execution)
+            execution.cause
             for execution, _, window in self.applied
             if window is not None and name in ("", execution.object)
         )

@@ -41,24 +41,24 @@ from fedhpa.cron.execution.model import (
     ScheduledObject,
     Succeeded,
 )
-from fedhpa.cron.timetables import Timetable, timetable
+from fedhpa.cron.timetables import timetable
 
 _DEFAULT_HISTORY: Final = 3
 
 
 def executable_rules(
-    spec: CronFederatedHPASpec, refused: Mapping[int, str] | None = None
+    spec: CronFederatedHPASpec, refused: Mapping[int, str] | None = None, *, hashed: bool = True
 ) -> tuple[Rule, ...]:
     """Returns all rules in order. A rule that cannot run has a `problem` and no timetable, or no values.
 
-    `refused` says why a rule cannot be read, by its index.
+    `refused` says why a rule cannot be read, by its index. Without a record, no hash is needed.
     Admission refuses two rules of one name. Where it was bypassed, only the first of them runs, because both
     would share one state.
     """
     found: list[Rule] = []
     names: set[str] = set()
     for index, written in enumerate(spec.rules):
-        rule = _rule(written, index, spec)
+        rule = _rule(written, index, spec, hashed=hashed)
         if rule.name in names:
             problem = f"spec.rules[{index}].name: an earlier rule has this name, and only that one runs"
             rule = msgspec.structs.replace(rule, timetable=None, problem=problem)
@@ -95,19 +95,28 @@ def schedule_hash(rule: CronFederatedHPARule, target: CrossVersionObjectReferenc
     return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:16]
 
 
-def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec) -> Rule:
+def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec, *, hashed: bool) -> Rule:
     targets_fhpa = targets_federatedhpa(spec)
-    table, problem = _timetable(rule)
-    values = _values(rule, targets_fhpa=targets_fhpa)
+    table, problem = None, ""
+    try:
+        table = timetable(rule)
+    except InvalidObject as error:
+        problem = str(error)
+    fields = (
+        {MINIMUM: rule.target_min_replicas, MAXIMUM: rule.target_max_replicas}
+        if targets_fhpa
+        else {REPLICAS: rule.target_replicas}
+    )
+    values = _given(fields)
     if not values and not problem:
-        fields = "targetMinReplicas and targetMaxReplicas" if targets_fhpa else "targetReplicas"
-        problem = f"spec.rules[{index}]: {fields}: nothing is set, so an execution changes nothing"
+        named = "targetMinReplicas and targetMaxReplicas" if targets_fhpa else "targetReplicas"
+        problem = f"spec.rules[{index}]: {named}: nothing is set, so an execution changes nothing"
     return Rule(
         rule.name,
         index,
         None if rule.suspend else table,
         values,
-        schedule_hash(rule, spec.scale_target_ref),
+        schedule_hash(rule, spec.scale_target_ref) if hashed else "",
         suspended=bool(rule.suspend),
         max_delay=rule.max_delay_seconds,
         successes_kept=_limit(rule.successful_history_limit, 1),
@@ -115,22 +124,6 @@ def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec) ->
         problem=problem,
         at_least=bool(rule.at_least) and not targets_fhpa,
     )
-
-
-def _timetable(rule: CronFederatedHPARule) -> tuple[Timetable | None, str]:
-    try:
-        return timetable(rule), ""
-    except InvalidObject as error:
-        return None, str(error)
-
-
-def _values(rule: CronFederatedHPARule, *, targets_fhpa: bool) -> dict[str, int]:
-    fields = (
-        ((MINIMUM, rule.target_min_replicas), (MAXIMUM, rule.target_max_replicas))
-        if targets_fhpa
-        else ((REPLICAS, rule.target_replicas),)
-    )
-    return {field: value for field, value in fields if value is not None}
 
 
 def _limit(value: int | None, least: int) -> int:
@@ -200,10 +193,11 @@ def _rules(raw: Any) -> list[Mapping[str, Any]]:
 
 # The reason of condition Ready, and of the event, if an execution could not be applied.
 SCALE_FAILED: Final = "ScaleFailed"
-_APPLIED_AS: Final = {
-    REPLICAS: "appliedReplicas",
-    MINIMUM: "appliedMinReplicas",
-    MAXIMUM: "appliedMaxReplicas",
+# Where a status has the values of an execution: the attribute, and the name on the wire.
+_APPLIED: Final = {
+    REPLICAS: ("applied_replicas", "appliedReplicas"),
+    MINIMUM: ("applied_min_replicas", "appliedMinReplicas"),
+    MAXIMUM: ("applied_max_replicas", "appliedMaxReplicas"),
 }
 
 Json = dict[str, Any]
@@ -291,6 +285,7 @@ def write_histories(states: Mapping[str, RuleState], rules: Iterable[str]) -> li
 
 
 def _state(history: ExecutionHistory) -> RuleState:
+    """Returns the state that a status shows. An entry without a readable time is left out."""
     return RuleState(
         next_execution=_instant(history.next_execution_time),
         successes=tuple(
@@ -312,45 +307,42 @@ def _state(history: ExecutionHistory) -> RuleState:
 
 
 def _applied_values(done: SuccessfulExecution) -> dict[str, int]:
-    values = {
-        REPLICAS: done.applied_replicas,
-        MINIMUM: done.applied_min_replicas,
-        MAXIMUM: done.applied_max_replicas,
-    }
+    return _given({field: getattr(done, name) for field, (name, _) in _APPLIED.items()})
+
+
+def _given(values: Mapping[str, int | None]) -> dict[str, int]:
+    """Returns the values that are set."""
     return {field: value for field, value in values.items() if value is not None}
 
 
 def _history(rule: str, state: RuleState) -> Json:
-    history: Json = {"ruleName": rule}
-    if state.next_execution is not None:
-        history["nextExecutionTime"] = _written(state.next_execution)
-    if state.successes:
-        history["successfulExecutions"] = [_success(done) for done in state.successes]
-    if state.failures:
-        history["failedExecutions"] = [_failure(failed) for failed in state.failures]
-    if state.missed:
-        history["missedExecutions"] = [_missed(missed) for missed in state.missed]
-    return history
-
-
-def _success(done: Succeeded) -> Json:
-    applied = {_APPLIED_AS[field]: value for field, value in done.values.items()}
-    return {"scheduleTime": _written(done.scheduled), "executionTime": _written(done.executed), **applied}
-
-
-def _failure(failed: Failed) -> Json:
-    return {
-        "scheduleTime": _written(failed.scheduled),
-        "executionTime": _written(failed.executed),
-        "message": failed.message,
+    coming = None if state.next_execution is None else _written(state.next_execution)
+    found: Json = {
+        "ruleName": rule,
+        "nextExecutionTime": coming,
+        "successfulExecutions": [
+            {
+                "scheduleTime": _written(done.scheduled),
+                "executionTime": _written(done.executed),
+                **{_APPLIED[field][1]: value for field, value in done.values.items()},
+            }
+            for done in state.successes
+        ],
+        "failedExecutions": [
+            {
+                "scheduleTime": _written(failed.scheduled),
+                "executionTime": _written(failed.executed),
+                "message": failed.message,
+            }
+            for failed in state.failures
+        ],
+        "missedExecutions": [
+            {"scheduleTime": _written(missed.first), "message": missed.message}
+            | ({"lastScheduleTime": _written(missed.last), "count": missed.count} if missed.count > 1 else {})
+            for missed in state.missed
+        ],
     }
-
-
-def _missed(missed: Missed) -> Json:
-    entry: Json = {"scheduleTime": _written(missed.first), "message": missed.message}
-    if missed.count > 1:
-        entry |= {"lastScheduleTime": _written(missed.last), "count": missed.count}
-    return entry
+    return {name: value for name, value in found.items() if value}
 
 
 def _written(instant: float) -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fedhpa.api.hold import Hold, HoldRequest
+from fedhpa.api.default_values import MIN_REPLICAS
+from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.due import next_time
-from fedhpa.cron.execution.held import held_events, with_held
 from fedhpa.cron.execution.model import (
     EXECUTION,
     CronPlan,
@@ -27,13 +27,12 @@ from fedhpa.cron.execution.model import (
     Note,
     ObservedTarget,
     OpenWindow,
+    RuleState,
     ScheduledObject,
     States,
     Succeeded,
     WindowRecord,
     WriteCause,
-    cause_of_execution,
-    cause_of_window,
 )
 from fedhpa.cron.execution.planning import plan
 
@@ -62,23 +61,33 @@ def settle(
 
     `refusals` says why the hub refused the events that the plan leaves out.
     """
-    error = plan.error or error
-    settler = _Settler(plan, now, error[:MAX_MESSAGE])
+    error = (plan.error or error)[:MAX_MESSAGE]
+    settler = _Settler(plan, now, error)
     settler.skip()
-    settler.settle_invalid()
+    for execution in plan.invalid:
+        # Only an edit of its rule helps.
+        settler.fail(execution, execution.rule.problem)
+        settler.handled(execution.key, execution.at)
     settler.settle_applied()
-    settler.settle_left_out(refusals or {})
-    settler.settle_ends(refusals or {})
+    refused = [one for one in plan.left_out if one.cause not in plan.held]
+    for execution in refused:
+        settler.fail(execution, (refusals or {}).get(execution.cause, "")[:MAX_MESSAGE])
+    not_ended = settler.settle_ends(refusals or {})
     if not error:
         settler.note_closed()
-    record = settler.record(plan.record if not error else (plan.pending or plan.record))
+    record = plan.record if not error else (plan.pending or plan.record)
+    if record is not None:
+        windows = tuple(_ending(window, now if window.key in not_ended else None) for window in record.open)
+        record = msgspec.structs.replace(record, open=windows)
     failed = tuple(applied.execution for applied in plan.applied) if error else ()
-    return Settled(settler.states, record, settler.notes, (*failed, *_refused(plan)))
+    return Settled(settler.states, record, settler.notes, (*failed, *refused))
 
 
-def _refused(plan: CronPlan) -> list[Execution]:
-    """Returns the executions that a plan leaves out because the hub refused them."""
-    return [one for one in plan.left_out if cause_of_execution(one) not in plan.held]
+def _ending(window: OpenWindow, since: float | None) -> OpenWindow:
+    """Returns a window with the time since which its end is tried in vain."""
+    if (window.ending is None) == (since is None):
+        return window
+    return msgspec.structs.replace(window, ending=since)
 
 
 class _Settler:
@@ -90,142 +99,98 @@ class _Settler:
         self._error = error
         self.states: States = {name: dict(rules) for name, rules in plan.states.items()}
         self.notes = list(plan.notes)
-        self._not_ended: set[Key] = set()
+
+    def _change(self, key: Key, **changes: Any) -> None:
+        name, rule = key
+        self.states[name][rule] = msgspec.structs.replace(self.states[name][rule], **changes)
+
+    def _note(self, key: Key, reason: str, text: str, *, warning: bool = True) -> None:
+        self.notes.append(Note(key[0], reason, f"rule {key[1]}{text}"[:MAX_MESSAGE], warning))
 
     def skip(self) -> None:
         """Records the executions that are never applied, and moves the watermarks past them."""
         for name, rule, missed in self._plan.skipped:
             state = self.states[name][rule]
-            self.states[name][rule] = msgspec.structs.replace(
-                state,
-                missed=_bounded((missed, *state.missed)),
-                handled_until=max(state.handled_until or 0.0, missed.last),
-                failing=tuple(
-                    each for each in state.failing if not missed.first <= each.scheduled <= missed.last
-                ),
-            )
-            self.notes.append(Note(name, "RuleMissed", _missed_text(rule, missed)))
-        for name, rule, _ in self._plan.skipped:
-            self._advance(name, rule)
-
-    def settle_invalid(self) -> None:
-        """Records a failure for each execution that sets nothing. Only an edit of its rule helps."""
-        for execution in self._plan.invalid:
-            self._fail(execution, execution.rule.problem)
-            self._handled(execution)
+            failing = (each for each in state.failing if not missed.first <= each.scheduled <= missed.last)
+            self._change((name, rule), missed=_bounded((missed, *state.missed)), failing=tuple(failing))
+            self._note((name, rule), "RuleMissed", _missed_text(missed))
+            self._advance((name, rule), missed.last)
 
     def settle_applied(self) -> None:
         """Records the result of the write for each execution that it applies."""
         for execution, values, window in self._plan.applied:
             if self._error:
-                self._fail(execution, self._error)
+                self.fail(execution, self._error)
                 continue
-            states, rule = self.states[execution.object], execution.rule
             done = Succeeded(execution.at, self._now, values)
-            kept = (done, *states[rule.name].successes)[: rule.successes_kept]
-            states[rule.name] = msgspec.structs.replace(states[rule.name], successes=kept)
-            self._handled(execution)
+            state = self.states[execution.object][execution.rule.name]
+            self._change(execution.key, successes=(done, *state.successes)[: execution.rule.successes_kept])
+            self.handled(execution.key, execution.at)
             until = "" if window is None else f" until {format_time(window.closes)}"
-            text = f"rule {rule.name}, due {format_time(execution.at)}: set {shown_values(values)}{until}"
-            self.notes.append(Note(execution.object, "RuleApplied", text, warning=False))
+            text = f", due {format_time(execution.at)}: set {shown_values(values)}{until}"
+            self._note(execution.key, "RuleApplied", text, warning=False)
 
-    def settle_left_out(self, refusals: Mapping[WriteCause, str]) -> None:
-        """Records a failure for each execution that was left out because the hub refused it."""
-        for execution in _refused(self._plan):
-            self._fail(execution, refusals.get(cause_of_execution(execution), "")[:MAX_MESSAGE])
-
-    def settle_ends(self, refusals: Mapping[WriteCause, str]) -> None:
-        """Records which windows could not end. Their rules are not ready until they do."""
+    def settle_ends(self, refusals: Mapping[WriteCause, str]) -> set[Key]:
+        """Records and returns which windows could not end. Their rules are not ready until they do."""
         plan = self._plan
         still_open = () if plan.record is None else plan.record.open
-        failed = [
-            (window, refusals.get(cause, ""))
+        failed = {
+            window.key: (window, refusals.get(cause, ""))
             for window in plan.kept
-            if (cause := cause_of_window(window)) not in plan.held
-        ]
+            if (cause := window.cause) not in plan.held
+        }
         if self._error:
-            ending = [window for window in still_open if window.closes <= self._now]
-            failed += [(window, self._error) for window in (*plan.closed, *plan.ending, *ending)]
-        for window, message in failed:
-            self._fail_end(window, message)
-        self._not_ended = {window.key for window, _ in failed}
+            overdue = (window for window in still_open if window.closes <= self._now)
+            failed |= {each.key: (each, self._error) for each in (*plan.closed, *plan.ending, *overdue)}
+        for window, message in failed.values():
+            self._fail_end(window, f"its window cannot end: {message}")
         for window in (*still_open, *plan.closed):
-            if window.key not in self._not_ended:
-                self._forget_failed_end(window)
+            state = self.states.get(window.object, {}).get(window.rule, RuleState())
+            if window.key not in failed and (state.handled_until or 0.0) >= window.opened:
+                self._change(window.key, failing=_others(state.failing, window.opened))
+        return set(failed)
 
-    def record(self, found: WindowRecord | None) -> WindowRecord | None:
-        """Returns the record of windows with the time since which the end of a window is tried in vain."""
-        if found is None:
-            return None
-        windows = tuple(
-            window
-            if (window.ending is not None) == (window.key in self._not_ended)
-            else msgspec.structs.replace(window, ending=self._now if window.key in self._not_ended else None)
-            for window in found.open
-        )
-        return msgspec.structs.replace(found, open=windows)
-
-    def _fail_end(self, window: OpenWindow, message: str) -> None:
+    def _fail_end(self, window: OpenWindow, text: str) -> None:
         """Notes once that a window cannot end."""
         state = self.states.get(window.object, {}).get(window.rule)
         if state is None:
             return
-        text = f"its window cannot end: {message}"
-        reported = any(each.scheduled == window.opened for each in state.failing)
         failure = Failed(window.opened, self._now, text[:MAX_MESSAGE])
-        failing = (*_others(state.failing, window.opened), failure)
-        self.states[window.object][window.rule] = msgspec.structs.replace(state, failing=failing)
-        if not reported:
-            text = f"rule {window.rule}, due {format_time(window.opened)}: {text}"
-            self.notes.append(Note(window.object, "WindowNotClosed", text[:MAX_MESSAGE]))
-
-    def _forget_failed_end(self, window: OpenWindow) -> None:
-        state = self.states.get(window.object, {}).get(window.rule)
-        if state is None or state.handled_until is None or state.handled_until < window.opened:
-            return
-        failing = _others(state.failing, window.opened)
-        self.states[window.object][window.rule] = msgspec.structs.replace(state, failing=failing)
+        self._change(window.key, failing=(*_others(state.failing, window.opened), failure))
+        if not any(each.scheduled == window.opened for each in state.failing):
+            self._note(window.key, "WindowNotClosed", f", due {format_time(window.opened)}: {text}")
 
     def note_closed(self) -> None:
         """Notes the windows that ended and whose values returned."""
         reported = {(note.object, note.reason) for note in self._plan.notes}
         for window in self._plan.closed:
             if not reported & {(window.object, "NotRestored"), (window.object, "WindowOverridden")}:
-                text = f"rule {window.rule}: the window of {format_time(window.opened)} is closed"
-                self.notes.append(Note(window.object, "WindowClosed", text, warning=False))
+                text = f": the window of {format_time(window.opened)} is closed"
+                self._note(window.key, "WindowClosed", text, warning=False)
 
-    def _fail(self, execution: Execution, message: str) -> None:
+    def fail(self, execution: Execution, message: str) -> None:
         """Records one failure for an execution, however often it is tried."""
-        name, rule = execution.object, execution.rule
-        state = self.states[name][rule.name]
+        state, at = self.states[execution.object][execution.rule.name], execution.at
         known = (*state.failures, *state.failing)
-        earlier = next((entry for entry in known if entry.scheduled == execution.at), None)
-        failure = Failed(execution.at, self._now if earlier is None else earlier.executed, message)
-        others = tuple(entry for entry in state.failures if entry.scheduled != execution.at)
-        kept = (failure, *others)[: rule.failures_kept]
-        failing = (*_others(state.failing, execution.at), failure)
-        self.states[name][rule.name] = msgspec.structs.replace(state, failures=kept, failing=failing)
+        earlier = next((entry for entry in known if entry.scheduled == at), None)
+        failure = Failed(at, self._now if earlier is None else earlier.executed, message)
+        kept = (failure, *_others(state.failures, at))[: execution.rule.failures_kept]
+        self._change(execution.key, failures=kept, failing=(*_others(state.failing, at), failure))
         if earlier is None:
-            text = f"rule {rule.name}, due {format_time(execution.at)}: {message}"
-            self.notes.append(Note(name, "ScaleFailed", text[:MAX_MESSAGE]))
+            self._note(execution.key, "ScaleFailed", f", due {format_time(at)}: {message}")
 
-    def _handled(self, execution: Execution) -> None:
-        state = self.states[execution.object][execution.rule.name]
-        mark = max(state.handled_until or 0.0, execution.at)
-        failing = _others(state.failing, execution.at)
-        handled = msgspec.structs.replace(state, handled_until=mark, failing=failing)
-        self.states[execution.object][execution.rule.name] = handled
-        self._advance(execution.object, execution.rule.name)
+    def handled(self, key: Key, at: float) -> None:
+        """Moves the watermark of a rule to an execution."""
+        self._change(key, failing=_others(self.states[key[0]][key[1]].failing, at))
+        self._advance(key, at)
 
-    def _advance(self, name: str, rule_name: str) -> None:
-        """Moves the next execution of a rule to the first one after its watermark."""
-        state = self.states[name][rule_name]
-        rule = self._plan.rules[name, rule_name]
-        assert state.handled_until is not None
-        newest, coming = self._plan.following.get((name, rule_name), (None, None))
-        if newest != state.handled_until:
-            coming = next_time(rule, state.handled_until)
-        self.states[name][rule_name] = msgspec.structs.replace(state, next_execution=coming)
+    def _advance(self, key: Key, at: float) -> None:
+        """Moves the watermark of a rule, and its next execution to the first one after it."""
+        mark = max(self.states[key[0]][key[1]].handled_until or 0.0, at)
+        newest, coming = self._plan.following.get(key, (None, None))
+        if newest != mark:
+            coming = next_time(self._plan.rules[key], mark)
+        self._change(key, handled_until=mark, next_execution=coming)
 
 
 def shown_values(values: dict[str, int]) -> str:
@@ -237,11 +202,11 @@ def _others(failing: tuple[Failed, ...], scheduled: float) -> tuple[Failed, ...]
     return tuple(each for each in failing if each.scheduled != scheduled)
 
 
-def _missed_text(rule: str, missed: Missed) -> str:
+def _missed_text(missed: Missed) -> str:
     if missed.count == 1:
-        return f"rule {rule}: the execution of {format_time(missed.first)} is missed: {missed.message}"
+        return f": the execution of {format_time(missed.first)} is missed: {missed.message}"
     span = f"{format_time(missed.first)} to {format_time(missed.last)}"
-    return f"rule {rule}: {missed.count} executions of {span} are missed: {missed.message}"
+    return f": {missed.count} executions of {span} are missed: {missed.message}"
 
 
 def _bounded(missed: tuple[Missed, ...]) -> tuple[Missed, ...]:
@@ -269,7 +234,7 @@ class Waiting(NamedTuple):
 
 def waiting_events(planned: CronPlan, now: float) -> dict[str, Waiting]:
     """Returns what waits for the end of a hold, by object."""
-    closes = {cause_of_window(window): window.closes for window in planned.kept}
+    closes = {window.cause: window.closes for window in planned.kept}
     events: dict[str, list[tuple[float, str, Hold]]] = {}
     for cause, hold in planned.held.items():
         if cause.kind == EXECUTION:
@@ -291,6 +256,36 @@ def next_look(held: Mapping[WriteCause, Hold], now: float, period: float) -> flo
     """Returns when to look for the end of a hold again, in POSIX seconds: its end, or `period` from now."""
     ends = [hold.until for hold in held.values() if hold.until is not None]
     return min([now + period, *ends])
+
+
+def _held_events(
+    objects: Sequence[ScheduledObject],
+    target: ObservedTarget,
+    planned: CronPlan,
+    now: float,
+    holds: Sequence[HoldRequest] = (),
+) -> dict[WriteCause, Hold]:
+    """Returns the events behind a plan's write that a hold keeps waiting, each with the hold.
+
+    An event waits if the present value of a field that it sets would change in a held direction. It stays
+    due, and acts when the hold ends. Source: docs/how-to/hold-scaling.md.
+
+    The hold of the event's own object comes first, then that of the target, then those of namespaces.
+    """
+    own = {each.name: each.hold for each in objects}
+    found = {}
+    for field, cause in planned.field_causes.items():
+        hold = hold_in_force((own.get(cause.object), target.hold, *holds), now)
+        if hold is not None:
+            before, after = _replicas(target.values.get(field)), _replicas(planned.write[field])
+            if (hold.stops_down and after < before) or (hold.stops_up and after > before):
+                found[cause] = hold
+    return found
+
+
+def _replicas(value: int | None) -> int:
+    """Returns a value; an absent one counts as the default of minReplicas, which alone may be absent."""
+    return MIN_REPLICAS if value is None else value
 
 
 # Plans that are tried at one instant. A target has two fields at most, so few events can be at fault.
@@ -373,10 +368,10 @@ class Attempts:
         asked = self._holds or self._target.hold or any(each.hold for each in self._objects)
         while asked:
             found = plan(self._objects, self._record, self._target, self._now, left_out | held.keys())
-            more = held_events(self._objects, self._target, found, self._now, self._holds)
+            more = _held_events(self._objects, self._target, found, self._now, self._holds)
             # A write that no event asks for any more, such as one that was interrupted, is not held twice.
             if more.keys() <= held.keys():
-                return with_held(found, held)
+                return msgspec.structs.replace(found, held=held) if held else found
             held |= more
         return plan(self._objects, self._record, self._target, self._now, left_out)
 

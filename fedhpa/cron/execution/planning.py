@@ -7,30 +7,25 @@ written again: after a crash between the write and its result only the result is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
 import msgspec
 
 from fedhpa.cron.execution.due import (
-    CLOSES,
-    FIRES,
-    OPENS,
     Due,
-    Occurrence,
     acknowledged,
     find_due,
     is_unfinished,
     last_handled,
     latest_of_fields,
-    missed_because_late,
     newest_execution,
     next_time,
     recovered,
     superseded,
     superseding,
     watermark,
-    window_seconds,
 )
 from fedhpa.cron.execution.model import (
     EXECUTION,
@@ -49,9 +44,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
     WriteCause,
-    cause_of_execution,
-    cause_of_opening,
-    cause_of_window,
     joined_markers,
     marker_of,
 )
@@ -81,6 +73,14 @@ def plan(
     return _Planner({each.name: each for each in objects}, record, target, now, left_out).plan()
 
 
+class _Fire(NamedTuple):
+    """An execution to apply, its values that no later one sets, and if the target shows it as applied."""
+
+    execution: Execution
+    values: dict[str, int]
+    done: bool
+
+
 class _Planner:
     """Collects what is due for one target, and applies it in order."""
 
@@ -100,8 +100,9 @@ class _Planner:
             record = recovered(owners.values(), target, now)
         self._record = acknowledged(record, owners, target, now)
         # Of two rules with one name the first counts.
-        rules = ((name, rule) for name, each in owners.items() for rule in reversed(each.rules))
-        self._rules = {(name, rule.name): rule for name, rule in rules}
+        self._rules = {
+            (name, rule.name): rule for name, each in owners.items() for rule in reversed(each.rules)
+        }
         places = {key: rule.place for key, rule in self._rules.items()}
         self._stack = ValueStack(target.values, self._record, places)
         self._unfinished = is_unfinished(self._record, target)
@@ -131,12 +132,12 @@ class _Planner:
     def plan(self) -> CronPlan:
         error = self._target.error
         self._follow_changes()
-        events = self._due_executions()
+        fires = self._due_executions()
         if error:
-            self._applied += (Applied(event.execution, event.values) for event in events if event.execution)
+            self._applied += (Applied(each.execution, each.values) for each in fires)
         else:
             self._reverts = reverts(self._owners, self._rules, self._target, self._record)
-            self._apply(sorted((*self._closings(), *events), key=lambda event: event[:5]))
+            self._apply(fires)
         # An end that is overdue, because the target could not be read, waits for the next attempt.
         self._wakes += (window.closes for window in self._stack.windows if window.closes > self._now)
         write = {} if error else self._stack.write()
@@ -160,7 +161,7 @@ class _Planner:
             reverts=tuple(self._reverts) if self._applied else (),
             wake=min(self._wakes, default=None),
             left_out=tuple(self._waiting),
-            kept=tuple(each for each in self._stack.windows if cause_of_window(each) in self._left_out),
+            kept=tuple(each for each in self._stack.windows if each.cause in self._left_out),
             causes=self._in_order(causes.values()),
             field_causes=causes,
             failed_before=tuple(filter(self._has_failed, self._events)),
@@ -171,7 +172,7 @@ class _Planner:
         stack = self._stack
         if self._unfinished:
             for window in stack.windows:
-                if cause_of_opening(window) in self._left_out:
+                if window.opening in self._left_out:
                     stack.abandon(window)
         if not self._unread:
             ended, notes = leave_changes(stack, self._record, self._target)
@@ -195,10 +196,10 @@ class _Planner:
     def _close(self, window: OpenWindow) -> None:
         self._closed.append(window)
         self._restoring.append(window)
-        self._events.append(cause_of_window(window))
+        self._events.append(window.cause)
         self._stack.close(window)
 
-    def _due_executions(self) -> list[Occurrence]:
+    def _due_executions(self) -> list[_Fire]:
         """Returns the plain executions and openings that are due, without those that are never applied."""
         found: list[Due] = []
         handled: list[Execution] = []
@@ -206,9 +207,8 @@ class _Planner:
             if owner.present and owner.deleted is None:
                 self._read_rules(owner, found, handled)
         events = (*(due.newest for due in found), *handled)
-        plain = [execution for execution in events if window_seconds(execution.rule) is None]
-        latest = latest_of_fields(plain)
-        return [event for due in found if (event := self._event(due, latest)) is not None]
+        latest = latest_of_fields([one for one in events if one.rule.duration is None])
+        return [fire for due in found if (fire := self._fire(due, latest)) is not None]
 
     def _read_rules(self, owner: ScheduledObject, found: list[Due], handled: list[Execution]) -> None:
         """Adds the due executions of an object's rules, and those at their watermarks."""
@@ -258,18 +258,17 @@ class _Planner:
         window = self._stack.get((owner.name, rule.name))
         return (due is not None and due.newest.at == at) or (window is not None and window.opened == at)
 
-    def _event(self, due: Due, latest: Mapping[str, Execution]) -> Occurrence | None:
-        """Returns the event of the newest execution of a rule, or None if it is never applied."""
+    def _fire(self, due: Due, latest: Mapping[str, Execution]) -> _Fire | None:
+        """Returns the newest execution of a rule, or None if it is never applied."""
         execution, rule = due.newest, due.newest.rule
         if due.earlier is not None and not self._unread:
             self._skipped.append(Skipped(execution.object, rule.name, due.earlier))
         if not rule.values:
             self._invalid.append(execution)
             return None
-        opens = window_seconds(rule) is not None
-        stored = self._stack.get(execution.key) if opens else None
-        if stored is not None and stored.opened != execution.at:
-            stored = None
+        opens = rule.duration is not None
+        window = self._stack.get(execution.key) if opens else None
+        stored = window if window is not None and window.opened == execution.at else None
         by, fields = (None, set(rule.values)) if opens else superseding(execution, latest)
         marks = frozenset() if opens else self._target.done
         done = bool(marks) and marker_of(execution.label, execution.at) in marks
@@ -280,7 +279,7 @@ class _Planner:
             return None
         missed = None
         if not done:
-            missed = missed_because_late(execution, self._now) if by is None else superseded(execution, by)
+            missed = execution.too_late(self._now) if by is None else superseded(execution, by)
         if self._unread and (missed is not None or stored is not None):
             self._unjudged.append(execution)
             return None
@@ -289,45 +288,43 @@ class _Planner:
             if stored is not None:
                 self._close(stored)
             return None
-        if cause_of_execution(execution) in self._left_out:
+        if execution.cause in self._left_out:
             self._waiting.append(execution)
-            self._wakes += [] if (length := window_seconds(rule)) is None else [execution.at + length]
+            self._wakes += [] if rule.duration is None else [execution.at + rule.duration]
             return None
         values = {field: value for field, value in rule.values.items() if field in fields}
-        kind = OPENS if opens else FIRES
-        at, name, place, _ = execution
-        return Occurrence(at, kind, name, place, execution.label, execution, values, done=done)
+        return _Fire(execution, values, done)
 
-    def _closings(self) -> Iterator[Occurrence]:
-        """Yields the ends of windows that are due."""
-        for window in self._stack.windows:
-            if window.closes <= self._now and cause_of_window(window) not in self._left_out:
-                yield Occurrence(window.closes, CLOSES, window.object, 0, window.label, window=window)
+    def _apply(self, fires: list[_Fire]) -> None:
+        """Applies what is due, in order: at one instant ends of windows, plain executions, openings."""
+        events: list[tuple[float, int, str, int, str, OpenWindow | _Fire]] = [
+            (window.closes, 0, window.object, 0, window.label, window)
+            for window in self._stack.windows
+            if window.closes <= self._now and window.cause not in self._left_out
+        ]
+        for fire in fires:
+            at, name, place, rule = fire.execution
+            kind = 1 if rule.duration is None else 2
+            events.append((at, kind, name, place, fire.execution.label, fire))
+        for at, _, _, _, label, event in sorted(events, key=lambda each: each[:5]):
+            self._markers.append((label, at))
+            if isinstance(event, OpenWindow):
+                self._close(event)
+                continue
+            execution = event.execution
+            self._events.append(execution.cause)
+            if execution.rule.duration is not None:
+                self._open(execution, execution.rule.duration)
+                continue
+            values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=event.done)
+            self._plain |= dict.fromkeys(event.values, execution.cause)
+            self._applied.append(Applied(execution, values))
 
-    def _apply(self, events: list[Occurrence]) -> None:
-        """Applies events in order."""
-        for event in events:
-            self._markers.append((event.label, event.at))
-            if event.window is not None:
-                self._close(event.window)
-            elif event.execution is not None and event.kind == OPENS:
-                self._open(event.execution)
-            elif event.execution is not None:
-                least = event.execution.rule.at_least
-                values = self._stack.apply(event.values, at_least=least, done=event.done)
-                self._plain |= dict.fromkeys(event.values, cause_of_execution(event.execution))
-                self._events.append(cause_of_execution(event.execution))
-                self._applied.append(Applied(event.execution, values))
-
-    def _open(self, execution: Execution) -> None:
-        rule = execution.rule
-        length = window_seconds(rule)
-        assert length is not None
-        at = execution.at
+    def _open(self, execution: Execution, length: float) -> None:
+        at, rule = execution.at, execution.rule
         window = OpenWindow(execution.object, rule.name, at, at + length, rule.values, rule.at_least)
         self._stack.open(window)
-        self._opened.add(cause_of_execution(execution))
-        self._events.append(cause_of_execution(execution))
+        self._opened.add(execution.cause)
         values = (
             {field: self._stack.values[field] or 0 for field in rule.values} if rule.at_least else rule.values
         )
@@ -341,14 +338,14 @@ class _Planner:
     def _cause(self, field: str) -> WriteCause | None:
         """Returns the event that gave a field its value; None if it is that of an unfinished write."""
         top = self._stack.covering(field)
-        if top is not None and cause_of_opening(top) in self._opened:
-            return cause_of_opening(top)
+        if top is not None and top.opening in self._opened:
+            return top.opening
         if top is None and field in self._plain:
             return self._plain[field]
         closed = [window for window in self._restoring if field in window.values]
         if closed:
-            return cause_of_window(max(closed, key=self._stack.order))
-        return None if top is None else cause_of_window(top)
+            return max(closed, key=self._stack.order).cause
+        return None if top is None else top.cause
 
     def _has_failed(self, cause: WriteCause) -> bool:
         state = self._states.get(cause.object, {}).get(cause.rule)
@@ -366,14 +363,15 @@ class _Planner:
         if self._target.error and self._record is not None:
             return msgspec.structs.replace(self._record, open=windows)
         applied = {field: stack.values[field] for field in sorted(stack.covered())}
-        return WindowRecord(stack.baseline, None, applied, windows, self._shares(), self._uids())
+        return self._record_of(stack.baseline, None, applied, windows)
 
-    def _shares(self) -> dict[str, int]:
-        """Returns the replicas of each cluster, as they were read last."""
-        return ({} if self._record is None else self._record.shares) | self._target.shares
-
-    def _uids(self) -> dict[str, str]:
-        return ({} if self._record is None else self._record.uids) | self._target.uids
+    def _record_of(
+        self, baseline: Values, pending: Values | None, applied: Values, windows: tuple[OpenWindow, ...]
+    ) -> WindowRecord:
+        """Returns a record with the replicas and uids of each cluster, as they were read last."""
+        before = self._record or WindowRecord()
+        shares, uids = before.shares | self._target.shares, before.uids | self._target.uids
+        return WindowRecord(baseline, pending, applied, windows, shares, uids)
 
     def _record_before(self, write: Values) -> WindowRecord | None:
         """Returns the record to store before the write, or None if the write concerns no window.
@@ -385,16 +383,14 @@ class _Planner:
             return None
         # Covered fields that need no write have their values already.
         unchanged = {field: stack.values[field] for field in sorted(stack.covered() - write.keys())}
-        former = {} if self._record is None else self._record.applied
+        stored = self._record or WindowRecord()
         # A value that is neither the one before the write nor the one of the write is then somebody else's.
-        before = {field: self._target.values.get(field) for field in former if field in write}
-        stored = () if self._record is None else self._record.open
+        before = {field: self._target.values.get(field) for field in stored.applied if field in write}
         # An edit takes fields from a window that stays open.
-        taken = {field for window in stored for field in window.values} & write.keys()
+        taken = {field for window in stored.open for field in window.values} & write.keys()
         restoring = {field for window in self._restoring for field in window.values}
         ending = (restoring | taken) - stack.covered()
         restored = {field: stack.values[field] for field in sorted(ending) if field in stack.values}
         windows = tuple(sorted((*self._restoring, *stack.windows), key=stack.order))
-        applied = former | unchanged | before
-        baseline = stack.baseline | restored
-        return WindowRecord(baseline, write, applied, windows, self._shares(), self._uids())
+        applied = stored.applied | unchanged | before
+        return self._record_of(stack.baseline | restored, write, applied, windows)

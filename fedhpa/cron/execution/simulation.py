@@ -8,21 +8,20 @@ fault are left out, and they are tried again at the next instant.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import next_time, window_seconds
+from fedhpa.cron.execution.due import next_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     CronPlan,
     Execution,
-    Failed,
+    Key,
     ObservedTarget,
     OpenWindow,
-    Rule,
     RuleState,
     ScheduledObject,
     Values,
@@ -40,8 +39,6 @@ MAX_WORK: Final = 10_000
 # Seconds after which refused events are tried again with the values of the other ones.
 RETRY_SECONDS: Final = 1.0
 
-# The object and the name of a rule.
-Key = tuple[str, str]
 _NO_RULE: Final = ("", "")
 
 
@@ -99,30 +96,21 @@ class Simulation:
         max_work: int = MAX_WORK,
     ) -> None:
         self._objects = {each.name: each for each in objects}
-        self._rules = {(each.name, rule.name): rule for each in objects for rule in each.rules}
         self._record = record
         self._values = values
         self._now = now
         self._end = until
         self._skips_repeats = skips_repeats
         self._work = max_work
+        self._rules = {(each.name, rule.name): rule for each in objects for rule in each.rules}
+        self._states: dict[Key, RuleState] = {}
         self._coming: list[tuple[float, Key]] = []
         self._failed: dict[Key, float] = {}
-        self._failing: dict[Key, tuple[Failed, ...]] = {}
-        self._handled: dict[Key, float] = {}
-        self._ahead: dict[Key, float] = {}
         self.until = now
 
     def present(self) -> SimulatedStep:
         """Returns the step of the present instant, from the stored states, with executions of the past."""
         step = self._carry_out(list(self._objects.values()), self._now)
-        # A watermark ahead of the clock: what was handled is not applied again.
-        self._ahead = {
-            (name, rule): state.handled_until
-            for name, states in step.settled.states.items()
-            for rule, state in states.items()
-            if state.handled_until is not None and state.handled_until > self._now
-        }
         self._objects = {
             each.name: each for each in self._objects.values() if each.present and each.deleted is None
         }
@@ -130,10 +118,11 @@ class Simulation:
 
     def steps(self) -> Iterator[SimulatedStep]:
         """Yields the steps after the present instant, in order, until the end or the limit of work."""
-        for each in self._objects.values():
-            for rule in each.rules:
-                key = (each.name, rule.name)
-                self._schedule(key, self._ahead.get(key, self._now))
+        self._rules = {key: rule for key, rule in self._rules.items() if key[0] in self._objects}
+        for key, rule in self._rules.items():
+            state = self._states.setdefault(key, RuleState(self._now, rule.hash))
+            # A watermark ahead of the clock: what was handled is not applied again.
+            self._schedule(key, max(self._now, state.handled_until or 0.0))
         while self._work > 0:
             at = self._next_instant()
             if at is None:
@@ -160,17 +149,15 @@ class Simulation:
         if conflict is None:
             self._values = self._values | planned.write
         self._record = settled.record
-        before = self._failed
-        self._failed = {execution.key: execution.at for execution in settled.failed}
         for name, states in settled.states.items():
-            self._failing |= {(name, rule): state.failing for rule, state in states.items()}
+            self._states |= {(name, rule): state for rule, state in states.items()}
         if (planned.applied or planned.closed) and len(planned.left_out) + len(planned.kept) > 1:
             # The first retry is made with the results of this one.
             heapq.heappush(self._coming, (at + RETRY_SECONDS, _NO_RULE))
+        before, self._failed = self._failed, {each.key: each.at for each in settled.failed}
         for execution in settled.failed:
             if before.get(execution.key) != execution.at:
                 self._schedule_end(execution, at)
-        self._remember_handled(settled)
         return SimulatedStep(
             at, planned, settled, dict(self._values), first, None if first is None else whole
         )
@@ -179,25 +166,10 @@ class Simulation:
         """Returns why admission refuses the write of a plan, or None."""
         return crossed_bounds(self._values | planned.write) if planned.write else None
 
-    def _remember_handled(self, settled: Settled) -> None:
-        """Keeps the watermarks of executions that may supersede a failed one."""
-        if not self._failed:
-            self._handled.clear()
-            return
-        oldest = min(self._failed.values())
-        for name, states in settled.states.items():
-            for rule, state in states.items():
-                mark = state.handled_until
-                if mark is not None and mark >= oldest:
-                    self._handled[name, rule] = mark
-        for key in self._failed:
-            self._handled.pop(key, None)
-
     def _schedule_end(self, execution: Execution, at: float) -> None:
         """Notes when a failed execution is no longer due: after maxDelaySeconds, or when its window ends."""
-        delay, length = execution.rule.max_delay, window_seconds(execution.rule)
-        ends = (None if delay is None else delay + 1, length)
-        for end in ends:
+        delay = execution.rule.max_delay
+        for end in (None if delay is None else delay + 1, execution.rule.duration):
             if end is not None and execution.at + end > at:
                 heapq.heappush(self._coming, (execution.at + end, _NO_RULE))
 
@@ -212,72 +184,61 @@ class Simulation:
             at = self._coming[0][0]
         return None if at is None or at > self._end else at
 
-    def _due(self, at: float) -> list[Key]:
+    def _due(self, at: float) -> set[Key]:
         """Removes and returns the rules that fire at an instant."""
-        found = []
+        found = set()
         while self._coming and self._coming[0][0] <= at:
-            key = heapq.heappop(self._coming)[1]
-            if key in self._rules:
-                found.append(key)
-        return found
+            found.add(heapq.heappop(self._coming)[1])
+        return found & self._rules.keys()
 
-    def _concerned(self, fired: list[Key], at: float) -> list[ScheduledObject]:
+    def _concerned(self, fired: set[Key], at: float) -> list[ScheduledObject]:
         """Returns the objects with the rules that a plan of this instant is about.
 
-        These are the rules that fire, those that failed before, and those with an open window. All others
-        have nothing due, so a plan of all rules has the same result.
+        These are the rules that fire, those that failed before and those that may supersede them, and those
+        with an open window. All others have nothing due, so a plan of all rules has the same result.
         """
-        marks: dict[Key, float] = {(window.object, window.rule): at for window in self._windows()}
-        for key in fired:
-            self._handled.pop(key, None)
+        keys = fired | self._failed.keys()
         if self._failed:
-            marks |= self._handled
-        marks |= dict.fromkeys(fired, at - 1)
-        marks |= {key: since - 1 for key, since in self._failed.items()}
-        states: dict[str, dict[str, RuleState]] = {}
-        for key, mark in marks.items():
-            # The next executions are known here, so the plan need not compute them.
-            states.setdefault(key[0], {})[key[1]] = self._state(key, mark, self._end + 1)
+            oldest = min(self._failed.values())
+            keys |= {key for key, state in self._states.items() if (state.handled_until or 0.0) >= oldest}
+        chosen: dict[str, dict[str, RuleState]] = {}
+        for name, rule in (window.key for window in self._windows()):
+            states = chosen.setdefault(name, {})
+            if (name, rule) in self._rules:
+                # Its next execution is known here, so the plan need not search for one.
+                states[rule] = _handled(self._states[name, rule], at)
+        for name, rule in keys & self._rules.keys():
+            chosen.setdefault(name, {})[rule] = self._states[name, rule]
         return [
-            msgspec.structs.replace(
-                self._objects[name],
-                rules=self._chosen(name, chosen),
-                states=chosen,
-                known=True,
-            )
-            for name, chosen in states.items()
-            if name in self._objects
+            msgspec.structs.replace(owner, rules=tuple(rules), states=states, known=True)
+            for name, states in chosen.items()
+            if (owner := self._objects.get(name)) is not None
+            for rules in [sorted((self._rules[name, rule] for rule in states), key=lambda rule: rule.place)]
         ]
 
-    def _chosen(self, name: str, names: Iterable[str]) -> tuple[Rule, ...]:
-        found = [self._rules[name, each] for each in names if (name, each) in self._rules]
-        return tuple(sorted(found, key=lambda rule: rule.place))
-
-    def _state(self, key: Key, handled_until: float, coming: float) -> RuleState:
-        rule = self._rules.get(key)
-        hashed = "" if rule is None else rule.hash
-        return RuleState(handled_until, hashed, coming, failing=self._failing.get(key, ()))
-
-    def _schedule_again(self, fired: list[Key], at: float) -> None:
+    def _schedule_again(self, fired: set[Key], at: float) -> None:
         """Notes the next executions of the rules that fired."""
-        repeats = self._skips_repeats and self._is_repeated(fired)
+        rules = [self._rules[key] for key in fired]
+        plain = all(rule.duration is None for rule in rules)
         after = at
-        if repeats:
+        if self._skips_repeats and plain and len({rule.timetable for rule in rules}) == 1:
+            # They have no window and one timetable, so they change nothing the next time.
             coming = self._next_instant()
             if coming is None:
                 return
             after = coming - 1
+            for key in fired - self._failed.keys():
+                self._states[key] = _handled(self._states[key], after)
         for key in fired:
             self._schedule(key, after)
-
-    def _is_repeated(self, fired: list[Key]) -> bool:
-        """True if these rules change nothing the next time: they have no window and one timetable."""
-        rules = [self._rules[key] for key in fired]
-        plain = all(window_seconds(rule) is None for rule in rules)
-        return plain and len({rule.timetable for rule in rules}) == 1
 
     def _schedule(self, key: Key, after: float) -> None:
         rule = self._rules[key]
         at = None if rule.suspended else next_time(rule, after, self._end)
         if at is not None:
             heapq.heappush(self._coming, (at, key))
+
+
+def _handled(state: RuleState, until: float) -> RuleState:
+    """Returns a state with nothing due up to an instant."""
+    return msgspec.structs.replace(state, handled_until=max(until, state.handled_until or 0.0))

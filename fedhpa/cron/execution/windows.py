@@ -22,7 +22,6 @@ from fedhpa.cron.execution.due import (
     MOST_AHEAD_SECONDS,
     fires_at,
     latest_time,
-    window_seconds,
 )
 from fedhpa.cron.execution.model import (
     REPLICAS,
@@ -36,7 +35,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
     WriteCause,
-    cause_of_window,
 )
 
 _DELETED: Final = "the record of its window was deleted, and the replicas from before with it"
@@ -224,7 +222,7 @@ def edited_windows(
         if text:
             edits.abandoned.append(window)
             edits.notes.append(Note(window.object, "NotRestored", f"rule {window.rule}: {text}"))
-        elif cause_of_window(window) in left_out:
+        elif window.cause in left_out:
             continue
         elif rule is None or not _values_left(window, rule):
             edits.closed.append(window)
@@ -251,14 +249,14 @@ def _rule_of(window: OpenWindow, owner: ScheduledObject | None, rules: Mapping[K
     if owner is None or not owner.present or owner.deleted is not None:
         return None
     rule = rules.get(window.key)
-    if rule is None or not rule.values or window_seconds(rule) is None:
+    if rule is None or not rule.values or rule.duration is None:
         return None
     return rule if fires_at(rule, window.opened) else None
 
 
 def _adapt(stack: ValueStack, window: OpenWindow, rule: Rule) -> None:
     """Gives a window the present values and duration of its rule."""
-    length = window_seconds(rule)
+    length = rule.duration
     assert length is not None
     values, closes = _values_left(window, rule), window.opened + length
     if (values, closes, rule.at_least) != (window.values, window.closes, window.at_least):
@@ -281,7 +279,7 @@ def bring_back(stack: ValueStack, rules: Mapping[Key, Rule], now: float) -> Edit
         if window.opened <= now + MOST_AHEAD_SECONDS:
             continue
         rule = rules.get(window.key)
-        length = None if rule is None else window_seconds(rule)
+        length = None if rule is None else rule.duration
         opened = None if rule is None else latest_time(rule, now)
         if opened is None or length is None or opened + length <= now:
             edits.closed.append(window)
@@ -314,7 +312,7 @@ def lost_windows(owners: Iterable[ScheduledObject], target: ObservedTarget) -> l
         Note(owner.name, "NotRestored", f"rule {rule.name}: {_DELETED}, so {size} replicas stay: set them")
         for owner in owners
         for rule in owner.rules
-        if owner.waits and size is not None and window_seconds(rule) is not None
+        if owner.waits and size is not None and rule.duration is not None
         if [done.values for done in owner.states.get(rule.name, RuleState()).successes[:1]]
         == [{REPLICAS: size}]
     ]

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from fedhpa.cron.calendar import instant_of, periods_between
 from fedhpa.cron.dates import MINUTES_PER_DAY
-from fedhpa.cron.forecast.rules import ActiveRule
+from fedhpa.cron.execution.model import Rule
 from fedhpa.cron.grammar import Schedule
 from fedhpa.cron.timetables import Timetable, elapsed
 
@@ -29,8 +29,8 @@ _WHOLE_DAY: Final = (1 << MINUTES_PER_DAY) - 1
 class ValueConflict(NamedTuple):
     """Two rules, the first time that both fire, and their values (such as "targetReplicas 3 and 5")."""
 
-    first: ActiveRule
-    second: ActiveRule
+    first: Rule
+    second: Rule
     at: datetime
     values: str
 
@@ -41,7 +41,7 @@ class ValueConflict(NamedTuple):
         )
 
 
-def value_conflicts(rules: list[ActiveRule], now: datetime, until: datetime) -> Iterator[ValueConflict]:
+def value_conflicts(rules: list[Rule], now: datetime, until: datetime) -> Iterator[ValueConflict]:
     """Yields the pairs of rules that conflict in (now, until], in the order of the rules."""
     pairs, steps = _MAX_PAIRS, _MAX_STEPS
     minutes = _minutes_of_day(rules, now, until)
@@ -58,20 +58,20 @@ def value_conflicts(rules: list[ActiveRule], now: datetime, until: datetime) -> 
                 values = _different_values(first, second)
                 if (
                     not values
-                    or not _exclude_each_other(first.timetable, second.timetable)
-                    or _share_no_day(first.timetable, second.timetable)
+                    or not _exclude_each_other(first.table, second.table)
+                    or _share_no_day(first.table, second.table)
                 ):
                     continue
                 if steps <= 0:
                     return
-                at, taken = _first_common_time(first.timetable, second.timetable, now, until, steps)
+                at, taken = _first_common_time(first.table, second.table, now, until, steps)
                 steps -= taken
                 if at is not None:
                     yield ValueConflict(first, second, at, values)
         before |= minutes[index]
 
 
-def _different_values(first: ActiveRule, second: ActiveRule) -> str:
+def _different_values(first: Rule, second: Rule) -> str:
     """Returns the fields that both rules set, with their two values, if these differ; empty if none do."""
     others = second.values
     return " and ".join(
@@ -91,21 +91,21 @@ def _exclude_each_other(first: Timetable, second: Timetable) -> bool:
     return first.duration <= second.duration
 
 
-def _minutes_of_day(rules: list[ActiveRule], now: datetime, until: datetime) -> list[int]:
+def _minutes_of_day(rules: list[Rule], now: datetime, until: datetime) -> list[int]:
     """Returns the minutes of the day at which each rule can fire, as bits, all on the same clock.
 
     The clock is that of the zone if all rules have the same one, else UTC.
     """
-    zones = {rule.timetable.zone for rule in rules}
+    zones = {rule.table.zone for rule in rules}
     if len(zones) <= 1:
-        return [_local_minutes(rule.timetable.schedule) for rule in rules]
+        return [_local_minutes(rule.table.schedule) for rule in rules]
     start, end = instant_of(now), instant_of(until)
     offsets = {zone: {period.offset // 60 for period in periods_between(zone, start, end)} for zone in zones}
     found = []
     for rule in rules:
-        local = _local_minutes(rule.timetable.schedule)
+        local = _local_minutes(rule.table.schedule)
         utc = 0
-        for offset in offsets[rule.timetable.zone]:
+        for offset in offsets[rule.table.zone]:
             utc |= _rotated(local, -offset % MINUTES_PER_DAY)
         found.append(utc)
     return found

@@ -14,8 +14,7 @@ from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from fedhpa.cron.dates import LAST_DAY, MINUTES_PER_DAY, Dates
-from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS
-from fedhpa.cron.forecast.rules import ActiveRule
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, Rule
 
 _WEEK: Final = timedelta(days=8)
 _YEAR: Final = timedelta(days=366)
@@ -30,19 +29,19 @@ _LEAST: Final = {MINIMUM: 1, REPLICAS: 0}
 class Raised(NamedTuple):
     """A rule that raised a field, and when it did so for the first and for the last time on one date."""
 
-    rule: ActiveRule
+    rule: Rule
     first: datetime
     last: datetime
 
 
-def warn_not_lowered(rules: list[ActiveRule], present: dict[str, int], now: datetime) -> Iterator[str]:
+def warn_not_lowered(rules: list[Rule], present: dict[str, int], now: datetime) -> Iterator[str]:
     """Yields at most one warning for each field. `present` has the known values of the target."""
-    plain = [rule for rule in rules if rule.timetable.duration is None]
+    plain = [rule for rule in rules if rule.duration is None]
     for field in (MINIMUM, MAXIMUM, REPLICAS):
         setters = [rule for rule in plain if field in rule.values]
         sizes = {rule.values[field] for rule in setters}
         if len(sizes) == 1:
-            if not any(field in rule.values for rule in rules if rule.timetable.duration is not None):
+            if not any(field in rule.values for rule in rules if rule.duration is not None):
                 yield from _stays(field, setters, plain, present)
         elif 1 < len(setters) <= _MAX_RULES:
             top = max(sizes)
@@ -51,9 +50,7 @@ def warn_not_lowered(rules: list[ActiveRule], present: dict[str, int], now: date
             yield from _not_always_lowered(field, raising, lowering, now)
 
 
-def _stays(
-    field: str, setters: list[ActiveRule], plain: list[ActiveRule], present: dict[str, int]
-) -> Iterator[str]:
+def _stays(field: str, setters: list[Rule], plain: list[Rule], present: dict[str, int]) -> Iterator[str]:
     """Warns if the only value of a field is a rise.
 
     A minimum above 1 and replicas above 0 are one. A maximum may be a cap, so it must be above the present
@@ -71,7 +68,7 @@ def _stays(
 
 
 def _not_always_lowered(
-    field: str, raising: list[ActiveRule], lowering: list[ActiveRule], now: datetime
+    field: str, raising: list[Rule], lowering: list[Rule], now: datetime
 ) -> Iterator[str]:
     week = _raised(raising, now, now + _WEEK)
     missed = [each for each, following in pairwise(week) if not _is_lowered(lowering, each, following)]
@@ -91,10 +88,10 @@ def _not_always_lowered(
         )
 
 
-def _raised(raising: list[ActiveRule], now: datetime, until: datetime) -> list[Raised]:
+def _raised(raising: list[Rule], now: datetime, until: datetime) -> list[Raised]:
     """Returns when the rules raise the field, once for each date."""
     streams = [
-        ((at.astimezone(UTC), number, at) for at in rule.timetable.times(now, until))
+        ((at.astimezone(UTC), number, at) for at in rule.table.times(now, until))
         for number, rule in enumerate(raising)
     ]
     found: list[Raised] = []
@@ -106,17 +103,17 @@ def _raised(raising: list[ActiveRule], now: datetime, until: datetime) -> list[R
     return found
 
 
-def _is_lowered(lowering: list[ActiveRule], raised: Raised, following: Raised) -> bool:
-    return any(rule.timetable.next(raised.last, following.first) is not None for rule in lowering)
+def _is_lowered(lowering: list[Rule], raised: Raised, following: Raised) -> bool:
+    return any(rule.table.next(raised.last, following.first) is not None for rule in lowering)
 
 
-def _gaps(rules: Sequence[ActiveRule], now: datetime) -> list[datetime]:
+def _gaps(rules: Sequence[Rule], now: datetime) -> list[datetime]:
     """Returns the first midnights, within a year, of dates on which one of the rules does not fire."""
     starts = []
     for rule in rules:
-        zone = rule.timetable.zone
+        zone = rule.table.zone
         today = now.astimezone(zone).date()
-        for day in _ends(rule.timetable.dates, today):
+        for day in _ends(rule.table.dates, today):
             midnight = datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
             starts.append(midnight - timedelta.resolution)
     return sorted(starts)[:_MAX_GAPS]

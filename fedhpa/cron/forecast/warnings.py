@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final
 
 from fedhpa.api import model
@@ -20,11 +20,11 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_duration
 from fedhpa.cron.calendar import MONTH_LENGTHS
 from fedhpa.cron.dates import EVERY_DAY, MINUTES_PER_DAY, allowed_dates
-from fedhpa.cron.execution.objects import targets_federatedhpa
+from fedhpa.cron.execution.model import Rule
+from fedhpa.cron.execution.objects import executable_rules, targets_federatedhpa
 from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
 from fedhpa.cron.forecast.conflicts import value_conflicts
 from fedhpa.cron.forecast.levels import warn_not_lowered
-from fedhpa.cron.forecast.rules import MAX_RULES, ActiveRule, active_rules
 from fedhpa.cron.interval import shortest_interval
 
 # API servers show at most five or so.
@@ -34,6 +34,8 @@ _MAX_FIELD: Final = 24
 _HORIZON: Final = timedelta(days=366)
 # The next 29 February is at most eight years away, around a century without one.
 _NEVER_HORIZON: Final = timedelta(days=9 * 366)
+# Dates are parsed one by one, and must not delay admission.
+_MAX_DATES: Final = 20_000
 # Seconds that a restart or a change of leaders takes.
 _SHORTEST_DELAY: Final = 30
 _EVERY_MINUTE: Final = (1 << 60) - 1
@@ -71,6 +73,14 @@ def forecast_warnings(
     return [texts[rank] for rank in range(_MAX_OF_KIND) for texts in found if rank < len(texts)]
 
 
+def active_rules(spec: CronFederatedHPASpec) -> list[Rule]:
+    """Returns the rules that will run, in order, without suspended and invalid ones."""
+    dates = accumulate(len(rule.exclude_dates) for rule in spec.rules[: model.MAX_RULES])
+    few = spec.rules[: sum(total <= _MAX_DATES for total in dates)]
+    rules = executable_rules(spec.model_copy(update={"rules": few}), hashed=False)
+    return [rule for rule in rules if rule.timetable is not None]
+
+
 def warn_missing_time_zones(spec: CronFederatedHPASpec) -> Iterator[str]:
     """Yields one warning for all rules without a time zone."""
     rules = spec.rules[: model.MAX_RULES]
@@ -86,16 +96,15 @@ def warn_missing_time_zones(spec: CronFederatedHPASpec) -> Iterator[str]:
         )
 
 
-def _warn_overlapping_windows(rules: Iterable[ActiveRule]) -> Iterator[str]:
+def _warn_overlapping_windows(rules: Iterable[Rule]) -> Iterator[str]:
     """Yields the rules whose window can last until they fire again."""
     for rule in rules:
-        duration = rule.timetable.duration
-        if duration is None:
+        if rule.duration is None:
             continue
-        interval = shortest_interval(rule.timetable.schedule)
-        if duration.total_seconds() >= interval:
+        interval = shortest_interval(rule.table.schedule)
+        if rule.duration >= interval:
             yield (
-                f"{rule}: its window of {format_duration(duration.total_seconds())} can still be open when "
+                f"{rule}: its window of {format_duration(rule.duration)} can still be open when "
                 f"it fires again, {format_duration(interval)} later; that renews the window, and the "
                 "previous values do not return"
             )
@@ -104,7 +113,7 @@ def _warn_overlapping_windows(rules: Iterable[ActiveRule]) -> Iterator[str]:
 def _warn_dates(spec: CronFederatedHPASpec, now: datetime) -> Iterator[str]:
     """Yields the lists of excluded dates that name one twice, or are all over in every time zone."""
     yesterday = now.astimezone(UTC).date().toordinal() - 1
-    for index, rule in enumerate(spec.rules[:MAX_RULES]):
+    for index, rule in enumerate(spec.rules[: model.MAX_RULES]):
         path = f"spec.rules[{index}].excludeDates"
         seen: set[str] = set()
         for text in rule.exclude_dates:
@@ -120,31 +129,31 @@ def _warn_dates(spec: CronFederatedHPASpec, now: datetime) -> Iterator[str]:
             yield f"{path}: all dates are over; list the coming ones, or write --MM-DD for each year"
 
 
-def _by_never(rules: Iterable[ActiveRule], now: datetime) -> tuple[list[ActiveRule], list[ActiveRule]]:
+def _by_never(rules: Iterable[Rule], now: datetime) -> tuple[list[Rule], list[Rule]]:
     """Returns the rules whose dates leave no execution, and the others.
 
     A schedule that never fires is refused.
     """
-    never: list[ActiveRule] = []
-    others: list[ActiveRule] = []
+    never: list[Rule] = []
+    others: list[Rule] = []
     for rule in rules:
-        table = rule.timetable
+        table = rule.table
         silent = table.dates != EVERY_DAY and table.next(now, now + _NEVER_HORIZON) is None
         (never if silent else others).append(rule)
     return never, others
 
 
-def _never_fires(rule: ActiveRule) -> str:
+def _never_fires(rule: Rule) -> str:
     return (
         f"{rule}: does not fire within nine years, because startDate, endDate or excludeDates leaves out "
         "its dates"
     )
 
 
-def _warn_every_minute(rules: Iterable[ActiveRule]) -> Iterator[str]:
+def _warn_every_minute(rules: Iterable[Rule]) -> Iterator[str]:
     """Yields the rules that fire 60 times in some hours only, mostly instead of once."""
     for rule in rules:
-        schedule = rule.timetable.schedule
+        schedule = rule.table.schedule
         if schedule.minutes == _EVERY_MINUTE and schedule.hours != _EVERY_HOUR:
             minute, hour = schedule.text.split()[:2]
             count = 60 * schedule.hours.bit_count()
@@ -154,10 +163,10 @@ def _warn_every_minute(rules: Iterable[ActiveRule]) -> Iterator[str]:
             )
 
 
-def _warn_month_end(rules: Iterable[ActiveRule]) -> Iterator[str]:
+def _warn_month_end(rules: Iterable[Rule]) -> Iterator[str]:
     """Yields the rules for day 31 that also name shorter months."""
     for rule in rules:
-        schedule = rule.timetable.schedule
+        schedule = rule.table.schedule
         shorter = any(schedule.months >> month & 1 for month in range(1, 13) if MONTH_LENGTHS[month - 1] < 31)
         if schedule.days == 1 << 31 and schedule.any_weekday and shorter:
             yield (
@@ -166,7 +175,7 @@ def _warn_month_end(rules: Iterable[ActiveRule]) -> Iterator[str]:
             )
 
 
-def _warn_short_delays(rules: Iterable[ActiveRule]) -> Iterator[str]:
+def _warn_short_delays(rules: Iterable[Rule]) -> Iterator[str]:
     for rule in rules:
         if rule.max_delay is not None and rule.max_delay < _SHORTEST_DELAY:
             yield (
@@ -175,10 +184,10 @@ def _warn_short_delays(rules: Iterable[ActiveRule]) -> Iterator[str]:
             )
 
 
-def _warn_either_day(rules: Iterable[ActiveRule]) -> Iterator[str]:
+def _warn_either_day(rules: Iterable[Rule]) -> Iterator[str]:
     """Yields the rules that restrict both day fields, which many people read as "both must match"."""
     for rule in rules:
-        schedule = rule.timetable.schedule
+        schedule = rule.table.schedule
         if not schedule.any_day and not schedule.any_weekday:
             _, _, day, _, weekday = schedule.text.split()
             yield (

@@ -1,0 +1,364 @@
+"""Runs the rules of the CronFederatedHPAs of one shard, by the targets that they scale.
+
+The rules of a FederatedHPA belong to the shard of its workload, so they move with an edit of the
+FederatedHPA. An object whose target was edited may have windows open on the former target; the shard of that
+target closes them.
+
+A rule that sets the replicas of a workload and the FederatedHPA of that workload overwrite one another. Both
+objects say so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+import structlog
+
+from controller.cronfederatedhpa.objects import (
+    CRON_FEDERATED_HPAS,
+    HUB_DEADLINE_SECONDS,
+    CronObject,
+    KeysByTarget,
+    NotLeading,
+    TargetKey,
+    target_in,
+)
+from controller.cronfederatedhpa.reconciler import CronReconciler
+from controller.loop import Foreign, Loop, Objects, Packed, Slot, packed
+from controller.shards import ALL, Place, Shard, place_of
+from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, Target, from_stored
+from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.kube import NOT_FOUND, ApiClient, Change, Key, Reflector, resource_path
+
+# Targets that are worked on at once. The hub's fairness decides about more.
+CONCURRENT_TARGETS: Final = 64
+# Results wait this long at most for the effects of the same minute, and events for the results.
+LONGEST_WAIT_SECONDS: Final = 20.0
+# The wall clock is read again after this time, so that steps and a suspended machine are noticed.
+LONGEST_SLEEP_SECONDS: Final = 5.0
+# The delay after a pass that failed unexpectedly.
+RETRY_SECONDS: Final = 5.0
+
+FEDERATED_HPAS: Final = resource_path(API_VERSION, "federatedhpas")
+
+Object = dict[str, Any]
+log = structlog.get_logger(__name__)
+
+
+class Barrier:
+    """Lets the next step of a busy minute wait until all targets have finished the step before it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._began = 0.0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def begin(self) -> None:
+        """Notes a target whose step is outstanding."""
+        if self._count == 0:
+            self._began = asyncio.get_running_loop().time()
+        self._count += 1
+        self._idle.clear()
+
+    def end(self) -> None:
+        """Notes that a target has finished its step, or skips it."""
+        self._count -= 1
+        if self._count == 0:
+            self._idle.set()
+
+    async def wait(self) -> None:
+        """Waits until no step is outstanding. The first of them bounds the wait for all."""
+        try:
+            async with asyncio.timeout_at(self._began + LONGEST_WAIT_SECONDS):
+                await self._idle.wait()
+        except TimeoutError:
+            return
+
+
+class WorkloadOwners:
+    """Watches the FederatedHPAs in these namespaces while `run` runs; none mean all."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        namespaces: Collection[str] = (),
+        clock: Callable[[], float],
+    ) -> None:
+        self._namespaces = namespaces
+        self._index = AutoscalerIndex()
+        self._changed: Callable[[TargetKey], None] = lambda _: None
+        self._moved: Callable[[TargetKey], None] = lambda _: None
+        self._came: Callable[[TargetKey, bool], None] = lambda *_: None
+        self._reflector: Reflector[Autoscaler] = Reflector(
+            hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
+        )
+        self._reflector.subscribe(self._change)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        await self._reflector.run()
+
+    async def synced(self) -> None:
+        """Waits for the first whole list."""
+        await self._reflector.synced.wait()
+
+    def on_change(
+        self, changed: Callable[[TargetKey], None], came: Callable[[TargetKey, bool], None]
+    ) -> None:
+        """Calls `changed` with each workload whose owners change.
+
+        Calls `came` with each FederatedHPA that came, and False with one that went.
+        """
+        self._changed, self._came = changed, came
+
+    def on_move(self, call: Callable[[TargetKey], None]) -> None:
+        """Calls a function with each FederatedHPA that begins, ends, or changes its target."""
+        self._moved = call
+
+    def place_of(self, target: TargetKey) -> Place:
+        """Returns the target that decides the shard: of a FederatedHPA that exists, the target of that."""
+        if (target.group, target.kind) == (GROUP, KIND):
+            found = self._reflector.store.get((target.namespace, target.name))
+            if found is not None:
+                target = TargetKey(*found.target)
+        return target.namespace, target.kind, target.name
+
+    def of(self, target: TargetKey) -> tuple[str, ...] | None:
+        """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
+        if (target.group, target.kind) == (GROUP, KIND):
+            return ()
+        if not self._reflector.synced.is_set():
+            return None
+        found = self._index.of(Target(*target))
+        return tuple(f"{KIND} {each.namespace}/{each.name}" for each in found)
+
+    def _read(self, stored: StoredAutoscaler) -> Autoscaler | None:
+        if self._namespaces and stored.metadata.namespace not in self._namespaces:
+            return None
+        return from_stored(KIND, stored)
+
+    def _change(self, change: Change[Autoscaler]) -> None:
+        self._index.replace(change.old, change.new)
+        for each in (change.old, change.new):
+            if each is not None:
+                self._changed(TargetKey(*each.target))
+        if change.old is None or change.new is None or change.old.target != change.new.target:
+            moved = TargetKey(change.key[0], GROUP, KIND, change.key[1])
+            self._moved(moved)
+            self._came(moved, change.new is not None)
+
+
+class ForeignCron(Packed, frozen=True):
+    """An object of another shard, and its target."""
+
+    target: TargetKey | None = None
+
+
+class CronWorker:
+    """Runs the rules of each target of a shard when it is due. Several objects may have one.
+
+    `loop` calls it. Targets are due on the wall clock, which is read every few seconds.
+    """
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        reconciler: CronReconciler,
+        owners: WorkloadOwners,
+        *,
+        shard: Shard = ALL,
+        namespaces: Collection[str] = (),
+        on_count: Callable[[int], None] = lambda _: None,
+        wall: Callable[[], float],
+        clock: Callable[[], float],
+    ) -> None:
+        self.objects = reconciler.objects
+        self._hub = hub
+        self._reconciler = reconciler
+        self._owners = owners
+        self._shard = shard
+        self._wall = wall
+        # The objects whose rules run in this process. Others have only windows open on targets of it.
+        self._home: set[Key] = set()
+        self._foreign = KeysByTarget()
+        # True if a target may come from or go to another process.
+        self.moves = shard.division.splits_namespaces
+        self._effects = Barrier()
+        self._results = Barrier()
+        self.loop: Loop[TargetKey] = Loop(
+            hub,
+            CRON_FEDERATED_HPAS.path(),
+            self,
+            slots=CONCURRENT_TARGETS,
+            owns=self._owns,
+            namespaces=namespaces,
+            on_count=on_count,
+            clock=clock,
+            due_clock=wall,
+            longest_wait=LONGEST_SLEEP_SECONDS,
+            on_step=self._stepped,
+        )
+        owners.on_change(self._owners_changed, self._target_came)
+        if self.moves:
+            reconciler.adopt = self._adopt
+            owners.on_move(self._moved)
+
+    def _owns_target(self, target: TargetKey) -> bool:
+        return self._shard.owns(self._owners.place_of(target))
+
+    def _owns(self, raw: Object) -> bool:
+        """True if an object's rules run in this shard, or windows of it are open here."""
+        target, place = target_in(raw), place_of(raw)
+        if self._shard.owns(place if target is None else self._owners.place_of(target)):
+            return True
+        name = str((raw.get("metadata") or {}).get("name", ""))
+        return bool(self._reconciler.units.targets_of((place[0], name)))
+
+    async def _adopt(self, key: Key) -> None:
+        """Takes in an object of another shard, if it exists and can be read. Raises ApiError."""
+        raw = self.loop.known(key)
+        if raw is None:
+            try:
+                raw = await self._hub.get_json(CRON_FEDERATED_HPAS.path(*key), deadline=HUB_DEADLINE_SECONDS)
+            except ApiError as error:
+                if error.status == NOT_FOUND:
+                    return
+                raise
+        try:
+            self.objects.put(CronObject.of(key, raw))
+        except InvalidObject:
+            return
+        self.loop.reconsider([key])
+
+    def _moved(self, target: TargetKey) -> None:
+        """Notes that a target may have changed its process."""
+        self._reconciler.units.expect(target)
+        keys = {owner.key for owner in self.objects.of(target)} | self._foreign.of(target)
+        self.loop.reconsider(keys, target)
+
+    def _owners_changed(self, target: TargetKey) -> None:
+        if self.objects.of(target):
+            self.loop.wake(target)
+
+    def _target_came(self, target: TargetKey, present: bool) -> None:
+        if self._reconciler.units.looks_again(target, present=present):
+            self.loop.wake(target)
+
+    async def forget_former_owners(self) -> None:
+        """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
+        await self._owners.synced()
+        await self.loop.listed()
+        for target in self.objects.contested():
+            self.loop.wake(target)
+
+    def keeps(self, raw: Object) -> bool:  # noqa: ARG002  # also one that is being deleted
+        """All objects matter: the windows of a deleted one are closed first."""
+        return True
+
+    def foreign(self, raw: Object) -> ForeignCron | None:
+        """Keep an object of another shard: its target may move to this one, or windows of it be open here."""
+        return ForeignCron(packed(raw), target_in(raw)) if self.moves else None
+
+    def foreign_changed(self, key: Key, known: Foreign | None) -> None:
+        """Note the target of an object of another shard."""
+        self._foreign.put(key, known.target if isinstance(known, ForeignCron) else None)
+
+    async def begin(self) -> list[TargetKey]:
+        """Read the records of open windows. Returns their targets, also those whose objects are gone."""
+        return await self._reconciler.units.load(self._owns_target)
+
+    def changed(self, change: Change[Object]) -> set[TargetKey]:
+        """Note an object. Returns the targets that it had and has, and those with windows of it."""
+        key, units = change.key, self._reconciler.units
+        if change.new is None:
+            self._home.discard(key)
+            self._reconciler.forget_object(key)
+            return self.objects.remove(key) | units.targets_of(key)
+        try:
+            found = CronObject.of(key, change.new)
+        except InvalidObject as error:
+            self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
+            return self.objects.remove(key)
+        touched = self.objects.put(found)
+        if self._owns_target(found.target) != (key in self._home):
+            # It came, and what is known of it is from before; or it left.
+            self._reconciler.forget_object(key)
+            self._home ^= {key}
+            touched |= {found.target}
+        return touched | units.targets_of(key) if touched else touched
+
+    def unreadable(self, key: Key, uid: str, message: str) -> None:
+        """Report that an object cannot be decoded, and is left out."""
+        if message:
+            self._reconciler.report(key, "InvalidObject", message, uid)
+
+    def _stepped(self, seconds: float) -> None:
+        """Reports that the wall clock was stepped, so that all targets are planned anew."""
+        log.warning("wall clock stepped; all rules are planned anew", seconds=round(seconds, 1))
+        text = f"the controller's clock was stepped by {seconds:+.0f} s, so the rules are planned anew"
+        for key in self.objects:
+            self._reconciler.report(key, "ClockStepped", text)
+
+    def taken(self, key: TargetKey) -> None:  # noqa: ARG002  # all targets count
+        """Let the results of others wait for the effect of this target, and events for its result."""
+        self._effects.begin()
+        self._results.begin()
+
+    async def work(
+        self,
+        key: TargetKey,
+        objects: Objects,  # noqa: ARG002  # they are known by target
+        *,
+        late: float,  # noqa: ARG002  # lateness counts from the schedule
+        slot: Slot,
+    ) -> float | None:
+        """Do what is due for a target. Other targets get the slot while this one waits for their effects."""
+        effect_done = False
+
+        async def results() -> None:
+            nonlocal effect_done
+            effect_done = True
+            self._effects.end()
+            slot.release()
+            try:
+                await self._effects.wait()
+            finally:
+                await slot.acquire()
+
+        try:
+            if not self._owns_target(key):
+                holders = self._reconciler.units.leave(key)
+                if self.moves:
+                    self.loop.reconsider([(key.namespace, name) for name in sorted(holders)])
+                return None
+            wake = await self._reconciler.reconcile(key, results)
+        except NotLeading:
+            return RETRY_SECONDS
+        finally:
+            if not effect_done:
+                self._effects.end()
+            self._results.end()
+        self._reconciler.failures.well(key)
+        return None if wake is None else wake - self._wall()
+
+    async def failed(self, key: TargetKey, objects: Objects, reason: str, message: str) -> float:  # noqa: ARG002
+        """Log the failure. What is due stays due."""
+        self._reconciler.failures.failing(key, reason, message)
+        return RETRY_SECONDS
+
+    def retry(self, key: TargetKey) -> float:  # noqa: ARG002
+        """Seconds until a target is tried again."""
+        return RETRY_SECONDS
+
+    async def results_stored(self) -> None:
+        """Waits until the results of a busy minute are stored, for a bounded time. Events come after them."""
+        await self._results.wait()
+
+    async def end(self, objects: Objects) -> None:  # noqa: ARG002
+        """Withdraw what the series say. All memory is in the records."""
+        self._reconciler.end()
