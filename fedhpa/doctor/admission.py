@@ -13,7 +13,7 @@ from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.free_json import Json, at, entries, text_at
 from fedhpa.api.rights import WEBHOOK
 from fedhpa.doctor.certificates import Certificate, cause_of, certificate_fix, of_server
-from fedhpa.doctor.report import Fix, names
+from fedhpa.doctor.report import Fix, names, removals
 from fedhpa.doctor.session import Cause, Problem, Right
 from fedhpa.doctor.site import Site, is_named
 from fedhpa.kube import resource_path
@@ -102,15 +102,10 @@ def _karmadas(site: Site, kind: str, configuration: Json) -> bool:
     if is_named(configuration, WEBHOOK) or not found:
         return False
     name = text_at(configuration, "metadata", "name")
-    # The last one first, because each removal moves those behind it.
-    steps = ",".join(
-        f'{{"op":"test","path":"/webhooks/{place}/name","value":"{hook}"}},'
-        f'{{"op":"remove","path":"/webhooks/{place}"}}'
-        for place, hook in reversed(found)
-    )
-    words = f"patch {kind}webhookconfiguration {quote(name)} --type=json -p {quote(f'[{steps}]')}"
+    words = f"patch {kind}webhookconfiguration {quote(name)}"
+    command = site.commands.patched(words, removals("/webhooks", "name", found))
     what = f"The configuration {name} has the entries {names(hook for _, hook in found)}."
-    site.report.add("karmada-webhook-registered", name, what, site.commands.kubectl(words))
+    site.report.add("karmada-webhook-registered", name, what, command)
     return True
 
 

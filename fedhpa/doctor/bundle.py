@@ -11,6 +11,7 @@ import gzip
 import io
 import os
 import platform
+import re
 import tarfile
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -23,7 +24,6 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.free_json import Json, entries, text_at
 from fedhpa.doctor.report import Report
-from fedhpa.doctor.scrubbing import scrubbed
 from fedhpa.doctor.session import Items, Problem, Session
 from fedhpa.kube import ApiClient, resource_path
 from fedhpa.kube.leases import API_VERSION as LEASES
@@ -54,6 +54,26 @@ _KEPT: Final[dict[str, Mapping[str, frozenset[str] | None]]] = {
 }
 _EVENT: Final = _words("type reason message count firstTimestamp lastTimestamp")
 _EVENT_OBJECT: Final = _words("kind namespace name")
+
+
+REMOVED: Final = "(removed)"
+# Fields whose values are never shown, whatever they contain.
+_FIELDS: Final = re.compile(
+    r"token|password|passwd|secret(?!ref|s?\.|missing|_)|authorization|kubeconfig.+|private.?key|cabundle|"
+    r"client.?key|certificate.?authority.?data|proxy.?header|credential|api.?key|env$",
+    re.IGNORECASE,
+)
+_TEXTS: Final = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)",
+        r"eyJ[\w-]{8,}(?:\.[\w-]*){0,2}",  # a JSON web token
+        r"LS0tLS1CRUdJTi[\w+/=]*",  # PEM in base64
+        r"(?i:bearer|basic) +[\w.~+/=-]+",
+        r"(?<=://)[^/@\s\"']+@",  # the user and the password of a URL
+        r"(?i:(?:token|password|passwd|secret|api_?key)\"?\s*[=:]\s*\"?)[^\s,;\"']+",
+    )
+)
 
 
 def check_bundle(path: Path) -> None:
@@ -154,3 +174,22 @@ def _write(path: Path, content: bytes) -> None:
 
 def _taken(path: Path) -> ConfigError:
     return ConfigError(f"--bundle={path}: exists already: name a new file")
+
+
+def scrubbed(value: Any) -> Any:
+    """Returns decoded JSON without texts that look like credentials."""
+    if isinstance(value, dict):
+        return {
+            clean(str(key)): REMOVED if isinstance(each, str) and _FIELDS.search(str(key)) else scrubbed(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [scrubbed(each) for each in value]
+    return clean(value) if isinstance(value, str) else value
+
+
+def clean(text: str) -> str:
+    """Returns a text without parts that look like credentials."""
+    for pattern in _TEXTS:
+        text = pattern.sub(REMOVED, text)
+    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import AsyncExitStack
 from shlex import quote
 from typing import Final
@@ -27,7 +26,7 @@ from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
 from fedhpa.doctor.certificates import SOON_SECONDS, Certificate, from_bundle
 from fedhpa.doctor.hub import MAX_SKEW_SECONDS, skew_text, skewed
-from fedhpa.doctor.report import DAY_SECONDS, Fix, Report, days, names
+from fedhpa.doctor.report import DAY_SECONDS, Fix, Report, days, names, removals
 from fedhpa.doctor.rights import needed
 from fedhpa.doctor.session import Cause, Items, Problem, Right, Session, date_of
 from fedhpa.doctor.site import DIRECT, Site
@@ -335,28 +334,19 @@ def _removal(site: Site, cluster: Cluster) -> str:
         return site.commands.kubectl(f"delete cluster {quote(name)}")
     finalizers = cluster.metadata.finalizers or ()
     kept = [each for each in finalizers if each not in own_finalizers(finalizers)]
-    patch = quote(json.dumps({"metadata": {"finalizers": kept}}))
-    return site.commands.kubectl(f"patch cluster {quote(name)} --type=merge -p {patch}")
+    return site.commands.patched(f"patch cluster {quote(name)}", {"metadata": {"finalizers": kept}})
 
 
 def _taints(site: Site, cluster: Cluster) -> None:
     """Adds a finding about the taints of a Cluster. A taint that a probe sets has another finding."""
     name = cluster.metadata.name
-    taints = [each for each in enumerate(cluster.spec.taints or ()) if each[1].key not in PROBE_TAINTS]
+    every = enumerate(cluster.spec.taints or ())
+    taints = [(place, one.key, one.effect) for place, one in every if one.key not in PROBE_TAINTS]
     if not taints:
         return
     command = site.commands.fedhpa(f"uncordon {quote(name)}")
-    if not {taint.key for _, taint in taints} <= OWN_TAINTS:
-        # The last one first, because each removal moves those behind it.
-        steps = [
-            step
-            for place, taint in reversed(taints)
-            for step in (
-                {"op": "test", "path": f"/spec/taints/{place}/key", "value": taint.key},
-                {"op": "remove", "path": f"/spec/taints/{place}"},
-            )
-        ]
-        words = f"patch cluster {quote(name)} --type=json -p {quote(json.dumps(steps))}"
-        command = site.commands.kubectl(words)
-    what = f"It has the taints {names(f'{taint.key} ({taint.effect})' for _, taint in taints)}."
+    if not {key for _, key, _ in taints} <= OWN_TAINTS:
+        steps = removals("/spec/taints", "key", [(place, key) for place, key, _ in taints])
+        command = site.commands.patched(f"patch cluster {quote(name)}", steps)
+    what = f"It has the taints {names(f'{key} ({effect})' for _, key, effect in taints)}."
     site.report.add("member-tainted", name, what, command)

@@ -5,14 +5,16 @@ findings.toml declares the findings, for `TABLE` and for docs/reference/doctor.m
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api.free_json import Json
 from fedhpa.api.texts import counted, listed, one_line
 
 MAX_NAMES: Final = 5
@@ -176,6 +178,11 @@ class Commands:
         """Returns a command that applies what a command of ours prints."""
         return f"fedhpa {printed} | {self.kubectl(words, member)}"
 
+    def patched(self, words: str, patch: Json | list[Json]) -> str:
+        """Returns a command that changes an object by a patch: a mapping to merge, or JSON Patch."""
+        kind = "json" if isinstance(patch, list) else "merge"
+        return self.kubectl(f"{words} --type={kind} -p {quote(json.dumps(patch))}")
+
     def context_of(self, server: str) -> str:
         """Returns the context of the kubeconfig that leads to a server; "" for none."""
         return self._members.get(server.rstrip("/"), ("", ""))[0]
@@ -187,6 +194,21 @@ class Commands:
         if not context:
             return "", f"Run `fedhpa {words} FILE` with the kubeconfig of an administrator of {name}."
         return self.fedhpa(f"{words}={quote(file)} --cluster-context={quote(context)}"), ""
+
+
+def removals(path: str, key: str, found: Sequence[tuple[int, str]]) -> list[Json]:
+    """Returns the JSON Patch that removes entries of a list, by their places and the values of a key.
+
+    The last one goes first, because each removal moves those behind it.
+    """
+    return [
+        step
+        for place, value in reversed(found)
+        for step in (
+            {"op": "test", "path": f"{path}/{place}/{key}", "value": value},
+            {"op": "remove", "path": f"{path}/{place}"},
+        )
+    ]
 
 
 def names(found: Iterable[object]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
@@ -53,10 +52,9 @@ class Scaled:
         return f"{self.target.kind} {self.target.name}"
 
     def patched(self, commands: Commands, patch: Json | list[Json]) -> str:
-        """Returns the command that changes the object by a patch: a mapping to merge, or JSON Patch."""
-        kind = "json" if isinstance(patch, list) else "merge"
+        """Returns the command that changes the object by a patch."""
         own = f"{SHORT[self.own.kind]} {quote(self.own.name)}"
-        return commands.kubectl(f"{self.where} patch {own} --type={kind} -p {quote(json.dumps(patch))}")
+        return commands.patched(f"{self.where} patch {own}", patch)
 
 
 class Targets:
