@@ -136,8 +136,6 @@ class Members:
         async with self._slots:
             try:
                 await self._follow(member)
-            except InvalidObject as error:
-                member.add("member-access-invalid", str(error), member.again)
             except Exception as error:
                 member.add("member-access-invalid", self._site.hub.problem(error).text, member.again)
         return member
