@@ -17,7 +17,7 @@ from fedhpa.kube import resource_path
 
 # The API group of the workloads that are scaled by default.
 WORKLOADS: Final = "apps"
-# What Kubernetes' roles grant that our bindings name.
+# The rights of Kubernetes' roles that our bindings name.
 _DELEGATED: Final = (
     Right("create", "authentication.k8s.io", "tokenreviews"),
     Right("create", "authorization.k8s.io", "subjectaccessreviews"),
