@@ -109,8 +109,7 @@ async def _run(
             )
         except ConfigError as error:
             report = Report(context or current)
-            advice = "Name a kubeconfig with --kubeconfig, or one of its contexts with --context."
-            report.add("kubeconfig-unusable", "kubeconfig", str(error), advice=advice)
+            report.add("kubeconfig-unusable", "kubeconfig", str(error))
         if bundle is not None:
             await write_bundle(bundle, hub, report, seconds=timeout, now=SYSTEM.wall())
     return report

@@ -202,7 +202,8 @@ def _cells(one: Json, *, with_namespace: bool) -> Iterator[str]:
     size = current if current == desired else f"{current}→{desired}"
     yield f"{size}/{one['max']}" if one["max"] else size
     yield bars(one["clusters"].values())
-    yield one_line(one["targets"].partition(", ")[0].removeprefix("cpu: "), MAX_USAGE)
+    usage = one["targets"].partition(", ")[0].removeprefix("cpu: ")
+    yield one_line(usage.replace("<unknown>", "?"), MAX_USAGE)
     yield age(one["ageSeconds"])
     yield one_line(one["holds"], 200)
 

@@ -22,7 +22,7 @@ from fedhpa.doctor.members import Members
 from fedhpa.doctor.objects import check_objects
 from fedhpa.doctor.report import TABLE, Commands, Finding, NotChecked, Report
 from fedhpa.doctor.rights import check_rights
-from fedhpa.doctor.session import Problem, Session
+from fedhpa.doctor.session import Session
 from fedhpa.doctor.site import Site
 from fedhpa.kube import ApiClient, Clock
 from fedhpa.kube.config import ConnectorFactory
@@ -55,11 +55,7 @@ async def examine(
     try:
         secret = await client.config.credentials.authorization() or ""
     except Exception as error:  # an exec plugin may fail in any way
-        problem, advice = (
-            Session(client, 0.0).problem(error),
-            "Run the credential plugin of the kubeconfig by hand.",
-        )
-        report.add("hub-login-refused", report.server, problem.text, advice=advice)
+        report.add("hub-login-refused", report.server, Session(client, 0.0).problem(error).text)
         return report
     hub = Session(client, seconds, secret=secret)
     found = await check_hub(hub, report, clock)
@@ -73,7 +69,7 @@ async def examine(
     await asyncio.gather(site.read_objects(), site.read(system))
     if not check_installed(site):
         return report
-    report.counts["members"] = 0 if isinstance(site.clusters, Problem) else len(site.clusters)
+    report.counts["members"] = len(site.clusters)
     absent = check_definitions(site)
     async with Members(site, clock, connector) as members:
         followed, webhooks, apis, _, foreign = await asyncio.gather(

@@ -7,10 +7,9 @@ from shlex import quote
 from typing import Final
 
 from fedhpa.api.free_json import Json, at, condition, text_at
-from fedhpa.api.rights import ADAPTER, ADAPTER_ROLE
-from fedhpa.doctor.admission import cause_of, certificate_fix
-from fedhpa.doctor.certificates import Certificate, from_bundle, of_server
-from fedhpa.doctor.report import names
+from fedhpa.api.rights import ADAPTER
+from fedhpa.doctor.certificates import Certificate, cause_of, certificate_fix, of_server
+from fedhpa.doctor.report import Fix, names
 from fedhpa.doctor.session import Cause, Problem
 from fedhpa.doctor.site import KUBE_SYSTEM, Site, service_of
 from fedhpa.kube import resource_path
@@ -24,33 +23,33 @@ CA_KEY: Final = "requestheader-client-ca-file"
 async def check_aggregation(site: Site) -> list[Certificate]:
     """Checks the metrics APIs. Returns the certificates that they depend on."""
     report, service = site.report, f"{site.system}/{ADAPTER}"
-    if isinstance(site.apis, Problem):
-        report.skip("the metrics APIs of the hub", str(site.apis))
+    if site.apis.problem:
+        report.skip("the metrics APIs of the hub", site.apis.problem)
         return []
     stored = await site.hub.get(resource_path("v1", "services", site.system, ADAPTER))
-    found = [each for each in site.apis if text_at(each, "spec", "group") in APIS.values()]
-    ours = site.our_apis
-    is_installed = isinstance(stored, dict) or isinstance(site.bindings[ADAPTER_ROLE], dict)
-    taken = [each for each in found if _is_taken(each, service, is_installed)]
+    ours, is_installed = site.our_apis, isinstance(stored, dict) or site.has_adapter
+    taken = [each for each in site.apis if _is_taken(each, service, is_installed)]
     for each in taken:
         owner = f"the Service {service_of(each)}" if service_of(each) else "the hub itself"
         name = text_at(each, "metadata", "name")
         delete = site.commands.kubectl(f"delete apiservice {quote(name)}")
         advice = f"If that server is gone: {delete}; then register ours again. Otherwise leave the API to it."
-        report.add(
-            "apiservice-foreign", name, f"{name} belongs to {owner}, and not to {service}.", advice=advice
-        )
+        what = f"{name} belongs to {owner}, and not to {service}."
+        report.add("apiservice-foreign", name, what, advice=advice)
     if is_installed and not ours and not taken:
         what = f"The adapter is installed, but no APIService names the Service {service}."
         report.add("apiservice-missing", ADAPTER, what, *await _registration(site, stored))
     if not ours:
         return []
     trust = await site.hub.get(resource_path("v1", "configmaps", *TRUST.split("/")))
-    await _availability(site, ours, _trusts(site, trust))
-    bundles = [
-        from_bundle(ADAPTER, f"{ADAPTER} caBundle", text_at(each, "spec", "caBundle")) for each in ours
-    ]
-    return [one for each in (*bundles, await of_server(site, ADAPTER)) for one in each]
+    trusts = bool(text_at(trust, "data", CA_KEY).strip())
+    if isinstance(trust, Problem) and trust.cause is not Cause.ABSENT:
+        report.skip("the request-header CA", trust)
+        trusts = True
+    elif not trusts:
+        report.add("request-header-ca-missing", TRUST, f"The ConfigMap {TRUST} has no {CA_KEY}.")
+    await _availability(site, ours, trusts)
+    return await of_server(site, ADAPTER, [text_at(each, "spec", "caBundle") for each in ours])
 
 
 def _is_taken(api: Json, service: str, installed: bool) -> bool:
@@ -58,32 +57,19 @@ def _is_taken(api: Json, service: str, installed: bool) -> bool:
 
     A hub that runs pods has a metrics-server for metrics.k8s.io, which is right.
     """
-    place, labels = service_of(api), at(api, "metadata", "labels")
-    is_labelled = text_at(labels, "app.kubernetes.io/name") == "fedhpa"
-    is_usage = text_at(api, "spec", "group") == USAGE and not place.endswith("/karmada-metrics-adapter")
-    return place != service and (is_labelled or (installed and not is_usage))
+    place, group = service_of(api), text_at(api, "spec", "group")
+    is_labelled = text_at(api, "metadata", "labels", "app.kubernetes.io/name") == "fedhpa"
+    is_usage = group == USAGE and not place.endswith("/karmada-metrics-adapter")
+    return group in APIS.values() and place != service and (is_labelled or (installed and not is_usage))
 
 
-async def _registration(site: Site, service: Json | Problem) -> tuple[str, str]:
+async def _registration(site: Site, service: Json | Problem) -> Fix:
     """Returns the command that registers the adapter at its Service, or the advice."""
     words = f"apiservice -n {quote(site.system)} --without-rights"
     if name := text_at(service, "spec", "externalName"):
         port = at(service, "spec", "ports", 0, "port") or 443
         words += f" --external-name={quote(name)} --port={port}"
     return await site.registered(ADAPTER, words)
-
-
-def _trusts(site: Site, trust: Json | Problem) -> bool:
-    """Adds a finding if the hub tells nobody the CA of its front proxy. Returns if there is none."""
-    if isinstance(trust, Problem) and trust.cause is not Cause.ABSENT:
-        site.report.skip("the request-header CA", str(trust))
-        return True
-    if text_at(trust, "data", CA_KEY).strip():
-        return True
-    what = f"The ConfigMap {TRUST} has no {CA_KEY}."
-    advice = "Start the hub's API server with --requestheader-client-ca-file, which then writes it."
-    site.report.add("request-header-ca-missing", TRUST, what, advice=advice)
-    return False
 
 
 async def _availability(site: Site, ours: list[Json], trusts: bool) -> None:
@@ -95,13 +81,12 @@ async def _availability(site: Site, ours: list[Json], trusts: bool) -> None:
         if cause and (trusts or cause != "refuses-hub"):
             causes.setdefault(cause, []).append((api, text))
     for cause, broken in causes.items():
-        text = broken[0][1]
-        subject = names(text_at(api, "metadata", "name") for api, _ in broken)
-        fix = site.revived(ADAPTER)
+        text, fix = broken[0][1], site.revived(ADAPTER)
         if cause == "certificate":
             fix = await certificate_fix(site, ADAPTER, text, [("apiservice", api) for api, _ in broken])
         elif cause == "missing":
             fix = await _registration(site, {})
+        subject = names(text_at(api, "metadata", "name") for api, _ in broken)
         site.report.add(f"apiservice-{cause}", subject, text, *fix)
 
 
@@ -115,11 +100,10 @@ async def _cause(site: Site, api: Json) -> tuple[str, str]:
             return "", ""
         refuses, text = answer.cause is Cause.UNAUTHORIZED, answer.text
     else:
-        text = (
-            text_at(found, "message") or text_at(found, "reason") or "The hub has not checked this API yet."
-        )
+        text = text_at(found, "message") or text_at(found, "reason")
         refuses = "bad status" in text and text.rstrip(". ").endswith(("401", "403"))
     if refuses:
         return "refuses-hub", text
     missing = found.get("reason") == "ServiceNotFound"
-    return "missing" if missing else cause_of(text) or "unavailable", text
+    words = text or "The hub has not checked this API yet."
+    return "missing" if missing else cause_of(text) or "unavailable", words

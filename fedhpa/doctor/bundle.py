@@ -11,8 +11,9 @@ import gzip
 import io
 import os
 import platform
+import re
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +22,9 @@ import msgspec
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.free_json import Json, entries, text_at
 from fedhpa.doctor.report import Report
-from fedhpa.doctor.scrubbing import scrubbed
-from fedhpa.doctor.session import Problem, Session
+from fedhpa.doctor.session import Items, Problem, Session
 from fedhpa.kube import ApiClient, resource_path
 from fedhpa.kube.leases import API_VERSION as LEASES
 from fedhpa.members import CLUSTERS_PATH
@@ -32,21 +33,47 @@ MAX_OBJECTS: Final = 1_000
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 OWNER_ONLY: Final = 0o600
 
-_METADATA: Final = (
-    "name",
-    "namespace",
-    "generation",
-    "resourceVersion",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "finalizers",
-    "labels",
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# The fields that are kept. Annotations and managed fields are not: kubectl stores whole manifests there.
+_METADATA: Final = _words(
+    "name namespace generation resourceVersion creationTimestamp deletionTimestamp finalizers labels"
 )
-_CLUSTER_SPEC: Final = ("syncMode", "apiEndpoint", "secretRef", "provider", "region", "zone", "zones")
-_CLUSTER_STATUS: Final = ("conditions", "kubernetesVersion", "resourceSummary")
-_EVENT: Final = ("type", "reason", "message", "count", "firstTimestamp", "lastTimestamp", "involvedObject")
-_EVENT_OBJECT: Final = ("kind", "namespace", "name")
-_LEASE_SPEC: Final = ("holderIdentity", "leaseDurationSeconds", "renewTime", "leaseTransitions")
+_OBJECT: Final = {"spec": None, "status": None}
+_KEPT: Final[dict[str, Mapping[str, frozenset[str] | None]]] = {
+    "federatedhpas": _OBJECT,
+    "cronfederatedhpas": _OBJECT,
+    "clusters": {
+        "spec": _words("syncMode apiEndpoint secretRef provider region zone zones proxyURL"),
+        "status": _words("conditions kubernetesVersion resourceSummary"),
+    },
+    "leases": {"spec": _words("holderIdentity leaseDurationSeconds renewTime leaseTransitions")},
+}
+_EVENT: Final = _words("type reason message count firstTimestamp lastTimestamp")
+_EVENT_OBJECT: Final = _words("kind namespace name")
+
+
+REMOVED: Final = "(removed)"
+# Fields whose values are never shown, whatever they contain.
+_FIELDS: Final = re.compile(
+    r"token|password|passwd|secret(?!ref|s?\.|missing|_)|authorization|kubeconfig.+|private.?key|cabundle|"
+    r"client.?key|certificate.?authority.?data|proxy.?header|credential|api.?key|env$",
+    re.IGNORECASE,
+)
+_TEXTS: Final = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)",
+        r"eyJ[\w-]{8,}(?:\.[\w-]*){0,2}",  # a JSON web token
+        r"LS0tLS1CRUdJTi[\w+/=]*",  # PEM in base64
+        r"(?i:bearer|basic) +[\w.~+/=-]+",
+        r"(?<=://)[^/@\s\"']+@",  # the user and the password of a URL
+        r"(?i:(?:token|password|passwd|secret|api_?key)\"?\s*[=:]\s*\"?)[^\s,;\"']+",
+    )
+)
 
 
 def check_bundle(path: Path) -> None:
@@ -73,68 +100,48 @@ async def write_bundle(
 
 
 async def _objects(hub: Session) -> dict[str, Any]:
-    federated, crons, clusters, leases, *events = await asyncio.gather(
-        hub.list(resource_path(API_VERSION, "federatedhpas"), dict[str, Any]),
-        hub.list(resource_path(API_VERSION, "cronfederatedhpas"), dict[str, Any]),
-        hub.list(CLUSTERS_PATH, dict[str, Any]),
-        hub.list(resource_path(LEASES, "leases"), dict[str, Any]),
-        *(_events(hub, kind) for kind in ("FederatedHPA", "CronFederatedHPA", "Cluster")),
+    paths = {kind: resource_path(API_VERSION, kind) for kind in ("federatedhpas", "cronfederatedhpas")}
+    paths |= {"clusters": CLUSTERS_PATH, "leases": resource_path(LEASES, "leases")}
+    kinds = ("FederatedHPA", "CronFederatedHPA", "Cluster")
+    lists, events = await asyncio.gather(
+        asyncio.gather(*(hub.list(path, Json) for path in paths.values())),
+        asyncio.gather(*(_events(hub, kind) for kind in kinds)),
     )
-    return {
-        "federatedhpas.json": _kept(federated, lambda raw: _picked(raw, ("spec", "status"))),
-        "cronfederatedhpas.json": _kept(crons, lambda raw: _picked(raw, ("spec", "status"))),
-        "clusters.json": _kept(clusters, _cluster),
-        "leases.json": _kept(leases, _lease),
-        "events.json": [each for found in events for each in found],
-    }
+    files = {f"{kind}.json": _kept(kind, found) for kind, found in zip(paths, lists, strict=True)}
+    return {**files, "events.json": [each for found in events for each in found]}
 
 
 async def _events(hub: Session, kind: str) -> list[Any]:
-    answer = await hub.request(
-        "GET", "/api/v1/events", fieldSelector=f"involvedObject.kind={kind}", limit=str(MAX_OBJECTS)
+    answer = await hub.get(
+        "/api/v1/events", fieldSelector=f"involvedObject.kind={kind}", limit=str(MAX_OBJECTS)
     )
     if isinstance(answer, Problem):
         return [msgspec.to_builtins(answer)]
-    try:
-        items = answer.json().get("items") or []
-        return [_event(each) for each in items[:MAX_OBJECTS] if isinstance(each, Mapping)]
-    except Exception as error:
-        return [msgspec.to_builtins(hub.problem(error))]
+    return [
+        _some(each, _EVENT) | {"involvedObject": _some(each.get("involvedObject"), _EVENT_OBJECT)}
+        for each in entries(answer, "items")[:MAX_OBJECTS]
+    ]
 
 
-def _kept(found: Sequence[Mapping[str, Any]] | Problem, keep: Any) -> Any:
-    if isinstance(found, Problem):
-        return msgspec.to_builtins(found)
-    return [kept for raw in found[:MAX_OBJECTS] if (kept := keep(raw)) is not None]
+def _kept(kind: str, found: Items[Json]) -> Any:
+    if found.problem:
+        return msgspec.to_builtins(found.problem)
+    kept = [
+        {"metadata": _some(raw.get("metadata"), _METADATA)}
+        | {part: _some(raw.get(part), fields) for part, fields in _KEPT[kind].items()}
+        for raw in found
+        if kind != "leases" or text_at(raw, "metadata", "name").startswith("fedhpa-")
+    ]
+    for each in kept:
+        if each.get("spec", {}).get("proxyURL") and kind == "clusters":
+            each["spec"]["proxyURL"] = "(set)"
+    return kept[:MAX_OBJECTS]
 
 
-def _picked(raw: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
-    """Returns an object without annotations and managed fields: kubectl stores whole manifests there."""
-    metadata = _some(raw.get("metadata"), _METADATA)
-    return {"metadata": metadata, **{part: raw[part] for part in parts if part in raw}}
-
-
-def _some(value: Any, names: Sequence[str]) -> dict[str, Any]:
-    return {name: value[name] for name in names if name in value} if isinstance(value, Mapping) else {}
-
-
-def _cluster(raw: Mapping[str, Any]) -> dict[str, Any]:
-    spec = raw.get("spec")
-    parts = {"spec": _some(spec, _CLUSTER_SPEC), "status": _some(raw.get("status"), _CLUSTER_STATUS)}
-    if isinstance(spec, Mapping) and spec.get("proxyURL"):
-        parts["spec"]["proxyURL"] = "(set)"
-    return _picked(raw, ()) | parts
-
-
-def _lease(raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    found = _picked(raw, ()) | {"spec": _some(raw.get("spec"), _LEASE_SPEC)}
-    return found if str(found["metadata"].get("name", "")).startswith("fedhpa-") else None
-
-
-def _event(raw: Mapping[str, Any]) -> dict[str, Any]:
-    found = _some(raw, _EVENT)
-    found["involvedObject"] = _some(found.get("involvedObject"), _EVENT_OBJECT)
-    return found
+def _some(value: Any, names: frozenset[str] | None) -> dict[str, Any]:
+    """Returns these fields of an object, or all of them."""
+    found = value if isinstance(value, Mapping) else {}
+    return {name: each for name, each in found.items() if names is None or name in names}
 
 
 def _packed(files: Mapping[str, Any], now: float) -> bytes:
@@ -167,3 +174,22 @@ def _write(path: Path, content: bytes) -> None:
 
 def _taken(path: Path) -> ConfigError:
     return ConfigError(f"--bundle={path}: exists already: name a new file")
+
+
+def scrubbed(value: Any) -> Any:
+    """Returns decoded JSON without texts that look like credentials."""
+    if isinstance(value, dict):
+        return {
+            clean(str(key)): REMOVED if isinstance(each, str) and _FIELDS.search(str(key)) else scrubbed(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [scrubbed(each) for each in value]
+    return clean(value) if isinstance(value, str) else value
+
+
+def clean(text: str) -> str:
+    """Returns a text without parts that look like credentials."""
+    for pattern in _TEXTS:
+        text = pattern.sub(REMOVED, text)
+    return text

@@ -1,20 +1,22 @@
-"""The lifetimes of the certificates that the checks depend on."""
+"""The certificates that the checks depend on: their lifetimes, and what the hub says of our servers'."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
+import json
 import re
 import ssl
+from collections.abc import Sequence
+from shlex import quote
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from fedhpa.api.free_json import text_at
-from fedhpa.api.rights import ADAPTER, WEBHOOK
-from fedhpa.doctor.report import DAY_SECONDS, days
-from fedhpa.doctor.session import Problem
+from certs.stored import bundle_of, decoded
+from fedhpa.api.free_json import Json, entries, text_at
+from fedhpa.api.rights import ADAPTER, CONTROLLER, WEBHOOK
+from fedhpa.doctor.report import DAY_SECONDS, Fix, days
 from fedhpa.doctor.site import Site
 from fedhpa.kube import resource_path
 
@@ -24,12 +26,15 @@ SOON_SECONDS: Final = 14 * DAY_SECONDS
 LEAST_SHARE: Final = 0.2
 # Only a person replaces the CA that the controller keeps. As certs.authority.CA_NOTICE.
 CA_SECONDS: Final = 365 * DAY_SECONDS
-# Certificates of one bundle that are looked at.
-MAX_CERTIFICATES: Final = 16
-MAX_BUNDLE: Final = 256 * 1024
 # Our servers, by the finding that tells of an expired certificate of theirs.
 SERVERS: Final = {WEBHOOK: "webhook-certificate", ADAPTER: "apiservice-certificate"}
-_BLOCK: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
+# The words of a call that failed. Source: k8s.io/apiserver, kube-aggregator, and Go's net and crypto/x509.
+_CERTIFICATE: Final = re.compile(r"x509:|tls: |certificate", re.IGNORECASE)
+_NO_SERVICE: Final = re.compile(
+    r'service "?[\w./-]*"? ?(?:in "[\w.-]*" )?(?:not found|is not present)|lookup '
+)
+# The query of a call names its timeout, and a path may contain any word.
+_URL: Final = re.compile(r'"https?://[^"]*"|https?://\S+')
 
 
 class Certificate(NamedTuple):
@@ -49,8 +54,8 @@ class Certificate(NamedTuple):
 def check_certificates(site: Site, certificates: list[Certificate]) -> None:
     """Adds a finding for each certificate that has expired or expires soon, the first of each place."""
     first: dict[str, Certificate] = {}
-    for each in certificates:
-        first[each.place] = min(first.setdefault(each.place, each), each, key=lambda one: one.expires)
+    for each in sorted(certificates, key=lambda one: one.expires):
+        first.setdefault(each.place, each)
     told = False
     for each in first.values():
         left, managed = each.expires - site.now, each.is_ca and site.manages_certificates
@@ -63,17 +68,21 @@ def check_certificates(site: Site, certificates: list[Certificate]) -> None:
         site.report.add("certificate-expires", each.place, what, *_renewal(site, each))
 
 
-def _renewal(site: Site, found: Certificate) -> tuple[str, str]:
-    if found.owner in SERVERS:
-        if site.manages_certificates:
-            if found.is_ca:
-                return site.commands.fedhpa(f"certs rotate-ca -n {site.system}"), ""
-            return site.revived("fedhpa-controller")
-        words = f"fedhpa certs issue --ca-dir CA --out DIRECTORY --common-name {found.owner}"
-        return "", f"Issue another one: {words} --dns {found.owner}.{site.system}.svc"
-    if found.owner:
-        return site.commands.join(found.owner, "")
-    return "", "Renew the request-header CA of the hub's API server, and restart it."
+def _renewal(site: Site, found: Certificate) -> Fix:
+    if found.owner not in SERVERS:
+        return site.commands.join(found.owner, "") if found.owner else ("", "")
+    if not site.manages_certificates:
+        return "", _issued(site, found.owner)
+    return _rotated(site) if found.is_ca else site.revived(CONTROLLER)
+
+
+def _rotated(site: Site) -> Fix:
+    return site.commands.fedhpa(f"certs rotate-ca -n {site.system}"), ""
+
+
+def _issued(site: Site, server: str) -> str:
+    words = f"--out DIRECTORY --common-name {server} --dns {server}.{site.system}.svc"
+    return f"Issue another one: fedhpa certs issue --ca-dir CA {words}; then run: fedhpa certs publish"
 
 
 def from_bundle(owner: str, place: str, encoded: str) -> list[Certificate]:
@@ -81,13 +90,7 @@ def from_bundle(owner: str, place: str, encoded: str) -> list[Certificate]:
 
     A bundle keeps its old roots until they expire, and one valid root is enough.
     """
-    try:
-        text = base64.b64decode(encoded[: 2 * MAX_BUNDLE])
-        blocks = _BLOCK.findall(text[:MAX_BUNDLE])[:MAX_CERTIFICATES]
-        found = [x509.load_pem_x509_certificate(block) for block in blocks]
-    except ValueError:
-        return []
-    newest = max(found, key=lambda each: each.not_valid_after_utc, default=None)
+    newest = max(bundle_of(decoded(encoded)), key=lambda each: each.not_valid_after_utc, default=None)
     return [] if newest is None else [_certificate(owner, place, newest)]
 
 
@@ -96,23 +99,19 @@ def _certificate(owner: str, place: str, found: x509.Certificate) -> Certificate
     return Certificate(owner, place, *lifetime)
 
 
-async def of_server(site: Site, owner: str, url: str = "") -> list[Certificate]:
-    """Returns the certificate of a server of ours, at its URL, else in its Secret, as far as it is visible.
+async def of_server(site: Site, owner: str, bundles: Sequence[str], url: str = "") -> list[Certificate]:
+    """Returns the certificates of the bundles of a server of ours, and its own as far as it is visible.
 
-    The key in the Secret is not decoded.
+    Its own is at the URL, else in its Secret. The key in the Secret is not decoded.
     """
     place = f"the certificate of {owner}"
+    found = [one for each in bundles for one in from_bundle(owner, f"{owner} caBundle", each)]
     if not url:
         secret = await site.hub.get(resource_path("v1", "secrets", site.system, f"{owner}-tls"))
-        return (
-            []
-            if isinstance(secret, Problem)
-            else from_bundle(owner, place, text_at(secret, "data", "tls.crt"))
-        )
+        return [*found, *from_bundle(owner, place, text_at(secret, "data", "tls.crt"))]
     # Nothing is sent, so the certificate need not be verified.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         parts = urlsplit(url)
         async with asyncio.timeout(site.hub.seconds):
@@ -123,6 +122,36 @@ async def of_server(site: Site, owner: str, url: str = "") -> list[Certificate]:
                 encoded = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
             finally:
                 writer.close()
-        return [_certificate(owner, place, x509.load_der_x509_certificate(encoded))]
+        return [*found, _certificate(owner, place, x509.load_der_x509_certificate(encoded))]
     except (OSError, ValueError, TypeError):  # unreachable from here, which the hub may not be
-        return []
+        return found
+
+
+def cause_of(text: str) -> str:
+    """Returns why a call of the hub failed, by its words: "certificate", "missing" for its address, or ""."""
+    words = _URL.sub("URL", text)
+    # A resolver that refuses connections is an unknown name, too.
+    return "missing" if _NO_SERVICE.search(words) else "certificate" if _CERTIFICATE.search(words) else ""
+
+
+async def certificate_fix(site: Site, server: str, words: str, stored: Sequence[tuple[str, Json]]) -> Fix:
+    """Returns the command by which the hub trusts a server of ours again, or the advice.
+
+    `stored` are the registrations with their kinds, which name the CA.
+    """
+    if site.manages_certificates:
+        return _rotated(site) if "expired" in words else site.revived(CONTROLLER)
+    printed = "" if "expired" in words else await site.ca_of(server)
+    if printed:
+        patches = [site.commands.kubectl(_with_ca(kind, raw, printed)) for kind, raw in stored]
+        return site.mended(stored[0][1], " && ".join(patches)), ""
+    return "", _issued(site, server)
+
+
+def _with_ca(kind: str, stored: Json, printed: str) -> str:
+    """Returns the words of kubectl that write the CA that a command prints into a registration."""
+    hooks = range(len(entries(stored, "webhooks")))
+    paths = [f"/webhooks/{place}/clientConfig/caBundle" for place in hooks] or ["/spec/caBundle"]
+    steps = [{"op": "add", "path": path, "value": "$CA"} for path in paths]
+    patch = json.dumps(steps).replace('"', '\\"').replace("$CA", f"$({printed})")
+    return f'patch {kind} {quote(text_at(stored, "metadata", "name"))} --type=json -p "{patch}"'

@@ -77,12 +77,9 @@ def _report(site: Site, name: str, member: Member, cluster: ForeignCluster) -> N
     if not member.ready:
         waits = "fedhpa join --accept" in member.state.message
         command = site.commands.fedhpa(f"join {name} --accept -n {site.sources.namespace}") if waits else ""
-        advice = "" if waits else f"Correct what {where} or its provider says."
-        what = f"{where}: {member.state.message}"
-        site.report.add("member-source-unusable", name, what, command, advice)
+        site.report.add("member-source-unusable", name, f"{where}: {member.state.message}", command)
     if cluster.health:
-        advice = "Ask its fleet manager. Only our own probes decide about replicas."
-        site.report.add("member-control-plane-unhealthy", name, f"{where}: {cluster.health}", advice=advice)
+        site.report.add("member-control-plane-unhealthy", name, f"{where}: {cluster.health}")
 
 
 def _providers(site: Site) -> None:
@@ -92,5 +89,4 @@ def _providers(site: Site) -> None:
         for provider in read_providers(site.sources.provider_file):
             if not provider.servers:
                 what = "It has no servers, so it makes credentials for any server that a profile names."
-                advice = "Write the servers of its clusters into its entry of the provider file."
-                site.report.add("provider-any-server", provider.name, what, advice=advice)
+                site.report.add("provider-any-server", provider.name, what)

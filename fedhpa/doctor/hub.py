@@ -18,40 +18,43 @@ from fedhpa.api.member_sources import CLUSTERS
 from fedhpa.api.rights import NAMESPACE
 from fedhpa.cron.execution.objects import RULE_FIELDS
 from fedhpa.doctor.report import Report, names
-from fedhpa.doctor.session import Cause, Problem, Session
+from fedhpa.doctor.session import Cause, Problem, Session, date_of
 from fedhpa.doctor.site import CHART, Site
-from fedhpa.kube import Clock
+from fedhpa.kube import Clock, Response
 
 # A lease of 15 s and a period of 15 s bear a difference of this size.
 MAX_SKEW_SECONDS: Final = 30.0
 INSTALL: Final = f"helm install fedhpa {CHART} -n {NAMESPACE} --create-namespace -f values.yaml"
 
 _REACH: Final = {
-    Cause.UNTRUSTED: ("hub-certificate", "Correct the CA in the kubeconfig, or renew the hub's certificate."),
-    Cause.UNAUTHORIZED: ("hub-login-refused", "Log in again, or choose another --context."),
-    Cause.UNREACHABLE: ("hub-unreachable", "Correct the server in the kubeconfig, or start the hub."),
-    Cause.TIMEOUT: ("hub-unreachable", "Look for a firewall between here and the hub, or raise --timeout."),
+    Cause.UNTRUSTED: "hub-certificate",
+    Cause.UNAUTHORIZED: "hub-login-refused",
+    Cause.UNREACHABLE: "hub-unreachable",
+    Cause.TIMEOUT: "hub-unreachable",
 }
-_FAILING: Final = ("hub-failing", "Look into the log of the hub's API server.")
 # A CRD without all of these fields of rules is Karmada's.
 _KARMADAS: Final = frozenset(f"spec.rules[].{name}" for name in RULE_FIELDS)
 
 
 async def check_hub(hub: Session, report: Report, clock: Clock) -> tuple[float, float] | None:
     """Returns the hub's time and its clock minus ours, in seconds; None if the hub cannot be used."""
-    begun = clock.wall()
-    found, date = await hub.dated("/version")
-    middle = (begun + clock.wall()) / 2
+    answer, skew = await skewed(hub, "/version", clock)
+    found = hub.json(answer)
     if isinstance(found, Problem):
-        kind, advice = _REACH.get(found.cause, _FAILING)
-        report.add(kind, report.server or "the hub", found.text, advice=advice)
+        report.add(_REACH.get(found.cause, "hub-failing"), report.server or "the hub", found.text)
         return None
     report.versions["hub"] = hub.line(text_at(found, "gitVersion"), 64)
-    skew = 0.0 if date is None else date - middle
     if abs(skew) > MAX_SKEW_SECONDS:
-        advice = "Synchronize both clocks by NTP."
-        report.add("hub-clock-skew", "the hub", skew_text("The hub's clock", "ours", skew), advice=advice)
+        report.add("hub-clock-skew", "the hub", skew_text("The hub's clock", "ours", skew))
     return clock.wall() + skew, skew
+
+
+async def skewed(session: Session, path: str, clock: Clock) -> tuple[Response | Problem, float]:
+    """Returns the answer at a path, and the server's clock minus ours in seconds; 0 if it is unknown."""
+    begun = clock.wall()
+    answer = await session.request("GET", path)
+    date, middle = date_of(answer), (begun + clock.wall()) / 2
+    return answer, 0.0 if date is None else date - middle
 
 
 def skew_text(clock: str, other: str, skew: float) -> str:
@@ -76,12 +79,12 @@ def check_definitions(site: Site) -> set[str]:
         stored = site.definitions[own["metadata"]["name"]]
         if wanted is CLUSTER and CLUSTERS not in site.sources.names:
             continue
-        if wanted is CLUSTER and isinstance(stored, Problem) and not isinstance(site.clusters, Problem):
+        if wanted is CLUSTER and isinstance(stored, Problem) and not site.clusters.problem:
             continue  # Karmada serves Clusters without a CRD
         command = _crds(site, stored, " --with-clusters" if wanted is CLUSTER else "")
         if isinstance(stored, Problem):
             if stored.cause is not Cause.ABSENT:
-                site.report.skip(f"the CRD of {kind}s", str(stored))
+                site.report.skip(f"the CRD of {kind}s", stored)
                 continue
             absent.add(kind)
             site.report.add("crd-missing", kind, f"The hub does not serve {kind}s.", command)
@@ -106,8 +109,8 @@ def _crds(site: Site, stored: Json | Problem, options: str) -> str:
     words = f"crds{options}"
     own = f"fedhpa-{version('fedhpa')}"
     if text_at(stored, "metadata", "labels", "helm.sh/chart") == own:
-        apply = site.commands.kubectl("apply --server-side --field-manager=helm --force-conflicts -f -")
-        return f"fedhpa {words} | {apply}"
+        forced = "apply --server-side --field-manager=helm --force-conflicts -f -"
+        return site.commands.applied(words, words=forced)
     return site.mended(stored, site.commands.applied(words))
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from shlex import quote
 from typing import Final
@@ -27,11 +25,11 @@ from fedhpa.api.taints import OWN_TAINTS, PROBE_TAINTS
 from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
 from fedhpa.doctor.certificates import SOON_SECONDS, Certificate, from_bundle
-from fedhpa.doctor.hub import MAX_SKEW_SECONDS, skew_text
-from fedhpa.doctor.report import DAY_SECONDS, Report, days, names
-from fedhpa.doctor.rights import needed, rights_of
-from fedhpa.doctor.session import Cause, Problem, Right, Session, date_of
-from fedhpa.doctor.site import DIRECT, Site, listed, workloads_of
+from fedhpa.doctor.hub import MAX_SKEW_SECONDS, skew_text, skewed
+from fedhpa.doctor.report import DAY_SECONDS, Fix, Report, days, names, removals
+from fedhpa.doctor.rights import needed
+from fedhpa.doctor.session import Cause, Items, Problem, Right, Session, date_of
+from fedhpa.doctor.site import DIRECT, Site
 from fedhpa.kube import ApiClient, Clock, NoCredentials, StaticCredentials, resource_path
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members import (
@@ -65,18 +63,23 @@ HPAS: Final = resource_path("autoscaling/v2", "horizontalpodautoscalers")
 
 
 class Member:
-    """A member that is followed. `session` is None if its API server could not be used."""
+    """A member that is followed. `session` is None if its API server could not be used.
 
-    def __init__(self, cluster: Cluster, endpoint: str = "") -> None:
-        self.name = cluster.metadata.name
+    `again` is the command that registers it again, or the advice.
+    """
+
+    def __init__(self, cluster: Cluster, site: Site, endpoint: str = "") -> None:
+        self.cluster, self.name = cluster, cluster.metadata.name
         self.endpoint = endpoint or cluster.spec.apiEndpoint
+        self.again = site.commands.join(self.name, self.endpoint)
+        self.context = site.commands.context_of(self.endpoint)
         self.uid = valid_uid(cluster.spec.id)
         self.report = Report()
         self.session: Session | None = None
-        self.autoscalers: Sequence[StoredAutoscaler] | Problem = ()
+        self.autoscalers: Items[StoredAutoscaler] = Items()
         self.certificates: list[Certificate] = []
 
-    def add(self, kind: str, what: str, fix: tuple[str, str]) -> None:
+    def add(self, kind: str, what: str, fix: Fix = ("", "")) -> None:
         """Adds a finding about this member."""
         self.report.add(kind, self.name, what, *fix)
 
@@ -88,10 +91,9 @@ class Members:
         self._site, self._clock, self._connector = site, clock, connector
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self._open = AsyncExitStack()
-        self._rights = needed(
-            rights_of(rights.member_rights(switches=_switches(site))),
-            workloads_of(site.federated, site.crons),
-        )
+        # Without any decision nobody knows if the controller writes there.
+        self._switches = site.switches if site.propagation == DIRECT else rights.Switches("karmada")
+        self._rights = needed(rights.member_rights(switches=self._switches), site.workloads)
 
     async def __aenter__(self) -> Members:
         return self
@@ -104,45 +106,43 @@ class Members:
         site, clusters = self._site, self._site.clusters
         if CLUSTERS not in site.sources.names or (site.sources.has_foreign and not clusters):
             return []
-        if isinstance(clusters, Problem):
-            if clusters.cause is not Cause.ABSENT:  # the check of the CRD says so
-                site.report.skip("the members", str(clusters))
+        if clusters.problem:
+            if clusters.problem.cause is not Cause.ABSENT:  # the check of the CRD says so
+                site.report.skip("the members", clusters.problem)
             return []
         if not clusters:
-            advice = "Register one: fedhpa join NAME --cluster-kubeconfig FILE"
-            site.report.add("no-members", "clusters", "No Cluster is registered on the hub.", advice=advice)
+            site.report.add("no-members", "clusters", "No Cluster is registered on the hub.")
         if len(clusters) > MAX_CLUSTERS:
             site.report.skip("the members", f"{len(clusters) - MAX_CLUSTERS} Clusters are beyond the limit")
-        clusters = clusters[:MAX_CLUSTERS]
-        members = await asyncio.gather(*(self._guarded(each) for each in clusters))
+        members = await asyncio.gather(*map(self._guarded, clusters[:MAX_CLUSTERS]))
         claims = [
-            Claim(one.name, one.uid, one.session is not None, cluster.metadata.creationTimestamp or "")
-            for one, cluster in zip(members, clusters, strict=True)
+            Claim(one.name, one.uid, one.session is not None, one.cluster.metadata.creationTimestamp or "")
+            for one in members
         ]
         duplicates = duplicates_of(claims)
-        for one, cluster in zip(members, clusters, strict=True):
+        for one in members:
             if other := duplicates.get(one.name):
                 what = f"It is the same cluster as {other}: both have the UID {one.uid}."
-                site.report.add("member-duplicate", one.name, what, _removal(site, cluster))
+                site.report.add("member-duplicate", one.name, what, _removal(site, one.cluster))
             else:
                 site.report.merge(one.report)
-            _deletion(site, cluster)
-            _taints(site, cluster)
+            _deletion(site, one.cluster)
+            _taints(site, one.cluster)
         return [one for one in members if one.name not in duplicates]
 
     async def _guarded(self, cluster: Cluster) -> Member:
         """Follows one member as far as it goes. Never raises, because a member is nobody else's concern."""
-        member = Member(cluster)
+        member = Member(cluster, self._site)
         async with self._slots:
             try:
-                await self._follow(member, cluster)
+                await self._follow(member)
             except Exception as error:
-                member.add("member-access-invalid", self._site.hub.problem(error).text, self._join(member))
+                member.add("member-access-invalid", self._site.hub.problem(error).text, member.again)
         return member
 
     async def look_inside(self, cluster: Cluster, access: Access) -> Member:
         """Checks a member that answers and is no Cluster. Adds what it found. Never raises."""
-        member = Member(cluster, access.endpoint)
+        member = Member(cluster, self._site, access.endpoint)
         async with self._slots:
             try:
                 member.session = await self._session(member.name, access)
@@ -152,64 +152,53 @@ class Members:
         self._site.report.merge(member.report)
         return member
 
-    def _join(self, member: Member) -> tuple[str, str]:
-        return self._site.commands.join(member.name, member.endpoint)
-
-    async def _follow(self, member: Member, cluster: Cluster) -> None:
-        hub, key = self._site.hub, secret_key(cluster)
+    async def _follow(self, member: Member) -> None:
+        hub, cluster, key = self._site.hub, member.cluster, secret_key(member.cluster)
         annotated = SECRET_ANNOTATION in (cluster.metadata.annotations or {})
         if key is None:
             what = f"The annotation {SECRET_ANNOTATION} is not NAMESPACE/NAME of a Secret."
             unset = "spec.secretRef names no Secret."
-            member.add("member-secret-missing", what if annotated else unset, self._join(member))
+            member.add("member-secret-missing", what if annotated else unset, member.again)
             return
-        shown = "/".join(key)
-        secret = await hub.decoded(resource_path("v1", "secrets", *key), Secret)
+        shown, path = "/".join(key), resource_path("v1", "secrets", *key)
+        secret = await hub.guarded(lambda: hub.client.get(path, Secret, kind="", deadline=hub.seconds))
         if isinstance(secret, Problem):
             if secret.cause is Cause.ABSENT:
                 by = f" The annotation {SECRET_ANNOTATION} names it." if annotated else ""
-                what = f"The Secret {shown} does not exist.{by}"
-                member.add("member-secret-missing", what, self._join(member))
+                member.add("member-secret-missing", f"The Secret {shown} does not exist.{by}", member.again)
             else:
-                member.report.skip(
-                    f"the member {member.name}", f"the Secret {shown} cannot be read: {secret}"
-                )
+                why = f"the Secret {shown} cannot be read: {secret}"
+                member.report.skip(f"the member {member.name}", why)
             return
-        try:
-            access = read_access(cluster, secret_data(secret))
-            session = await self._session(member.name, access)
-        except InvalidObject as error:
-            member.add("member-access-invalid", str(error), self._join(member))
-            return
+        access = read_access(cluster, secret_data(secret))
+        session = await self._session(member.name, access)
         bundle = (secret.data or {}).get("caBundle", "")
         member.certificates = from_bundle(member.name, f"the caBundle of {member.name}", bundle)
-        begun = self._clock.wall()
-        answer = await session.request("GET", "/readyz")
-        middle = (begun + self._clock.wall()) / 2
-        foreign = self._foreign(shown, member.name, secret, annotated)
+        answer, skew = await skewed(session, "/readyz", self._clock)
+        foreign = _foreign(shown, member.name, secret, annotated)
         if isinstance(answer, Problem) and answer.cause is not Cause.FORBIDDEN:
             # The Secret of another cluster has its token and its CA.
             if foreign and answer.cause in (Cause.UNAUTHORIZED, Cause.UNTRUSTED):
-                member.add("member-secret-foreign", foreign, self._join(member))
+                member.add("member-secret-foreign", foreign, member.again)
             else:
                 self._unreachable(member, access, secret, answer)
             return
-        if written := self._written_by_others(cluster):
-            member.add("member-not-ready", written, ("", "Ask the controller that wrote the condition."))
+        ready = cluster.condition(READY)
+        if ready is not None and ready.status != "True" and ready.reason not in OWN_REASONS:
+            what = f"Its condition Ready is {ready.status}: {ready.reason} {ready.message}"
+            member.add("member-not-ready", what, ("", "Ask the controller that wrote the condition."))
             return
         member.session = session
         if foreign:
-            member.add("member-secret-foreign", foreign, self._join(member))
+            member.add("member-secret-foreign", foreign, member.again)
         self._token(member, access.token, secret)
-        if cluster.metadata.name in self._site.shares_token:
+        if member.name in self._site.shares_token:
             named = "/".join(metrics_key(cluster) or ()) or f"that the annotation {METRICS_ANNOTATION} names"
             what = f"The Secret {named} does not exist, so the metrics adapter uses {shown}."
-            member.add("member-metrics-secret-missing", what, self._join(member))
-        date = None if isinstance(answer, Problem) else date_of(answer)
-        skew = 0.0 if date is None else date - middle - self._site.skew
-        if abs(skew) > MAX_SKEW_SECONDS:
-            what = skew_text(f"The clock of {member.name}", "the hub's", skew)
-            member.add("member-clock-skew", what, ("", "Synchronize the clocks of both clusters by NTP."))
+            member.add("member-metrics-secret-missing", what, member.again)
+        if skew and abs(skew - self._site.skew) > MAX_SKEW_SECONDS:
+            what = skew_text(f"The clock of {member.name}", "the hub's", skew - self._site.skew)
+            member.add("member-clock-skew", what)
         await self._inside(member, session)
 
     async def _inside(self, member: Member, session: Session) -> None:
@@ -221,11 +210,11 @@ class Members:
             session.get("/version"),
             session.get(IDENTITY_PATH),
         )
-        if isinstance(version, dict):
+        if not isinstance(version, Problem):
             self._site.report.versions[member.name] = session.line(text_at(version, "gitVersion"), 64)
         member.uid = valid_uid(text_at(identity, "metadata", "uid")) or member.uid
         if isinstance(missing, Problem):
-            member.report.skip(f"the rights in {member.name}", str(missing))
+            member.report.skip(f"the rights in {member.name}", missing)
         elif missing:
             what = f"The hub's token may not: {names(missing)}."
             member.add("member-rights-missing", what, await self._grant(member, session))
@@ -233,61 +222,38 @@ class Members:
                 return  # which explains an error of the metrics
         self._metrics(member, usage)
 
-    async def _grant(self, member: Member, session: Session) -> tuple[str, str]:
+    async def _grant(self, member: Member, session: Session) -> Fix:
         """Returns the command that grants the token its rights, with what it may do already."""
-        switches, group = _switches(self._site), "autoscaling"
-        writes = await session.allows(Right("create", group, "horizontalpodautoscalers")) is True
+        writes = await session.allows(Right("create", "autoscaling", "horizontalpodautoscalers")) is True
         scales = await session.allows(Right("update", "apps", "deployments/scale")) is True
-        propagation = DIRECT if scales else switches.propagation
-        flag = " --distributed" if writes or switches.distributed else ""
+        propagation = DIRECT if scales else self._switches.propagation
+        flag = " --distributed" if writes or self._switches.distributed else ""
         printed = f"rbac member -n {quote(self._site.system)} --propagation={propagation}{flag}"
-        context = self._site.commands.context_of(member.endpoint)
-        if context:
-            return self._site.commands.applied(printed, context), ""
+        if member.context:
+            return self._site.commands.applied(printed, member.context), ""
         return "", f"Run `fedhpa {printed} | kubectl apply -f -` as an administrator of {member.name}."
 
     async def _session(self, name: str, access: Access) -> Session:
         # A member may take a client certificate alone.
-        bearer = f"Bearer {access.token}" if access.token else ""
-        credentials = StaticCredentials(bearer) if bearer else NoCredentials()
+        secret, seconds = f"Bearer {access.token}" if access.token else "", self._site.hub.seconds
+        credentials = StaticCredentials(secret) if secret else NoCredentials()
         config = api_config(name, access, credentials, NO_LIMITS, self._connector)
-        seconds = self._site.hub.seconds
         client = await self._open.enter_async_context(ApiClient(config, deadline=seconds))
-        return Session(client, seconds, secret=bearer)
-
-    def _written_by_others(self, cluster: Cluster) -> str:
-        """Returns what another controller, such as Karmada's, says of a cluster that is not ready."""
-        ready = cluster.condition(READY)
-        if ready is None or ready.status == "True" or ready.reason in OWN_REASONS:
-            return ""
-        return f"Its condition Ready is {ready.status}: {ready.reason} {ready.message}"
-
-    @staticmethod
-    def _foreign(shown: str, name: str, secret: Secret, annotated: bool) -> str:
-        """Returns why a Secret is not that of this Cluster; "" if it is."""
-        owner = (secret.metadata.labels or {}).get(CLUSTER_LABEL, "")
-        if owner and owner != name:
-            return f"The label of the Secret {shown} names the Cluster {owner}."
-        if annotated and not owner:
-            return f"The annotation {SECRET_ANNOTATION} names {shown}, which fedhpa join did not write."
-        return ""
+        return Session(client, seconds, secret=secret)
 
     def _unreachable(self, member: Member, access: Access, secret: Secret, problem: Problem) -> None:
-        what = f"{access.endpoint}: {problem.text}"
-        life = life_of(access.token, secret.metadata.annotations or {})
-        server = f"the API server of {member.name}"
-        away = "member-unreachable", ("", f"Start {server}, or correct spec.apiEndpoint of the Cluster.")
-        kind, fix = {
-            Cause.UNREACHABLE: away,
-            Cause.TIMEOUT: away,
-            Cause.UNTRUSTED: ("member-certificate", self._join(member)),
-            Cause.UNAUTHORIZED: ("member-token-refused", self._join(member)),
-        }.get(problem.cause, ("member-not-ready", ("", f"Look into the log of {server}.")))
-        if kind == "member-certificate" and "expired" in problem.text:
-            fix = ("", f"Renew the certificate of {server}.")
-        if kind == "member-token-refused" and life is not None and life.expires <= self._site.now:
-            what += f" (the token expired {days(self._site.now - life.expires)} ago)"
-        member.add(kind, what, fix)
+        what, life = f"{access.endpoint}: {problem}", life_of(access.token, secret.metadata.annotations or {})
+        if problem.cause in (Cause.UNREACHABLE, Cause.TIMEOUT):
+            member.add("member-unreachable", what)
+        elif problem.cause is Cause.UNTRUSTED:
+            renew = "", f"Renew the certificate of the API server of {member.name}."
+            member.add("member-certificate", what, renew if "expired" in what else member.again)
+        elif problem.cause is Cause.UNAUTHORIZED:
+            if life is not None and life.expires <= self._site.now:
+                what += f" (the token expired {days(self._site.now - life.expires)} ago)"
+            member.add("member-token-refused", what, member.again)
+        else:
+            member.add("member-not-ready", what)
 
     def _token(self, member: Member, token: str, secret: Secret) -> None:
         life = life_of(token, secret.metadata.annotations or {})
@@ -300,18 +266,18 @@ class Members:
             return
         # The member accepts the token although it has expired, so the clocks differ.
         ends = f"The token expires in {days(left)}" if left > 0 else f"The token expired {days(-left)} ago"
-        nobody = "the controller has not renewed it: events of the Cluster say why"
-        by = nobody if is_renewed else "nobody renews it"
-        member.add("member-token-expires", f"{ends}, and {by}.", self._join(member))
+        unrenewed = "the controller has not renewed it: events of the Cluster say why"
+        by = unrenewed if is_renewed else "nobody renews it"
+        member.add("member-token-expires", f"{ends}, and {by}.", member.again)
 
     async def _usage(self, session: Session) -> float | Problem | None:
         """Returns the age of the newest usage by the member's own clock, in seconds; None without usage."""
-        objects = listed(self._site.federated)
-        spaces = list(dict.fromkeys(text_at(each, "metadata", "namespace") for each in objects))
+        spaces = list(dict.fromkeys(text_at(one, "metadata", "namespace") for one in self._site.federated))
         paths = [resource_path(METRICS_API, "pods", each) for each in spaces[:MAX_NAMESPACES]]
         paths.append(resource_path(METRICS_API, "nodes"))
         ages: list[float] = []
-        for found, now in await asyncio.gather(*map(session.dated, paths)):
+        for answer in await asyncio.gather(*(session.request("GET", each) for each in paths)):
+            found, now = session.json(answer), date_of(answer)
             if isinstance(found, Problem):
                 return found
             times = [time_at(each, "timestamp") for each in entries(found, "items")]
@@ -319,32 +285,30 @@ class Members:
         return min(ages, default=None)
 
     def _metrics(self, member: Member, usage: float | Problem | None) -> None:
-        context = self._site.commands.context_of(member.endpoint)
-        restart = f"restart the metrics-server of {member.name}, or look into its log."
-        fix = ("", restart.capitalize())
-        if context:
-            words = "-n kube-system rollout restart deployment metrics-server"
-            fix = (self._site.commands.kubectl(words, context), "")
         if isinstance(usage, Problem) and usage.cause is Cause.ABSENT:
-            apply = f"apply -f {METRICS_SERVER}"
-            fix = (
-                (self._site.commands.kubectl(apply, context), "")
-                if context
-                else ("", f"Run kubectl {apply} there.")
-            )
-            what = "metrics.k8s.io is not served: no metrics-server is installed."
-            member.add("member-metrics-not-served", what, fix)
-        elif isinstance(usage, Problem):
-            member.add("member-metrics-failing", f"metrics.k8s.io: {usage.text}", fix)
-        elif usage is not None and usage > MAX_SAMPLE_AGE_SECONDS:
-            member.add("member-metrics-stale", f"The newest usage is {usage:.0f} s old.", fix)
+            kind, what = "not-served", "metrics.k8s.io is not served: no metrics-server is installed."
+            words, advice = f"apply -f {METRICS_SERVER}", f"Run kubectl apply -f {METRICS_SERVER} there."
+        else:
+            words = "-n kube-system rollout restart deployment metrics-server"
+            advice = f"Restart the metrics-server of {member.name}, or look into its log."
+            if isinstance(usage, Problem):
+                kind, what = "failing", f"metrics.k8s.io: {usage}"
+            elif usage is not None and usage > MAX_SAMPLE_AGE_SECONDS:
+                kind, what = "stale", f"The newest usage is {usage:.0f} s old."
+            else:
+                return
+        command = self._site.commands.kubectl(words, member.context) if member.context else ""
+        member.add(f"member-metrics-{kind}", what, (command, "" if command else advice))
 
 
-def _switches(site: Site) -> rights.Switches:
-    """Returns the switches of the rights that the hub's tokens need in members."""
-    # Without any decision nobody knows if the controller writes there.
-    found = site.switches
-    return found if site.propagation == DIRECT else rights.Switches("karmada")
+def _foreign(shown: str, name: str, secret: Secret, annotated: bool) -> str:
+    """Returns why a Secret is not that of this Cluster; "" if it is."""
+    owner = (secret.metadata.labels or {}).get(CLUSTER_LABEL, "")
+    if owner and owner != name:
+        return f"The label of the Secret {shown} names the Cluster {owner}."
+    if annotated and not owner:
+        return f"The annotation {SECRET_ANNOTATION} names {shown}, which fedhpa join did not write."
+    return ""
 
 
 def _deletion(site: Site, cluster: Cluster) -> None:
@@ -354,9 +318,9 @@ def _deletion(site: Site, cluster: Cluster) -> None:
     except InvalidObject:
         return
     if deleted is not None and own_finalizers(cluster.metadata.finalizers):
-        name, ago = cluster.metadata.name, f"{max(site.now - deleted, 0.0):.0f} s ago"
+        ago = f"{max(site.now - deleted, 0.0):.0f} s ago"
         what = f"It was deleted {ago}, and waits for its replicas to move, at most an hour."
-        site.report.add("member-not-deleted", name, what, _removal(site, cluster))
+        site.report.add("member-not-deleted", cluster.metadata.name, what, _removal(site, cluster))
 
 
 def _removal(site: Site, cluster: Cluster) -> str:
@@ -364,36 +328,23 @@ def _removal(site: Site, cluster: Cluster) -> str:
     name = cluster.metadata.name
     if (cluster.metadata.labels or {}).get(CLUSTER_LABEL) == name:
         return site.commands.fedhpa(f"unjoin {quote(name)}")
+    if not cluster.metadata.deletionTimestamp:
+        return site.commands.kubectl(f"delete cluster {quote(name)}")
     finalizers = cluster.metadata.finalizers or ()
     kept = [each for each in finalizers if each not in own_finalizers(finalizers)]
-    patch = quote(json.dumps({"metadata": {"finalizers": kept}}))
-    freed = site.commands.kubectl(f"patch cluster {quote(name)} --type=merge -p {patch}")
-    deleted = site.commands.kubectl(f"delete cluster {quote(name)}")
-    return freed if cluster.metadata.deletionTimestamp else deleted
+    return site.commands.patched(f"patch cluster {quote(name)}", {"metadata": {"finalizers": kept}})
 
 
 def _taints(site: Site, cluster: Cluster) -> None:
     """Adds a finding about the taints of a Cluster. A taint that a probe sets has another finding."""
     name = cluster.metadata.name
-    taints = [
-        (place, taint)
-        for place, taint in enumerate(cluster.spec.taints or ())
-        if taint.key not in PROBE_TAINTS
-    ]
+    every = enumerate(cluster.spec.taints or ())
+    taints = [(place, one.key, one.effect) for place, one in every if one.key not in PROBE_TAINTS]
     if not taints:
         return
     command = site.commands.fedhpa(f"uncordon {quote(name)}")
-    if not {taint.key for _, taint in taints} <= OWN_TAINTS:
-        # The last one first, because each removal moves those behind it.
-        steps = [
-            step
-            for place, taint in reversed(taints)
-            for step in (
-                {"op": "test", "path": f"/spec/taints/{place}/key", "value": taint.key},
-                {"op": "remove", "path": f"/spec/taints/{place}"},
-            )
-        ]
-        words = f"patch cluster {quote(name)} --type=json -p {quote(json.dumps(steps))}"
-        command = site.commands.kubectl(words)
-    what = f"It has the taints {names(f'{taint.key} ({taint.effect})' for _, taint in taints)}."
+    if not {key for _, key, _ in taints} <= OWN_TAINTS:
+        steps = removals("/spec/taints", "key", [(place, key) for place, key, _ in taints])
+        command = site.commands.patched(f"patch cluster {quote(name)}", steps)
+    what = f"It has the taints {names(f'{key} ({effect})' for _, key, effect in taints)}."
     site.report.add("member-tainted", name, what, command)

@@ -11,7 +11,6 @@ from typing import Final
 from fedhpa.api.free_json import Json, at, condition, entries, text_at
 from fedhpa.doctor.members import Member
 from fedhpa.doctor.report import names
-from fedhpa.doctor.session import Problem
 from fedhpa.doctor.site import KARMADA, Site
 from fedhpa.doctor.targets import SHORT, Scaled
 from fedhpa.kube import resource_path
@@ -42,17 +41,11 @@ async def check_external(site: Site, members: Sequence[Member], found: Scaled) -
         if field != "external" or source.get("aggregation") not in (None, "Sum") or not name:
             continue
         labels = at(source, "metric", "selector", "matchLabels")
-        chosen = (
-            ",".join(f"{key}={value}" for key, value in labels.items()) if isinstance(labels, dict) else ""
-        )
+        pairs = labels.items() if isinstance(labels, dict) else ()
+        chosen = ",".join(f"{key}={value}" for key, value in pairs)
         path = resource_path("external.metrics.k8s.io/v1beta1", name, found.own.namespace)
         answers = await asyncio.gather(*(one.get(path, labelSelector=chosen) for one in sessions))
-        values = {
-            None
-            if isinstance(one, Problem)
-            else tuple(str(each.get("value")) for each in entries(one, "items"))
-            for one in answers
-        }
+        values = {tuple(str(each.get("value")) for each in entries(one, "items")) for one in answers}
         value = values.pop()
         if values or not value or set(value) <= {"0"}:
             continue
@@ -85,11 +78,9 @@ def _requests(site: Site, members: Sequence[Member], found: Scaled, message: str
     amount = {"cpu": "100m", "memory": "128Mi"}.get(resource, "1")
     target = f"{quote(found.target.kind.lower())}/{quote(found.target.name)}"
     set_words = f"{found.where} set resources {target}{chosen} --requests={quote(resource)}={amount}"
-    servers = (
-        [""] if found.propagation == KARMADA else [site.commands.context_of(one.endpoint) for one in members]
-    )
-    commands = [site.commands.kubectl(set_words, server) for server in servers]
-    command = " && ".join(commands) if found.propagation == KARMADA or all(servers) else ""
+    contexts = [""] if found.propagation == KARMADA else [one.context for one in members]
+    commands = [site.commands.kubectl(set_words, context) for context in contexts]
+    command = " && ".join(commands) if found.propagation == KARMADA or all(contexts) else ""
     advice = "" if command else f"In each member: kubectl {set_words}"
     site.report.add("requests-missing", found.subject, message, command, advice)
 
@@ -113,7 +104,6 @@ async def _unknown_metric(site: Site, members: Sequence[Member], found: Scaled) 
         close = get_close_matches(name, known, 1)
         step = {"op": "replace", "path": f"/spec/metrics/{place}/{field}/{path}", "value": "".join(close)}
         command = found.patched(site.commands, [step]) if close else ""
-        advice = "" if close else "Correct the name, or serve the metric in the members."
-        site.report.add("metric-unknown", found.subject, what, command, advice)
+        site.report.add("metric-unknown", found.subject, what, command)
         return True
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from shlex import quote
 from typing import Final
@@ -20,65 +21,54 @@ from fedhpa.decision import PLACEMENT_UNREADABLE, PUBLISHED
 from fedhpa.doctor.members import Member
 from fedhpa.doctor.metrics import check_external, check_ready
 from fedhpa.doctor.report import names
-from fedhpa.doctor.session import Cause, Problem
-from fedhpa.doctor.site import Site, listed
+from fedhpa.doctor.session import Cause
+from fedhpa.doctor.site import Site
 from fedhpa.doctor.targets import SHORT, Scaled, Targets
 from fedhpa.kube import Clock
 
 # A controller removes its finalizers within a minute of the deletion.
 DELETION_SECONDS: Final = 120.0
 DRY_RUN: Final = "DryRun"
-# Type and status of conditions about placements: the finding, its words, and the advice.
-_PLACEMENTS: Final = {
-    (PUBLISHED, "False"): (
-        "placement-not-published",
-        "Its placement is not published as a whole",
-        "Give each member a ClusterProfile, and the controller --clusterprofile-namespaces.",
-    ),
-    (PLACEMENT_UNREADABLE, "True"): (
-        "placement-not-followed",
-        "It does not follow a PlacementDecision",
-        "Let its scheduler write the decision, or remove clusterAffinity.placementDecision.",
-    ),
-}
 ON_HUB: Final = "the hub"
 _SWITCH: Final = {KIND: "federatedHorizontalPodAutoscaler", CRON_KIND: "cronFederatedHorizontalPodAutoscaler"}
+# Conditions, by type and status, that are findings beside Ready: scaling goes on.
+_CONDITIONS: Final = {
+    (PUBLISHED, "False"): ("placement-not-published", "Its placement is not published as a whole"),
+    (PLACEMENT_UNREADABLE, "True"): ("placement-not-followed", "It does not follow a PlacementDecision"),
+}
+# The active autoscalers of each target, each with the server that it is on, "" for objects of our kinds.
+_Owners = dict[Target, list[tuple[str, Autoscaler]]]
 
 
 async def check_objects(site: Site, members: Sequence[Member], clock: Clock) -> None:
     """Adds what is wrong with the objects. One that is not Ready for another reason has its own words."""
-    objects = []
+    objects: list[Scaled] = []
     for kind, found in ((KIND, site.federated), (CRON_KIND, site.crons)):
-        if isinstance(found, Problem):
-            if found.cause is not Cause.ABSENT:
-                site.report.skip(f"the {kind}s", str(found))
+        if found.problem:
+            if found.problem.cause is not Cause.ABSENT:
+                site.report.skip(f"the {kind}s", found.problem)
             continue
         site.report.counts[f"{kind}s"] = len(found)
-        objects += [Scaled(own, raw) for raw in found if (own := _autoscaler(kind, raw)) is not None]
         _karmada(site, kind, found)
         for raw in found:
-            if _autoscaler(kind, raw) is None:
-                name = f"{text_at(raw, 'metadata', 'namespace')}/{text_at(raw, 'metadata', 'name')}"
+            if (own := _autoscaler(kind, raw)) is not None:
+                objects.append(Scaled(own, raw))
+            else:
                 advice = "Write spec.scaleTargetRef anew; the webhook refuses such an object."
                 site.report.add(
-                    "object-not-ready", f"{SHORT[kind]} {name}", "It cannot be read.", advice=advice
+                    "object-not-ready", f"{SHORT[kind]} {_name(raw)}", "It cannot be read.", advice=advice
                 )
     looker = Targets(site, members, clock)
     await looker.find(objects)
-    owners = _owners(site, members)
-    claimed: set[Target] = set()
+    owners, told = _owners(site, members, objects), set[Target]()
     for each in objects:
         before = len(site.report.findings)
-        if (since := _deleted(site, each)) is not None:
-            _deletion(site, each, since)
+        if _is_leaving(site, each):
             continue
         await looker.check(each)
-        others = [] if each.target in claimed else _others(each.own, owners)
-        if others:
-            claimed.add(each.target)  # one finding for each target
-            _second_owner(site, members, each, others)
-        _leaving(site, each)
-        _placement(site, each)
+        if each.target not in told and _second_owner(site, members, each, owners):
+            told.add(each.target)  # one finding for each target
+        _status(site, each)
         if each.own.kind == KIND:
             await check_external(site, members, each)
         if len(site.report.findings) == before:
@@ -93,108 +83,93 @@ def _autoscaler(kind: str, raw: Json) -> Autoscaler | None:
         return None
 
 
-def _deleted(site: Site, found: Scaled) -> float | None:
-    """Returns how long ago an object was deleted that a finalizer of ours keeps, in seconds."""
+def _name(raw: Json) -> str:
+    return f"{text_at(raw, 'metadata', 'namespace')}/{text_at(raw, 'metadata', 'name')}"
+
+
+def _is_leaving(site: Site, found: Scaled) -> bool:
+    """Returns if an object was deleted that a finalizer of ours keeps; it is a finding after a while."""
     deleted = time_at(found.raw, "metadata", "deletionTimestamp")
-    kept = any(str(each).startswith(f"{GROUP}/") for each in at(found.raw, "metadata", "finalizers") or ())
-    return None if deleted is None or not kept else site.now - deleted
+    finalizers = at(found.raw, "metadata", "finalizers") or ()
+    if deleted is None or not any(str(each).startswith(f"{GROUP}/") for each in finalizers):
+        return False
+    if site.now - deleted > DELETION_SECONDS:
+        waits = f" It waits: {DELETION_WAITS}." if found.own.kind == KIND else ""
+        what = f"It was deleted {site.now - deleted:.0f} s ago, and still has a finalizer of ours.{waits}"
+        site.report.add("object-not-deleted", found.subject, what)
+    return True
 
 
-def _deletion(site: Site, found: Scaled, since: float) -> None:
-    if since <= DELETION_SECONDS:
-        return
-    what = f"It was deleted {since:.0f} s ago, and still has a finalizer of ours."
-    if found.own.kind == KIND:
-        what += f" It waits: {DELETION_WAITS}."
-    advice = "Let a controller without --pause run, and every member answer."
-    site.report.add("object-not-deleted", found.subject, what, advice=advice)
-
-
-def _leaving(site: Site, found: Scaled) -> None:
+def _status(site: Site, found: Scaled) -> None:
+    """Adds what the status says beside Ready."""
     moves = [
         f"{text_at(one, 'name')}: {one['waitsFor']}"
         for one in entries(found.raw, "status", "clusters")
         if one.get("membership") == LEAVING and one.get("waitsFor")
     ]
     if moves:
-        advice = "Add nodes or clusters, or allow more replicas in the others."
-        site.report.add(
-            "replicas-wait", found.subject, f"Replicas are to leave {names(moves)}.", advice=advice
-        )
-
-
-def _placement(site: Site, found: Scaled) -> None:
-    """Adds what keeps a placement from being published or followed. Scaling goes on without it."""
+        site.report.add("replicas-wait", found.subject, f"Replicas are to leave {names(moves)}.")
     for one in entries(found.raw, "status", "conditions"):
-        known = _PLACEMENTS.get((text_at(one, "type"), text_at(one, "status")))
-        if known is not None and one.get("reason") != DRY_RUN:
-            kind, what, advice = known
-            message = f"{what}: {text_at(one, 'message')}."
-            site.report.add(kind, found.subject, message, advice=advice)
+        kind, what = _CONDITIONS.get((text_at(one, "type"), text_at(one, "status")), ("", ""))
+        if kind and one.get("reason") != DRY_RUN:
+            site.report.add(kind, found.subject, f"{what}: {text_at(one, 'message')}.")
 
 
 def _karmada(site: Site, kind: str, found: Sequence[Json]) -> None:
     """Adds one finding for all objects of a kind, because one flag fixes them all."""
-    acted = []
-    for raw in found:
+
+    def acts(raw: Json) -> bool:
         try:
-            written = written_by_karmada(raw) if kind == KIND else None
-            acts = is_run_by_karmada(raw, site.now) if kind == CRON_KIND else False
+            if kind == CRON_KIND:
+                return is_run_by_karmada(raw, site.now)
+            written = written_by_karmada(raw)
+            return written is not None and 0 <= site.now - written < ACTIVE_SECONDS
         except (InvalidObject, AttributeError, TypeError, KeyError):
-            continue
-        if acts or (written is not None and 0 <= site.now - written < ACTIVE_SECONDS):
-            acted.append(f"{text_at(raw, 'metadata', 'namespace')}/{text_at(raw, 'metadata', 'name')}")
-    if acted:
+            return False
+
+    if acted := [_name(raw) for raw in found if acts(raw)]:
         what = f"karmada-controller-manager writes the status of {names(acted)}."
         advice = f"Start karmada-controller-manager with --controllers=*,-{_SWITCH[kind]}."
         site.report.add("karmada-controller-active", f"{kind}s", what, advice=advice)
 
 
-def _owners(site: Site, members: Sequence[Member]) -> dict[Target, list[tuple[str, Autoscaler]]]:
-    """Returns the active autoscalers by target, each with the server that it is on."""
-    found: dict[Target, list[tuple[str, Autoscaler]]] = {}
-    stored = [("", _autoscaler(KIND, raw)) for raw in listed(site.federated)]
-    stored += [("", _autoscaler(CRON_KIND, raw)) for raw in listed(site.crons)]
+def _owners(site: Site, members: Sequence[Member], objects: Sequence[Scaled]) -> _Owners:
+    stored: list[tuple[str, Autoscaler | None]] = [("", each.own) for each in objects]
     for where, items in ((ON_HUB, site.autoscalers), *((one.name, one.autoscalers) for one in members)):
-        if isinstance(items, Problem):
-            # A member whose rights are incomplete has a finding of its own.
-            if where == ON_HUB or items.cause is not Cause.FORBIDDEN:
-                site.report.skip("other autoscalers", f"{where}: {items}")
-            continue
-        for item in items:
-            # Mode Distributed scales a target by HPAs of ours in the members.
-            if where == ON_HUB or (item.metadata.labels or {}).get(MANAGED_BY) != MANAGER:
-                stored.append((where, from_stored(HPA_KIND, item)))
+        # A member whose rights are incomplete has a finding of its own.
+        if items.problem and (where == ON_HUB or items.problem.cause is not Cause.FORBIDDEN):
+            site.report.skip("other autoscalers", f"{where}: {items.problem}")
+        # Mode Distributed scales a target by HPAs of ours in the members.
+        stored += [
+            (where, from_stored(HPA_KIND, item))
+            for item in items
+            if where == ON_HUB or (item.metadata.labels or {}).get(MANAGED_BY) != MANAGER
+        ]
+    found: _Owners = defaultdict(list)
     for where, one in stored:
         if one is not None and one.active:
-            found.setdefault(one.target, []).append((where, one))
+            found[one.target].append((where, one))
     return found
 
 
-def _others(
-    own: Autoscaler, owners: dict[Target, list[tuple[str, Autoscaler]]]
-) -> list[tuple[str, Autoscaler]]:
-    """Returns the other active autoscalers of the target. Rules of one target are planned together."""
-    return [
+def _second_owner(site: Site, members: Sequence[Member], found: Scaled, owners: _Owners) -> bool:
+    """Adds a finding if others scale the target, too. Rules of one target are planned together."""
+    own = found.own
+    others = [
         (where, one)
         for where, one in (owners.get(own.target, ()) if own.active else ())
         if (one.kind, one.name) != (own.kind, own.name) and not one.kind == own.kind == CRON_KIND
     ]
-
-
-def _second_owner(
-    site: Site, members: Sequence[Member], found: Scaled, others: Sequence[tuple[str, Autoscaler]]
-) -> None:
-    shown = [
-        f"{one.kind} {one.namespace}/{one.name}{f' in {where}' if where else ''}" for where, one in others
-    ]
-    what = f"Its target {found.shown} also belongs to {names(shown)}."
-    commands, servers = [], {one.name: one.endpoint for one in members}
+    if not others:
+        return False
+    shown = [f"{one.kind} {one.namespace}/{one.name}{where and f' in {where}'}" for where, one in others]
+    contexts, commands = {one.name: one.context for one in members}, []
     for where, one in others:
-        context = "" if where == ON_HUB else site.commands.context_of(servers.get(where, ""))
+        context = contexts.get(where, "")
         if one.kind == HPA_KIND and (where == ON_HUB or context):
             words = f"-n {quote(one.namespace)} delete hpa {quote(one.name)}"
             commands.append(site.commands.kubectl(words, context))
     command = " && ".join(commands) if len(commands) == len(others) else ""
-    advice = "" if command else "Delete one of them, or let the rules set the bounds of the FederatedHPA."
-    site.report.add("second-owner", found.subject, what, command, advice)
+    what = f"Its target {found.shown} also belongs to {names(shown)}."
+    site.report.add("second-owner", found.subject, what, command)
+    return True

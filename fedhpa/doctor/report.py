@@ -1,25 +1,29 @@
 """The report of the doctor: its findings, the checks that were not made, and the commands that fix.
 
-findings.toml lists the findings, for `TABLE` and for docs/reference/doctor.md.
+findings.toml declares the findings, for `TABLE` and for docs/reference/doctor.md.
 """
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api.free_json import Json
 from fedhpa.api.texts import counted, listed, one_line
 
 MAX_NAMES: Final = 5
 MAX_WHAT: Final = 600
 DAY_SECONDS: Final = 86_400.0
 
-# Of each finding what is broken and why it matters, by its id in the order of the report.
+# A command and "", or "" and advice.
+Fix = tuple[str, str]
+# The declaration of each finding, by its id in the order of the report.
 TABLE: Final[dict[str, dict[str, str]]] = tomllib.loads(
     Path(__file__).with_name("findings.toml").read_text(encoding="utf-8")
 )
@@ -91,13 +95,17 @@ class Report:
         return 1 if self._findings else 3 if self._skipped else 0
 
     def add(self, kind: str, subject: str, what: str, command: str = "", advice: str = "") -> None:
-        """Adds a finding. Its texts become lines of bounded length."""
+        """Adds a finding. Its texts become lines of bounded length.
+
+        Where neither command nor advice is given, the declaration has the advice.
+        """
+        advice = advice or ("" if command else TABLE[kind].get("do", ""))
         texts = one_line(subject), one_line(what, MAX_WHAT), "".join(filter(str.isprintable, command)), advice
         self._findings.append(Finding(kind, *texts))
 
-    def skip(self, check: str, why: str) -> None:
+    def skip(self, check: str, why: object) -> None:
         """Adds a check that was not made."""
-        self._skipped[NotChecked(one_line(check), one_line(why))] = None
+        self._skipped[NotChecked(one_line(check), one_line(str(why)))] = None
 
     def merge(self, other: Report) -> None:
         """Adds what another report found."""
@@ -130,14 +138,12 @@ class Report:
             lines += [f"  do    {each.advice}"] if each.advice else []
         lines += [f"not checked: {each.check}: {each.why}" for each in self.not_checked]
         if not self._findings:
-            counts = ", ".join(f"{kind}: {number}" for kind, number in self.counts.items())
-            lines.append(f"{self._verdict()} ({counts})" if counts else self._verdict())
+            number = len(self._skipped)
+            were = f"{counted(number, 'check')} {'was' if number == 1 else 'were'} not made"
+            counts = ", ".join(f"{kind}: {count}" for kind, count in self.counts.items())
+            verdict = f"nothing was found, but {were}" if number else "healthy"
+            lines.append(verdict + (f" ({counts})" if counts else ""))
         return "\n".join(lines) + "\n"
-
-    def _verdict(self) -> str:
-        number = len(self._skipped)
-        were = "was" if number == 1 else "were"
-        return f"nothing was found, but {counted(number, 'check')} {were} not made" if number else "healthy"
 
 
 class Commands:
@@ -153,39 +159,56 @@ class Commands:
         contexts: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         self._file = f" --kubeconfig={quote(kubeconfig)}" if kubeconfig else ""
-        self._context = f"={quote(context)}" if context else ""
+        self._context = f" --context={quote(context)}" if context else ""
         self._members = {server: (name, file) for name, (server, file) in (contexts or {}).items()}
 
     def kubectl(self, words: str, member: str = "") -> str:
         """Returns a command of kubectl for the hub, or for the context `member`."""
-        context = f"={quote(member)}" if member else self._context
-        return f"kubectl{self._file}{f' --context{context}' if context else ''} {words}"
+        return f"kubectl{self._file}{f' --context={quote(member)}' if member else self._context} {words}"
 
     def fedhpa(self, words: str) -> str:
         """Returns a command of ours that talks to the hub."""
-        return f"fedhpa {words}{self._file}{f' --context{self._context}' if self._context else ''}"
+        return f"fedhpa {words}{self._file}{self._context}"
 
     def helm(self, words: str) -> str:
         """Returns a command of helm."""
-        return f"helm {words}{self._file}{f' --kube-context{self._context}' if self._context else ''}"
+        return f"helm {words}{self._file}{self._context.replace('--context', '--kube-context', 1)}"
 
-    def applied(self, printed: str, member: str = "") -> str:
+    def applied(self, printed: str, member: str = "", words: str = "apply -f -") -> str:
         """Returns a command that applies what a command of ours prints."""
-        return f"fedhpa {printed} | {self.kubectl('apply -f -', member)}"
+        return f"fedhpa {printed} | {self.kubectl(words, member)}"
+
+    def patched(self, words: str, patch: Json | list[Json]) -> str:
+        """Returns a command that changes an object by a patch: a mapping to merge, or JSON Patch."""
+        kind = "json" if isinstance(patch, list) else "merge"
+        return self.kubectl(f"{words} --type={kind} -p {quote(json.dumps(patch))}")
 
     def context_of(self, server: str) -> str:
         """Returns the context of the kubeconfig that leads to a server; "" for none."""
         return self._members.get(server.rstrip("/"), ("", ""))[0]
 
-    def join(self, name: str, server: str) -> tuple[str, str]:
+    def join(self, name: str, server: str) -> Fix:
         """Returns the command that registers a member again, or the advice where its context is unknown."""
-        context = self.context_of(server)
+        words = f"join {quote(name)} --cluster-kubeconfig"
+        context, file = self._members.get(server.rstrip("/"), ("", ""))
         if not context:
-            words = f"fedhpa join {quote(name)} --cluster-kubeconfig FILE"
-            return "", f"Run `{words}` with the kubeconfig of an administrator of {name}."
-        file = quote(self._members[server.rstrip("/")][1])
-        words = f"join {quote(name)} --cluster-kubeconfig={file} --cluster-context={quote(context)}"
-        return self.fedhpa(words), ""
+            return "", f"Run `fedhpa {words} FILE` with the kubeconfig of an administrator of {name}."
+        return self.fedhpa(f"{words}={quote(file)} --cluster-context={quote(context)}"), ""
+
+
+def removals(path: str, key: str, found: Sequence[tuple[int, str]]) -> list[Json]:
+    """Returns the JSON Patch that removes entries of a list, by their places and the values of a key.
+
+    The last one goes first, because each removal moves those behind it.
+    """
+    return [
+        step
+        for place, value in reversed(found)
+        for step in (
+            {"op": "test", "path": f"{path}/{place}/{key}", "value": value},
+            {"op": "remove", "path": f"{path}/{place}"},
+        )
+    ]
 
 
 def names(found: Iterable[object]) -> str:

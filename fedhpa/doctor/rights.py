@@ -11,13 +11,13 @@ from typing import Any, Final
 from fedhpa.api import rights
 from fedhpa.api.free_json import Json, entries, text_at, time_at
 from fedhpa.doctor.report import names
-from fedhpa.doctor.session import Account, Cause, Problem, Right, Session
-from fedhpa.doctor.site import RBAC, Site, listed, workloads_of
+from fedhpa.doctor.session import Account, Cause, Problem, Right
+from fedhpa.doctor.site import RBAC, Site
 from fedhpa.kube import resource_path
 
 # The API group of the workloads that are scaled by default.
 WORKLOADS: Final = "apps"
-# Kubernetes' roles that our bindings name.
+# The rights of Kubernetes' roles that our bindings name.
 _DELEGATED: Final = (
     Right("create", "authentication.k8s.io", "tokenreviews"),
     Right("create", "authorization.k8s.io", "subjectaccessreviews"),
@@ -36,33 +36,30 @@ async def check_rights(site: Site) -> None:
 
 
 async def _check(site: Site, component: str, role: str) -> None:
-    check, binding = f"the rights of {component}", site.bindings[role]
+    check, binding, switches = f"the rights of {component}", site.bindings[role], site.switches
     account = await _account(site, component, binding)
     if account is None:
         if component == rights.CONTROLLER or rights.ADAPTER in site.deployments:
             site.report.skip(check, f"no account of {component} was found on this hub")
         return  # the webhook needs rights only for warnings, and not every hub has the adapter
-    wanted = _wanted(site, component, site.switches)
+    wanted = _wanted(site, component, switches)
     missing = account if isinstance(account, Problem) else await site.hub.lacking(wanted, account)
     if isinstance(account, Problem) or isinstance(missing, Problem):
-        site.report.skip(check, str(missing))
-        return
-    if not missing:
-        return
-    what = f"{account.user} may not: {names(missing)}."
-    sets = "".join(
-        f" --set={value}"
-        for value, less in (
-            ("rbac.distributed=true", replace(site.switches, distributed=False)),
-            ("placement.enabled=true", replace(site.switches, placements=False)),
-            ("placement.publishTo={argocd}", replace(site.switches, publish_to_argocd=False)),
+        site.report.skip(check, missing)
+    elif missing:
+        sets = "".join(
+            f" --set={value}"
+            for value, less in (
+                ("rbac.distributed=true", replace(switches, distributed=False)),
+                ("placement.enabled=true", replace(switches, placements=False)),
+                ("placement.publishTo={argocd}", replace(switches, publish_to_argocd=False)),
+            )
+            if less != switches and not set(missing) & {*_wanted(site, component, less)}
         )
-        if less != site.switches and not set(missing) & {*_wanted(site, component, less)}
-    )
-    options = await _options(site, component, role, account, missing)
-    stored = binding if isinstance(binding, dict) else None
-    command = site.mended(stored, site.commands.applied(f"rbac {options}"), sets)
-    site.report.add("component-rights-missing", component, what, command)
+        options = await _options(site, component, role, account, missing)
+        command = site.mended(binding, site.commands.applied(f"rbac {options}"), sets)
+        what = f"{account.user} may not: {names(missing)}."
+        site.report.add("component-rights-missing", component, what, command)
 
 
 async def _account(site: Site, component: str, binding: Json | Problem) -> Account | Problem | None:
@@ -70,10 +67,10 @@ async def _account(site: Site, component: str, binding: Json | Problem) -> Accou
     if isinstance(binding, Problem) and binding.cause is not Cause.ABSENT:
         return binding
     for subject in entries(binding, "subjects"):
-        name = text_at(subject, "name")
-        if subject.get("kind") == "User" and name:
+        kind, name = subject.get("kind"), text_at(subject, "name")
+        if kind == "User" and name:
             return Account(site.hub.line(name), ("system:authenticated",))
-        if subject.get("kind") == "ServiceAccount" and name:
+        if kind == "ServiceAccount" and name:
             return _service_account(text_at(subject, "namespace"), name)
     if component == rights.WEBHOOK:
         return None
@@ -100,61 +97,56 @@ async def _options(site: Site, component: str, role: str, account: Account, miss
     if component != rights.ADAPTER:
         words.append(f"--propagation={switches.propagation}")
     if component == rights.CONTROLLER:
-        leases = _lease_namespace(site)
-        words += [f"--lease-namespace={quote(leases)}"] if leases != site.system else []
-        words += ["--metrics-via=hub"] if switches.metrics_via == "hub" else []
-        words += ["--manage-certificates"] if switches.certificates else []
+        leases, argocd = _lease_namespace(site), site.argocd_namespace
         partly = switches.certificates and switches.apis < rights.METRICS_APIS
-        words += [f"--api={each}" for each in sorted(switches.apis)] if partly else []
-        words += ["--distributed"] if switches.distributed else []
-        words += ["--placements"] if switches.placements else []
-        words += _to_argocd(site)
-        words += await _scale_targets(site.hub, role)
+        for word, is_observed in (
+            (f"--lease-namespace={quote(leases)}", leases != site.system),
+            ("--metrics-via=hub", switches.metrics_via == "hub"),
+            ("--manage-certificates", switches.certificates),
+            *((f"--api={each}", partly) for each in sorted(switches.apis)),
+            ("--distributed", switches.distributed),
+            ("--placements", switches.placements),
+            ("--publish-to=argocd", switches.publish_to_argocd),
+            (
+                f"--argocd-namespace={quote(argocd)}",
+                switches.publish_to_argocd and argocd != rights.ARGOCD_NAMESPACE,
+            ),
+        ):
+            words += [word] if is_observed else []
+        words += await _scale_targets(site, role)
     if any(right.resource == "secrets" for right in missing):
         secrets = site.secrets(component).items()
-        named = (f"{space}/{name}" for space, found in secrets for name in found)
-        words += [f"--secret={quote(each)}" for each in named]
+        words += [f"--secret={quote(f'{space}/{name}')}" for space, found in secrets for name in found]
     return " ".join(words)
 
 
-def _to_argocd(site: Site) -> list[str]:
-    if not site.switches.publish_to_argocd:
-        return []
-    place = site.argocd_namespace
-    other = [f"--argocd-namespace={quote(place)}"] if place != rights.ARGOCD_NAMESPACE else []
-    return ["--publish-to=argocd", *other]
-
-
-async def _scale_targets(hub: Session, role: str) -> list[str]:
+async def _scale_targets(site: Site, role: str) -> list[str]:
     """Returns the kinds that the stored role may scale, as options; none for the default ones."""
-    stored = await hub.get(resource_path(RBAC, "clusterroles", name=role))
+    stored = await site.hub.get(resource_path(RBAC, "clusterroles", name=role))
     found = []
-    for rule in entries(None if isinstance(stored, Problem) else stored, "rules"):
+    for rule in entries(stored, "rules"):
         scales = [each for each in rule.get("resources") or () if str(each).endswith("/scale")]
         plurals = tuple(each.removesuffix("/scale") for each in scales)
         for group in (rule.get("apiGroups") or ()) if scales else ():
             found.append(rights.ScaleTarget(str(group), plurals))
-    if not found or found == [rights.APPS]:
-        return []
-    words = (f"{each.group}/{','.join(each.resources)}" for each in found)
+    words = (f"{each.group}/{','.join(each.resources)}" for each in found if found != [rights.APPS])
     return [f"--scale-target={quote(each)}" for each in words]
 
 
 def _lease_namespace(site: Site) -> str:
     """Returns the namespace of the Leases. A controller that stopped left them where the next one looks."""
-    leases = [
-        each
-        for each in listed(site.leases)
-        if text_at(each, "metadata", "name").startswith(f"{rights.CONTROLLER}-")
-    ]
-    newest = max(leases, key=lambda each: time_at(each, "spec", "renewTime") or 0.0, default=None)
+    newest = max(
+        (one for one in site.leases if text_at(one, "metadata", "name").startswith(f"{rights.CONTROLLER}-")),
+        key=lambda each: time_at(each, "spec", "renewTime") or 0.0,
+        default=None,
+    )
     return text_at(newest, "metadata", "namespace") or site.system
 
 
 def _wanted(site: Site, component: str, switches: rights.Switches) -> list[Right]:
-    workloads = workloads_of(site.federated, site.crons)
     if component == rights.WEBHOOK:
-        return needed(rights_of(rights.webhook_rights(_NOBODY, propagation=switches.propagation)), workloads)
+        granted = rights.webhook_rights(_NOBODY, propagation=switches.propagation)
+        return needed(granted, site.workloads)
     if component == rights.ADAPTER:
         manifests = rights.adapter_rights(_NOBODY, secrets=site.secrets(component))
         mine = [each for each in manifests if each["metadata"]["name"] != rights.READER_ROLE]
@@ -167,37 +159,34 @@ def _wanted(site: Site, component: str, switches: rights.Switches) -> list[Right
         switches=switches,
         components=["controller"],
     )
-    return [*needed(rights_of(manifests), workloads), *_DELEGATED]
+    return [*needed(manifests, site.workloads), *_DELEGATED]
 
 
-def needed(found: Iterable[Right], workloads: Collection[str]) -> list[Right]:
-    """Returns the rights without those on kinds of workloads that no object scales.
+def needed(manifests: Iterable[Mapping[str, Any]], workloads: Collection[str]) -> list[Right]:
+    """Returns the rights that some roles grant, without those on kinds of workloads that no object scales.
 
     An installation may be limited to some kinds.
     """
     return [
         right
-        for right in found
+        for right in rights_of(manifests)
         if right.group != WORKLOADS or right.resource.partition("/")[0].removesuffix("s") in workloads
     ]
 
 
 def rights_of(manifests: Iterable[Mapping[str, Any]]) -> list[Right]:
     """Returns the single rights that the roles among some manifests grant."""
-    found = [
-        right
-        for manifest in manifests
-        for rule in manifest.get("rules") or ()
-        for right in _rule(rule, manifest["metadata"].get("namespace", ""))
-    ]
+    found: list[Right] = []
+    for manifest in manifests:
+        space = manifest["metadata"].get("namespace", "")
+        for rule in manifest.get("rules") or ():
+            places = [
+                (group, resource, name, space)
+                for group in rule.get("apiGroups") or ()
+                for resource in rule.get("resources") or ()
+                for name in rule.get("resourceNames") or ("",)
+            ]
+            for verb in rule["verbs"]:
+                found += [Right(verb, path=path) for path in rule.get("nonResourceURLs") or ()]
+                found += [Right(verb, *place) for place in places]
     return list(dict.fromkeys(found))
-
-
-def _rule(rule: Mapping[str, Any], namespace: str) -> Iterable[Right]:
-    for verb in rule["verbs"]:
-        for path in rule.get("nonResourceURLs") or ():
-            yield Right(verb, path=path)
-        for group in rule.get("apiGroups") or ():
-            for resource in rule.get("resources") or ():
-                for name in rule.get("resourceNames") or ("",):
-                    yield Right(verb, group, resource, name, namespace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, Final, TypeVar
@@ -18,14 +18,12 @@ from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
 
 T = TypeVar("T")
 
-FORBIDDEN: Final = 403
 # Concurrent calls to one server. More of them cost more TLS handshakes than they save.
 MAX_CALLS: Final = 8
 MAX_TEXT: Final = 300
 # Items of one list that are looked at.
 MAX_ITEMS: Final = 10_000
-OWN_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+AUTHORIZATION: Final = "authorization.k8s.io/v1"
 
 
 class Cause(StrEnum):
@@ -40,14 +38,28 @@ class Cause(StrEnum):
     FAILED = "failed"
 
 
+_STATUSES: Final = {UNAUTHORIZED: Cause.UNAUTHORIZED, 403: Cause.FORBIDDEN, NOT_FOUND: Cause.ABSENT}
+
+
 class Problem(msgspec.Struct, frozen=True):
-    """A value that could not be read: the cause, and the words of the server or of the transport."""
+    """A value that could not be read: the cause, and the words of the server or of the transport.
+
+    The functions of `fedhpa.api.free_json` find nothing in it.
+    """
 
     cause: Cause
     text: str = ""
 
     def __str__(self) -> str:
         return self.text or f"it is {self.cause}"
+
+
+class Items(list[T]):
+    """The items of a list. It is empty if it could not be read, which its `problem` says."""
+
+    def __init__(self, items: Iterable[T] = (), problem: Problem | None = None) -> None:
+        super().__init__(items)
+        self.problem = problem
 
 
 class Right(msgspec.Struct, frozen=True):
@@ -67,6 +79,14 @@ class Right(msgspec.Struct, frozen=True):
         name = f"/{self.name}" if self.name else ""
         return f"{self.verb} {target}{name}" + (f" in {self.namespace}" if self.namespace else "")
 
+    def attributes(self) -> Json:
+        """Returns the spec of an access review."""
+        if self.path:
+            return {"nonResourceAttributes": {"path": self.path, "verb": self.verb}}
+        plural, _, below = self.resource.partition("/")
+        wanted = msgspec.structs.asdict(self) | {"resource": plural, "subresource": below}
+        return {"resourceAttributes": {key: value for key, value in wanted.items() if value}}
+
 
 class Account(msgspec.Struct, frozen=True):
     """The user of a SubjectAccessReview."""
@@ -82,64 +102,46 @@ class Session:
     """
 
     def __init__(self, client: ApiClient, seconds: float, *, secret: str = "") -> None:
-        self.client = client
-        self.seconds = seconds
-        self._secret = secret
+        self.client, self.seconds, self._secret = client, seconds, secret
         self._slots = asyncio.Semaphore(MAX_CALLS)
 
     async def get(self, path: str, **params: str) -> Json | Problem:
         """Returns the object at a path."""
-        return (await self.dated(path, **params))[0]
+        return self.json(await self.request("GET", path, None, 0.0, **params))
 
-    async def decoded(self, path: str, as_type: type[T]) -> T | Problem:
-        """Returns the object at a path as a type."""
-        return await self._guard(lambda: self.client.get(path, as_type, kind="", deadline=self.seconds))
+    async def list(self, path: str, item: type[T], *, labels: str = "") -> Items[T]:
+        """Returns the items of a collection that can be decoded, at most MAX_ITEMS; `labels` selects some."""
 
-    async def dated(self, path: str, **params: str) -> tuple[Json | Problem, float | None]:
-        """Returns the object at a path, and the server's time in POSIX seconds, None if it is unknown."""
-        answer = await self.request("GET", path, None, 0.0, **params)
-        try:
-            return (answer, None) if isinstance(answer, Problem) else (answer.json(), date_of(answer))
-        except Exception as error:
-            return self.problem(error), None
-
-    async def list(self, path: str, item: type[T], *, labels: str = "") -> tuple[T, ...] | Problem:
-        """Returns the items of a collection that can be decoded, at most MAX_ITEMS.
-
-        `labels` is a selector.
-        """
-
-        async def read() -> tuple[T, ...]:
+        async def read() -> Items[T]:
             found = await self.client.list_leniently(path, item, idle=self.seconds, label_selector=labels)
-            return tuple(each for each in found.items if not isinstance(each, msgspec.Raw))[:MAX_ITEMS]
+            return Items([each for each in found.items if not isinstance(each, msgspec.Raw)][:MAX_ITEMS])
 
-        return await self._guard(read)
+        found = await self.guarded(read)
+        return Items(problem=found) if isinstance(found, Problem) else found
 
     async def request(
         self, method: str, path: str, body: Any = None, patience: float = 0.0, **params: str
     ) -> Response | Problem:
-        """Returns the response to a request, whatever its body is.
-
-        `patience` are seconds beyond the usual deadline.
-        """
-        raw = None if body is None else msgspec.json.encode(body)
-        deadline = self.seconds + patience
-        return await self._guard(
+        """Returns the response to a request. `patience` are seconds beyond the usual deadline."""
+        raw, deadline = None if body is None else msgspec.json.encode(body), self.seconds + patience
+        return await self.guarded(
             lambda: self.client.request(method, path, params=params, body=raw, deadline=deadline), deadline
         )
 
-    async def allows(self, right: Right, account: Account | None = None) -> bool | Problem:
-        """Returns if the server grants a right to an account, or to the caller."""
-        spec = _attributes(right)
-        if account is not None:
-            spec |= {"user": account.user, "groups": list(account.groups)}
-        kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
-        body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-        answer = await self.request("POST", OWN_REVIEWS if account is None else REVIEWS, body=body)
+    def json(self, answer: Response | Problem) -> Json | Problem:
+        """Returns the object in a response."""
         try:
-            return answer if isinstance(answer, Problem) else at(answer.json(), "status", "allowed") is True
+            return answer if isinstance(answer, Problem) else answer.json()
         except Exception as error:
             return self.problem(error)
+
+    async def allows(self, right: Right, account: Account | None = None) -> bool | Problem:
+        """Returns if the server grants a right to an account, or to the caller."""
+        spec = right.attributes() | (msgspec.to_builtins(account) if account else {})
+        kind = "SubjectAccessReview" if account else "SelfSubjectAccessReview"
+        body = {"apiVersion": AUTHORIZATION, "kind": kind, "spec": spec}
+        answer = self.json(await self.request("POST", f"/apis/{AUTHORIZATION}/{kind.lower()}s", body))
+        return answer if isinstance(answer, Problem) else at(answer, "status", "allowed") is True
 
     async def lacking(
         self, rights: Sequence[Right], account: Account | None = None
@@ -160,7 +162,8 @@ class Session:
         """Returns a text of the server as one short line without the credential."""
         return one_line(redacted(text, self._secret), most)
 
-    async def _guard(self, call: Callable[[], Awaitable[T]], deadline: float = 0.0) -> T | Problem:
+    async def guarded(self, call: Callable[[], Awaitable[T]], deadline: float = 0.0) -> T | Problem:
+        """Returns what a call returns, or the problem that it raised."""
         async with self._slots:
             try:
                 # A server that sends a byte now and then would hold a list for minutes.
@@ -181,30 +184,14 @@ def _cause(error: BaseException) -> tuple[Cause, str]:
         text = describe(error.__cause__ or error)
         is_tls = text.startswith(("certificate not accepted", "TLS failed"))
         return Cause.UNTRUSTED if is_tls else Cause.UNREACHABLE, text
-    statuses = {UNAUTHORIZED: Cause.UNAUTHORIZED, FORBIDDEN: Cause.FORBIDDEN, NOT_FOUND: Cause.ABSENT}
-    return statuses.get(error.status, Cause.FAILED), str(error)
+    return _STATUSES.get(error.status, Cause.FAILED), str(error)
 
 
-def _attributes(right: Right) -> dict[str, Any]:
-    if right.path:
-        return {"nonResourceAttributes": {"path": right.path, "verb": right.verb}}
-    plural, _, below = right.resource.partition("/")
-    wanted = {
-        "verb": right.verb,
-        "group": right.group,
-        "resource": plural,
-        "subresource": below,
-        "name": right.name,
-        "namespace": right.namespace,
-    }
-    return {"resourceAttributes": {key: value for key, value in wanted.items() if value}}
-
-
-def date_of(response: Response) -> float | None:
-    """Returns the server's time (POSIX seconds) in a response; None if it sent no usable one."""
-    text = response.headers.get("Date", "")
+def date_of(answer: Response | Problem) -> float | None:
+    """Returns the server's time (POSIX seconds) in a response; None if there is no usable one."""
     try:
         # HTTP dates are whole seconds, so the mean error is half a second.
+        text = "" if isinstance(answer, Problem) else answer.headers.get("Date", "")
         return parsedate_to_datetime(text[:64]).timestamp() + 0.5
     except (ValueError, TypeError, OverflowError):
         return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import StrEnum
@@ -53,10 +52,9 @@ class Scaled:
         return f"{self.target.kind} {self.target.name}"
 
     def patched(self, commands: Commands, patch: Json | list[Json]) -> str:
-        """Returns the command that changes the object by a patch: a mapping to merge, or JSON Patch."""
-        kind = "json" if isinstance(patch, list) else "merge"
+        """Returns the command that changes the object by a patch."""
         own = f"{SHORT[self.own.kind]} {quote(self.own.name)}"
-        return commands.kubectl(f"{self.where} patch {own} --type={kind} -p {quote(json.dumps(patch))}")
+        return commands.patched(f"{self.where} patch {own}", patch)
 
 
 class Targets:
@@ -75,55 +73,50 @@ class Targets:
             text = f"{len(wanted) - MAX_TARGETS} targets are beyond the limit of one run"
             self._site.report.skip("the targets", text)
         chosen = list(wanted.values())[:MAX_TARGETS]
-        found = await asyncio.gather(*(self._place(index, each) for index, each in enumerate(chosen)))
-        places = dict(zip((each.target for each in chosen), found, strict=True))
+        on_hub, in_members = await asyncio.gather(
+            asyncio.gather(*(self._exists(self._site.hub, each) for each in chosen)),
+            asyncio.gather(*(self._in_members(index, each) for index, each in enumerate(chosen))),
+        )
+        places = dict(
+            zip((each.target for each in chosen), zip(on_hub, in_members, strict=True), strict=True)
+        )
         for each in objects:
             each.places = places.get(each.target, each.places)
 
     async def check(self, found: Scaled) -> None:
         """Adds the finding about the target of an object, if there is one."""
         hub, members = found.places
-        report, target = self._site.report, found.shown
         seen = {KARMADA: {hub}, DIRECT: {members}}.get(found.propagation, {hub, members})
+        where = {DIRECT: "in no member", KARMADA: "not on the hub"}
+        target, kind, command = f"Its target {found.shown}", "", ""
         if seen == {Place.NO_KIND}:
-            await self._unknown_kind(found)
+            kind = "target-kind-unknown"
+            what, command = await self._unknown_kind(found)
         elif Place.NO_SCALE in seen and Place.FOUND not in seen:
-            what = f"Its target {target} has no scale, so nobody can set its replicas."
-            advice = "Name a Deployment, a StatefulSet or another kind with a scale in spec.scaleTargetRef."
-            report.add("target-kind-unscalable", found.subject, what, advice=advice)
+            kind, what = "target-kind-unscalable", f"{target} has no scale, so nobody can set its replicas."
         elif seen <= {Place.ABSENT, Place.NO_KIND}:
-            where = {DIRECT: "in no member", KARMADA: "not on the hub"}
             place = where.get(found.propagation, "neither on the hub nor in a member")
-            what = f"Its target {target} exists {place}."
-            advice = "Create it there, or correct spec.scaleTargetRef."
-            report.add("target-missing", found.subject, what, advice=advice)
+            kind, what = "target-missing", f"{target} exists {place}."
         elif found.propagation == DIRECT and hub is Place.FOUND and not found.target.is_federatedhpa:
-            what = f"Its target {target} exists on the hub, where --propagation=direct expects none."
             # Karmada deletes the copies in the members with the template, so no deletion is proposed.
-            advice = "Delete it there, or start the controller with --propagation=karmada."
-            report.add("target-on-hub", found.subject, what, advice=advice)
+            kind = "target-on-hub"
+            what = f"{target} exists on the hub, where --propagation=direct expects none."
+        if kind:
+            self._site.report.add(kind, found.subject, what, command)
 
-    async def _unknown_kind(self, found: Scaled) -> None:
-        """Adds a finding about a kind that no server has, with the served kind of nearly that name."""
+    async def _unknown_kind(self, found: Scaled) -> tuple[str, str]:
+        """Returns that no server has a kind, and the command that writes the served one of that name."""
         version = text_at(found.reference, "apiVersion")
         kinds: dict[str, str] = {}
-        for session in (self._site.hub, *(one for one in self._sessions if one is not None)):
+        for session in (self._site.hub, *filter(None, self._sessions)):
             answer = await session.get(resource_path(version, KIND).rpartition("/")[0]) if version else {}
             for each in entries(answer, "resources"):
                 if "/" not in text_at(each, "name"):
                     kinds[text_at(each, "kind").lower()] = text_at(each, "kind")
         what = f"No server has the kind {found.target.kind} of {version or 'no apiVersion'}."
         close = get_close_matches(found.target.kind.lower(), kinds, 1)
-        if not close:
-            advice = "Correct kind and apiVersion of spec.scaleTargetRef, or install the kind's CRD."
-            self._site.report.add("target-kind-unknown", found.subject, what, advice=advice)
-            return
-        patch = {"spec": {"scaleTargetRef": {"kind": kinds[close[0]]}}}
-        command = found.patched(self._site.commands, patch)
-        self._site.report.add("target-kind-unknown", found.subject, what, command)
-
-    async def _place(self, index: int, found: Scaled) -> tuple[Place, Place]:
-        return await self._exists(self._site.hub, found), await self._in_members(index, found)
+        patch = {"spec": {"scaleTargetRef": {"kind": kinds[close[0]] if close else ""}}}
+        return what, found.patched(self._site.commands, patch) if close else ""
 
     async def _in_members(self, start: int, found: Scaled) -> Place:
         """Returns FOUND as soon as one member has the target. Each target begins with another member."""

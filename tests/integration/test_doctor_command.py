@@ -349,7 +349,7 @@ def test_a_bundle_without_a_hub_has_the_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [*SEEDS.values(), JWT])
 def test_texts_that_look_like_credentials_are_removed(text: str) -> None:
     """The rest of the text stays."""
-    from fedhpa.doctor.scrubbing import scrubbed
+    from fedhpa.doctor.bundle import scrubbed
 
     cleaned = scrubbed({"message": f"before {text} after", "token": "SEEDED"})
 

@@ -66,11 +66,3 @@ async def test_a_token_that_may_not_write_hpas_is_found(tmp_path: Path) -> None:
     assert "create horizontalpodautoscalers.autoscaling" in report.findings[0].what
     command = "fedhpa rbac member -n fedhpa-system --propagation=direct --distributed | kubectl apply -f -"
     assert command in report.findings[0].advice
-
-
-async def test_other_modes_need_no_such_right(tmp_path: Path) -> None:
-    async with installation(tmp_path) as made:
-        grant(made, distributed=False)
-        report = await made.diagnosis()
-
-    assert report.findings == ()

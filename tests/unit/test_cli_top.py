@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
+import os
 import random
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedhpa.cli import colours
-from fedhpa.cli.top import age, bars, ordered, row, table
+from fedhpa.cli.top import ENTER, HOME, LEAVE, age, bars, ordered, row, table
 from tests.support.commands import fedhpa_thread
 from tests.support.installation import FHPAS, federated_hpa, installation
 
@@ -81,6 +92,13 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, lines)) <= width
 
 
+def test_unknown_usage_leaves_room_for_its_target() -> None:
+    """kubectl's word for it is longer than the column."""
+    found = stored(summary={"targets": "cpu: <unknown>/60%", "max": "8"})
+
+    assert "  ?/60%  " in table([row(found, NOW)], 80, with_namespace=True)[1]
+
+
 @pytest.mark.parametrize(
     ("replicas", "drawn"),
     [([], ""), ([0, 0], "··"), ([8, 4, 1, 0], "█▄▁·"), ([None, 3], "?█"), (range(1, 11), "▁▂▂▃▄▅…")],
@@ -130,3 +148,57 @@ async def test_a_hub_is_shown_once_in_a_pipe(tmp_path: Path) -> None:
     assert [line.split()[0] for line in one.out.splitlines()] == ["NAME", "web"]
     assert [(each["name"], each["attention"]) for each in json.loads(as_json.out)] == [("api", 4), ("web", 1)]
     assert none.out == "No FederatedHPAs found.\n"
+
+
+@contextmanager
+def terminal(*arguments: str, columns: int, lines: int) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Yields the command as a process in a terminal of this size, and the other end of the terminal."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedhpa.cli.main", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=environment | {"TERM": "xterm"},
+    )
+    os.close(theirs)
+    try:
+        yield process, ours
+    finally:
+        process.kill()
+        process.communicate()
+        os.close(ours)
+
+
+def read_until(end: int, wanted: str) -> str:
+    """Returns what a terminal gets, up to a text."""
+    found = b""
+    while wanted.encode() not in found:
+        found += os.read(end, 65_536)
+    return found.decode(errors="replace")
+
+
+async def test_the_table_follows_a_thousand_objects_in_a_terminal(tmp_path: Path) -> None:
+    """Each screen fits into 80 columns and 24 lines. A change shows at the next look, and Ctrl-C ends it."""
+    async with installation(tmp_path) as made:
+        for number in range(1_000):
+            manifest = federated_hpa("web") | stored(f"web-{number:04d}")
+            made.store.create(FHPAS, manifest)
+        options = ("top", "-A", "--interval", "1", "--kubeconfig", str(made.hub.kubeconfig))
+        with terminal(*options, columns=80, lines=24) as (process, end):
+            first = await asyncio.to_thread(read_until, end, "less attention")
+            unready = stored("web-0777", "False")
+            made.edit(FHPAS, "web-0777", "shop", status=unready["status"])
+            second = await asyncio.to_thread(read_until, end, "web-0777")
+            process.send_signal(signal.SIGINT)
+            last = await asyncio.to_thread(read_until, end, LEAVE)
+            code = await asyncio.to_thread(process.wait)
+
+    plain = re.sub(r"\x1b\[\d*m", "", (first + second + last).replace("\r\n", "\n"))
+    screens = [one.partition(LEAVE)[0].splitlines() for one in plain.split(HOME)[1:]]
+    assert first.startswith(ENTER)
+    assert len(screens[0]) <= 24
+    assert max(len(line) for screen in screens for line in screen) <= 80
+    assert code == 130

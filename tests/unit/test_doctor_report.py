@@ -6,8 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from fedhpa.doctor.admission import cause_of
-from fedhpa.doctor.certificates import Certificate, check_certificates
+from fedhpa.doctor.certificates import Certificate, cause_of, check_certificates
 from fedhpa.doctor.report import TABLE, Commands, Report
 from fedhpa.doctor.session import Cause, Problem
 from fedhpa.doctor.site import Site

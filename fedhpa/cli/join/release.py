@@ -20,6 +20,8 @@ Monotonic = Callable[[], float]
 # Between two looks at a Cluster, and at the Leases while it waits.
 LOOK_SECONDS: Final = 2.0
 LEASES_SECONDS: Final = 60.0
+# A controller with nothing to move needs a moment, which is not worth a line.
+TELL_SECONDS: Final = 10.0
 
 
 async def until_released(hub: Side, name: str, say: Say, monotonic: Monotonic) -> None:
@@ -28,7 +30,7 @@ async def until_released(hub: Side, name: str, say: Say, monotonic: Monotonic) -
     A controller that holds a Lease removes them once the replicas run in other clusters, and after an hour at
     most. Where none does, they are removed at once. Raises ConfigError.
     """
-    uid, led_until = "", float("-inf")
+    uid, led_until, tell_at = "", float("-inf"), monotonic() + TELL_SECONDS
     while (found := await _deleted(hub, name)) is not None and uid in ("", found["uid"]):
         if not own_finalizers(found.get("finalizers")):
             others = ", ".join(found.get("finalizers") or ())
@@ -39,12 +41,13 @@ async def until_released(hub: Side, name: str, say: Say, monotonic: Monotonic) -
                 await _release(hub, found)
                 say(f"No controller runs, so the replicas in {name} stay as they are.")
                 continue
-            if not uid:
-                say(
-                    f"Cluster {name} stays until the controller has moved its replicas to other "
-                    f"clusters, for an hour at most. See: kubectl describe cluster {name}"
-                )
             led_until = monotonic() + LEASES_SECONDS
+        if monotonic() >= tell_at:
+            say(
+                f"Cluster {name} stays until the controller has moved its replicas to other "
+                f"clusters, for an hour at most. See: kubectl describe cluster {name}"
+            )
+            tell_at = float("inf")
         uid = found["uid"]
         await asyncio.sleep(LOOK_SECONDS)
 
