@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -17,15 +17,6 @@ from fedhpa.cli.colours import BOLD, GREEN, painted
 if TYPE_CHECKING:
     from fedhpa.backtest.result import Report, Run
 
-Output = Annotated[
-    str,
-    typer.Option(
-        "-o",
-        "--output",
-        help="text, json or yaml; or a file to write, whose name ends with .html, .svg, .png, .json or "
-        ".yaml.",
-    ),
-]
 FORMATS: Final = ("text", "json", "yaml")
 SUFFIXES: Final = (".html", ".svg", ".png", ".json", ".yaml")
 _HEAD: Final = ("RUN", "REPLICA-HOURS", "UNSERVED", "OVER TARGET", "CHANGES/H", "PEAK", "STARTED", "COST")
