@@ -1,7 +1,7 @@
 """Finds ramps of demand that come back every week or day, and that the object meets late.
 
 For each it proposes a window with a larger minReplicas ahead of the ramp. A pattern counts if it came on at
-least three of four weeks, and a proposal stays only if the recorded weeks would have been better with it.
+least three of four weeks, and the windows stay only if the recorded weeks would have been better with them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta
+from itertools import chain
 from statistics import median
 from typing import Any, Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -42,33 +44,35 @@ LATE_SECONDS: Final = 60.0
 # A ramp needs so many times the replicas that there were before.
 RAMP: Final = 1.25
 # The object follows by itself once a ramp has come. A window ends two quarters after.
-AFTER_QUARTERS: Final = 2
-# More replica-hours than this part are no good bargain.
+QUARTERS: Final = 3
+# More replica-hours than this part are no good bargain. The estimate before a run aims below.
 MAX_MORE: Final = 0.03
+AIMED: Final = 0.9
 # Windows must take away this part of the minutes over target.
-LEAST_GAIN: Final = 0.1
+LEAST_GAIN: Final = 0.25
+# Runs until the windows are cheap enough. Each lowers the minima.
+MAX_TRIES: Final = 3
 MAX_RULES: Final = 16
-WITH_RULES: Final = "with the windows"
+WITH_WINDOWS: Final = "with windows"
 _DAYS: Final = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 
 
-class Window(Struct, frozen=True):
+class Window(NamedTuple):
     """A window that opens on weekdays (0 is Monday) at a quarter of the day, with a minimum of replicas."""
 
     weekdays: tuple[int, ...]
     quarter: int
-    quarters: int
     minimum: int
 
-    def rule(self, name: str, zone: str) -> dict[str, Any]:
+    def rule(self, name: str, zone: ZoneInfo) -> dict[str, Any]:
         """Returns the rule of a CronFederatedHPA."""
         hour, minute = divmod(self.quarter * 15, 60)
-        minutes = self.quarters * 15
+        days = "*" if len(self.weekdays) == WEEK_DAYS else ",".join(_DAYS[day] for day in self.weekdays)
         return {
             "name": name,
-            "schedule": f"{minute} {hour} * * {_weekday_text(self.weekdays)}",
-            "timeZone": zone,
-            "duration": f"{minutes // 60}h{minutes % 60}m" if minutes % 60 else f"{minutes // 60}h",
+            "schedule": f"{minute} {hour} * * {days}",
+            "timeZone": zone.key,
+            "duration": f"{QUARTERS * 15}m",
             "targetMinReplicas": self.minimum,
         }
 
@@ -77,7 +81,7 @@ class CronSuggestion(Struct, frozen=True):
     """The result. `manifest` is a CronFederatedHPA, None if there is nothing to propose.
 
     `before` and `after` are the figures of the object without and with its windows. `quietDays` are the
-    dates on which a ramp did not come: holidays, perhaps.
+    dates on which a window opened and no ramp came: holidays, perhaps.
     """
 
     reason: str
@@ -95,64 +99,67 @@ class _Ramp(NamedTuple):
     needed: int
 
 
-def _weekday_text(weekdays: Sequence[int]) -> str:
-    first, last = weekdays[0], weekdays[-1]
-    if len(weekdays) == WEEK_DAYS:
-        return "*"
-    if len(weekdays) > 2 and last - first + 1 == len(weekdays):
-        return f"{_DAYS[first]}-{_DAYS[last]}"
-    return ",".join(_DAYS[day] for day in weekdays)
-
-
 async def suggest_windows(
     recording: Recording,
     raw: Mapping[str, Any],
     options: Options,
-    zone: tzinfo,
-    zone_name: str,
+    zone: ZoneInfo,
+    crons: Sequence[Mapping[str, Any]] = (),
 ) -> CronSuggestion:
-    """Returns windows for an object, by the weeks of a recording. Raises ConfigError if it has too few."""
+    """Returns windows for an object, by the weeks of a recording. `crons` are the rules that it has.
+
+    Raises ConfigError if the recording has too few weeks.
+    """
     weeks = (recording.end - recording.start) / (WEEK_DAYS * DAY_SECONDS)
     if weeks < MIN_WEEKS - 0.01:
         raise ConfigError(
             f"the recording has {weeks:.1f} weeks, and patterns need {MIN_WEEKS}: record more with fedhpa "
-            "record "
-            "--days 28"
+            "record --days 28"
         )
     hpa = scaling_object(raw)
     model, _ = model_of(recording, hpa.spec, options_for(raw, options))
-    before = run_of(recording, Candidate(PRESENT, raw), options)
+
+    async def with_rules(name: str, more: Sequence[Mapping[str, Any]]) -> Candidate:
+        bounds, _ = await rules_of([*crons, *more], raw, recording)
+        return Candidate(name, raw, tuple(bounds))
+
+    present = await with_rules(PRESENT, ())
+    before = run_of(recording, present, options)
     ramps = list(_late_ramps(recording, before, model, zone))
+    wanted = _windows(ramps, recording, model, zone)
     least, most = hpa.spec.min_replicas, hpa.spec.max_replicas
-    windows = _windows(ramps, recording, model, least, most, zone)
-    chosen, after = await _worthwhile(windows, recording, raw, options, before, zone_name)
-    saved = 1 - after.figures.minutesOverTarget / (before.figures.minutesOverTarget or 1.0)
-    more = price_of(after) / price_of(before) - 1 if price_of(before) else 0.0
-    manifest = None
+    part = _affordable(wanted, recording, before, zone, least, most)
     reason = "nothing to propose: no ramp that the object meets late comes back on three of four weeks"
-    if chosen:
-        manifest = _manifest(chosen, raw, zone_name)
-        reason = (
-            f"{len(chosen)} {'window' if len(chosen) == 1 else 'windows'}: {saved:.0%} fewer minutes over "
-            "target "
-            f"({before.figures.minutesOverTarget:.0f} -> {after.figures.minutesOverTarget:.0f}) for "
-            f"{more:.1%} more "
-            "replica-hours"
-        )
-    elif windows:
+    for attempt in range(MAX_TRIES):
+        windows = _lowered(wanted, part * AIMED**attempt, least, most)
+        if not windows:
+            break
         reason = "nothing to propose: the windows that were tried cost more than they bring"
-    candidates = [Candidate(PRESENT, raw)]
-    marks = []
-    if manifest is not None:
-        bounds, marks = await rules_of([manifest], raw, recording)
-        candidates.append(Candidate(WITH_RULES, raw, tuple(bounds)))
-    report = compare(recording, candidates, options, marks=marks)
-    return CronSuggestion(
-        reason, manifest, before.figures, after.figures, _quiet_days(chosen, ramps, recording, zone), report
-    )
+        manifest = _manifest(windows, raw, zone)
+        candidate = await with_rules(WITH_WINDOWS, [manifest])
+        after = run_of(recording, candidate, options)
+        more = price_of(after) / price_of(before) - 1 if price_of(before) else 0.0
+        minutes = before.figures.minutesOverTarget, after.figures.minutesOverTarget
+        if minutes[1] > minutes[0] * (1 - LEAST_GAIN):
+            break
+        if more <= MAX_MORE:
+            _, marks = await rules_of([*crons, manifest], raw, recording)
+            return CronSuggestion(
+                reason=f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}: "
+                f"{1 - minutes[1] / minutes[0]:.0%} fewer minutes over target "
+                f"({minutes[0]:.0f} -> {minutes[1]:.0f}) for {more:.1%} more "
+                f"{'replica-hours' if after.figures.cost is None else 'cost'}",
+                manifest=manifest,
+                before=before.figures,
+                after=after.figures,
+                quietDays=_quiet_days(windows, ramps, recording, zone),
+                report=compare(recording, [present, candidate], options, marks=marks, known=[before, after]),
+            )
+    report = compare(recording, [present], options, known=[before])
+    return CronSuggestion(reason, None, before.figures, before.figures, [], report)
 
 
-def _late_ramps(recording: Recording, run: Run, model: Model, zone: tzinfo) -> Iterator[_Ramp]:
+def _late_ramps(recording: Recording, run: Run, model: Model, zone: ZoneInfo) -> Iterator[_Ramp]:
     """Yields the ramps that kept usage above target for more than a minute."""
     over = 1.0 + model.settings.tolerance
     sizes = sizes_of(run)
@@ -185,77 +192,79 @@ def _needed(run: Run, first: int, last: int) -> int:
     return most
 
 
-def _windows(
-    ramps: Sequence[_Ramp], recording: Recording, model: Model, least: int, most: int, zone: tzinfo
-) -> list[Window]:
-    """Returns a window for each ramp that recurs, with equal ones of several weekdays as one."""
+def _windows(ramps: Sequence[_Ramp], recording: Recording, model: Model, zone: ZoneInfo) -> list[Window]:
+    """Returns a window for each ramp that recurs, with the replicas that it needs; equal times as one."""
     found: dict[tuple[int, int], list[int]] = defaultdict(list)
     for ramp in ramps:
         # The pods must be ready when the ramp begins.
         opens = ramp.at - timedelta(seconds=model.pod_start + model.sync)
-        quarter = (opens.hour * 60 + opens.minute) // 15
-        found[opens.weekday(), quarter].append(ramp.needed)
+        found[(opens.hour * 60 + opens.minute) // 15, opens.weekday()].append(ramp.needed)
+    dates = _dates(recording, zone)
     by_time: dict[int, dict[int, list[int]]] = defaultdict(dict)
-    for (weekday, quarter), needed in found.items():
-        if len(needed) >= RECURS * _weeks_of(weekday, recording, zone):
+    for (quarter, weekday), needed in found.items():
+        if len(needed) >= RECURS * sum(one.weekday() == weekday for one in dates):
             by_time[quarter][weekday] = needed
-    windows = []
-    for quarter, by_day in sorted(by_time.items()):
-        minimum = min(round(median([value for values in by_day.values() for value in values])), most)
-        if minimum > least:
-            windows.append(Window(tuple(sorted(by_day)), quarter, 1 + AFTER_QUARTERS, minimum))
-    return windows[:MAX_RULES]
+    return [
+        Window(tuple(sorted(by_day)), quarter, round(median(chain(*by_day.values()))))
+        for quarter, by_day in sorted(by_time.items())
+    ][:MAX_RULES]
 
 
-def _weeks_of(weekday: int, recording: Recording, zone: tzinfo) -> int:
-    """Returns how often a weekday is in the recording."""
-    first = datetime.fromtimestamp(recording.start, zone)
+def _dates(recording: Recording, zone: ZoneInfo) -> list[date]:
+    """Returns the dates of the recording."""
+    first = datetime.fromtimestamp(recording.start, zone).date()
     days = round((recording.end - recording.start) / DAY_SECONDS)
-    return sum((first.weekday() + day) % WEEK_DAYS == weekday for day in range(days))
+    return [first + timedelta(days=day) for day in range(days)]
 
 
-def _manifest(windows: Sequence[Window], raw: Mapping[str, Any], zone_name: str) -> dict[str, Any]:
+def _lowered(windows: Sequence[Window], part: float, least: int, most: int) -> list[Window]:
+    """Returns windows with a part of their minima, as far as these are above minReplicas."""
+    lower = [one._replace(minimum=min(round(one.minimum * part), most)) for one in windows]
+    return [one for one in lower if one.minimum > least]
+
+
+def _affordable(
+    windows: Sequence[Window], recording: Recording, run: Run, zone: ZoneInfo, least: int, most: int
+) -> float:
+    """Returns the part of the minima, 0 to 1, that costs no more than MAX_MORE, by the sizes of a run."""
+    sizes = sizes_of(run)
+    allowed = sum(size or 0 for size in sizes) * MAX_MORE * AIMED
+    opens: dict[tuple[int, int], int] = {}
+    for step in range(recording.steps):
+        at = datetime.fromtimestamp(recording.start + step * recording.step, zone)
+        opens.setdefault((at.toordinal(), (at.hour * 60 + at.minute) // 15), step)
+    length = round(QUARTERS * QUARTER_SECONDS / recording.step)
+    for percent in range(100, 0, -5):
+        extra = 0
+        for window in _lowered(windows, percent / 100, least, most):
+            for (day, quarter), first in opens.items():
+                if quarter == window.quarter and (day - 1) % WEEK_DAYS in window.weekdays:
+                    here = sizes[first : first + length]
+                    extra += sum(max(window.minimum - size, 0) for size in here if size is not None)
+        if extra <= allowed:
+            return percent / 100
+    return 0.0
+
+
+def _manifest(windows: Sequence[Window], raw: Mapping[str, Any], zone: ZoneInfo) -> dict[str, Any]:
     name, namespace = str(raw["metadata"]["name"]), str(raw["metadata"].get("namespace", ""))
     return {
         "apiVersion": API_VERSION,
         "kind": "CronFederatedHPA",
-        "metadata": {"name": f"{name}-ramps"[:63], **({"namespace": namespace} if namespace else {})},
+        "metadata": {"name": f"{name[:57]}-ramps", **({"namespace": namespace} if namespace else {})},
         "spec": {
             "scaleTargetRef": {"apiVersion": API_VERSION, "kind": KIND, "name": name},
-            "rules": [one.rule(f"ramp-{index + 1}", zone_name) for index, one in enumerate(windows)],
+            "rules": [one.rule(f"ramp-{index + 1}", zone) for index, one in enumerate(windows)],
         },
     }
 
 
-async def _worthwhile(
-    windows: Sequence[Window],
-    recording: Recording,
-    raw: Mapping[str, Any],
-    options: Options,
-    before: Run,
-    zone_name: str,
-) -> tuple[list[Window], Run]:
-    """Returns the windows that stay, and the run with them. The dearest goes first."""
-    left = list(windows)
-    while left:
-        bounds, _ = await rules_of([_manifest(left, raw, zone_name)], raw, recording)
-        run = run_of(recording, Candidate(WITH_RULES, raw, tuple(bounds)), options)
-        old, new = before.figures, run.figures
-        if price_of(run) <= price_of(before) * (1 + MAX_MORE):
-            if new.minutesOverTarget <= old.minutesOverTarget * (1 - LEAST_GAIN):
-                return left, run
-            return [], before
-        left.remove(max(left, key=lambda one: one.minimum * one.quarters * len(one.weekdays)))
-    return [], before
-
-
 def _quiet_days(
-    windows: Sequence[Window], ramps: Sequence[_Ramp], recording: Recording, zone: tzinfo
+    windows: Sequence[Window], ramps: Sequence[_Ramp], recording: Recording, zone: ZoneInfo
 ) -> list[str]:
     """Returns the dates on which a window opened and no ramp came."""
     came = {ramp.at.date() for ramp in ramps}
     weekdays = {day for window in windows for day in window.weekdays}
-    start = datetime.fromtimestamp(recording.start, zone).date()
-    days = round((recording.end - recording.start) / DAY_SECONDS)
-    dates = [start + timedelta(days=day) for day in range(days)]
-    return [date.isoformat() for date in dates if date.weekday() in weekdays and date not in came]
+    return [
+        one.isoformat() for one in _dates(recording, zone) if one.weekday() in weekdays and one not in came
+    ]

@@ -161,7 +161,7 @@ class Inputs:
 def with_flags(**defaults: Any) -> Callable[[Command], Command]:
     """Lets a command take shared flags: a parameter of a class above stands for the flags in it.
 
-    `defaults` replace those of the classes.
+    `defaults` replace those of the classes. A flag whose default is None is no flag of the command.
     """
 
     def of_command(command: Command) -> Command:
@@ -188,7 +188,7 @@ def _parameters(kind: Any, defaults: dict[str, Any]) -> Iterator[inspect.Paramet
     for field in fields(kind):
         if is_dataclass(hints[field.name]):
             yield from _parameters(hints[field.name], defaults)
-        else:
+        elif defaults.get(field.name, field) is not None:
             yield inspect.Parameter(
                 field.name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -200,9 +200,5 @@ def _parameters(kind: Any, defaults: dict[str, Any]) -> Iterator[inspect.Paramet
 def _value(kind: Any, given: dict[str, Any]) -> Any:
     """Returns a value of a class, and takes its flags away from those given."""
     hints = get_type_hints(kind)
-    return kind(
-        **{
-            name: _value(hint, given) if is_dataclass(hint) else given.pop(name)
-            for name, hint in hints.items()
-        }
-    )
+    values = {name: _value(hint, given) for name, hint in hints.items() if is_dataclass(hint)}
+    return kind(**values, **{name: given.pop(name) for name in hints if name in given})

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedhpa.cli.backtest.flags import Inputs, with_flags
 from fedhpa.cli.backtest.inputs import options_of, part_of, progress_bar, with_rules
-from fedhpa.cli.backtest.output import check_output, content, text_lines, write_file
+from fedhpa.cli.backtest.output import check_output, print_found, text_lines
 from fedhpa.cli.backtest.store import gathered
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ def suggest(inputs: Inputs) -> None:
 
     Example: fedhpa suggest -f web.yaml --recording fortnight.json.gz --unserved 0.1%
     """
+    from fedhpa.api.yaml import print_yaml
     from fedhpa.backtest import suggest as search
 
     check_output(inputs.output)
@@ -41,27 +41,11 @@ def suggest(inputs: Inputs) -> None:
 
     with progress_bar("suggest") as progress:
         result = search(found, subject.raw, options, unserved=bound, complete=complete, progress=progress)
-    print_suggestion(result, subject.raw, inputs.output)
+    manifest = print_yaml([applicable(result.manifest)], sort_keys=False).rstrip("\n")
+    lines = lines_of(result, subject.raw)
+    print_found(result, result.report, result.reason, inputs.output, manifest, lines)
     if result.worstDay.figures.unserved > bound:
         raise typer.Exit(1)
-
-
-def print_suggestion(found: Suggestion, raw: Mapping[str, Any], output: str) -> None:
-    """Prints a suggestion, or writes its report to a file. Raises ConfigError."""
-    import msgspec
-
-    if output == "json":
-        typer.echo(msgspec.json.encode(found).decode())
-    elif output == "yaml":
-        from fedhpa.api.yaml import print_yaml
-
-        typer.echo(print_yaml([applicable(found.manifest)], sort_keys=False), nl=False)
-    elif output == "text":
-        typer.echo("\n".join(lines_of(found, raw)))
-    else:
-        path = Path(output)
-        write_file(path, content(found.report, path.suffix.removeprefix(".")), "--output")
-        typer.echo(f"written to {output}; {found.reason}", err=True)
 
 
 def lines_of(found: Suggestion, raw: Mapping[str, Any]) -> Iterator[str]:
