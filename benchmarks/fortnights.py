@@ -1,8 +1,8 @@
 """`python -m benchmarks.fortnights`: how a suggested object does in the fortnight after the recorded one.
 
-Each pair of fortnights has a load by chance: its shape, level, weekends, rushes and noise. The second one comes
-after the suggestion. The choice holds if no day there leaves more than the bound unserved. If one does, the
-report must have shown it: a day a tenth higher would have broken the bound already.
+Each pair of fortnights has a load by chance: its shape, level, weekends, rushes and noise. The second one
+comes after the suggestion. The choice holds if no day there leaves more than the bound unserved. If one does,
+the report must have shown it: a day a tenth higher would have broken the bound already.
 """
 
 from __future__ import annotations

@@ -26,11 +26,10 @@ from fedhpa.backtest.model import measured_start, model_of
 from fedhpa.backtest.recorded import censored_part
 
 RECORDINGS: Final = Path(__file__).with_name("recordings")
-# metrics-server of these planes scrapes every 10 s. A sample is the mean of the 10 s before it, and is 5 s old
-# on average when it is read.
+# metrics-server of these planes scrapes every 10 s, so a sample is 5 s old on average when it is read.
 METRICS_AGE_SECONDS: Final = 5.0
 # Decisions are 15 s apart, at times that no recording holds, and that drift. A run depends on them: usage
-# within the tolerance changes no size, so a sample a little later may keep or change it. So a figure is the
+# within the tolerance changes no size, so a sample a little later may keep or change it. A figure is the
 # mean of runs over the recording and over parts of it that begin one and two steps later.
 PHASES: Final = 3
 A_MINUTE: Final = 60.0

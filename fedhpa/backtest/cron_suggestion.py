@@ -147,7 +147,7 @@ async def suggest_windows(
             return CronSuggestion(
                 reason=f"{len(windows)} {'window' if len(windows) == 1 else 'windows'}: "
                 f"{1 - minutes[1] / minutes[0]:.0%} fewer minutes over target "
-                f"({minutes[0]:.0f} -> {minutes[1]:.0f}) for {more:.1%} more "
+                f"({minutes[0]:.0f} -> {minutes[1]:.0f}) for {more:+.1%} "
                 f"{'replica-hours' if after.figures.cost is None else 'cost'}",
                 manifest=manifest,
                 before=before.figures,
