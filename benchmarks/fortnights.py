@@ -27,7 +27,7 @@ START: Final = 1_772_409_600.0
 
 
 class Outcome(NamedTuple):
-    """What became of a suggestion. Parts of the demand are 0 to 1."""
+    """The result of one suggestion. Parts of the demand are 0 to 1."""
 
     seed: int
     took: bool

@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
     def demand(self, now: float) -> int:
         """Returns the demand on the workload in milli-CPU."""
-        return round(self.load(now) * AT_TARGET)
+        return round(float(self.load(now)) * AT_TARGET)
 
 
 SHAPES: Final = {

@@ -89,7 +89,7 @@ def test_the_hub_is_only_read() -> None:
     assert sorted(hub.asked) == [
         "get namespaces/shop/federatedhpas/web",
         "list clusters",
-        "list cronfederatedhpas",
+        "list namespaces/shop/cronfederatedhpas",
     ]
 
 
