@@ -58,6 +58,10 @@ def main(arguments: list[str] | None = None) -> int:
         from benchmarks.fleet.command import main as fleet
 
         return fleet(given[1:])
+    if given[:1] == ["fidelity"]:
+        from benchmarks.fidelity.command import main as fidelity
+
+        return fidelity(given[1:])
     budget: dict[str, dict[str, float]] = yaml.safe_load(BUDGET.read_text())
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",

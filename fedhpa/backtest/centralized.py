@@ -23,7 +23,7 @@ from fedhpa.decision import (
     normalize,
 )
 from fedhpa.metric_types.metric import ScalingMetric
-from fedhpa.scaling import CurrentSize, Groups, Tolerances, propose_average, propose_utilization
+from fedhpa.scaling import CurrentSize, Groups, Proposal, Tolerances, propose_average, propose_utilization
 
 
 class Autoscaler:
@@ -39,6 +39,8 @@ class Autoscaler:
         self.memory = NO_MEMORY
         self.history = History()
         self.last: Decision | None = None
+        # Of each metric, if the last decision was left out.
+        self.proposals: list[Proposal] = []
         # Replicas that return by themselves do so after a time. Copies are measured by another size.
         assignment = hpa.spec.assignment
         is_plain = not assignment.returns and not assignment.policy.copies and not hpa.spec.dry_run
@@ -62,6 +64,7 @@ class Autoscaler:
         """Returns the decision on these clusters, and keeps what the next one needs."""
         decision = decide(self.snapshot(clusters), self.history, now, self._model.settings)
         self.memory, self.history, self.last = decision.memory, decision.history, decision
+        self.proposals = []
         status = StoredStatus(
             current_replicas=decision.current_replicas,
             desired_replicas=decision.desired_replicas,
@@ -103,17 +106,19 @@ class Autoscaler:
         size = CurrentSize(sum(place.replicas for place in places), Tolerances(*last.tolerance))
         if not max(spec.min_replicas, 1) <= size.current <= spec.max_replicas or last.rebalance is not None:
             return False
-        highest = 0
+        proposals = []
         for index, metric in enumerate(spec.metrics):
             proposal = _proposal(metric, index, places, samples, size)
             if proposal is None:
                 return False
-            highest = max(highest, proposal)
+            proposals.append(proposal)
+        highest = max((one.replicas for one in proposals), default=0)
         builder = DecisionBuilder((), now)
         allowed, kept = normalize(builder, spec, self._model.settings, self.history, size.current, highest)
         if allowed != size.current:
             return False
         self.history = msgspec.structs.replace(self.history, recommendations=kept)
+        self.proposals = proposals
         return True
 
 
@@ -130,8 +135,8 @@ def _settled(places: Iterable[Place], now: float) -> list[Sample] | None:
 
 def _proposal(
     metric: ScalingMetric, index: int, places: Sequence[Place], samples: Sequence[Sample], size: CurrentSize
-) -> int | None:
-    """Returns the size that a metric of settled pods asks for; None if its value is not known everywhere."""
+) -> Proposal | None:
+    """Returns the proposal of a metric of settled pods; None if its value is not known everywhere."""
     usage = requests = 0
     for place, sample in zip(places, samples, strict=True):
         value = sample.values[index]
@@ -156,8 +161,8 @@ def _proposal(
     )
     try:
         if metric.average_value is not None:
-            return propose_average(groups, metric.average_value, size).replicas
-        return propose_utilization(groups, metric.average_utilization or 0, size).replicas
+            return propose_average(groups, metric.average_value, size)
+        return propose_utilization(groups, metric.average_utilization or 0, size)
     except MetricsUnavailable:
         return None
 

@@ -134,10 +134,12 @@ def compare(
     marks: Sequence[Mark] = (),
     unserved: float = UNSERVED,
     progress: Progress | None = None,
+    known: Sequence[Run] = (),
 ) -> Report:
     """Returns the report on objects over a recording. The first candidate is the object as it is.
 
-    `unserved` is the part of the demand that may stay unserved, 0 to 1. Raises InvalidObject and ConfigError.
+    `unserved` is the part of the demand that may stay unserved, 0 to 1. `known` are the runs of all
+    candidates, if they were made before. Raises InvalidObject and ConfigError.
     """
     present = candidates[0]
     hpa = scaling_object(present.raw)
@@ -148,7 +150,8 @@ def compare(
     before = _recorded_object(recording, present.raw)
     is_present = before is None or recorded_spec(before["spec"]) == recorded_spec(present.raw["spec"])
     others = [] if is_present else [Candidate("", before or {}, present.bounds)]
-    runs = runs_of(recording, [*candidates, *others], options, progress)
+    runs = [msgspec.structs.replace(run, name=one.name) for one, run in zip(candidates, known, strict=False)]
+    runs += runs_of(recording, [*candidates, *others][len(runs) :], options, progress)
     model_run = runs[0] if is_present else runs.pop()
     censored = censored_part(recording, hpa.spec, model)
     ranked = sorted(runs, key=lambda run: _rank(run, unserved))

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, HpaSpec, MemberHpa
+from fedhpa.api.quantity import format_milli
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.assignment import Bounds
 from fedhpa.backtest.centralized import Autoscaler
@@ -20,15 +21,24 @@ from fedhpa.backtest.model import Model
 from fedhpa.backtest.workload import Place, Workload
 from fedhpa.decision import CENTRALIZED, ClusterSnapshot, PlacementSpec, ScalingObject, Snapshot
 from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.scaling import Proposal
 
 # Passes over the bounds are a minute apart, unless a member asks for one.
 PASS_SECONDS: Final = 60.0
 _OURS: Final = ObjectMeta(labels={MANAGED_BY: MANAGER})
 
 
-def _metric_json(metric: ScalingMetric) -> dict[str, object]:
+def _metric_json(metric: ScalingMetric, **value: object) -> dict[str, object]:
+    """Returns the entry of a metric, with its `target` or its `current` value."""
     kind = metric.metric_type
-    return {"type": metric.type, kind.field: {**kind.status_fields(metric), "target": metric.target}}
+    return {"type": metric.type, kind.field: {**kind.status_fields(metric), **value}}
+
+
+def _current(proposal: Proposal) -> dict[str, object]:
+    current: dict[str, object] = {"averageValue": format_milli(proposal.milli)}
+    if proposal.utilization is not None:
+        current["averageUtilization"] = proposal.utilization
+    return current
 
 
 class _MemberAutoscaler(Autoscaler):
@@ -39,7 +49,7 @@ class _MemberAutoscaler(Autoscaler):
         super().__init__(msgspec.structs.replace(hpa, spec=spec), model)
         self.set_bounds(bounds.minimum, bounds.maximum)
         self.bounds = bounds
-        self._metrics = [_metric_json(metric) for metric in spec.metrics]
+        self._metrics = [_metric_json(metric, target=metric.target) for metric in spec.metrics]
 
     def write(self, bounds: Bounds) -> None:
         """Takes over what the hub writes."""
@@ -49,6 +59,11 @@ class _MemberAutoscaler(Autoscaler):
     def as_read(self) -> MemberHpa:
         """Returns the HPA as the hub reads it."""
         status = {} if self.last is None else dict(self.last.status)
+        if self.proposals:
+            status["currentMetrics"] = [
+                _metric_json(metric, current=_current(proposal))
+                for metric, proposal in zip(self.hpa.spec.metrics, self.proposals, strict=True)
+            ]
         spec = HpaSpec(
             minReplicas=self.bounds.minimum, maxReplicas=self.bounds.maximum, metrics=list(self._metrics)
         )
@@ -97,9 +112,9 @@ class Distributed:
             member = self._members.get(place.name)
             if member is None or not place.here or place.pods is None:
                 continue
-            # The hub reads the status of an HPA that is at its maximum, and of every HPA at a pass.
-            is_read = place.replicas >= member.bounds.maximum or now + self._model.sync >= self._next_pass
-            decision = member.decide(workload, [place], now, whole=is_read)
+            # The hub reads the conditions of an HPA that is at its maximum.
+            whole = place.replicas >= member.bounds.maximum
+            decision = member.decide(workload, [place], now, whole=whole)
             if decision is not None and decision.writes:
                 place.pods.scale(decision.desired_replicas, now, self._model.pod_start)
                 reasons.append(f"{place.name}: {decision.why}")

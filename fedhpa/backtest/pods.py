@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from fedhpa.metric_types.metric import ScalingMetric
@@ -156,18 +156,30 @@ class Pods:
 class Samples:
     """The samples of one cluster, which a metrics API delivers when they are `age` seconds old.
 
-    The first sample stands for all earlier times: the workload ran before the recording began.
+    A sample is the mean of a window, as rates are. The first one stands for all earlier times: the workload
+    ran before the recording began. A cluster that was away has its old samples until a new window is full.
     """
 
     def __init__(self, age: float) -> None:
         self._age = age
         self._kept: deque[Sample] = deque()
+        self._window: deque[Sample] = deque()
+        self._since = float("-inf")
 
-    def add(self, sample: Sample) -> None:
-        """Keeps a sample."""
+    def add(self, sample: Sample, seconds: float) -> None:
+        """Keeps a sample of the next `seconds`."""
+        window = self._window
         if not self._kept:
             self._kept.append(Sample(sample.at - self._age - WINDOW_SECONDS, sample.values))
-        self._kept.append(sample)
+        elif sample.at > window[-1].at + 1.5 * seconds:
+            window.clear()
+            self._since = sample.at
+        window.append(sample)
+        while window[0].at <= sample.at - WINDOW_SECONDS:
+            window.popleft()
+        if sample.at + seconds < self._since + WINDOW_SECONDS:
+            return
+        self._kept.append(sample if len(window) == 1 else Sample(sample.at, _means(window)))
 
     def at(self, now: float) -> Sample | None:
         """Returns the newest sample that is old enough; None before the first one."""
@@ -175,3 +187,13 @@ class Samples:
         while len(kept) > 1 and kept[1].at <= now - self._age:
             kept.popleft()
         return kept[0] if kept else None
+
+
+def _means(window: Iterable[Sample]) -> tuple[int | None, ...]:
+    columns = zip(*[sample.values for sample in window], strict=True)
+    return tuple(
+        [
+            None if None in column else round(sum(value or 0 for value in column) / len(column))
+            for column in columns
+        ]
+    )

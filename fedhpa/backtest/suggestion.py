@@ -21,10 +21,12 @@ from fedhpa.backtest.comparison import (
     Candidate,
     Progress,
     compare,
+    options_for,
     runs_of,
     scaling_object,
 )
-from fedhpa.backtest.model import Options, primary_metric
+from fedhpa.backtest.model import Options, model_of, primary_metric
+from fedhpa.backtest.recorded import censored_part
 from fedhpa.backtest.recording import DAY_SECONDS, Recording
 from fedhpa.backtest.result import Day, Figures, Report, Run
 from fedhpa.backtest.variants import Variant, variant_name, varied
@@ -168,8 +170,9 @@ def suggest(
         )
     search = _Search(recording, raw, options, unserved, complete, progress)
     search.run([()])
-    first = compare(recording, complete([Candidate(PRESENT, raw)]), options, unserved=unserved)
-    is_censored = first.censored > CENSORED
+    hpa = scaling_object(raw)
+    model, _ = model_of(recording, hpa.spec, options_for(raw, options))
+    is_censored = censored_part(recording, hpa.spec, model) > CENSORED
     if is_censored:
         # Nobody knows what less capacity would leave unserved.
         search.least = search.price(())
@@ -184,9 +187,14 @@ def suggest(
     higher = runs_of(recording.times(HIGHER), complete([Candidate("higher", varied(raw, chosen))]), options)[
         0
     ]
-    prefixes = [chosen[:count] for count in range(1, len(chosen) + 1)]
-    shown = [Candidate(variant_name(one), varied(raw, one)) for one in prefixes]
-    report = compare(recording, complete([Candidate(PRESENT, raw), *shown]), options, unserved=unserved)
+    shown = [chosen[:count] for count in range(len(chosen) + 1) if chosen[:count] in search.runs]
+    report = compare(
+        recording,
+        complete([Candidate(variant_name(one) or PRESENT, varied(raw, one)) for one in shown]),
+        options,
+        unserved=unserved,
+        known=[search.runs[one] for one in shown],
+    )
     before, after = search.price((), held_out=True), search.price(chosen, held_out=True)
     days = whole_days(recording, final)
     return Suggestion(

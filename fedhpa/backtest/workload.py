@@ -131,7 +131,7 @@ class Workload:
                     values[place.name][metric] = self._value(metric, place, step, used, ready)
         for place in here:
             if place.samples is not None:
-                place.samples.add(Sample(now, tuple(values[place.name])))
+                place.samples.add(Sample(now, tuple(values[place.name])), seconds)
         return self._served(here, demand, usage, unserved) if is_known else Served()
 
     def _used(self, group: Sequence[Place], demand: float, ready: int, seconds: float) -> tuple[float, float]:

@@ -14,23 +14,12 @@ import typer
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli import suggestions
+from fedhpa.cli.backtest.flags import MAX_DAYS, HubFlags, StoreFlags, with_flags
 from fedhpa.cli.backtest.output import write_file
-from fedhpa.cli.backtest.store import (
-    MAX_DAYS,
-    MetricsRules,
-    Prometheus,
-    Step,
-    StoreCa,
-    StoreDeadline,
-    StoreTenant,
-    StoreToken,
-    noted,
-    recorded_days,
-    store_of,
-)
+from fedhpa.cli.backtest.store import noted, recorded_days, store_of
 from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
 from fedhpa.cli.member_options import reaches_members
-from fedhpa.cli.options import Context, Kubeconfig, MetricsVia, Name, Namespace, Propagation
+from fedhpa.cli.options import MetricsVia, Name, Propagation
 
 if TYPE_CHECKING:
     from fedhpa.backtest.store import Store
@@ -48,8 +37,11 @@ def register(app: typer.Typer) -> None:
     app.command("record")(record)
 
 
+@with_flags()
 @reaches_members
 def record(
+    hub: HubFlags,
+    store: StoreFlags,
     target: Annotated[
         str,
         typer.Argument(
@@ -57,9 +49,6 @@ def record(
         ),
     ],
     name: Name = "",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
     days: Annotated[
@@ -72,13 +61,6 @@ def record(
             max=MAX_DAYS,
         ),
     ] = 0,
-    prometheus: Prometheus = "",
-    metrics_rules: MetricsRules = "",
-    step: Step = "30s",
-    store_ca: StoreCa = "",
-    store_token: StoreToken = "",
-    store_tenant: StoreTenant = "",
-    store_deadline: StoreDeadline = "30s",
     manifest: Annotated[
         str,
         typer.Option(
@@ -100,17 +82,14 @@ def record(
     Examples: fedhpa record fhpa/web | fedhpa replay -; fedhpa record fhpa/web --days 7 --prometheus URL -f
     week.json.gz
     """
-    if bool(days) != bool(prometheus) or (manifest and not days):
+    if bool(days) != bool(store.prometheus) or (manifest and not days):
         raise ConfigError("expected --days and --prometheus together; --manifest needs both")
     if days:
-        store = store_of(
-            days, prometheus, metrics_rules, step, store_ca, store_token, store_tenant, store_deadline
-        )
         name = parse_target(joined(target, name))
-        _record_days(name, manifest, (namespace, kubeconfig, context), store, file, output)
+        _record_days(name, manifest, hub, store_of(days, store), file, output)
         return
     flags = (propagation, metrics_via, sources)
-    scenario = asyncio.run(_gather(parse_target(joined(target, name)), namespace, kubeconfig, context, flags))
+    scenario = asyncio.run(_gather(parse_target(joined(target, name)), hub, flags))
     text = _text(scenario, output)
     if file is None:
         sys.stdout.write(text)
@@ -122,7 +101,7 @@ def record(
 
 
 def _record_days(
-    name: str, manifest: str, hub: tuple[str, str, str], store: Store, file: Path | None, output: RecordFormat
+    name: str, manifest: str, hub: HubFlags, store: Store, file: Path | None, output: RecordFormat
 ) -> None:
     """Records days from a metrics store. The file is complete or not there."""
     from fedhpa.backtest import encode_recording
@@ -145,13 +124,12 @@ def _text(scenario: dict[str, Any], output: RecordFormat) -> str:
     return json.dumps(scenario, separators=(",", ":")) + "\n"
 
 
-async def _gather(
-    name: str, namespace: str, kubeconfig: str, context: str, flags: tuple[str, str, MemberSources]
-) -> dict[str, Any]:
+async def _gather(name: str, hub_flags: HubFlags, flags: tuple[str, str, MemberSources]) -> dict[str, Any]:
     from controller.federatedhpa import one_shot_reader, settings_for
     from fedhpa.kube import SYSTEM
 
-    async with hub_client(kubeconfig, context) as (hub, default):
+    async with hub_client(hub_flags.kubeconfig, hub_flags.context) as (hub, default):
+        namespace = hub_flags.namespace
         raw = await read_object(hub, namespace or default, name, named=bool(namespace))
         settings = await settings_for(hub, raw, *flags)
         async with one_shot_reader(hub, settings, clock=SYSTEM) as reader:

@@ -102,7 +102,7 @@ def kube_apiserver(
 
 
 def kube_controller_manager(
-    name: str, pki: PlanePki, ports: Ports, kubeconfig: Path, *, hub: bool
+    name: str, pki: PlanePki, ports: Ports, kubeconfig: Path, *, hub: bool, hpa_sync: str
 ) -> list[str]:
     """Returns the command of kube-controller-manager, for a hub with HUB_CONTROLLERS only."""
     flags = {
@@ -122,8 +122,7 @@ def kube_controller_manager(
         "cluster-name": name,
         "allocate-node-cidrs": "false",
         "controllers": ",".join(HUB_CONTROLLERS) if hub else "*",
-        # The default is 15 s. Tests wait for this controller.
-        "horizontal-pod-autoscaler-sync-period": "1s",
+        "horizontal-pod-autoscaler-sync-period": hpa_sync,
         # After an outage of the API server the nodes would count as lost, and their pods would stay unready:
         # kwok makes a pod ready only once.
         "node-monitor-grace-period": "1h",

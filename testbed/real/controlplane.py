@@ -14,6 +14,8 @@ from testbed.stage import PlaneApi, Run, eventually, free_port, gather
 
 DATA = Path(__file__).with_name("data")
 
+# The default of kube-controller-manager is 15 s. Tests wait for its HPAs.
+HPA_SYNC = "1s"
 START_SECONDS = 120.0  # for one component on a busy machine with two cores; usually 5
 
 
@@ -128,10 +130,11 @@ class ControlPlane:
         await self._until_listening("etcd", self.ports.etcd)
         await self.start_api_server()
 
-    def start_controllers(self, *, hub: bool) -> None:
+    def start_controllers(self, *, hub: bool, hpa_sync: str = HPA_SYNC) -> None:
         """Starts kube-controller-manager and does not wait."""
+        kubeconfig = self._kubeconfig("kube-controller-manager")
         self._commands["kube-controller-manager"] = commands.kube_controller_manager(
-            self.name, self.pki, self.ports, self._kubeconfig("kube-controller-manager"), hub=hub
+            self.name, self.pki, self.ports, kubeconfig, hub=hub, hpa_sync=hpa_sync
         )
         self.spawn("kube-controller-manager")
 

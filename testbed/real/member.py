@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.real import commands
-from testbed.real.controlplane import DATA, START_SECONDS, ControlPlane
+from testbed.real.controlplane import DATA, HPA_SYNC, START_SECONDS, ControlPlane
 from testbed.stage import (
     MEMBER_USER,
     NAMESPACE,
@@ -27,18 +27,21 @@ USAGE_PATH = "/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages"
 
 
 class Member(ControlPlane):
-    """A member cluster with `nodes` nodes."""
+    """A member cluster with `nodes` nodes. Its HPAs decide every `hpa_sync`, e.g. "15s"."""
 
-    def __init__(self, run: Run, assets: Path, name: str, *, nodes: int = 1) -> None:
+    def __init__(
+        self, run: Run, assets: Path, name: str, *, nodes: int = 1, hpa_sync: str = HPA_SYNC
+    ) -> None:
         super().__init__(run, assets, name)
         self.nodes = nodes
+        self._hpa_sync = hpa_sync
         self.pki.server("kwok", dns=["localhost"])
         self.pki.server("metrics-server", dns=["localhost", "metrics-server.kube-system.svc"])
 
     async def start(self) -> None:
         """Starts all components; returns once pods can run. `metrics_work` waits for metrics-server."""
         await self.start_store_and_api()
-        self.start_controllers(hub=False)
+        self.start_controllers(hub=False, hpa_sync=self._hpa_sync)
         self._commands["kube-scheduler"] = commands.kube_scheduler(
             self.pki, self.ports, self._kubeconfig("kube-scheduler")
         )

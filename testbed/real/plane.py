@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from testbed.real.controlplane import HPA_SYNC
 from testbed.real.load import Load
 from testbed.real.member import Member
 from testbed.real.real_hub import Hub
@@ -20,13 +21,20 @@ class Plane:
     """A hub and its members in one run. `start` starts them; `end` ends everything and removes the folder."""
 
     def __init__(
-        self, assets: Path, *, members: Sequence[str] = ("member1", "member2"), nodes: int = 1
+        self,
+        assets: Path,
+        *,
+        members: Sequence[str] = ("member1", "member2"),
+        nodes: int = 1,
+        hpa_sync: str = HPA_SYNC,
     ) -> None:
         self.assets = assets
         self.run = Run.begin()
         try:
             self.hub = Hub(self.run, assets)
-            self.members = {name: Member(self.run, assets, name, nodes=nodes) for name in members}
+            self.members = {
+                name: Member(self.run, assets, name, nodes=nodes, hpa_sync=hpa_sync) for name in members
+            }
             self.load = Load(self.members)
         except BaseException:
             self.run.end()

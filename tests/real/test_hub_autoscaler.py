@@ -36,7 +36,7 @@ async def scaled_by(plane: Plane, metric: dict[str, Any]) -> AsyncIterator[Until
     for a number of replicas.
     """
     command = commands.kube_controller_manager(
-        "hub", plane.hub.pki, plane.hub.ports, plane.hub.kubeconfig, hub=True
+        "hub", plane.hub.pki, plane.hub.ports, plane.hub.kubeconfig, hub=True, hpa_sync="1s"
     )
     scaler = [
         *(part for part in command[1:] if not part.startswith(("--controllers=", "--secure-port="))),

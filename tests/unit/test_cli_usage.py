@@ -141,7 +141,7 @@ def test_bash_completes_commands_and_options(words: str, expected: list[str]) ->
     ("words", "expected"),
     [
         (["expl"], ["explain", ":4"]),
-        (["cron", ""], ["next", "preview", ":4"]),
+        (["cron", ""], ["next", "preview", "suggest", ":4"]),
         (["record", "--metrics-v"], ["--metrics-via", ":4"]),
         (["replay", ""], [":0"]),
     ],

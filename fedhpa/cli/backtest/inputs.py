@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.cli.backtest.flags import ModelFlags
 from fedhpa.cli.files import MAX_BYTES, read_file
-from fedhpa.cli.hub_client import hub_client, hub_error, read_object
+from fedhpa.cli.hub_client import hub_error, read_object
 from fedhpa.cli.preview import CRON_FEDERATED_HPA, FEDERATED_HPA, admitted, read_objects
 
 if TYPE_CHECKING:
@@ -21,47 +20,6 @@ if TYPE_CHECKING:
 
 PRICE_ANNOTATION: Final = "fedhpa.io/price-per-replica-hour"
 DEFAULT_NAMESPACE: Final = "default"
-
-Traffic = Annotated[
-    str,
-    typer.Option(
-        "--traffic",
-        help="shared: ready pods of all clusters share the demand; tied: each cluster has its own.",
-    ),
-]
-PodStart = Annotated[
-    str,
-    typer.Option(
-        "--pod-start", help="Time until a new pod is ready; if not set, as in the recording, else 30s."
-    ),
-]
-MetricsAge = Annotated[
-    str, typer.Option("--metrics-age", help="Age of the metrics that a decision reads; if not set, 30s.")
-]
-PodLimit = Annotated[
-    str,
-    typer.Option(
-        "--pod-limit",
-        help="Most that a pod can use of the metric, as a quantity; if not set, the limit in the "
-        "recording, else "
-        "the largest usage in it.",
-    ),
-]
-CarryOver = Annotated[
-    bool,
-    typer.Option(
-        "--carry-over", help="Demand that the pods cannot serve waits for them instead of being lost."
-    ),
-]
-Unserved = Annotated[
-    str, typer.Option("--unserved", help="Part of the demand that may stay unserved, as a percentage.")
-]
-RecordingFile = Annotated[
-    str,
-    typer.Option(
-        "--recording", metavar="FILE", help="Recording to use: JSON, JSON.gz or CSV; - is standard input."
-    ),
-]
 
 
 class Subject(NamedTuple):
@@ -128,28 +86,6 @@ async def subject_of_hub(hub: ApiClient, namespace: str, name: str, *, named: bo
     return Subject(raw, tuple(crons.values()))
 
 
-def read_subject(
-    target: str,
-    file: str,
-    namespace: str,
-    kubeconfig: str,
-    context: str,
-    recording: Recording,
-    recording_file: str,
-) -> Subject:
-    """Returns the object of a file, of the recording or of the hub, in this order. Raises ConfigError."""
-    if file:
-        return subject_of_file(file, target, namespace, recording)
-    if not target:
-        return subject_of_recording(recording, recording_file)
-
-    async def of_hub() -> Subject:
-        async with hub_client(kubeconfig, context) as (hub, default):
-            return await subject_of_hub(hub, namespace or default, target, named=bool(namespace))
-
-    return asyncio.run(of_hub())
-
-
 def _admitted(raw: Mapping[str, Any], namespace: str, place: str) -> dict[str, Any]:
     """Returns an object as it would be stored. Raises ConfigError if admission would refuse it."""
     metadata = {"namespace": namespace, **raw["metadata"]}
@@ -162,14 +98,18 @@ def _admitted(raw: Mapping[str, Any], namespace: str, place: str) -> dict[str, A
 def candidates_of(
     subject: Subject, variants: list[str], recording: Recording
 ) -> tuple[list[Candidate], list[Mark]]:
-    """Returns the object and its variants with the bounds that rules set, and the marks of the rules."""
+    """Returns the object and its variants with the bounds that rules set, and the marks of the rules.
+
+    A variant that is equal to an earlier object is left out.
+    """
     from fedhpa.backtest import PRESENT, Candidate, parse_variants, variant_name, varied
 
     candidates = [Candidate(PRESENT, subject.raw)]
     for variant in parse_variants(variants):
-        changed = varied(subject.raw, variant)
         name = variant_name(variant)
-        candidates.append(Candidate(name, _admitted(changed, DEFAULT_NAMESPACE, f"--vary {name}")))
+        raw = _admitted(varied(subject.raw, variant), DEFAULT_NAMESPACE, f"--vary {name}")
+        if all(raw["spec"] != one.raw["spec"] for one in candidates):
+            candidates.append(Candidate(name, raw))
     return with_rules(candidates, subject, recording)
 
 
@@ -189,29 +129,27 @@ def with_rules(
     return asyncio.run(found()) if subject.crons else (candidates, [])
 
 
-def options_of(
-    traffic: str, pod_start: str, metrics_age: str, pod_limit: str, *, carry_over: bool
-) -> Options:
+def options_of(flags: ModelFlags) -> Options:
     """Returns the options of the model. Raises ConfigError that names the flag."""
     from fedhpa.api.quantity import parse_milli
     from fedhpa.backtest import SHARED, TIED, Options
 
-    if traffic not in (SHARED, TIED):
-        raise ConfigError(f"--traffic={traffic[:50]}: expected {SHARED} or {TIED}")
-    limit = None
-    if pod_limit:
+    if flags.traffic not in (SHARED, TIED):
+        raise ConfigError(f"--traffic={flags.traffic[:50]}: expected {SHARED} or {TIED}")
+    limit, text = None, flags.pod_limit
+    if text:
         try:
-            limit = parse_milli(pod_limit)
+            limit = parse_milli(text)
         except InvalidObject as error:
-            raise ConfigError(f"--pod-limit={pod_limit[:50]}: expected a quantity such as 500m") from error
+            raise ConfigError(f"--pod-limit={text[:50]}: expected a quantity such as 500m") from error
         if limit <= 0:
-            raise ConfigError(f"--pod-limit={pod_limit[:50]}: expected more than 0")
+            raise ConfigError(f"--pod-limit={text[:50]}: expected more than 0")
     return Options(
-        traffic=traffic,
-        pod_start=seconds_of("--pod-start", pod_start),
-        metrics_age=seconds_of("--metrics-age", metrics_age),
+        traffic=flags.traffic,
+        pod_start=seconds_of("--pod-start", flags.pod_start),
+        metrics_age=seconds_of("--metrics-age", flags.metrics_age),
         pod_limit=limit,
-        carry_over=carry_over,
+        carry_over=flags.carry_over,
     )
 
 

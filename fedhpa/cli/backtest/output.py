@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -17,15 +17,6 @@ from fedhpa.cli.colours import BOLD, GREEN, painted
 if TYPE_CHECKING:
     from fedhpa.backtest.result import Report, Run
 
-Output = Annotated[
-    str,
-    typer.Option(
-        "-o",
-        "--output",
-        help="text, json or yaml; or a file to write, whose name ends with .html, .svg, .png, .json or "
-        ".yaml.",
-    ),
-]
 FORMATS: Final = ("text", "json", "yaml")
 SUFFIXES: Final = (".html", ".svg", ".png", ".json", ".yaml")
 _HEAD: Final = ("RUN", "REPLICA-HOURS", "UNSERVED", "OVER TARGET", "CHANGES/H", "PEAK", "STARTED", "COST")
@@ -48,6 +39,24 @@ def print_report(report: Report, output: str) -> None:
     path = Path(output)
     write_file(path, content(report, path.suffix.removeprefix(".")), "--output")
     print(f"written to {output}; {report.best}", file=sys.stderr)
+
+
+def print_found(
+    found: Any, report: Report, reason: str, output: str, manifest: str, lines: Iterable[str]
+) -> None:
+    """Prints what a search found, its manifest or its lines of text, or writes its report to a file."""
+    import msgspec
+
+    if output == "json":
+        typer.echo(msgspec.json.encode(found).decode())
+    elif output == "yaml":
+        typer.echo(manifest)
+    elif output == "text":
+        typer.echo("\n".join(lines))
+    else:
+        path = Path(output)
+        write_file(path, content(report, path.suffix.removeprefix(".")), "--output")
+        typer.echo(f"written to {output}; {reason}", err=True)
 
 
 def write_file(path: Path, content: bytes, option: str) -> None:

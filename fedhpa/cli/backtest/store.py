@@ -1,140 +1,112 @@
-"""The flags of the metrics store, and the recording that is read from it."""
+"""The recording and the object that the flags name, from files, a metrics store and the hub."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.cli.backtest.flags import HubFlags, Inputs, StoreFlags
 from fedhpa.cli.backtest.inputs import (
     PRICE_ANNOTATION,
     Subject,
     progress_bar,
+    read_recording,
     seconds_of,
     subject_of_file,
     subject_of_hub,
+    subject_of_recording,
 )
-from fedhpa.cli.hub_client import hub_client, hub_error
+from fedhpa.cli.hub_client import hub_client, hub_error, joined, parse_target
 
 if TYPE_CHECKING:
     from fedhpa.backtest import Recording
     from fedhpa.backtest.store import Recorded, Store
     from fedhpa.kube import ApiClient
 
-MAX_DAYS = 90
 # Replicas that cost more an hour are typing errors.
 MAX_PRICE = 1e6
 
-Days = Annotated[
-    int, typer.Option("--days", help="Days to read from the metrics store.", min=1, max=MAX_DAYS)
-]
-Prometheus = Annotated[
-    str,
-    typer.Option(
-        "--prometheus",
-        metavar="URL",
-        help="Base URL of the metrics store: Prometheus, Thanos or Mimir, as for "
-        "the adapter's --metrics-store-url.",
-    ),
-]
-MetricsRules = Annotated[
-    str,
-    typer.Option(
-        "--metrics-rules",
-        metavar="FILE",
-        help="The adapter's rules file, which maps metrics to queries; if not set, CPU and memory as "
-        "cAdvisor has them.",
-    ),
-]
-Step = Annotated[str, typer.Option("--step", help="Time between two values of the recording, 5s to 1h.")]
-StoreCa = Annotated[
-    str,
-    typer.Option("--metrics-store-ca-file", metavar="FILE", help="PEM file of CAs that verify the store."),
-]
-StoreToken = Annotated[
-    str,
-    typer.Option(
-        "--metrics-store-token-file", metavar="FILE", help="File with the bearer token for the store."
-    ),
-]
-StoreTenant = Annotated[
-    str, typer.Option("--metrics-store-tenant", help="Tenant to send as the header X-Scope-OrgID (Mimir).")
-]
-StoreDeadline = Annotated[
-    str, typer.Option("--metrics-store-deadline", help="Time for one query of the store.")
-]
 
-# The flags, in the order of `store_of`.
-StoreFlags = tuple[int, str, str, str, str, str, str, str]
+def gathered(inputs: Inputs) -> tuple[Recording, Subject]:
+    """Returns the recording, from a file or a metrics store, and the object. Raises ConfigError.
+
+    The object is that of the file, else the stored one, else that of the recording.
+    """
+    target = parse_target(joined(inputs.target, inputs.name)) if inputs.target else ""
+    if bool(inputs.recording) == bool(inputs.store.prometheus):
+        raise ConfigError("expected either --recording or --prometheus")
+    if not inputs.recording:
+        recorded, subject = recorded_days(
+            target, inputs.file, inputs.hub, store_of(inputs.days, inputs.store)
+        )
+        return noted(recorded), subject
+    found = read_recording(inputs.recording)
+    if inputs.file:
+        return found, subject_of_file(inputs.file, target, inputs.hub.namespace, found)
+    if target:
+        return found, asyncio.run(_of_hub(target, inputs.hub, with_prices=False))[0]
+    return found, subject_of_recording(found, inputs.recording)
 
 
-def store_of(
-    days: int, url: str, rules_file: str, step: str, ca_file: str, token_file: str, tenant: str, deadline: str
-) -> Store:
+def store_of(days: int, flags: StoreFlags) -> Store:
     """Returns the store that the flags name. Raises ConfigError that names the flag."""
     from fedhpa.backtest.store import Store
     from metrics_adapter.prometheus import Rules, read, read_rules
     from metrics_adapter.prometheus.access import StoreAccess
 
-    seconds = seconds_of("--step", step) or 0.0
+    seconds = seconds_of("--step", flags.step) or 0.0
     if seconds < 5 or seconds != int(seconds):
-        raise ConfigError(f"--step={step[:50]}: expected whole seconds from 5s to 1h")
+        raise ConfigError(f"--step={flags.step[:50]}: expected whole seconds from 5s to 1h")
     try:
-        rules = read_rules(read(Path(rules_file))) if rules_file else Rules()
+        rules = read_rules(read(Path(flags.metrics_rules))) if flags.metrics_rules else Rules()
     except InvalidObject as error:
-        raise ConfigError(f"--metrics-rules={rules_file}: {error}") from error
+        raise ConfigError(f"--metrics-rules={flags.metrics_rules}: {error}") from error
     try:
-        access = StoreAccess(url, ca_file=ca_file, token_file=token_file, tenant=tenant)
+        access = StoreAccess(
+            flags.prometheus,
+            ca_file=flags.store_ca,
+            token_file=flags.store_token,
+            tenant=flags.store_tenant,
+        )
         access.check()
     except ConfigError as error:
         raise ConfigError(str(error).replace("--metrics-store-url", "--prometheus")) from error
-    return Store(access, rules, days, seconds, seconds_of("--metrics-store-deadline", deadline) or 30.0)
+    deadline = seconds_of("--metrics-store-deadline", flags.store_deadline) or 30.0
+    return Store(access, rules, days, seconds, deadline)
 
 
-def recorded_days(
-    target: str, file: str, hub: tuple[str, str, str], store: Store
-) -> tuple[Recorded, Subject]:
-    """Returns the recording of an object from the store, and the object.
+def recorded_days(target: str, file: str, hub: HubFlags, store: Store) -> tuple[Recorded, Subject]:
+    """Returns the recording of an object from the store, and the object. Raises ConfigError.
 
-    `hub` are namespace, kubeconfig and context.
-
-    The object of the file is used in place of the stored one. Raises ConfigError.
+    The object of the file is used in place of the stored one.
     """
-    namespace, kubeconfig, context = hub
-    if not target and not file:
-        raise ConfigError(
-            "expected fhpa/NAME or --filename: the metrics of the object are read from the store"
-        )
-    stored, prices = None, None
-    if target and not file:
-        subject, prices = asyncio.run(_of_hub(target, namespace, kubeconfig, context))
-        stored = subject.raw
-    else:
-        subject = subject_of_file(file, target, namespace, None)
-    return record_from(store, subject.raw, stored, prices), subject
-
-
-def record_from(
-    store: Store, raw: Mapping[str, Any], stored: Mapping[str, Any] | None, prices: Mapping[str, float] | None
-) -> Recorded:
-    """Returns the recording with a progress bar. Raises ConfigError."""
     from fedhpa.backtest.store import record
     from fedhpa.kube import SYSTEM
 
+    stored, prices = None, None
+    if file:
+        subject = subject_of_file(file, target, hub.namespace, None)
+    elif target:
+        subject, prices = asyncio.run(_of_hub(target, hub, with_prices=True))
+        stored = subject.raw
+    else:
+        raise ConfigError(
+            "expected fhpa/NAME or --filename: the metrics of the object are read from the store"
+        )
     with progress_bar("reading the metrics store") as progress:
-        return record(store, raw, SYSTEM.wall, stored=stored, prices=prices, progress=progress)
+        found = record(store, subject.raw, SYSTEM.wall, stored=stored, prices=prices, progress=progress)
+    return found, subject
 
 
-async def _of_hub(
-    name: str, namespace: str, kubeconfig: str, context: str
-) -> tuple[Subject, dict[str, float]]:
-    async with hub_client(kubeconfig, context) as (hub, default):
-        subject = await subject_of_hub(hub, namespace or default, name, named=bool(namespace))
-        return subject, await prices_of(hub)
+async def _of_hub(name: str, flags: HubFlags, *, with_prices: bool) -> tuple[Subject, dict[str, float]]:
+    async with hub_client(flags.kubeconfig, flags.context) as (hub, default):
+        namespace = flags.namespace or default
+        subject = await subject_of_hub(hub, namespace, name, named=bool(flags.namespace))
+        return subject, await prices_of(hub) if with_prices else {}
 
 
 async def prices_of(hub: ApiClient) -> dict[str, float]:
@@ -159,13 +131,8 @@ async def prices_of(hub: ApiClient) -> dict[str, float]:
             raise ConfigError(
                 f"Cluster {name}: annotation {PRICE_ANNOTATION}: expected a number, got {str(text)[:50]!r}"
             )
-        found[name_of(one)] = price
+        found[str(one["metadata"]["name"])] = price
     return found
-
-
-def name_of(raw: Mapping[str, Any]) -> str:
-    """Returns the name of an object."""
-    return str(raw["metadata"]["name"])
 
 
 def noted(recorded: Recorded) -> Recording:

@@ -4,39 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedhpa.cli import suggestions
-from fedhpa.cli.backtest.command import gathered
-from fedhpa.cli.backtest.inputs import (
-    CarryOver,
-    MetricsAge,
-    PodLimit,
-    PodStart,
-    RecordingFile,
-    Traffic,
-    Unserved,
-    options_of,
-    part_of,
-    progress_bar,
-    with_rules,
-)
-from fedhpa.cli.backtest.output import Output, check_output, content, text_lines, write_file
-from fedhpa.cli.backtest.store import (
-    Days,
-    MetricsRules,
-    Prometheus,
-    Step,
-    StoreCa,
-    StoreDeadline,
-    StoreTenant,
-    StoreToken,
-)
-from fedhpa.cli.hub_client import joined, parse_target
-from fedhpa.cli.options import Context, Kubeconfig, Name, Namespace
+from fedhpa.cli.backtest.flags import Inputs, with_flags
+from fedhpa.cli.backtest.inputs import options_of, part_of, progress_bar, with_rules
+from fedhpa.cli.backtest.output import check_output, print_found, text_lines
+from fedhpa.cli.backtest.store import gathered
 
 if TYPE_CHECKING:
     from fedhpa.backtest import Candidate, Suggestion
@@ -45,42 +20,8 @@ if TYPE_CHECKING:
 _STORED = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "uid", "selfLink")
 
 
-def suggest(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="[fhpa]",
-            help="The kind, then its name; or fhpa/NAME.",
-            autocompletion=suggestions.objects,
-        ),
-    ] = "",
-    name: Name = "",
-    file: Annotated[
-        str,
-        typer.Option(
-            "-f", "--filename", help="YAML or JSON file with the FederatedHPA, in place of the stored one."
-        ),
-    ] = "",
-    recording: RecordingFile = "",
-    unserved: Unserved = "0.1%",
-    traffic: Traffic = "shared",
-    pod_start: PodStart = "",
-    metrics_age: MetricsAge = "",
-    pod_limit: PodLimit = "",
-    carry_over: CarryOver = False,
-    days: Days = 14,
-    prometheus: Prometheus = "",
-    metrics_rules: MetricsRules = "",
-    step: Step = "60s",
-    store_ca: StoreCa = "",
-    store_token: StoreToken = "",
-    store_tenant: StoreTenant = "",
-    store_deadline: StoreDeadline = "30s",
-    output: Output = "text",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-) -> None:
+@with_flags(days=14, step="60s")
+def suggest(inputs: Inputs) -> None:
     """Suggest fields of a FederatedHPA that serve the recorded demand with less; nothing is written.
 
     Prints the change as a diff, with what each field buys. The choice is made on every other day of the
@@ -88,42 +29,23 @@ def suggest(
 
     Example: fedhpa suggest -f web.yaml --recording fortnight.json.gz --unserved 0.1%
     """
+    from fedhpa.api.yaml import print_yaml
     from fedhpa.backtest import suggest as search
 
-    check_output(output)
-    options = options_of(traffic, pod_start, metrics_age, pod_limit, carry_over=carry_over)
-    bound = part_of("--unserved", unserved)
-    chosen = parse_target(joined(target, name)) if target else ""
-    hub = (namespace, kubeconfig, context)
-    store = (days, prometheus, metrics_rules, step, store_ca, store_token, store_tenant, store_deadline)
-    found, subject = gathered(chosen, file, recording, hub, store)
+    check_output(inputs.output)
+    options, bound = options_of(inputs.model), part_of("--unserved", inputs.unserved)
+    found, subject = gathered(inputs)
 
     def complete(candidates: list[Candidate]) -> list[Candidate]:
         return with_rules(candidates, subject, found)[0]
 
     with progress_bar("suggest") as progress:
         result = search(found, subject.raw, options, unserved=bound, complete=complete, progress=progress)
-    print_suggestion(result, subject.raw, output)
+    manifest = print_yaml([applicable(result.manifest)], sort_keys=False).rstrip("\n")
+    lines = lines_of(result, subject.raw)
+    print_found(result, result.report, result.reason, inputs.output, manifest, lines)
     if result.worstDay.figures.unserved > bound:
         raise typer.Exit(1)
-
-
-def print_suggestion(found: Suggestion, raw: Mapping[str, Any], output: str) -> None:
-    """Prints a suggestion, or writes its report to a file. Raises ConfigError."""
-    import msgspec
-
-    if output == "json":
-        typer.echo(msgspec.json.encode(found).decode())
-    elif output == "yaml":
-        from fedhpa.api.yaml import print_yaml
-
-        typer.echo(print_yaml([applicable(found.manifest)], sort_keys=False), nl=False)
-    elif output == "text":
-        typer.echo("\n".join(lines_of(found, raw)))
-    else:
-        path = Path(output)
-        write_file(path, content(found.report, path.suffix.removeprefix(".")), "--output")
-        typer.echo(f"written to {output}; {found.reason}", err=True)
 
 
 def lines_of(found: Suggestion, raw: Mapping[str, Any]) -> Iterator[str]:

@@ -1,9 +1,10 @@
-"""The commands `fedhpa cron`: when schedules fire, and what the rules of a target will do."""
+"""The commands `fedhpa cron`: when schedules fire, what rules will do, and windows to add."""
 
 from __future__ import annotations
 
 import typer
 
+from fedhpa.cli.backtest.cron_suggest import cron_suggest
 from fedhpa.cli.cron.next import cron_next
 from fedhpa.cli.cron.preview import cron_preview
 
@@ -16,4 +17,5 @@ def register(app: typer.Typer) -> None:
     # A text that begins with a dash is an invalid schedule, not an unknown option.
     group.command("next", context_settings={"ignore_unknown_options": True})(cron_next)
     group.command("preview")(cron_preview)
+    group.command("suggest")(cron_suggest)
     app.add_typer(group, name="cron")

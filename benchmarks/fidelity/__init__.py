@@ -1,0 +1,1 @@
+"""How well a backtest follows recorded runs of real planes."""

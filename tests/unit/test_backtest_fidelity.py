@@ -1,0 +1,57 @@
+"""The model follows recorded runs of real planes (`python -m benchmarks fidelity`)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from benchmarks.fidelity.measure import LATE_PODS, Measured, measure, recording_of
+from benchmarks.fidelity.shapes import AWAY, MINUTES, MODES, SHAPES, WAVES
+
+RUNS = [(name, mode) for name in SHAPES for mode in MODES]
+# The runs that do not reach the bounds, with what they do reach (docs/decisions/0044).
+ALMOST = {("short-wave", "Centralized"): (0.5, 0.95), ("noise", "Centralized"): (1 / 3, 0.94)}
+# Wrong models that score no worse there, because their sizes are within the tolerance of the right one.
+NOT_TOLD_APART = {("short-wave", "Centralized"): {"target 10 % higher", LATE_PODS}}
+
+measured = cache(lambda name, mode: measure(SHAPES[name], mode))
+
+
+@pytest.mark.parametrize(("name", "mode"), RUNS)
+def test_the_model_follows(name: str, mode: str) -> None:
+    """It errs by at most a third of the best constant, and is close for 95 % of the time."""
+    found: Measured = measured(name, mode)
+    part, close = ALMOST.get((name, mode), (1 / 3, 0.95))
+
+    assert found.found.changes
+    assert found.found.error <= found.found.constant * part
+    assert found.found.close >= close
+
+
+@pytest.mark.parametrize(("name", "mode"), [run for run in RUNS if run[0] in WAVES])
+def test_wrong_models_score_worse(name: str, mode: str) -> None:
+    """A target off by 10 %, no window, and pods a minute later."""
+    found: Measured = measured(name, mode)
+    better = {wrong for wrong, one in found.wrong.items() if one.error <= found.found.error}
+
+    assert len(found.wrong) == 4
+    assert better == NOT_TOLD_APART.get((name, mode), set())
+
+
+@pytest.mark.parametrize(("name", "mode"), RUNS)
+def test_hidden_demand_is_found(name: str, mode: str) -> None:
+    """A size at its maximum hides the rest of the demand for 12 of 30 minutes. Nothing else hides 1 %."""
+    censored = measured(name, mode).censored
+
+    assert 0.38 < censored < 0.41 if name == "capped" else censored < 0.01
+
+
+@pytest.mark.parametrize(("name", "mode"), RUNS)
+def test_runs_are_whole(name: str, mode: str) -> None:
+    """A recording has half an hour, and a gap only where a member was away."""
+    found = recording_of(SHAPES[name], mode)
+    gaps = {one.name for one in found.clusters if None in one.replicas}
+
+    assert found.steps * found.step == MINUTES * 60
+    assert gaps == ({AWAY} if SHAPES[name].alone else set())
