@@ -15,15 +15,16 @@ from fedhpa.backtest import (
     Options,
     Recording,
     Variant,
+    censored_part,
     decode_recording,
     fidelity,
+    measured_start,
+    model_of,
     recorded_run,
     run_of,
     scaling_object,
     varied,
 )
-from fedhpa.backtest.model import measured_start, model_of
-from fedhpa.backtest.recorded import censored_part
 
 RECORDINGS: Final = Path(__file__).with_name("recordings")
 # metrics-server of these planes scrapes every 10 s, so a sample is 5 s old on average when it is read.

@@ -14,8 +14,8 @@ from fedhpa.backtest.comparison import (
     runs_of,
     scaling_object,
 )
-from fedhpa.backtest.model import SHARED, TIED, Model, Options, model_of
-from fedhpa.backtest.recorded import RECORDED, Fidelity, fidelity, recorded_run
+from fedhpa.backtest.model import SHARED, TIED, Model, Options, measured_start, model_of
+from fedhpa.backtest.recorded import RECORDED, Fidelity, censored_part, fidelity, recorded_run
 from fedhpa.backtest.recording import (
     ClusterSeries,
     Recording,
@@ -45,10 +45,12 @@ __all__ = [
     "Recording",
     "Suggestion",
     "Variant",
+    "censored_part",
     "compare",
     "decode_recording",
     "encode_recording",
     "fidelity",
+    "measured_start",
     "metric_keys",
     "model_of",
     "options_for",
