@@ -33,7 +33,7 @@ from fedhpa.decision import (
     WorkloadReading,
     forbidden_in_member,
 )
-from fedhpa.kube import NOT_FOUND, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
+from fedhpa.kube import NOT_FOUND, Key, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
     Again,
@@ -106,6 +106,11 @@ class Workload:
     name: str
 
     @functools.cached_property
+    def key(self) -> Key:
+        """Its key in watched collections."""
+        return (self.namespace, self.name)
+
+    @functools.cached_property
     def path(self) -> str:
         """Its URL path, the same on the hub and in every member."""
         return self.resource.path(self.namespace, self.name)
@@ -124,7 +129,7 @@ class Workload:
         """Its name in one cluster, for the log."""
         return {"cluster": cluster, "namespace": self.namespace, "name": self.name}
 
-    @property
+    @functools.cached_property
     def is_builtin(self) -> bool:
         """True for built-in workload kinds, which every cluster serves in the same version."""
         return self.resource.api_version == WATCHED_VERSION
@@ -217,7 +222,7 @@ def _read_cached(
     if not member.ready:
         state = member.state
         return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
-    if needs.queries or not workload.is_builtin:
+    if needs.queries or not workload.is_builtin or member.closed:
         return None
     usage: UsageList | None = _NO_USAGE
     if needs.usage:
@@ -227,9 +232,15 @@ def _read_cached(
     if usage is None:
         return None
     watched = _watched(caches, member, name, workload, now)
-    if watched is None or isinstance(watched, ClusterSnapshot):
+    if type(watched) is not tuple:
         return watched
-    return _reading(name, workload.path, *watched, usage)
+    scale, index, selected = watched
+    known = selected.reading
+    if known is None or known.workload.scale is not scale or selected.usage is not usage:
+        known = _reading(name, workload.path, scale, index, selected, usage)
+        if selected.doubt.since is None:
+            selected.keep(known, usage)
+    return known
 
 
 # A scale, the index of the pods of its namespace, and the pods that the scale selects.
@@ -239,12 +250,13 @@ _Watched = tuple[Scale, PodIndex, PodSelection]
 def _watched(
     caches: MemberCaches, member: Member, name: str, workload: Workload, now: float
 ) -> _Watched | ClusterSnapshot | None:
-    """The watched state of a built-in workload, or its reading if that is all; None if it needs a request."""
-    if member.unavailable() is not None:
-        return None
+    """The watched state of a built-in workload, or its reading if that is all; None if it needs a request.
+
+    The member is available.
+    """
     namespace = workload.namespace
     try:
-        scale = caches.scales.of_available(member, workload.resource.plural, namespace, workload.name, now)
+        scale = caches.scales.of_available(member, workload.resource.plural, workload.key, now)
     except ApiError as error:
         return _without_scale(name, workload, error)
     pods = caches.pods.of_available(member, namespace, now)
@@ -266,7 +278,7 @@ async def _read(
     name = member.name
     about = workload.about(name)
     read_usage = functools.partial(_usage, caches, member, workload.namespace, needs)
-    if workload.is_builtin and not needs.queries:
+    if workload.is_builtin and not needs.queries and member.unavailable() is None:
         # The watches have all but the usage, as in most periods.
         watched = _watched(caches, member, name, workload, caches.clock())
         if isinstance(watched, ClusterSnapshot):

@@ -37,6 +37,7 @@ from fedhpa.decision import (
     RawStatus,
     Recommendation,
     ScalingSpec,
+    SeenMembers,
     SizeChange,
     Snapshot,
     Step,
@@ -52,6 +53,7 @@ from fedhpa.members import Member
 REFUSED_SECONDS: Final = 60.0
 # A workload that is deleted and created again, or an etcd that is restored, answers 404 for a moment.
 ABSENT_SECONDS: Final = 60.0
+Completed = tuple[ClusterSnapshot, Mapping[str, Any], ClusterSnapshot]
 
 
 @dataclass
@@ -85,6 +87,7 @@ class ObjectMemory:
     `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
     `last_steps` and `last_reason` are its steps and the reason that they gave.
     `drift` are the changed fields of each cluster's HPA, with what they were computed from.
+    `completed` has each cluster's reading, the other fields, and the snapshot of both; so `seen_members`.
     """
 
     uid: str
@@ -118,6 +121,8 @@ class ObjectMemory:
     last_steps: tuple[Step, ...] = ()
     last_reason: str = ""
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
+    completed: dict[str, Completed] = field(default_factory=dict)
+    seen_members: SeenMembers = field(default_factory=SeenMembers)
     placed: Placed = field(default_factory=Placed)
     spec: tuple[object, ScalingSpec] | None = None
     uids: dict[str, str] = field(default_factory=dict)

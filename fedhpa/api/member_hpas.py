@@ -124,11 +124,11 @@ class MemberHpa(msgspec.Struct, frozen=True, dict=True):
 
     def derived(self, make: Callable[..., T], *arguments: str | int) -> T:
         """Returns `make(self, *arguments)`, which depends on nothing else and is computed only once."""
-        known: dict[Any, T] = self.__dict__.setdefault("derived values", {})
-        key = (make, arguments)
+        key, known = (make, arguments), self.__dict__
         if key not in known:
             known[key] = make(self, *arguments)
-        return known[key]
+        found: T = known[key]
+        return found
 
     @functools.cached_property
     def ours(self) -> bool:
@@ -159,7 +159,12 @@ class MemberHpa(msgspec.Struct, frozen=True, dict=True):
         An object of the same name that was deleted and created again owns it, too. Without the annotation, or
         for an unknown hub (""), the label decides.
         """
-        return self if self.derived(_is_as_stored, hub) else self._hidden()
+        if self.__dict__.get("unchanged for") == hub:
+            return self
+        if not _is_as_stored(self, hub):
+            return self._hidden()
+        self.__dict__["unchanged for"] = hub
+        return self
 
     def _hidden(self) -> MemberHpa:
         metadata = self.metadata
