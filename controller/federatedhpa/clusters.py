@@ -108,10 +108,11 @@ def with_gone(
     A cluster that has another name now is not gone. One whose replicas may be failed over is forgotten after
     an hour, because nobody can ask it whether they still run.
     """
-    others = {member.short_uid for member in members.values()}
     found: dict[str, Gone] = {}
-    for name in {*running, *candidates.names}:
-        one = gone(name) if name not in members else None
+    unregistered = {*running, *candidates.names} - members.keys()
+    others = {member.short_uid for member in members.values()} if unregistered else set[str]()
+    for name in unregistered:
+        one = gone(name)
         known, clock = memory.state.clusters.get(name), memory.state.absences.get(name)
         if one is None or (known is not None and known.uid and known.uid in others):
             continue

@@ -113,7 +113,7 @@ class ObjectMemory:
     unpublished: Mapping[str, Any] | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
-    ambiguity_basis: object = None
+    ambiguity_basis: tuple[int, object, object] | None = None
     reconciled: bool = False
     status: Mapping[str, Any] | None = None
     last_pass: float | None = None
@@ -222,9 +222,9 @@ class ObjectMemory:
     def forget_replaced(self, members: Mapping[str, Member]) -> list[str]:
         """Forget clusters that are others than before under the same name. Returns these names."""
         # Of a name that nobody registers, a memory that only says that it was known is dropped.
-        known = {
-            name: one for name, one in self.state.clusters.items() if name in members or one != KNOWN_BEFORE
-        }
+        known = self.state.clusters
+        if known.keys() - members.keys():
+            known = {name: one for name, one in known.items() if name in members or one != KNOWN_BEFORE}
         self.uids = {name: member.short_uid for name, member in members.items()}
         if len(known) < len(self.state.clusters):
             self.state = msgspec.structs.replace(self.state, clusters=known)
@@ -233,7 +233,7 @@ class ObjectMemory:
         if replaced:
             self.state = msgspec.structs.replace(
                 self.state,
-                clusters=known | dict.fromkeys(replaced, KNOWN_BEFORE),
+                clusters={**known, **dict.fromkeys(replaced, KNOWN_BEFORE)},
                 absences={name: one for name, one in self.state.absences.items() if name not in replaced},
             )
             self.without_workload.difference_update(replaced)
@@ -256,7 +256,7 @@ class ObjectMemory:
         self.without_workload &= set(readings)
         absent = {name for name, reading in readings.items() if reading.workload.is_absent}
         self.absent_since = {name: min(self.absent_since.get(name, now), now) for name in absent}
-        for name, reading in readings.items():
+        for name, reading in readings.items() if absent or self.without_workload else ():
             if name in absent:
                 self.answers.pop(name, None)  # that it has none is an answer
                 if name not in self.last_replicas or not self.briefly_absent(name, now):

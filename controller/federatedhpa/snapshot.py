@@ -190,7 +190,9 @@ class SnapshotBuilder:
         blocked = nowhere_yet(workload.text, awaited, readings)
         blocked = blocked or await self._without_workload(workload, memory, readings)
         left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
-        expected = {name: reading for name, reading in readings.items() if name not in left_out}
+        expected = readings
+        if left_out:
+            expected = {name: reading for name, reading in readings.items() if name not in left_out}
         self.ambiguities.note_selectors(key, memory, expected)
         hpas: Mapping[str, HpaReading] = {}
         of_hpas: Mapping[str, Mapping[str, Any]] = {}
