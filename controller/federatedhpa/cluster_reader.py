@@ -232,7 +232,7 @@ def _read_cached(
     if usage is None:
         return None
     watched = _watched(caches, member, name, workload, now)
-    if type(watched) is not tuple:
+    if watched is None or isinstance(watched, ClusterSnapshot):
         return watched
     scale, index, selected = watched
     known = selected.reading

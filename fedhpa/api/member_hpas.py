@@ -124,11 +124,11 @@ class MemberHpa(msgspec.Struct, frozen=True, dict=True):
 
     def derived(self, make: Callable[..., T], *arguments: str | int) -> T:
         """Returns `make(self, *arguments)`, which depends on nothing else and is computed only once."""
-        key, known = (make, arguments), self.__dict__
+        known: dict[Any, T] = self.__dict__.setdefault("derived values", {})
+        key = (make, arguments)
         if key not in known:
             known[key] = make(self, *arguments)
-        found: T = known[key]
-        return found
+        return known[key]
 
     @functools.cached_property
     def ours(self) -> bool:
