@@ -21,19 +21,18 @@ from controller.federatedhpa.metric_reader import (
     metric_queries,
     read_metrics,
 )
-from controller.federatedhpa.pod_index import PodIndex, PodSelection, pod_index
+from controller.federatedhpa.pod_index import PodIndex, PodSelection, numbers_of, pod_index
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
 from fedhpa.decision import (
-    ClusterScale,
     ClusterSnapshot,
     Failure,
     WorkloadReading,
     forbidden_in_member,
 )
-from fedhpa.kube import NOT_FOUND, Key, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
+from fedhpa.kube import NOT_FOUND, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
     Again,
@@ -104,11 +103,6 @@ class Workload:
     resource: Resource
     namespace: str
     name: str
-
-    @functools.cached_property
-    def key(self) -> Key:
-        """Its key in watched collections."""
-        return (self.namespace, self.name)
 
     @functools.cached_property
     def path(self) -> str:
@@ -250,13 +244,10 @@ _Watched = tuple[Scale, PodIndex, PodSelection]
 def _watched(
     caches: MemberCaches, member: Member, name: str, workload: Workload, now: float
 ) -> _Watched | ClusterSnapshot | None:
-    """The watched state of a built-in workload, or its reading if that is all; None if it needs a request.
-
-    The member is available.
-    """
+    """A built-in workload as an available member's watches have it, or its reading; None asks to read it."""
     namespace = workload.namespace
     try:
-        scale = caches.scales.of_available(member, workload.resource.plural, workload.key, now)
+        scale = caches.scales.of_available(member, workload.resource.plural, (namespace, workload.name), now)
     except ApiError as error:
         return _without_scale(name, workload, error)
     pods = caches.pods.of_available(member, namespace, now)
@@ -303,7 +294,7 @@ async def _read(
             reading_usage.cancel()
             return ClusterSnapshot(
                 name=name,
-                scale=_numbers(scale),
+                scale=numbers_of(scale),
                 error=index.error,
                 workload=WorkloadReading(path=path, scale=scale),
             )
@@ -349,10 +340,6 @@ def _without_workload(name: str, reason: str, *, absent: bool = True) -> Cluster
     return ClusterSnapshot(name=name, scale=Failure(reason), workload=workload)
 
 
-def _numbers(scale: Scale) -> ClusterScale:
-    return ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
-
-
 def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterSnapshot:
     """The selector of the pods, or the reading of a cluster whose scale has none."""
     unusable: str | None = None
@@ -362,7 +349,7 @@ def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterSnapshot:
     except InvalidObject as error:
         unusable = str(error)
     workload = WorkloadReading(path=path, scale=scale)
-    return ClusterSnapshot(name=name, scale=_numbers(scale), selector_error=unusable, workload=workload)
+    return ClusterSnapshot(name=name, scale=numbers_of(scale), selector_error=unusable, workload=workload)
 
 
 def _reading(

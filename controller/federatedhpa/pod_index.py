@@ -53,6 +53,11 @@ class Doubt(msgspec.Struct, gc=False):
     checked: tuple[int, int] | None = None
 
 
+def numbers_of(scale: Scale) -> ClusterScale:
+    """The numbers and the selector of a scale."""
+    return ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
+
+
 class PodSelection:
     """The pods that one selector matches."""
 
@@ -92,10 +97,9 @@ class PodSelection:
     def scaled_by(self, path: str, scale: Scale) -> tuple[ClusterScale, WorkloadReading]:
         """The numbers of the scale, and the workload at `path` with its pods; the same until one changes."""
         if self._workload is None or self._workload[1].scale is not scale:
-            numbers = ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
             sets = tuple([one.labels for one in self.sets])
             reading = WorkloadReading(path=path, scale=scale, selector=self.selector, label_sets=sets)
-            self._workload = numbers, reading
+            self._workload = numbers_of(scale), reading
         return self._workload
 
     def keep(self, reading: ClusterSnapshot, usage: Fetched[tuple[UsageRecord, ...]]) -> None:
