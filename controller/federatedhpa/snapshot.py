@@ -190,9 +190,7 @@ class SnapshotBuilder:
         blocked = nowhere_yet(workload.text, awaited, readings)
         blocked = blocked or await self._without_workload(workload, memory, readings)
         left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
-        expected = readings
-        if left_out:
-            expected = {name: reading for name, reading in readings.items() if name not in left_out}
+        expected = {name: reading for name, reading in readings.items() if name not in left_out}
         self.ambiguities.note_selectors(key, memory, expected)
         hpas: Mapping[str, HpaReading] = {}
         of_hpas: Mapping[str, Mapping[str, Any]] = {}
@@ -214,10 +212,8 @@ class SnapshotBuilder:
             gone=gone,
             hpas=of_hpas,
         )
-        left = set[str]()
-        if distributed:
-            others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
-            left = {name for name in others if not memory.briefly_absent(name, now)}
+        others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
+        left = {name for name in others if not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
         placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
         scales = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))

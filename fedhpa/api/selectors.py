@@ -144,8 +144,6 @@ class Selector:
         return f"Selector({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
         return isinstance(other, Selector) and (self.nothing, str(self)) == (other.nothing, str(other))
 
     def __hash__(self) -> int:
