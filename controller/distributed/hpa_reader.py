@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.member_hpas import PLURAL, V2, MemberHpa
@@ -22,8 +21,7 @@ RIGHT: Final = f"list and watch {PLURAL} of API group autoscaling"
 FORBIDDEN: Final = 403
 
 
-@dataclass(frozen=True)
-class HpaReading:
+class HpaReading(NamedTuple):
     """The HPA of one cluster, None without one, or why it could not be read, and the version served there."""
 
     hpa: MemberHpa | Failure | None

@@ -114,6 +114,9 @@ class _Selectors:
     def __getitem__(self, key: Key) -> Iterator[Selector]:
         return iter(self._of.get(key, ()))
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._of
+
     def __len__(self) -> int:
         return len(self._of)
 
@@ -166,6 +169,8 @@ class Ambiguities:
         workloads = {name: reading.workload for name, reading in readings.items()}
         if workloads != memory.workloads:
             memory.workloads = workloads  # the same object until one differs
+        elif key in self._own.get(key[0], ()):
+            return
         found = ((name, workload.selector) for name, workload in workloads.items())
         selectors = {name: selector for name, selector in found if selector is not None}
         if self._put(self._own, key, selectors.values()) or selectors != memory.selectors:
@@ -212,11 +217,15 @@ class Ambiguities:
 
         Two objects with one target are ambiguous while it has no pods, too: their bounds may differ.
         """
+        version, workloads = self._versions.get(key[0], 0), memory.workloads
+        before, seen, known = memory.ambiguity_basis or (None, None, None)
+        if before == version and seen is workloads:
+            return memory.ambiguous_with
         found = {name: reading.workload.label_sets for name, reading in readings.items()}
         labels = {name: sets for name, sets in found.items() if sets}
-        basis = (self._versions.get(key[0], 0), labels)
-        if memory.ambiguity_basis != basis:
-            memory.ambiguous_with, memory.ambiguity_basis = self._compare(key, labels, memories), basis
+        if before != version or known != labels:
+            memory.ambiguous_with = self._compare(key, labels, memories)
+        memory.ambiguity_basis = version, workloads, labels
         return memory.ambiguous_with
 
     def _compare(

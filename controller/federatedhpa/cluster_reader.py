@@ -21,13 +21,12 @@ from controller.federatedhpa.metric_reader import (
     metric_queries,
     read_metrics,
 )
-from controller.federatedhpa.pod_index import PodIndex, PodSelection, pod_index
+from controller.federatedhpa.pod_index import PodIndex, PodSelection, numbers_of, pod_index
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
 from fedhpa.decision import (
-    ClusterScale,
     ClusterSnapshot,
     Failure,
     WorkloadReading,
@@ -124,7 +123,7 @@ class Workload:
         """Its name in one cluster, for the log."""
         return {"cluster": cluster, "namespace": self.namespace, "name": self.name}
 
-    @property
+    @functools.cached_property
     def is_builtin(self) -> bool:
         """True for built-in workload kinds, which every cluster serves in the same version."""
         return self.resource.api_version == WATCHED_VERSION
@@ -217,7 +216,7 @@ def _read_cached(
     if not member.ready:
         state = member.state
         return ClusterSnapshot(name=name, ready=False, error=state.message or state.reason)
-    if needs.queries or not workload.is_builtin:
+    if needs.queries or not workload.is_builtin or member.closed:
         return None
     usage: UsageList | None = _NO_USAGE
     if needs.usage:
@@ -229,7 +228,13 @@ def _read_cached(
     watched = _watched(caches, member, name, workload, now)
     if watched is None or isinstance(watched, ClusterSnapshot):
         return watched
-    return _reading(name, workload.path, *watched, usage)
+    scale, index, selected = watched
+    known = selected.reading
+    if known is None or known.workload.scale is not scale or selected.usage is not usage:
+        known = _reading(name, workload.path, scale, index, selected, usage)
+        if selected.doubt.since is None:
+            selected.keep(known, usage)
+    return known
 
 
 # A scale, the index of the pods of its namespace, and the pods that the scale selects.
@@ -239,12 +244,10 @@ _Watched = tuple[Scale, PodIndex, PodSelection]
 def _watched(
     caches: MemberCaches, member: Member, name: str, workload: Workload, now: float
 ) -> _Watched | ClusterSnapshot | None:
-    """The watched state of a built-in workload, or its reading if that is all; None if it needs a request."""
-    if member.unavailable() is not None:
-        return None
+    """A built-in workload as an available member's watches have it, or its reading; None asks to read it."""
     namespace = workload.namespace
     try:
-        scale = caches.scales.of_available(member, workload.resource.plural, namespace, workload.name, now)
+        scale = caches.scales.of_available(member, workload.resource.plural, (namespace, workload.name), now)
     except ApiError as error:
         return _without_scale(name, workload, error)
     pods = caches.pods.of_available(member, namespace, now)
@@ -266,7 +269,7 @@ async def _read(
     name = member.name
     about = workload.about(name)
     read_usage = functools.partial(_usage, caches, member, workload.namespace, needs)
-    if workload.is_builtin and not needs.queries:
+    if workload.is_builtin and not needs.queries and member.unavailable() is None:
         # The watches have all but the usage, as in most periods.
         watched = _watched(caches, member, name, workload, caches.clock())
         if isinstance(watched, ClusterSnapshot):
@@ -291,7 +294,7 @@ async def _read(
             reading_usage.cancel()
             return ClusterSnapshot(
                 name=name,
-                scale=_numbers(scale),
+                scale=numbers_of(scale),
                 error=index.error,
                 workload=WorkloadReading(path=path, scale=scale),
             )
@@ -337,10 +340,6 @@ def _without_workload(name: str, reason: str, *, absent: bool = True) -> Cluster
     return ClusterSnapshot(name=name, scale=Failure(reason), workload=workload)
 
 
-def _numbers(scale: Scale) -> ClusterScale:
-    return ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
-
-
 def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterSnapshot:
     """The selector of the pods, or the reading of a cluster whose scale has none."""
     unusable: str | None = None
@@ -350,7 +349,7 @@ def _selector(name: str, path: str, scale: Scale) -> Selector | ClusterSnapshot:
     except InvalidObject as error:
         unusable = str(error)
     workload = WorkloadReading(path=path, scale=scale)
-    return ClusterSnapshot(name=name, scale=_numbers(scale), selector_error=unusable, workload=workload)
+    return ClusterSnapshot(name=name, scale=numbers_of(scale), selector_error=unusable, workload=workload)
 
 
 def _reading(

@@ -20,7 +20,7 @@ import msgspec
 from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
-from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.memory import Completed, ObjectMemory
 from fedhpa.api.affinity import Selection
 from fedhpa.api.cluster_affinity import ClusterAffinity
 from fedhpa.api.decode import decode
@@ -108,10 +108,11 @@ def with_gone(
     A cluster that has another name now is not gone. One whose replicas may be failed over is forgotten after
     an hour, because nobody can ask it whether they still run.
     """
-    others = {member.short_uid for member in members.values()}
     found: dict[str, Gone] = {}
-    for name in {*running, *candidates.names}:
-        one = gone(name) if name not in members else None
+    unregistered = {*running, *candidates.names} - members.keys()
+    others = {member.short_uid for member in members.values()} if unregistered else set[str]()
+    for name in unregistered:
+        one = gone(name)
         known, clock = memory.state.clusters.get(name), memory.state.absences.get(name)
         if one is None or (known is not None and known.uid and known.uid in others):
             continue
@@ -273,11 +274,13 @@ async def cluster_snapshots(
     lost_after: float,
     reads_nodes: bool = False,
     gone: Mapping[str, Gone] = MappingProxyType({}),
+    hpas: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> tuple[ClusterSnapshot, ...]:
-    """Returns the clusters by name, with their capacity as far as it is known.
+    """Returns the clusters by name, with their capacity as far as it is known; the same until they change.
 
     A cluster is lost after `lost_after` seconds, and a deleted one at once. `reads_nodes` lists the nodes
-    under any policy. `gone` are clusters that no object registers any more.
+    under any policy. `gone` are clusters that no object registers any more. `hpas` are the fields of
+    `hpa_fields`.
     """
     assignment = hpa.spec.assignment
     available = await available_replicas(
@@ -304,56 +307,61 @@ async def cluster_snapshots(
         ("error", {name: one.reason for name, one in gone.items()}),
         ("gone", {name: one.held for name, one in gone.items() if one.settled}),
     )
-    known = [(field, of) for field, of in rare if of]
-    found = []
+    known = [(field, of) for field, of in (*rare, *hpas.items()) if of]
+    kept, before = dict[str, Completed](), memory.completed
     for name, reading in sorted(readings.items()):
-        member, more = (
-            members.get(name),
-            {field: of[name] for field, of in known if name in of} if known else {},
-        )
-        found.append(
-            msgspec.structs.replace(
-                reading,
-                last_replicas=_last_known(memory, candidates.shares, name, reading, direct=direct),
-                cluster=None if member is None else member.known,
-                implausible_for=memory.implausible_for(name, now) if memory.implausible_since else 0.0,
-                clock_ahead=0.0 if member is None else member.client.server_clock.ahead(now, at),
-                uid=memory.uids.get(name, ""),
-                **more,
-            )
-        )
-    return tuple(found)
+        member = members.get(name)
+        last = _last_known(memory, candidates.shares, name, reading, direct=direct)
+        more = {field: of[name] for field, of in known if name in of} if known else {}
+        fields = {
+            "last_replicas": last,
+            "cluster": None if member is None else member.known,
+            "implausible_for": memory.implausible_for(name, now) if memory.implausible_since else 0.0,
+            "clock_ahead": 0.0 if member is None else member.client.server_clock.ahead(now, at),
+            "uid": memory.uids.get(name, ""),
+            **more,
+        }
+        one = before.get(name)
+        if one is None or one[0] is not reading or one[1] != fields:
+            one = reading, fields, msgspec.structs.replace(reading, **fields)
+        kept[name] = one
+    if hpas:  # in mode Distributed the readings are the same most of the time
+        memory.completed = kept
+    return tuple([one[2] for one in kept.values()])
 
 
-def with_member_hpas(
-    clusters: tuple[ClusterSnapshot, ...],
-    hpas: Mapping[str, HpaReading],
+def hpa_fields(
+    hpas: Mapping[str, HpaReading], memory: ObjectMemory, raw: Mapping[str, Any]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Returns the HPA of each cluster, and the fields that differ in it, by field of the snapshot."""
+    if memory.drift.keys() - hpas.keys():
+        memory.drift = {name: known for name, known in memory.drift.items() if name in hpas}
+    spec = raw.get("spec") or {}
+    # A hold changes behavior without a new generation.
+    basis = (raw["metadata"].get("generation"), spec.get("behavior"))
+    drift = {name: _drift(name, reading, memory, spec, basis) for name, reading in hpas.items()}
+    return {
+        "hpa": {name: reading.hpa for name, reading in hpas.items()},
+        "drift": {name: fields for name, fields in drift.items() if fields},
+    }
+
+
+def _drift(
+    name: str,
+    reading: HpaReading,
     memory: ObjectMemory,
-    raw: Mapping[str, Any],
-) -> tuple[ClusterSnapshot, ...]:
-    """Returns the clusters of mode Distributed with their HPAs, and the fields that differ in each."""
-    memory.drift = {name: known for name, known in memory.drift.items() if name in hpas}
-    return tuple(
-        msgspec.structs.replace(
-            cluster, hpa=hpas[cluster.name].hpa, drift=_drift(cluster.name, hpas[cluster.name], memory, raw)
-        )
-        if cluster.name in hpas
-        else cluster
-        for cluster in clusters
-    )
-
-
-def _drift(name: str, reading: HpaReading, memory: ObjectMemory, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    spec: Mapping[str, Any],
+    wanted_by: tuple[object, ...],
+) -> tuple[str, ...]:
     """Returns the fields of our HPA, besides the bounds, that are not as the FederatedHPA has them.
 
-    The comparison is repeated only after a change, because the status of an HPA changes all the time.
+    The comparison is repeated only after a change of these or of `wanted_by`, because the status of an HPA
+    changes all the time.
     """
     found = reading.hpa
     if not isinstance(found, MemberHpa) or not found.ours:
         return ()
-    spec = raw.get("spec") or {}
-    # A hold changes behavior without a new generation.
-    basis = (found.spec, raw["metadata"].get("generation"), reading.api_version, spec.get("behavior"))
+    basis = (found.spec, reading.api_version, wanted_by)
     known = memory.drift.get(name)
     if known is None or known[0] != basis:
         least = 1 if found.spec.minReplicas is None else found.spec.minReplicas

@@ -82,8 +82,8 @@ class DistributedDecisions:
         None asks for a new decision, because `may_write` is False. Raises Conflict if another process wrote
         the record.
         """
-        rules = self._settings.decision
-        decision = decide(snapshot, memory.history, now, rules)
+        rules, seen = self._settings.decision, memory.seen_members
+        decision = decide(snapshot, memory.history, now, rules, seen=seen)
         # No cluster can be decided on before the ResourceBinding holds one.
         begins = targets.bound is not None and bool(targets.bound.begins) and not targets.members
         written = not snapshot.hpa.spec.dry_run and (decision.writes or begins)

@@ -37,6 +37,7 @@ from fedhpa.decision import (
     RawStatus,
     Recommendation,
     ScalingSpec,
+    SeenMembers,
     SizeChange,
     Snapshot,
     Step,
@@ -52,6 +53,7 @@ from fedhpa.members import Member
 REFUSED_SECONDS: Final = 60.0
 # A workload that is deleted and created again, or an etcd that is restored, answers 404 for a moment.
 ABSENT_SECONDS: Final = 60.0
+Completed = tuple[ClusterSnapshot, Mapping[str, Any], ClusterSnapshot]
 
 
 @dataclass
@@ -85,6 +87,7 @@ class ObjectMemory:
     `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
     `last_steps` and `last_reason` are its steps and the reason that they gave.
     `drift` are the changed fields of each cluster's HPA, with what they were computed from.
+    `completed` has each cluster's reading, the other fields, and the snapshot of both; so `seen_members`.
     """
 
     uid: str
@@ -110,7 +113,7 @@ class ObjectMemory:
     unpublished: Mapping[str, Any] | None = None
     status_written_at: float = float("-inf")
     ambiguous_with: tuple[str, ...] = ()
-    ambiguity_basis: object = None
+    ambiguity_basis: tuple[int, object, object] | None = None
     reconciled: bool = False
     status: Mapping[str, Any] | None = None
     last_pass: float | None = None
@@ -118,6 +121,8 @@ class ObjectMemory:
     last_steps: tuple[Step, ...] = ()
     last_reason: str = ""
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
+    completed: dict[str, Completed] = field(default_factory=dict)
+    seen_members: SeenMembers = field(default_factory=SeenMembers)
     placed: Placed = field(default_factory=Placed)
     spec: tuple[object, ScalingSpec] | None = None
     uids: dict[str, str] = field(default_factory=dict)
@@ -217,9 +222,9 @@ class ObjectMemory:
     def forget_replaced(self, members: Mapping[str, Member]) -> list[str]:
         """Forget clusters that are others than before under the same name. Returns these names."""
         # Of a name that nobody registers, a memory that only says that it was known is dropped.
-        known = {
-            name: one for name, one in self.state.clusters.items() if name in members or one != KNOWN_BEFORE
-        }
+        known = self.state.clusters
+        if known.keys() - members.keys():
+            known = {name: one for name, one in known.items() if name in members or one != KNOWN_BEFORE}
         self.uids = {name: member.short_uid for name, member in members.items()}
         if len(known) < len(self.state.clusters):
             self.state = msgspec.structs.replace(self.state, clusters=known)
@@ -228,7 +233,7 @@ class ObjectMemory:
         if replaced:
             self.state = msgspec.structs.replace(
                 self.state,
-                clusters=known | dict.fromkeys(replaced, KNOWN_BEFORE),
+                clusters={**known, **dict.fromkeys(replaced, KNOWN_BEFORE)},
                 absences={name: one for name, one in self.state.absences.items() if name not in replaced},
             )
             self.without_workload.difference_update(replaced)
@@ -251,7 +256,7 @@ class ObjectMemory:
         self.without_workload &= set(readings)
         absent = {name for name, reading in readings.items() if reading.workload.is_absent}
         self.absent_since = {name: min(self.absent_since.get(name, now), now) for name in absent}
-        for name, reading in readings.items():
+        for name, reading in readings.items() if absent or self.without_workload else ():
             if name in absent:
                 self.answers.pop(name, None)  # that it has none is an answer
                 if name not in self.last_replicas or not self.briefly_absent(name, now):

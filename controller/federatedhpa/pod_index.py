@@ -17,7 +17,7 @@ import msgspec
 from fedhpa.api.selectors import Selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterScale, WorkloadReading
+from fedhpa.decision import ClusterScale, ClusterSnapshot, WorkloadReading
 from fedhpa.kube import Change, Key, Reflector
 from fedhpa.scaling import IGNORED, PodRecord, UsageRecord
 
@@ -53,6 +53,11 @@ class Doubt(msgspec.Struct, gc=False):
     checked: tuple[int, int] | None = None
 
 
+def numbers_of(scale: Scale) -> ClusterScale:
+    """The numbers and the selector of a scale."""
+    return ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
+
+
 class PodSelection:
     """The pods that one selector matches."""
 
@@ -64,6 +69,9 @@ class PodSelection:
         self._pods: tuple[PodRecord, ...] | None = None
         self._active: int | None = None
         self._workload: tuple[ClusterScale, WorkloadReading] | None = None
+        # The last reading of them, with its list of usage; None after a change.
+        self.reading: ClusterSnapshot | None = None
+        self.usage: Fetched[tuple[UsageRecord, ...]] | None = None
 
     @property
     def pods(self) -> tuple[PodRecord, ...]:
@@ -89,15 +97,18 @@ class PodSelection:
     def scaled_by(self, path: str, scale: Scale) -> tuple[ClusterScale, WorkloadReading]:
         """The numbers of the scale, and the workload at `path` with its pods; the same until one changes."""
         if self._workload is None or self._workload[1].scale is not scale:
-            numbers = ClusterScale(scale.spec.replicas, scale.status.replicas, scale.status.selector)
             sets = tuple([one.labels for one in self.sets])
             reading = WorkloadReading(path=path, scale=scale, selector=self.selector, label_sets=sets)
-            self._workload = numbers, reading
+            self._workload = numbers_of(scale), reading
         return self._workload
+
+    def keep(self, reading: ClusterSnapshot, usage: Fetched[tuple[UsageRecord, ...]]) -> None:
+        """Keep a reading of these pods, and of their scale and this usage, until a pod changes."""
+        self.reading, self.usage = reading, usage
 
     def invalidate(self) -> None:
         """Drop what was computed, because a pod changed."""
-        self._pods = self._active = self._workload = None
+        self._pods = self._active = self._workload = self.reading = self.usage = None
 
 
 class PodIndex:
@@ -196,6 +207,8 @@ class PodIndex:
                     selection.invalidate()
         if change.key[1] in self._usage and old is None:
             self._match(change.key[1], self._usage[change.key[1]])
+            for selection in self._selections.values():
+                selection.usage = None  # it may have unlisted pods
 
     def _add(self, text: str, selector: Selector) -> PodSelection:
         now = self._clock()

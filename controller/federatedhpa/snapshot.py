@@ -31,10 +31,10 @@ from controller.federatedhpa.clusters import (
     Candidates,
     by_affinity,
     cluster_snapshots,
+    hpa_fields,
     narrowed,
     unsupported_field,
     with_gone,
-    with_member_hpas,
     without_duplicates,
 )
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
@@ -192,6 +192,12 @@ class SnapshotBuilder:
         left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
         expected = {name: reading for name, reading in readings.items() if name not in left_out}
         self.ambiguities.note_selectors(key, memory, expected)
+        hpas: Mapping[str, HpaReading] = {}
+        of_hpas: Mapping[str, Mapping[str, Any]] = {}
+        if distributed:
+            hpas = await self._member_hpas(key, memory.state, expected)
+            held_spec = member_spec(spec, hold_in_force((hpa.hold, *holds), now), memory.state)
+            of_hpas = hpa_fields(hpas, memory, {**raw, "spec": held_spec})
         clusters = await cluster_snapshots(
             hpa,
             memory,
@@ -204,14 +210,10 @@ class SnapshotBuilder:
             lost_after=self._lost_after(hpa),
             reads_nodes=self._reads_nodes,
             gone=gone,
+            hpas=of_hpas,
         )
-        hpas, left = dict[str, HpaReading](), set[str]()
-        if distributed:
-            hpas = await self._member_hpas(key, memory.state, expected)
-            others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
-            left = {name for name in others if not memory.briefly_absent(name, now)}
-            held_spec = member_spec(spec, hold_in_force((hpa.hold, *holds), now), memory.state)
-            clusters = with_member_hpas(clusters, hpas, memory, {**raw, "spec": held_spec})
+        others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
+        left = {name for name in others if not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
         placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
         scales = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))
@@ -275,9 +277,10 @@ class SnapshotBuilder:
 
     def _holding(self, key: Key, state: MemoryState) -> Set[str]:
         """The registered clusters that may hold our HPA: by the record, or by what a watch shows."""
-        cached = {name: self._caches.hpas.cached(member, *key) for name, member in self._members.items()}
-        shown = {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
-        return shown | (clusters_with_hpas(state) & cached.keys())
+        members, cache = self._members, self._caches.hpas
+        found = clusters_with_hpas(state) & members.keys()
+        cached = {name: cache.cached(one, *key) for name, one in members.items() if name not in found}
+        return found | {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
 
     async def _member_hpas(
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]

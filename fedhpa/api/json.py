@@ -50,7 +50,8 @@ def decode_json(data: Json, kind: Any, *, max_values: int = MAX_VALUES) -> Any:
     A struct may keep deeper values in a field of such a type.
     """
     size = len(data) if isinstance(data, bytes | str) else memoryview(data).nbytes
-    too_large = size > max_values and has_more_values(data, max_values)
+    # Each value takes two bytes or more, with its comma or its brackets, so few texts need the count.
+    too_large = size > 2 * max_values and has_more_values(data, max_values)
     # The text is only passed over if it is too large, to find out if it is nested too deeply.
     decoder, is_free = _decoder(msgspec.Raw if too_large else cast(Hashable, kind))
     try:

@@ -159,7 +159,12 @@ class MemberHpa(msgspec.Struct, frozen=True, dict=True):
         An object of the same name that was deleted and created again owns it, too. Without the annotation, or
         for an unknown hub (""), the label decides.
         """
-        return self if self.derived(_is_as_stored, hub) else self._hidden()
+        if self.__dict__.get("unchanged for") == hub:
+            return self
+        if not _is_as_stored(self, hub):
+            return self._hidden()
+        self.__dict__["unchanged for"] = hub
+        return self
 
     def _hidden(self) -> MemberHpa:
         metadata = self.metadata

@@ -120,11 +120,12 @@ class Selector:
     With `nothing`, no object matches.
     """
 
-    __slots__ = ("nothing", "requirements")
+    __slots__ = ("_text", "nothing", "requirements")
 
     def __init__(self, requirements: Sequence[Requirement] = (), *, nothing: bool = False) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self.nothing = nothing
+        self._text: str | None = None
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """True if the selector matches an object with these labels. None means no labels."""
@@ -135,7 +136,9 @@ class Selector:
 
     def __str__(self) -> str:
         """Returns the canonical form, which a `labelSelector` parameter accepts."""
-        return ",".join(str(requirement) for requirement in self.requirements)
+        if self._text is None:
+            self._text = ",".join(str(requirement) for requirement in self.requirements)
+        return self._text
 
     def __repr__(self) -> str:
         return f"Selector({str(self)!r})"
@@ -144,7 +147,7 @@ class Selector:
         return isinstance(other, Selector) and (self.nothing, str(self)) == (other.nothing, str(other))
 
     def __hash__(self) -> int:
-        return hash((self.nothing, str(self)))
+        return hash(str(self))
 
 
 def parse_selector(text: str) -> Selector:

@@ -119,6 +119,13 @@ class Member:
         return self.membership == LEAVING
 
     @property
+    def is_calm(self) -> bool:
+        """True if it runs replicas as a Member that answers, and nothing of it asks for a pass."""
+        if not (self.answers and self.running) or self.back or self.lost:
+            return False
+        return self.pinned_for is None and self.membership == MEMBER
+
+    @property
     def serving(self) -> int:
         """The replicas that a maximum must keep: what runs below the HPA's own maximum.
 

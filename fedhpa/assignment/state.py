@@ -6,6 +6,7 @@ on from there. Source: docs/explanation/distributed.md.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Annotated, Final, TypeVar
 
@@ -50,11 +51,19 @@ class ClusterState(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
         if not self.maximum:
             return None
         least = self.minimum if self.floor is None else self.floor
-        return Bounds(minimum=min(max(least or 1, 1), self.maximum), maximum=self.maximum)
+        return _bounds(least or 1, self.maximum)
 
     def at(self, now: float) -> ClusterState:
         """Returns the state as it counts at `now`: times from a leader whose clock was ahead count as now."""
+        if self.zero_since is None and self.idle_since is None:
+            return self
         return _at(self, ("zero_since", "idle_since"), now)
+
+
+@functools.lru_cache(maxsize=1024)
+def _bounds(least: int, maximum: int) -> Bounds:
+    """Returns the bounds, the same object for the same numbers: each pass asks for those of every cluster."""
+    return Bounds(minimum=min(max(least, 1), maximum), maximum=maximum)
 
 
 class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):

@@ -5,6 +5,7 @@
 """
 
 from fedhpa.decision.decide import decide, normalize
+from fedhpa.decision.distributed import SeenMembers
 from fedhpa.decision.explanation import to_text
 from fedhpa.decision.membership import membership_of
 from fedhpa.decision.memory import (
@@ -132,6 +133,7 @@ __all__ = [
     "ScalingSpec",
     "Scenario",
     "Search",
+    "SeenMembers",
     "SizeChange",
     "Snapshot",
     "StatusCondition",

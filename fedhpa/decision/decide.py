@@ -23,7 +23,7 @@ from fedhpa.decision.context import (
     keeps_size,
     no_cluster,
 )
-from fedhpa.decision.distributed import decide_bounds
+from fedhpa.decision.distributed import SeenMembers, decide_bounds
 from fedhpa.decision.held import held_size
 from fedhpa.decision.memory import History
 from fedhpa.decision.messages import (
@@ -79,13 +79,15 @@ def decide(
     write_error: str | None = None,
     written_change: int = 0,
     outcomes: Sequence[Outcome] | None = None,
+    seen: SeenMembers | None = None,
 ) -> Decision:
     """Returns the decision on one FederatedHPA at `now` (POSIX seconds). No snapshot makes it raise.
 
     The decision assumes that the scale write succeeds. If it failed, the caller decides again on the same
     input with the error as `write_error`: then conditions and events name the error, and only
     `written_change` counts as a scale: by how many replicas the writes that succeeded changed the size.
-    In mode Distributed, `outcomes` are the writes of member HPAs with their results.
+    In mode Distributed, `outcomes` are the writes of member HPAs with their results. `seen` only saves time:
+    it keeps what follows from a cluster alone for the next decision on the same object.
     """
     context = Context(snapshot, history, now, settings)
     try:
@@ -98,7 +100,7 @@ def decide(
     try:
         if context.spec.mode == DISTRIBUTED:
             check_ambiguity(context)
-            return decide_bounds(context, outcomes=outcomes, write_error=write_error)
+            return decide_bounds(context, outcomes=outcomes, write_error=write_error, seen=seen)
         context.seed(current)
         verdict = decide_size(context, current)
     except NoDecision as stop:

@@ -244,6 +244,12 @@ class ClusterMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, r
         """True if the cluster may have an HPA of ours."""
         return bool(self.assignment.maximum) or self.holds_hpa
 
+    def with_assignment(self, assignment: ClusterState, *, holds_hpa: bool) -> ClusterMemory:
+        """Returns the cluster with these; the same one if it has them already."""
+        if self.holds_hpa is holds_hpa and self.assignment is assignment:
+            return self
+        return msgspec.structs.replace(self, assignment=assignment, holds_hpa=holds_hpa)
+
     @property
     def has_moved(self) -> bool:
         """True if more replicas than the size may run because of the cluster."""

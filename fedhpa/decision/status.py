@@ -155,15 +155,13 @@ def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
     current, left = entry.get("currentReplicas"), dict(entry)
-    said = (
-        ("state", ANSWERED),
-        ("desiredReplicas", current),
-        ("readyReplicas", current),
-        ("lastScaleTime", scaled),
-    )
-    for name, value in said:
-        if name in left and left[name] == value:
+    if left.get("state") == ANSWERED:
+        del left["state"]
+    for name in ("desiredReplicas", "readyReplicas"):
+        if name in left and left[name] == current:
             del left[name]
+    if scaled and left.get("lastScaleTime") == scaled:
+        del left["lastScaleTime"]
     return left
 
 

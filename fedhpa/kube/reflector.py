@@ -109,6 +109,8 @@ class Reflector(Generic[T]):
         self._log = log.bind(api=client.config.name, collection=self._name)
         self._reader: ItemReader[T] = ItemReader(item, make, self._log, on_unreadable)
         self._store: Store[T] = Store(self._log)
+        # The record of a key, as in `store`; None without one.
+        self.get: Callable[[Key], T | None] = self._store.view.get
         # Data that a reader derives from the store and keeps up to date. They end with the reflector.
         self.derived: object = None
         self._version = ""

@@ -26,6 +26,9 @@ VERSION_SECONDS: Final = 300.0
 # Writes whose HPA the watch has not reached yet. The oldest are forgotten first; they are only read again.
 MAX_NOTED: Final = 10_000
 
+# The generation of a member's client, until when its version counts, and the version.
+_NO_VERSION: Final = (-1, 0.0, "")
+
 _Place = tuple[Member, int, str, str]
 
 
@@ -70,7 +73,7 @@ class HpaCache:
 
         Raises MemberUnavailable if it serves none of ours, and ApiError and MemberUnavailable as any call.
         """
-        generation, until, version = self._versions.get(member, (-1, 0.0, ""))
+        generation, until, version = self._versions.get(member, _NO_VERSION)
         if generation == member.client.generation and self._clock() < until:
             return version
         generation = member.client.generation
@@ -84,13 +87,15 @@ class HpaCache:
 
     def cached(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str] | None:
         """Returns what `read` would return without a request; None if a request is needed."""
-        generation, until, version = self._versions.get(member, (-1, 0.0, ""))
-        if generation != member.client.generation or self._clock() >= until:
+        generation, until, version = self._versions.get(member, _NO_VERSION)
+        now = self._clock()
+        if generation != member.client.generation or now >= until or member.unavailable() is not None:
             return None
-        reflector = self._collections[version].up_to_date(member, "")
-        if reflector is None or not self._has_reached(reflector, member, namespace, name):
+        reflector = self._collections[version].of_available(member, "", now)
+        if reflector is None or (self._newest and not self._has_reached(reflector, member, namespace, name)):
             return None
-        return self._seen(reflector.store.get((namespace, name))), version
+        hpa = reflector.get((namespace, name))
+        return None if hpa is None else hpa.seen_by(self.hub), version
 
     async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:
         """Returns an HPA, None if there is none, and the version that the member serves.
@@ -135,8 +140,6 @@ class HpaCache:
     def _has_reached(
         self, reflector: Reflector[MemberHpa], member: Member, namespace: str, name: str
     ) -> bool:
-        if not self._newest:
-            return True
         place = (member, member.client.generation, namespace, name)
         if place not in self._newest:
             return True

@@ -68,13 +68,14 @@ class WatchCache(Generic[T]):
         self._keep = keep
         self._stale_after = stale_after
         self._clock = clock
-        self._watched: dict[tuple[Member, str], _NamespaceWatch[T]] = {}
+        # By namespace, because a reconcile reads one namespace of all members.
+        self._watched: dict[str, dict[Member, _NamespaceWatch[T]]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     @property
     def watched(self) -> list[tuple[str, str]]:
         """The watched namespaces, as (cluster, namespace)."""
-        return [(member.name, namespace) for member, namespace in self._watched]
+        return [(one.name, namespace) for namespace, members in self._watched.items() for one in members]
 
     async def run(self) -> None:
         """Run the watches until cancelled."""
@@ -95,7 +96,7 @@ class WatchCache(Generic[T]):
 
     def of_available(self, member: Member, namespace: str, now: float) -> Reflector[T] | None:
         """As `up_to_date` at `now`, for a caller who knows that the member is available."""
-        watched = self._watched.get((member, namespace))
+        watched = self._watched[namespace].get(member) if namespace in self._watched else None
         if watched is None or not watched.reflector.is_up_to_date(UNWATCHED_SECONDS):
             return None
         watched.needed_at = now
@@ -136,20 +137,22 @@ class WatchCache(Generic[T]):
     def sweep(self) -> None:
         """Stop the watches that are no longer used, and those of members that are gone."""
         now = self._clock()
-        for key, watched in tuple(self._watched.items()):
-            member, namespace = key
-            if member.closed or now - watched.needed_at > self._keep:
-                watched.task.cancel()
-                del self._watched[key]
-                log.debug(
-                    "no longer watched", cluster=member.name, namespace=namespace, collection=self._plural
-                )
+        for namespace, members in tuple(self._watched.items()):
+            for member, watched in tuple(members.items()):
+                if member.closed or now - watched.needed_at > self._keep:
+                    watched.task.cancel()
+                    del members[member]
+                    log.debug(
+                        "no longer watched", cluster=member.name, namespace=namespace, collection=self._plural
+                    )
+            if not members:
+                del self._watched[namespace]
 
     def _need(self, member: Member, namespace: str, patience: float) -> _NamespaceWatch[T]:
-        watched = self._watched.get((member, namespace))
+        watched = self._watched.get(namespace, {}).get(member)
         if watched is None:
             watched = self._watch(member, namespace, patience)
-            self._watched[(member, namespace)] = watched
+            self._watched.setdefault(namespace, {})[member] = watched
         watched.needed_at = self._clock()
         return watched
 
@@ -256,27 +259,21 @@ class ScaleCache:
 
         Raises ApiError with status 404 and the API server's message if there is no such workload.
         """
-        found = self.of_available(member, plural, namespace, name, self._clock())
+        found = self.of_available(member, plural, (namespace, name), self._clock())
         return None if member.unavailable() is not None else found
 
-    def of_available(
-        self, member: Member, plural: str, namespace: str, name: str, now: float
-    ) -> Scale | None:
-        """As `cached` at `now`, for a caller who knows that the member is available."""
+    def of_available(self, member: Member, plural: str, key: Key, now: float) -> Scale | None:
+        """As `cached` at `now`, by namespace and name, if the member is known to be available."""
         collection = self._collections.get(plural)
-        reflector = None if collection is None else collection.of_available(member, namespace, now)
+        reflector = None if collection is None else collection.of_available(member, key[0], now)
         if reflector is None:
             return None
         if self._forgotten and not self._has_reached_forgotten(member, plural, reflector.resource_version):
             return None
-        scale = reflector.store.get((namespace, name))
+        scale = reflector.get(key)
         newest = None
         if self._newest:
-            place = (
-                member,
-                member.client.generation,
-                resource_path(WATCHED_VERSION, plural, namespace, name),
-            )
+            place = (member, member.client.generation, resource_path(WATCHED_VERSION, plural, *key))
             newest = self._newest.get(place)
             if (
                 newest is not None
@@ -288,7 +285,7 @@ class ScaleCache:
         if newest is not None:
             return None
         if scale is None:
-            raise ApiError(f'{plural}.apps "{name}" not found', status=NOT_FOUND, reason="NotFound")
+            raise ApiError(f'{plural}.apps "{key[1]}" not found', status=NOT_FOUND, reason="NotFound")
         return scale if scale.metadata.resourceVersion else None
 
     async def read(self, member: Member, plural: str, namespace: str, name: str) -> Scale:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, pairwise
+from itertools import chain, compress, pairwise, repeat
 from operator import attrgetter
 
 import msgspec
@@ -250,14 +250,15 @@ def _cut(names: Sequence[_ItemName], body: bytes, cluster: str) -> list[Item] | 
     if len(parts) != len(names) or not _is_json(ITEM_PREFIX + parts[-1] + b"}"):
         return None  # Something follows the items, and seems to belong to the last one.
     start, separator = ITEM_PREFIX + _annotation(cluster) + b",", KEY_SEPARATOR
-    items = []
-    for item, part in zip(names, parts, strict=True):
-        metadata = item.metadata
-        json = start + part + b"}"
-        if metadata.annotations:
-            json = _rewritten(ITEM_PREFIX + part + b"}", cluster)
-        items.append(Item(metadata.namespace + separator + metadata.name, cluster, json))
-    return items
+    known = [item.metadata for item in names]
+    keys = [one.namespace + separator + one.name for one in known]
+    if b'"annotations":' not in body:
+        return [Item(key, cluster, b"%b%b}" % (start, part)) for key, part in zip(keys, parts, strict=True)]
+    texts = [
+        _rewritten(ITEM_PREFIX + part + b"}", cluster) if one.annotations else start + part + b"}"
+        for one, part in zip(known, parts, strict=True)
+    ]
+    return list(map(Item, keys, repeat(cluster), texts))
 
 
 def _is_json(text: bytes) -> bool:

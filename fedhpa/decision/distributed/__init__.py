@@ -3,6 +3,7 @@
 Source: docs/explanation/distributed.md; the arithmetic is `fedhpa.assignment.plan`.
 """
 
+from fedhpa.decision.distributed.bounds_view import SeenMembers
 from fedhpa.decision.distributed.decide import decide_bounds
 
-__all__ = ["decide_bounds"]
+__all__ = ["SeenMembers", "decide_bounds"]

@@ -46,9 +46,8 @@ def with_bounds(
     known = memory_of(decision, context.snapshot, context.fleet)
     empty = {one.cluster for one in view.members if one.foreign or (one.answers and one.written is None)}
     clusters = {
-        name: msgspec.structs.replace(
-            one,
-            assignment=states[name],
+        name: one.with_assignment(
+            states[name],
             # An HPA that goes holds it until the cluster answers without one.
             holds_hpa=name not in empty and (one.holds_hpa or bool(view.states[name].maximum)),
         )

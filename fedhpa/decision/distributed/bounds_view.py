@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
+from operator import is_
 from typing import Final
 
 from fedhpa.api.assignment_policies import AssignmentPolicy
@@ -37,6 +39,28 @@ JSON = object
 _NO_PREFERENCE: Final = PlacementPreference()
 
 
+class SeenMembers:
+    """The clusters as a pass saw them last, each with all that it follows from.
+
+    Only those are kept that follow from nothing else: a cluster that answers and is not pinned.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[tuple[object, ...], Member]] = {}
+
+    def of(self, name: str, basis: tuple[object, ...], make: Callable[[], Member]) -> Member:
+        """Returns the cluster as it follows from the `basis`; `make` computes it."""
+        known = self._known.get(name)
+        if known is not None and all(map(is_, known[0], basis)):
+            return known[1]
+        found = make()
+        if found.missing_for or found.lost or not found.answers or found.pinned_for is not None:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = basis, found
+        return found
+
+
 class BoundsView:
     """All candidate clusters of a FederatedHPA, as a pass sees them.
 
@@ -45,7 +69,7 @@ class BoundsView:
     `triggers` ask for a pass at once if new.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, seen: SeenMembers | None = None) -> None:
         self._context = context
         snapshot, spec = context.snapshot, context.spec
         placement, hold = spec.assignment, context.hold
@@ -62,7 +86,8 @@ class BoundsView:
             cluster.name: context.memory.assignment(cluster.name).at(context.now)
             for cluster in snapshot.clusters
         }
-        self.members = tuple(self._member(cluster) for cluster in snapshot.clusters)
+        kept = SeenMembers() if seen is None else seen
+        self.members = tuple([self._seen(cluster, kept) for cluster in snapshot.clusters])
         self.rules = Rules(
             minimum=spec.min_replicas,
             maximum=spec.max_replicas,
@@ -118,6 +143,18 @@ class BoundsView:
         cap = self._context.spec.assignment.caps.get(cluster.name)
         settings = (found.weight, found.priority, found.low, found.high, None if cap is None else str(cap))
         return (*settings, cluster.overflow) if cluster.overflow else settings
+
+    def _seen(self, cluster: ClusterSnapshot, seen: SeenMembers) -> Member:
+        name, memory = cluster.name, self._context.memory
+        basis = (
+            cluster,
+            self.states[name],
+            memory.clusters.get(name),
+            self._preferences.get(name),
+            self._context.spec,
+            self._context.fleet.membership(name),
+        )
+        return seen.of(name, basis, partial(self._member, cluster))
 
     def _member(self, cluster: ClusterSnapshot) -> Member:
         context, fleet, name = self._context, self._context.fleet, cluster.name
@@ -193,9 +230,11 @@ class BoundsView:
         hold = self._context.hold
         held = "" if hold is None else f" hold {hold.direction}"
         yield f"spec {self.rules.assigned_for} {self.rules.maximum}{dry_run}{held}"
-        pinned = any(one.need is not None for one in self.members)
+        pinned = any(one.pinned_for is not None and one.need is not None for one in self.members)
         ready = sum(one.ready for one in self.members if not one.leaving)
         for one in self.members:
+            if one.is_calm and not self.states[one.cluster].waits and one.cluster not in self.edited:
+                continue
             if one.need is not None:
                 yield f"pinned {one.cluster} {one.need}"
             if one.stuck:

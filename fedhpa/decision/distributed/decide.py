@@ -20,7 +20,7 @@ from fedhpa.assignment import (
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_status import MAX_REPLICAS, whole_number, with_bounds
-from fedhpa.decision.distributed.bounds_view import BoundsView
+from fedhpa.decision.distributed.bounds_view import BoundsView, SeenMembers
 from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
 from fedhpa.decision.distributed.returning import give_back
 from fedhpa.decision.messages import ASSIGNED, HELD
@@ -34,14 +34,18 @@ _MAX_NAMED: Final = 8
 
 
 def decide_bounds(
-    context: Context, *, outcomes: Sequence[Outcome] | None = None, write_error: str | None = None
+    context: Context,
+    *,
+    outcomes: Sequence[Outcome] | None = None,
+    write_error: str | None = None,
+    seen: SeenMembers | None = None,
 ) -> Decision:
     """Returns the decision: the bounds of all member HPAs, and what of them is to be written.
 
     It assumes that all writes succeed. After the writes the caller decides again with their `outcomes`, and
     with the error of a failed scale write as `write_error`.
     """
-    view = BoundsView(context)
+    view = BoundsView(context, seen)
     move = give_back(context, view)
     triggers = view.triggers | ({f"return {sorted(move.stays.items())}"} if move.stays else set())
     due = _is_due(context, triggers)
