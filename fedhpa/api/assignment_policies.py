@@ -7,16 +7,16 @@ Others ask for a trait and not for a name. Source: docs/explanation/placement.md
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
 # The fields of a clusterAutoscalingPreference that have an effect under one policy only.
 STATIC_WEIGHT: Final = "staticWeight"
 PRIORITY: Final = "priority"
-Preference = Literal["", "staticWeight", "priority"]
+_PREFERENCES: Final = {"StaticWeighted": STATIC_WEIGHT, "Prioritized": PRIORITY}
 
 
-class Traits(NamedTuple):
-    """The traits of a policy.
+class AssignmentPolicy(StrEnum):
+    """A policy, as `federatedHPAAssignmentType` spells it. EQUAL is that of an object that names none.
 
     copies: each cluster gets the whole size, so nothing is divided.
     by_rank: it fills one cluster after the other. All others divide by weight.
@@ -25,37 +25,20 @@ class Traits(NamedTuple):
     preference: the field of a preference that it reads.
     """
 
-    copies: bool = False
-    by_rank: bool = False
-    by_capacity: bool = False
-    by_load: bool = False
-    preference: Preference = ""
+    DUPLICATED = "Duplicated"
+    AGGREGATED = "Aggregated"
+    STATIC_WEIGHTED = "StaticWeighted"
+    DYNAMIC_WEIGHTED = "DynamicWeighted"
+    PRIORITIZED = "Prioritized"
+    LOAD_WEIGHTED = "LoadWeighted"
+    EQUAL = ""
 
-
-class AssignmentPolicy(StrEnum):
-    """A policy, as `federatedHPAAssignmentType` spells it. EQUAL is that of an object that names none."""
-
-    copies: bool
-    by_rank: bool
-    by_capacity: bool
-    by_load: bool
-    preference: Preference
-
-    def __new__(cls, name: str, traits: Traits) -> AssignmentPolicy:
-        """Makes a member with its traits as attributes."""
-        member = str.__new__(cls, name)
-        member._value_ = name
-        for trait, value in traits._asdict().items():
-            setattr(member, trait, value)
-        return member
-
-    DUPLICATED = "Duplicated", Traits(copies=True)
-    AGGREGATED = "Aggregated", Traits(by_rank=True, by_capacity=True)
-    STATIC_WEIGHTED = "StaticWeighted", Traits(preference=STATIC_WEIGHT)
-    DYNAMIC_WEIGHTED = "DynamicWeighted", Traits(by_capacity=True)
-    PRIORITIZED = "Prioritized", Traits(by_rank=True, by_capacity=True, preference=PRIORITY)
-    LOAD_WEIGHTED = "LoadWeighted", Traits(by_load=True)
-    EQUAL = "", Traits()
+    def __init__(self, name: str) -> None:
+        self.copies = name == "Duplicated"
+        self.by_rank = name in ("Aggregated", "Prioritized")
+        self.by_capacity = name in ("Aggregated", "DynamicWeighted", "Prioritized")
+        self.by_load = name == "LoadWeighted"
+        self.preference = _PREFERENCES.get(name, "")
 
     @classmethod
     def of(cls, name: str | None) -> AssignmentPolicy:

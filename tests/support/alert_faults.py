@@ -207,6 +207,15 @@ def _not_ours(stage: Stage) -> None:
         stage.leader.unwatch_success(*one)
 
 
+def _held(since: float) -> Callable[[Stage], None]:
+    """Shows a hold since a time."""
+
+    def act(stage: Stage) -> None:
+        stage.leader._figures(*OBJECT).held_since = since
+
+    return act
+
+
 def _once(provoke: Callable[[Stage], Any]) -> Callable[[Stage], Any]:
     """The fault occurs once, late enough that its alert still fires at the end."""
     return lambda stage: provoke(stage) if stage.now == LATE else None
@@ -265,11 +274,8 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         "CompetingAutoscalers",
     ),
     "the controller is paused": (lambda s: s.leader.set_paused(True), "Paused"),
-    "a hold is forgotten": (
-        lambda s: s.leader._held_since.labels(*OBJECT).set(BEGIN - 10 * DAY),
-        "HeldLong",
-    ),
-    "a hold began today": (lambda s: s.leader._held_since.labels(*OBJECT).set(BEGIN - DAY / 2), ""),
+    "a hold is forgotten": (_held(BEGIN - 10 * DAY), "HeldLong"),
+    "a hold began today": (_held(BEGIN - DAY / 2), ""),
     "a rule waits for days": (lambda s: s.rules.show(OBJECT, None, BEGIN - 10 * DAY, ()), "CronHeldLong"),
     "a rule fails": (lambda s: s.rules.count("failed"), "CronRulesFail"),
     "a rule failed once, long ago": (lambda s: s.rules.count("failed") if s.now == 600 else None, ""),
