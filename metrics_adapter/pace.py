@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+import time
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-T = TypeVar("T")
 R = TypeVar("R")
 
 # The work between two chances for other tasks. The interpreter lock adds up to 5 ms for each thread at work.
@@ -15,15 +15,31 @@ PIECE_SECONDS = 0.01
 SLICE = 128
 
 
-async def in_slices(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
-    """Yields all items in slices, and lets other tasks run between two slices every 10 ms."""
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    for start in range(0, len(items), SLICE):
-        yield items[start : start + SLICE]
-        if clock() - began > PIECE_SECONDS:
-            await asyncio.sleep(0)
-            began = clock()
+class Turn(asyncio.Lock):
+    """What requests take in turn for long work on the event loop.
+
+    A hundred requests that pause after 10 ms each would still hold up the loop for a second.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Seconds of work since the last pause.
+        self.used = 0.0
+
+
+async def in_slices(count: int, work: Callable[[slice], Iterable[R]], turn: Turn) -> list[R]:
+    """Returns what `work` makes of `count` items, a slice at a time, and pauses after every 10 ms of work."""
+    found: list[R] = []
+    for start in range(0, count, SLICE):
+        async with turn:
+            began = time.perf_counter()
+            found += work(slice(start, start + SLICE))
+            turn.used += time.perf_counter() - began
+            if turn.used > PIECE_SECONDS:
+                turn.used = 0.0
+                # Within the turn, so that no other request works in the same pass of the event loop.
+                await asyncio.sleep(0)
+    return found
 
 
 async def in_thread_above(limit: int, count: int, work: Callable[[], R]) -> R:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -41,7 +40,6 @@ class ResourceMetricsApi:
     def __init__(self, source: MembersSource) -> None:
         self._source = source
         self._bodies = BodyCache()
-        self._turn = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes of the API."""
@@ -93,7 +91,7 @@ class ResourceMetricsApi:
         include = include if include in INCLUDES else ""
         make = _maker(kind, accepted, include)
         if selector.requirements or field_text:
-            body = make(await _selected(gathered.answers, fields))
+            body = make(await self._selected(gathered.answers, fields))
         else:
             key = f"{kind.plural} {namespace} {cluster or ''} {accepted.form} {accepted.version} {include}"
             body = self._bodies.get(key, gathered.answers, make)
@@ -102,8 +100,15 @@ class ResourceMetricsApi:
         if hold is not None and body.weight >= LARGE_BYTES and request.method != "HEAD":
             done = hold(body, body.weight)
         compressed = body.weight >= GZIP_BYTES and accepts_gzip(request.headers.get("Accept-Encoding", ""))
-        payload = BodyPayload(body, self._turn, done, compressed=compressed)
+        payload = BodyPayload(body, self._source.turn, done, compressed=compressed)
         return await responses.list_response(payload, body, accepted.form, gathered)
+
+    async def _selected(
+        self, answers: Sequence[MemberItems], fields: FieldSelector
+    ) -> Sequence[MemberItems]:
+        if fields.is_empty:
+            return answers
+        return [await answer.filter(fields, self._source.turn) for answer in answers]
 
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
         accepted = choose_form(request.headers.get("Accept", ""), METADATA_ITEM)
@@ -144,7 +149,3 @@ def _maker(
 
 def _meta(accepted: Representation) -> str:
     return f"{META_GROUP}/{accepted.version}"
-
-
-async def _selected(answers: Sequence[MemberItems], fields: FieldSelector) -> Sequence[MemberItems]:
-    return answers if fields.is_empty else [await answer.filter(fields) for answer in answers]
