@@ -23,7 +23,7 @@ from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.kube import Turns
 from fedhpa.members import METRICS_API
 from metrics_adapter.members.usage_validation import ESCAPE, check_list, check_one
-from metrics_adapter.pace import Turn, in_slices
+from metrics_adapter.pace import in_slices
 
 # The start of a list item from Go servers: its metadata. The cluster annotation is inserted after this.
 ITEM_PREFIX = b'{"metadata":{'
@@ -140,7 +140,7 @@ class MemberItems:
         whole.items = runs[0] if runs else []
         return whole
 
-    async def labels(self, turn: Turn) -> Sequence[Mapping[str, str]]:
+    async def labels(self) -> Sequence[Mapping[str, str]]:
         """Returns the labels of each item, in the order of the items. Decoded once, for all selectors.
 
         Raises MetricsUnavailable for labels that are not strings.
@@ -154,33 +154,33 @@ class MemberItems:
 
         if len(self._labels) < len(self.items):
             try:
-                await in_slices(len(self.items), decode, turn)
+                await in_slices(len(self.items), decode)
             except InvalidJson as error:
                 raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
         return self._labels
 
-    async def has_labels(self, turn: Turn) -> bool:
+    async def has_labels(self) -> bool:
         """True if any item has labels. If none has, only the member itself can apply a selector."""
-        return any(await self.labels(turn))
+        return any(await self.labels())
 
-    async def select(self, selector: Selector, turn: Turn) -> MemberItems:
+    async def select(self, selector: Selector) -> MemberItems:
         """Returns the items whose labels match the selector."""
-        labels = await self.labels(turn)
+        labels = await self.labels()
 
         def selected(part: slice) -> list[Item]:
             pairs = zip(self.items[part], labels[part], strict=True)
             return [item for item, own in pairs if selector.matches(own)]
 
-        return MemberItems(self.cluster, await in_slices(len(labels), selected, turn))
+        return MemberItems(self.cluster, await in_slices(len(labels), selected))
 
-    async def filter(self, fields: FieldSelector, turn: Turn) -> MemberItems:
+    async def filter(self, fields: FieldSelector) -> MemberItems:
         """Returns the items that a field selector selects."""
 
         def selected(part: slice) -> list[Item]:
             items = self.items[part]
             return [item for item in items if fields.matches(name=item.name, namespace=item.namespace)]
 
-        return MemberItems(self.cluster, await in_slices(len(self.items), selected, turn))
+        return MemberItems(self.cluster, await in_slices(len(self.items), selected))
 
 
 def merge(answers: Sequence[MemberItems]) -> Sequence[Item]:

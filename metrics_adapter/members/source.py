@@ -30,7 +30,6 @@ from metrics_adapter.members.external_metrics import ClusterValues, ExternalValu
 from metrics_adapter.members.queries import SHOWN, CustomMetricQuery, MetricSelectors
 from metrics_adapter.members.recently_served import RecentlyServed
 from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one
-from metrics_adapter.pace import Turn
 
 log = structlog.get_logger(__name__)
 
@@ -138,7 +137,6 @@ class MembersSource:
         # Time of the last failure of each failing member, by API and cluster.
         self._failed_at: dict[tuple[str, str], float] = {}
         self._recently_served = RecentlyServed(clock=clock)
-        self.turn = Turn()
 
     def is_registered(self, cluster: str) -> bool:
         """True if a cluster of that name is registered."""
@@ -159,8 +157,8 @@ class MembersSource:
             _check_namespace(answer, namespace)
             if not selector.requirements or not answer.items:
                 return answer
-            if await answer.has_labels(self.turn):
-                return await answer.select(selector, self.turn)
+            if await answer.has_labels():
+                return await answer.select(selector)
             # This member's metrics lack the labels of pods, so only the member can apply the selector.
             answer = await self._fetch_list(member, path, {"labelSelector": str(selector)})
             _check_namespace(answer, namespace)

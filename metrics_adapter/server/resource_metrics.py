@@ -14,6 +14,7 @@ from fedhpa.serving.fairness import LARGE_BYTES
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
 from metrics_adapter.members.resource_metrics import MemberItems, merge
 from metrics_adapter.members.source import MembersSource
+from metrics_adapter.pace import turn
 from metrics_adapter.server import responses
 from metrics_adapter.server.bodies import Body, BodyCache, BodyPayload, ListBody, MetadataBody, TableBody
 from metrics_adapter.server.caller_limits import HOLD_KEY
@@ -91,7 +92,7 @@ class ResourceMetricsApi:
         include = include if include in INCLUDES else ""
         make = _maker(kind, accepted, include)
         if selector.requirements or field_text:
-            body = make(await self._selected(gathered.answers, fields))
+            body = make(await _selected(gathered.answers, fields))
         else:
             key = f"{kind.plural} {namespace} {cluster or ''} {accepted.form} {accepted.version} {include}"
             body = self._bodies.get(key, gathered.answers, make)
@@ -100,15 +101,8 @@ class ResourceMetricsApi:
         if hold is not None and body.weight >= LARGE_BYTES and request.method != "HEAD":
             done = hold(body, body.weight)
         compressed = body.weight >= GZIP_BYTES and accepts_gzip(request.headers.get("Accept-Encoding", ""))
-        payload = BodyPayload(body, self._source.turn, done, compressed=compressed)
+        payload = BodyPayload(body, turn(), done, compressed=compressed)
         return await responses.list_response(payload, body, accepted.form, gathered)
-
-    async def _selected(
-        self, answers: Sequence[MemberItems], fields: FieldSelector
-    ) -> Sequence[MemberItems]:
-        if fields.is_empty:
-            return answers
-        return [await answer.filter(fields, self._source.turn) for answer in answers]
 
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:
         accepted = choose_form(request.headers.get("Accept", ""), METADATA_ITEM)
@@ -149,3 +143,7 @@ def _maker(
 
 def _meta(accepted: Representation) -> str:
     return f"{META_GROUP}/{accepted.version}"
+
+
+async def _selected(answers: Sequence[MemberItems], fields: FieldSelector) -> Sequence[MemberItems]:
+    return answers if fields.is_empty else [await answer.filter(fields) for answer in answers]

@@ -25,7 +25,6 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.members.member import Member
 from metrics_adapter.members.resource_metrics import MemberItems, decode_list
 from metrics_adapter.members.source import Gathered, MembersSource
-from metrics_adapter.pace import Turn
 from metrics_adapter.process import Adapter
 from metrics_adapter.server.negotiation import media_ranges, warning_values
 from tests.support.adapter.process import (
@@ -382,7 +381,7 @@ async def test_a_selector_over_many_pods_lets_other_requests_run() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    selected: MemberItems = await items.select(selector, Turn())
+    selected: MemberItems = await items.select(selector)
     task.cancel()
     await asyncio.wait([task])
 

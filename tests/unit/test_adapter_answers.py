@@ -17,7 +17,6 @@ from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.apis import API_VERSION, KINDS, PODS
 from metrics_adapter.members import resource_metrics as module
 from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one, merge
-from metrics_adapter.pace import Turn
 from metrics_adapter.server.bodies import BodyCache, ListBody
 from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
 from metrics_adapter.server.openapi import documents as openapi
@@ -146,9 +145,9 @@ async def test_labels_select() -> None:
         listing(pod("a", labels={"app": "x"}), pod("b", labels={"app": "y"}), pod("c")), "m1"
     )
 
-    select = await answer.select(parse_selector("app!=y"), Turn())
+    select = await answer.select(parse_selector("app!=y"))
 
-    assert await answer.has_labels(Turn())
+    assert await answer.has_labels()
     assert [item.name for item in select.items] == ["a", "c"]
 
 
@@ -351,7 +350,7 @@ def test_openapi_references_exist(document: dict[str, Any], expected: set[str]) 
 
 async def test_an_answer_without_items_has_no_labels() -> None:
     """An empty answer needs no second request with the selector."""
-    assert not await MemberItems("m1", ()).has_labels(Turn())
+    assert not await MemberItems("m1", ()).has_labels()
 
 
 def test_the_flags_of_karmadas_manifest_are_accepted() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from fedhpa.api.errors import MetricsUnavailable
 from metrics_adapter.members.resource_metrics import decode_list, decode_one
-from metrics_adapter.pace import Turn
 from metrics_adapter.server.tables import ROWS, column_names, table
 
 HEAD = {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1"}
@@ -44,7 +43,7 @@ async def test_labels_that_are_none_cost_the_member_the_answer() -> None:
     found = decode_list(json.dumps({**HEAD, "items": [odd]}, separators=(",", ":")).encode(), "m1")
 
     with pytest.raises(MetricsUnavailable, match="cannot be read"):
-        await found.has_labels(Turn())
+        await found.has_labels()
 
 
 def test_bytes_that_are_no_text_cost_the_member_the_answer() -> None:
