@@ -3,8 +3,8 @@
 `python -m benchmarks.adapter.held FILE FLAGS` runs the adapter with these flags. FILE has the longest hold in
 seconds, as one double. Whoever started the process sets it back to 0 where a measurement begins.
 
-A hold is the CPU time of the loop's thread between two ticks of a timer that is always due, so it is the time of
-one pass over all that is ready. A busy machine and the threads of the process add nothing to it.
+A hold is the CPU time of the loop's thread between two ticks of a timer that is always due: that of one pass
+over all that is ready. A busy machine and the other threads of the process add nothing to it.
 """
 
 from __future__ import annotations
