@@ -2,7 +2,7 @@
 
 A hold is the CPU time for which the adapter's event loop serves nobody else (`benchmarks.adapter.held`).
 
-`python -m benchmarks adapter-crowd` takes half a minute; the clients take most of the CPU.
+`python -m benchmarks adapter-crowd` takes a minute; the clients take most of the CPU.
 """
 
 from __future__ import annotations
