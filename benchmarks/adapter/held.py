@@ -16,6 +16,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 from fedhpa.serving import quick_loop
 from metrics_adapter import process
@@ -60,8 +61,8 @@ class Holds:
 def main() -> None:
     """Runs the adapter on a watched loop."""
     holds = Holds(Path(sys.argv.pop(1)))
-    process.quick_loop = holds.watched_loop
-    process.main()
+    with patch.object(process, "quick_loop", holds.watched_loop):
+        process.main()
 
 
 if __name__ == "__main__":
