@@ -21,7 +21,7 @@ SLICE = 128
 
 
 class Turn(asyncio.Lock):
-    """What requests take in turn; `used` are the seconds of their work since the last pause."""
+    """The turn of requests; `used` are the seconds of their work since the last pause."""
 
     used = 0.0
 

@@ -10,6 +10,7 @@ over all that is ready. A busy machine and the other threads of the process add 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import mmap
 import struct
 import sys
@@ -19,7 +20,6 @@ from typing import Final
 from unittest.mock import patch
 
 from fedhpa.serving import quick_loop
-from metrics_adapter import process
 
 LONGEST: Final = struct.Struct("d")
 # Shorter passes are added up to this, so that the ticks themselves cost less than a hundredth.
@@ -61,8 +61,9 @@ class Holds:
 def main() -> None:
     """Runs the adapter on a watched loop."""
     holds = Holds(Path(sys.argv.pop(1)))
-    with patch.object(process, "quick_loop", holds.watched_loop):
-        process.main()
+    adapter = importlib.import_module("metrics_adapter.process")
+    with patch.object(adapter, "quick_loop", holds.watched_loop):
+        adapter.main()
 
 
 if __name__ == "__main__":
