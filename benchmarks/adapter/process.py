@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.adapter.backends import FRONT_PROXY, HANG, Backends, FleetSize, backends
+from benchmarks.adapter.held import Holds
 from benchmarks.process_stats import ProcessStats
 from certs import CertificateAuthority
 from testbed.stage import free_port, write_kubeconfig
@@ -36,8 +37,9 @@ USER: Final = "system:serviceaccount:kube-system:horizontal-pod-autoscaler"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The flags of an adapter, its hub and members, and port and TLS context for its clients."""
+    """A folder and flags for an adapter, its hub and members, and port and TLS context for its clients."""
 
+    folder: Path
     flags: list[str]
     port: int
     context: ssl.SSLContext
@@ -73,8 +75,9 @@ class Surroundings:
 class AdapterProcess:
     """A running adapter with the statistics of its process; `connect` makes clients."""
 
-    def __init__(self, process: ProcessStats, around: Surroundings) -> None:
+    def __init__(self, process: ProcessStats, holds: Holds, around: Surroundings) -> None:
         self.process = process
+        self.holds = holds
         self._around = around
         self._plain = ssl.create_default_context()
         self._plain.check_hostname, self._plain.verify_mode = False, ssl.CERT_NONE
@@ -95,12 +98,13 @@ class AdapterProcess:
 class AdapterClient(asyncio.Protocol):
     """One connection. It keeps an answer's status and size, and whether it had warnings.
 
-    `user` and `accept` are sent with each request.
+    `user`, `accept` and `encoding` are sent with each request.
     """
 
-    def __init__(self, user: str = USER, accept: str = "application/json") -> None:
+    def __init__(self, user: str = USER, accept: str = "application/json", encoding: str = "") -> None:
         self._user = user
         self._accept = accept
+        self._encoding = encoding
         self._transport: Any = None
         self._waiter: asyncio.Future[tuple[int, int]] | None = None
         self._head = b""
@@ -116,6 +120,7 @@ class AdapterClient(asyncio.Protocol):
         self._waiter = asyncio.get_running_loop().create_future()
         self._transport.write(
             f"GET {path} HTTP/1.1\r\nHost: adapter\r\nAccept: {self._accept}\r\n"
+            f"Accept-Encoding: {self._encoding or 'identity'}\r\n"
             f"X-Remote-User: {self._user}\r\nX-Remote-Group: system:serviceaccounts\r\n\r\n".encode()
         )
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -155,9 +160,11 @@ class AdapterClient(asyncio.Protocol):
 @asynccontextmanager
 async def running_adapter(size: FleetSize, *flags: str) -> AsyncIterator[AdapterProcess]:
     """A ready adapter over members of that size."""
-    with surroundings(size) as around, _process(around.flags, flags) as process:
-        await around.ready(lambda: process.poll() is None)
-        yield AdapterProcess(ProcessStats(process.pid), around)
+    with surroundings(size) as around:
+        file = around.folder / "holds"
+        with _process("benchmarks.adapter.held", str(file), *around.flags, *flags) as process:
+            await around.ready(lambda: process.poll() is None)
+            yield AdapterProcess(ProcessStats(process.pid), Holds(file), around)
 
 
 @contextmanager
@@ -172,12 +179,12 @@ def surroundings(size: FleetSize) -> Iterator[Surroundings]:
         context = ssl.create_default_context(cadata=authority.bundle_pem.decode())
         context.load_cert_chain(folder / "proxy" / "tls.crt", folder / "proxy" / "tls.key")
         with backends(size, folder, proxies) as started:
-            yield Surroundings(_flags(folder, started.hub, port), port, context, started)
+            yield Surroundings(folder, _flags(folder, started.hub, port), port, context, started)
 
 
 @contextmanager
-def _process(around: Sequence[str], flags: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "metrics_adapter", *around, *flags]
+def _process(*module: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-m", *module]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("FEDHPA_")}
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         try:

@@ -41,7 +41,6 @@ from fedhpa.members import (
     PodCache,
     ScaleCache,
     SharedLists,
-    pod_metrics,
     pod_metrics_path,
 )
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
@@ -391,8 +390,7 @@ async def _usage(
         return _NO_USAGE
     decode = caches.usage_decoder(member.name)
     try:
-        return await pod_metrics(
-            caches.lists, member, namespace, max_age=needs.max_age, decode=decode, again=needs.again
-        )
+        path = pod_metrics_path(namespace)
+        return await caches.lists.get(member, path, None, decode, max_age=needs.max_age, again=needs.again)
     except FedHPAError as error:
         return Failure(error_reason(error))

@@ -53,7 +53,15 @@ def listed(parts: Sequence[str], most: int, more: str = "more") -> str:
     return ", ".join(parts[:most]) + others
 
 
+def for_terminal(text: str) -> str:
+    """Returns the lines of a text with ? for unprintable characters, which may control a terminal."""
+    return "\n".join(map(_visible, text.split("\n")))
+
+
 def _printable(text: str, most: int) -> str:
     # Truncated first, because the text may have megabytes.
-    line = " ".join(text[: 2 * most].split())
+    return _visible(" ".join(text[: 2 * most].split()))
+
+
+def _visible(line: str) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)

@@ -17,7 +17,7 @@ import typer
 
 from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.api.json import convert_json
-from fedhpa.api.texts import counted, one_line
+from fedhpa.api.texts import counted, for_terminal, one_line
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import (
     find_object,
@@ -136,7 +136,7 @@ def _show_cron(explained: Mapping[str, Any], output: ExplainFormat) -> bool:
         typer.echo(f"fedhpa: {found['object']} has no status yet: {NO_CONTROLLER}", err=True)
         return False
     if output is ExplainFormat.TEXT:
-        typer.echo(explanation_text(found), nl=False)
+        typer.echo(for_terminal(explanation_text(found)), nl=False)
     elif output is ExplainFormat.JSON:
         typer.echo(json.dumps(found, indent=2))
     else:
@@ -248,7 +248,7 @@ def render(found: Explanation, output: ExplainFormat, now: float) -> str:
         text = f"{found.where}: {ready.message}\nthe last recorded decision: {to_text(decision)}"
     moves = "".join(f"  {line}\n" for line in memberships(found.status))
     clusters = f"clusters that are no Member:\n{moves}" if moves else ""
-    return text + decided + clusters + "conditions:\n" + "".join(lines)
+    return for_terminal(text + decided + clusters + "conditions:\n" + "".join(lines))
 
 
 def memberships(status: Mapping[str, Any]) -> list[str]:

@@ -11,6 +11,7 @@ import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
+from fedhpa.api.texts import for_terminal
 from fedhpa.cli.files import read_items
 from fedhpa.cli.hub_client import API_VERSION, find_object, hub_client
 from fedhpa.cli.member_options import reaches_members
@@ -76,7 +77,7 @@ def preview(
     if output is JsonOrText.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))
     else:
-        typer.echo("\n".join(to_text(one) for one in found), nl=False)
+        typer.echo(for_terminal("\n".join(to_text(one) for one in found)), nl=False)
     if any(one.refusal or one.competitors for one in found):
         raise typer.Exit(1)
 

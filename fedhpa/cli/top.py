@@ -200,7 +200,7 @@ def _cells(one: Json, *, with_namespace: bool) -> Iterator[str]:
     yield one_line(one["name"], MAX_NAME)
     current, desired = ("?" if one[key] is None else str(one[key]) for key in ("current", "desired"))
     size = current if current == desired else f"{current}→{desired}"
-    yield f"{size}/{one['max']}" if one["max"] else size
+    yield f"{size}/{one_line(one['max'], MAX_USAGE)}" if one["max"] else size
     yield bars(one["clusters"].values())
     usage = one["targets"].partition(", ")[0].removeprefix("cpu: ")
     yield one_line(usage.replace("<unknown>", "?"), MAX_USAGE)

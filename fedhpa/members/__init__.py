@@ -29,7 +29,6 @@ from fedhpa.members.lists import (
     POD_METRICS_LIST,
     SharedLists,
     Upstream,
-    pod_metrics,
     pod_metrics_path,
 )
 from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
@@ -71,7 +70,6 @@ __all__ = [
     "change_finalizers",
     "leading_controller",
     "metrics_key",
-    "pod_metrics",
     "pod_metrics_path",
     "read_access",
     "read_providers",

@@ -16,9 +16,10 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
+from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
+from fedhpa.kube.transport import TOO_LARGE
 from fedhpa.members.slow_lists import PATIENCE_SECONDS, Again, SlowList
 
 T = TypeVar("T")
@@ -39,6 +40,10 @@ MAX_CONCURRENT_RETRIES = 16
 # once the last would miss its deadline, and all bodies would be in memory.
 LARGE_BYTES = 256 * 1024
 MAX_CONCURRENT_LARGE = 8
+NO_LARGE_SLOT = f"{MAX_CONCURRENT_LARGE} large answers are awaited, and none ended in {QUEUE_SECONDS:g} s"
+# An answer that is expected to be small, and is larger, is requested again with a slot for a large one. The
+# answers of a lying member to all concurrent requests would otherwise fill the memory.
+LIMIT_OF_SMALL = 2**20
 # Why a slow server counts as missing. It has no numbers, because they would change a status all the time.
 SLOW = "it answers slowly: its last answer is too old"
 # Older answers are dropped.
@@ -283,23 +288,42 @@ class SharedLists:
     async def _request(
         self, key: _Key, deadline: float | None, *, small: bool, repeated: bool = False
     ) -> Fetched[Any]:
-        member, _, path, params, decode = key
-        last = self._cache.latest(key)
+        """Sends one request, and a second one if an answer that was expected to be `small` is not."""
+        member, last = key[0], self._cache.latest(key)
+        if last is not None and not repeated:
+            small = last.weight < LARGE_BYTES
+        send = partial(self._send, key, last, deadline, repeated)
         try:
-            async with self._slot(member), self._large_slot(key, small):
-                began = self._clock()
-                self._fetches += 1
-                request = partial(member.client.request, "GET", path, is_list=True, repeated=repeated)
-                known = last.tag if last is not None else b""
-                response = await request(params=dict(params), deadline=deadline, known=known)
-                if response.unchanged and last is not None:
-                    return replace(last, fetched_at=began)
-                value = await self._decoded(response, decode)
+            async with self._slot(member):
+                answer = await send(LIMIT_OF_SMALL) if small else None
+                if answer is None:
+                    async with _acquired(self._large_slots, member, NO_LARGE_SLOT):
+                        answer = await send(None)
         except MemberUnavailable:
             raise
         # `decode` is the caller's: whatever it raises means that the answer cannot be used.
         except Exception as error:
             raise MetricsUnavailable(f"cluster {member.name!r}: {error}") from error
+        assert answer is not None, "only a small answer has a limit"
+        return answer
+
+    async def _send(
+        self, key: _Key, last: Fetched[Any] | None, deadline: float | None, repeated: bool, limit: int | None
+    ) -> Fetched[Any] | None:
+        """Returns the decoded answer; None if it is larger than a limit."""
+        member, _, path, params, decode = key
+        began, known = self._clock(), last.tag if last is not None else b""
+        self._fetches += 1
+        request = partial(member.client.request, "GET", path, is_list=True, repeated=repeated, limit=limit)
+        try:
+            response = await request(params=dict(params), deadline=deadline, known=known)
+        except ApiError as error:
+            if limit is not None and error.reason == TOO_LARGE:
+                return None
+            raise
+        if response.unchanged and last is not None:
+            return replace(last, fetched_at=began)
+        value = await self._decoded(response, decode)
         return Fetched(value, began, weight=response.size, tag=response.digest)
 
     @asynccontextmanager
@@ -308,18 +332,6 @@ class SharedLists:
         slots = self._slots.setdefault(member, asyncio.Semaphore(MAX_CONCURRENT))
         reason = f"{MAX_CONCURRENT} requests to it are under way, and none ended in {QUEUE_SECONDS:g} s"
         async with _acquired(slots, member, reason):
-            yield
-
-    @asynccontextmanager
-    async def _large_slot(self, key: _Key, small: bool) -> AsyncIterator[None]:
-        """Hold one of the slots for large answers, unless the answer is known to be small."""
-        latest = self._cache.latest(key)
-        if small or (latest is not None and latest.weight < LARGE_BYTES):
-            yield
-            return
-        member = key[0]
-        reason = f"{MAX_CONCURRENT_LARGE} large answers are awaited, and none ended in {QUEUE_SECONDS:g} s"
-        async with _acquired(self._large_slots, member, reason):
             yield
 
     async def _decoded(self, response: Response, decode: Callable[[bytes], T]) -> T:
@@ -378,21 +390,6 @@ def _admit(member: Upstream) -> None:
     quota = CALLER_QUOTA.get()
     if quota is not None:
         quota()
-
-
-async def pod_metrics(
-    lists: SharedLists,
-    member: Upstream,
-    namespace: str,
-    *,
-    max_age: float,
-    decode: Callable[[bytes], T],
-    deadline: float | None = None,
-    again: Again | None = None,
-) -> Fetched[T]:
-    """Returns the usage of all pods of a namespace ("" for all), decoded by `decode`."""
-    path = pod_metrics_path(namespace)
-    return await lists.get(member, path, None, decode, max_age=max_age, deadline=deadline, again=again)
 
 
 def pod_metrics_path(namespace: str) -> str:

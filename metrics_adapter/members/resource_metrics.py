@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress, pairwise, repeat
+from itertools import chain, pairwise, repeat
 from operator import attrgetter
 
 import msgspec
@@ -114,7 +114,8 @@ class MemberItems:
     def __init__(self, cluster: str, items: Sequence[Item]) -> None:
         self.cluster = cluster
         self.items = sorted(items, key=_KEY)
-        self._labels: Sequence[Mapping[str, str]] | None = None
+        # The labels of the items that were decoded already.
+        self._labels: list[Mapping[str, str]] = []
         # Computed here for one member at a time, so that no request computes it for all members at once.
         self.size = sum([len(item.json) for item in self.items])
 
@@ -140,18 +141,22 @@ class MemberItems:
         return whole
 
     async def labels(self) -> Sequence[Mapping[str, str]]:
-        """Returns the labels of each item, in the order of the items. Decoded once, for the first selector.
+        """Returns the labels of each item, in the order of the items. Decoded once, for all selectors.
 
         Raises MetricsUnavailable for labels that are not strings.
         """
-        if self._labels is None:
-            found: list[Mapping[str, str]] = []
+
+        def decode(part: slice) -> tuple[()]:
+            if len(self._labels) <= part.start:
+                found = (decode_json(item.json, _ItemLabels).metadata.labels for item in self.items[part])
+                self._labels += [labels or {} for labels in found]
+            return ()
+
+        if len(self._labels) < len(self.items):
             try:
-                async for part in in_slices(self.items):
-                    found += [decode_json(item.json, _ItemLabels).metadata.labels or {} for item in part]
+                await in_slices(len(self.items), decode)
             except InvalidJson as error:
                 raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
-            self._labels = found
         return self._labels
 
     async def has_labels(self) -> bool:
@@ -161,17 +166,21 @@ class MemberItems:
     async def select(self, selector: Selector) -> MemberItems:
         """Returns the items whose labels match the selector."""
         labels = await self.labels()
-        matches: list[bool] = []
-        async for part in in_slices(labels):
-            matches += [selector.matches(own) for own in part]
-        return MemberItems(self.cluster, list(compress(self.items, matches)))
+
+        def selected(part: slice) -> list[Item]:
+            pairs = zip(self.items[part], labels[part], strict=True)
+            return [item for item, own in pairs if selector.matches(own)]
+
+        return MemberItems(self.cluster, await in_slices(len(labels), selected))
 
     async def filter(self, fields: FieldSelector) -> MemberItems:
         """Returns the items that a field selector selects."""
-        found: list[Item] = []
-        async for part in in_slices(self.items):
-            found += [item for item in part if fields.matches(name=item.name, namespace=item.namespace)]
-        return MemberItems(self.cluster, found)
+
+        def selected(part: slice) -> list[Item]:
+            items = self.items[part]
+            return [item for item in items if fields.matches(name=item.name, namespace=item.namespace)]
+
+        return MemberItems(self.cluster, await in_slices(len(self.items), selected))
 
 
 def merge(answers: Sequence[MemberItems]) -> Sequence[Item]:

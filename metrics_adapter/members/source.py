@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Generic, TypeVar
 
 import structlog
@@ -198,12 +198,12 @@ class MembersSource:
 
         Each member is queried in the best API version that it serves.
         """
-        params = selectors.params
+        params, shown, path_of = selectors.params, str(query), cache(query.path)
 
         async def values_of(member: Member) -> Sequence[CustomValue] | None:
             api_version = await custom_version(self.lists, member)
             try:
-                values = await self.fetch(member, query.path(api_version), params, decode_values)
+                values = await self.fetch(member, path_of(api_version), params, decode_values)
             except FedHPAError as error:
                 if _is_not_found(error):
                     return None  # The member serves the API, and has no such metric or object.
@@ -215,7 +215,7 @@ class MembersSource:
             values = values_of(member)
             if query.is_one_pod:
                 return await values
-            return await self._recently_served.check(member.name, str(query), params, values)
+            return await self._recently_served.check(member.name, shown, params, values)
 
         return await self.gather(CUSTOM, request, only(cluster), f"{query.resource}/{query.metric}")
 

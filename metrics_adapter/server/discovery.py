@@ -5,7 +5,8 @@ Groups and versions are constant, and names of metrics come from a cache, so no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from hashlib import sha256
 from importlib import metadata
 from typing import Any
@@ -18,6 +19,7 @@ from fedhpa.members.metrics import CUSTOM, EXTERNAL
 from metrics_adapter.apis import GROUP, KINDS, SERVED_VERSIONS
 from metrics_adapter.members.discovery_cache import DiscoveredMetric, MetricDiscoveryCache
 from metrics_adapter.server.negotiation import (
+    DISCOVERY_VERSIONS,
     JSON,
     Form,
     choose_form,
@@ -29,6 +31,8 @@ from metrics_adapter.server.responses import yaml_response
 
 # The longest time for which HTTP caches keep a document.
 YEAR_SECONDS = 365 * 24 * 3600
+# The bytes of a document that are sent at once.
+PIECE_BYTES = 64 * 1024
 USAGE_VERBS = ["get", "list"]
 VALUE_VERBS = ["get"]
 VALUE_KINDS = {CUSTOM: "MetricValueList", EXTERNAL: "ExternalMetricValueList"}
@@ -178,24 +182,50 @@ def _discovered(resource: str, kind: str, namespaced: bool, verbs: list[str]) ->
     }
 
 
+def _kept(cache: MetricDiscoveryCache, make: Callable[[], dict[str, Any]]) -> Callable[[], bytes]:
+    """Returns what `make` makes as JSON, made once as long as the metrics stay the same.
+
+    Members list any number of metrics, and a hundred clients may request megabytes of them at once.
+    """
+    known: list[Sequence[DiscoveredMetric]] = []
+    body = b""
+
+    def document() -> bytes:
+        nonlocal known, body
+        now = [cache.metrics(group) for group in VALUE_KINDS]
+        if not body or now != known:
+            known, body = now, msgspec.json.encode(make())
+        return body
+
+    return document
+
+
 def _groups_handler(cache: MetricDiscoveryCache) -> Handler:
+    groups = msgspec.json.encode(api_group_list())
+    documents = {
+        version: _kept(cache, partial(aggregated_discovery, version, cache)) for version in DISCOVERY_VERSIONS
+    }
+    digest = lru_cache(maxsize=len(documents))(_hash)
+
     async def handle(request: web.Request) -> web.Response:
         version = discovery_version(request.headers.get("Accept", ""))
         if version is None:
-            return await _document(request, msgspec.json.encode(api_group_list()))
-        body = msgspec.json.encode(aggregated_discovery(version, cache))
-        headers = {"ETag": f'"{_hash(body)}"', "Vary": "Accept", "Cache-Control": "public"}
+            return await _document(request, groups)
+        body = documents[version]()
+        headers = {"ETag": f'"{digest(body)}"', "Vary": "Accept", "Cache-Control": "public"}
         if _is_known(request, headers):
             return web.Response(status=304, headers=headers)
-        return web.Response(body=body, headers=headers | {"Content-Type": discovery_content_type(version)})
+        headers["Content-Type"] = discovery_content_type(version)
+        return _sent(body, headers)
 
     return handle
 
 
 def _resources_handler(group: str, version: str, cache: MetricDiscoveryCache) -> Handler:
+    document = _kept(cache, partial(api_resource_list, group, version, cache))
+
     async def handle(request: web.Request) -> web.Response:
-        body = msgspec.json.encode(api_resource_list(group, version, cache))
-        return await _document(request, body)
+        return await _document(request, document())
 
     return handle
 
@@ -240,4 +270,16 @@ async def _document(request: web.Request, body: bytes) -> web.Response:
     accepted = choose_form(request.headers.get("Accept", ""))
     if accepted is not None and accepted.form is Form.YAML:
         return await yaml_response(body)
-    return web.Response(body=body, content_type=JSON)
+    return _sent(body, {"Content-Type": JSON})
+
+
+def _sent(body: bytes, headers: dict[str, str]) -> web.Response:
+    """Returns 200. A long body is sent in pieces, so that a slow client keeps no copy of it."""
+    if len(body) <= PIECE_BYTES:
+        return web.Response(body=body, headers=headers)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), PIECE_BYTES):
+            yield body[start : start + PIECE_BYTES]
+
+    return web.Response(body=pieces(), headers={**headers, "Content-Length": str(len(body))})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -15,6 +14,7 @@ from fedhpa.serving.fairness import LARGE_BYTES
 from metrics_adapter.apis import API_VERSION, GROUP, KINDS, MetricsKind
 from metrics_adapter.members.resource_metrics import MemberItems, merge
 from metrics_adapter.members.source import MembersSource
+from metrics_adapter.pace import turn
 from metrics_adapter.server import responses
 from metrics_adapter.server.bodies import Body, BodyCache, BodyPayload, ListBody, MetadataBody, TableBody
 from metrics_adapter.server.caller_limits import HOLD_KEY
@@ -41,7 +41,6 @@ class ResourceMetricsApi:
     def __init__(self, source: MembersSource) -> None:
         self._source = source
         self._bodies = BodyCache()
-        self._turn = asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes of the API."""
@@ -102,7 +101,7 @@ class ResourceMetricsApi:
         if hold is not None and body.weight >= LARGE_BYTES and request.method != "HEAD":
             done = hold(body, body.weight)
         compressed = body.weight >= GZIP_BYTES and accepts_gzip(request.headers.get("Accept-Encoding", ""))
-        payload = BodyPayload(body, self._turn, done, compressed=compressed)
+        payload = BodyPayload(body, turn(), done, compressed=compressed)
         return await responses.list_response(payload, body, accepted.form, gathered)
 
     async def _get(self, request: web.Request, kind: MetricsKind) -> web.Response:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from typing import Any
 
 import pytest
 
 from fedhpa.api.errors import MemberUnavailable, MetricsUnavailable
 from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics
+from fedhpa.cache import Fetched
+from fedhpa.kube import Response
 from fedhpa.members import lists as module
-from fedhpa.members.lists import SharedLists, pod_metrics
+from fedhpa.members.lists import SharedLists, pod_metrics_path
 from fedhpa.members.member import Member
 from tests.support.fakeapi import Object, eventually
 from tests.support.members import federation
@@ -36,9 +39,16 @@ def decode_pod_metrics(body: bytes) -> list[PodMetrics]:
     return decode_json(body, ObjectList[PodMetrics]).items or []
 
 
+async def pod_metrics(
+    lists: SharedLists, member: Member, namespace: str, max_age: float
+) -> Fetched[list[PodMetrics]]:
+    """Returns the metrics of a namespace's pods."""
+    return await lists.get(member, pod_metrics_path(namespace), None, decode_pod_metrics, max_age=max_age)
+
+
 async def names(lists: SharedLists, member: Member, max_age: float = 10.0) -> list[str]:
     """Returns the names of the pods that have metrics."""
-    fetched = await pod_metrics(lists, member, "shop", max_age=max_age, decode=decode_pod_metrics)
+    fetched = await pod_metrics(lists, member, "shop", max_age)
     return [item.metadata.name for item in fetched.value]
 
 
@@ -116,7 +126,7 @@ async def test_namespaces_are_fetched_separately() -> None:
     async with federation("member1", "member2") as world, SharedLists(clock=loop_time) as lists:
         for member in ("member1", "member2"):
             for namespace in ("shop", "bank", ""):
-                await pod_metrics(lists, world[member], namespace, max_age=10, decode=decode_pod_metrics)
+                await pod_metrics(lists, world[member], namespace, 10)
 
         assert lists.fetches == 6
 
@@ -251,14 +261,14 @@ async def test_the_cache_is_bounded_in_entries(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "MAX_ENTRIES", 8)
     async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
         member = world["member1"]
-        await pod_metrics(lists, member, "shop", max_age=60, decode=decode_pod_metrics)
+        await pod_metrics(lists, member, "shop", 60)
         for number in range(100):
             params = {"labelSelector": f"app=a{number}"}
             await lists.get(member, PATH, params, decode_pod_metrics, max_age=60)
 
             assert len(lists._cache._entries) <= 8
 
-        await pod_metrics(lists, member, "shop", max_age=60, decode=decode_pod_metrics)
+        await pod_metrics(lists, member, "shop", 60)
         await lists.get(member, PATH, {"labelSelector": "app=a99"}, decode_pod_metrics, max_age=60)
         asked = lists.fetches
         await lists.get(member, PATH, {"labelSelector": "app=a1"}, decode_pod_metrics, max_age=60)
@@ -320,18 +330,13 @@ async def test_concurrent_large_answers_are_bounded(monkeypatch: pytest.MonkeyPa
         one, two = world["member1"], world["member2"]
         await names(lists, two, max_age=0)
         world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
-        waits = [
-            asyncio.create_task(pod_metrics(lists, one, space, max_age=0, decode=decode_pod_metrics))
-            for space in ("a", "b")
-        ]
+        waits = [asyncio.create_task(pod_metrics(lists, one, space, 0)) for space in ("a", "b")]
         await asyncio.sleep(1)
         began = loop_time()
         await names(lists, two, max_age=0)
         await lists.get(two, PATH, {"labelSelector": "app=a"}, decode_pod_metrics, max_age=0)
         quick = loop_time() - began
-        waits.append(
-            asyncio.create_task(pod_metrics(lists, two, "new", max_age=0, decode=decode_pod_metrics))
-        )
+        waits.append(asyncio.create_task(pod_metrics(lists, two, "new", 0)))
         await asyncio.sleep(10)
 
         assert quick < 0.1
@@ -383,3 +388,38 @@ async def test_a_caller_over_its_limit_gets_cached_answers_only() -> None:
             module.CALLER_QUOTA.reset(token)
 
         assert (lists.fetches, len(lists._cache._entries)) == (1, 1)
+
+
+async def test_a_member_cannot_send_many_large_answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Selections are expected to be small. Those that are not wait for the slots of large answers.
+
+    A member with 64 answers of 96 MB would otherwise end the process.
+    """
+    monkeypatch.setattr(module, "MAX_CONCURRENT_LARGE", 2)
+    monkeypatch.setattr(module, "LIMIT_OF_SMALL", 1_000)
+    async with federation("member1", "member2", deadline=3) as world, SharedLists(clock=loop_time) as lists:
+        api, member = world.members["member1"], world["member1"]
+        head = b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","items":[]}'
+        api.faults.body[PATH] = head + b" " * 2_000
+        request, now, most = member.client.request, 0, 0
+
+        async def counted(*arguments: Any, limit: int | None, **options: Any) -> Response:
+            nonlocal now, most
+            now += limit is None
+            most = max(most, now)
+            await asyncio.sleep(limit is None)
+            try:
+                return await request(*arguments, limit=limit, **options)
+            finally:
+                now -= limit is None
+
+        monkeypatch.setattr(member.client, "request", counted)
+        asked = [
+            lists.get(member, PATH, {"labelSelector": f"app=a{number}"}, decode_pod_metrics, max_age=0)
+            for number in range(10)
+        ]
+        answers = await asyncio.gather(*asked)
+
+    assert [one.value for one in answers] == [[]] * 10
+    assert lists.fetches == 20
+    assert most == 2

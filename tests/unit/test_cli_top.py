@@ -42,6 +42,21 @@ def limited(reason: str) -> dict[str, Any]:
     return {"more": [{"type": "ScalingLimited", "status": "True", "reason": reason}]}
 
 
+def test_no_text_of_an_object_controls_the_terminal() -> None:
+    """A status has what its owner may have written."""
+    escape = "\x1b[2J\x9b\r\n\x07"
+    summary = {"targets": f"cpu: {escape}", "max": escape * 100, "reason": escape}
+    found = [
+        stored(escape, summary=summary),
+        stored("b", more=[{"type": "Held", "status": "True", "message": escape}]),
+    ]
+
+    shown = table([row(each, NOW) for each in found], 0, with_namespace=True)
+
+    assert re.sub(r"\x1b\[\d*m", "", "".join(shown)).isprintable()
+    assert max(map(len, shown)) < 200
+
+
 def test_what_needs_attention_comes_first() -> None:
     """Not Ready, at the maximum, held, being scaled, and then by name."""
     held: dict[str, Any] = {"more": [{"type": "Held", "status": "True", "message": "held by annotation"}]}

@@ -163,6 +163,20 @@ def test_other_targets_are_refused(text: str) -> None:
         parse_target(text)
 
 
+def test_a_record_cannot_control_the_terminal() -> None:
+    """The owner of a namespace may write its records and conditions, and an administrator explains them."""
+    decision = decided()
+    hostile = json.dumps(through_json(decision)).replace("member1", "\\u001b]0;x\\u0007\\u202e")
+    condition = {"type": "Ready", "status": "False", "reason": "A\x1b[2J", "message": "b\x9b\r\x08c"}
+    found = Explanation("shop/web", decode_stored(json.loads(hostile)), {"conditions": [condition]})
+
+    text = render(found, ExplainFormat.TEXT, decision.now)
+
+    assert "?]0;x??" in text
+    assert "Ready=False A?[2J: b???c" in text
+    assert text.replace("\n", "").isprintable()
+
+
 def test_clusters_that_are_no_member_are_named() -> None:
     """Their replicas and what they wait for stand in the status, which is younger than the record."""
     decision = decided()

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
-from fedhpa.api.texts import ascii_line, cut_line, one_line, redacted
+from fedhpa.api.texts import ascii_line, cut_line, for_terminal, one_line, redacted
 from fedhpa.serving.logs import configure_logs
 from metrics_adapter.members.source import Gathered, _reason
 from metrics_adapter.server.negotiation import warning_values
@@ -42,6 +42,11 @@ def test_a_text_is_one_printable_line(text: str, line: str) -> None:
 def test_a_text_may_be_cut_without_a_word(text: str, line: str) -> None:
     """A truncated line is printable and within the limit."""
     assert cut_line(text, 200) == line
+
+
+def test_lines_for_a_terminal_keep_their_ends() -> None:
+    """Other controls, of seven and of eight bits, become ?."""
+    assert for_terminal("a\n  b\tc\r\n\x1b[31m\x9b\u202e\n") == "a\n  b?c?\n?[31m??\n"
 
 
 def test_a_header_is_ascii() -> None:

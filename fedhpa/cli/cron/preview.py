@@ -14,6 +14,7 @@ import typer
 
 from fedhpa.api.errors import ApiError, ConfigError, FedHPAError
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
+from fedhpa.api.texts import for_terminal
 from fedhpa.cli.files import read_items
 from fedhpa.cli.hub_client import hub_client, hub_error, parse_cron_target
 from fedhpa.cli.member_options import reaches_members
@@ -104,13 +105,13 @@ def cron_preview(
         objects = read_manifests(file)
         refusals = [text for one in objects if one["kind"] == KIND and (text := _refusal(one, namespace))]
         if refusals:
-            typer.echo("\n".join(refusals))
+            typer.echo(for_terminal("\n".join(refusals)))
             raise typer.Exit(1)
         found = asyncio.run(_of_file(objects, namespace, kubeconfig, context, now, sources, offline=offline))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))
     else:
-        typer.echo("\n".join(to_text(one) for one in found), nl=False)
+        typer.echo(for_terminal("\n".join(to_text(one) for one in found)), nl=False)
     if any(one.conflicts for one in found):
         raise typer.Exit(1)
 
