@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from fedhpa.backtest import Candidate, ClusterSeries, Options, Recording, run_of, suggest
+from fedhpa.backtest.recording import Amounts
 from fedhpa.backtest.result import Run
 
 FORTNIGHTS: Final = 60
@@ -81,12 +82,14 @@ def recording(values: Sequence[int], run: Run | None = None) -> Recording:
     """
     count = len(values)
     size = -(-max(values[:4]) // 500)
-    replicas, ready, served = [size] * count, [size] * count, list(values)
+    replicas: Amounts = [size] * count
+    ready: Amounts = [size] * count
+    served: Amounts = [*values]
     if run is not None:
         [sizes] = run.clusters
-        replicas, ready = [one or 0 for one in sizes.desired], [one or 0 for one in sizes.ready]
+        replicas, ready = sizes.desired, sizes.ready
         served = [value - round(1000 * (lost or 0)) for value, lost in zip(values, run.unserved, strict=True)]
-    amounts = {"cpu": [1000] * count}
+    amounts: dict[str, Amounts] = {"cpu": [1000] * count}
     series = ClusterSeries("member1", replicas, ready, {"cpu": served}, amounts, amounts)
     return Recording(version=1, namespace="shop", name="web", start=START, step=STEP, clusters=[series])
 
