@@ -39,12 +39,20 @@ MODULES: Final[Mapping[str, str]] = {
     "distributed-members": "benchmarks.controller.distributed_members",
     "closed-loop-cost": "benchmarks.closed_loop.cost",
     "backtest": "benchmarks.backtest",
+    "fortnights": "benchmarks.fortnights",
     "cron": "benchmarks.cron",
     "cron-rules": "benchmarks.cron_rules",
     "cron-real": "benchmarks.cron_real",
 }
 # These take minutes, so they run only when named.
-ONLY_NAMED: Final = ("controller-large", "adapter-large", "adapter-callers", "adapter-crowd", "cron-real")
+ONLY_NAMED: Final = (
+    "controller-large",
+    "adapter-large",
+    "adapter-callers",
+    "adapter-crowd",
+    "fortnights",
+    "cron-real",
+)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.fortnights`: how a suggested object does in the fortnight after the recorded one.
+"""`python -m benchmarks fortnights`: how a suggested object does in the fortnight after the recorded one.
 
 Each pair of fortnights has a load by chance: its shape, level, weekends, rushes and noise. The second one
 comes after the suggestion. The choice holds if no day there leaves more than the bound unserved. If one does,
@@ -7,14 +7,15 @@ the report must have shown it: a day a tenth higher would have broken the bound 
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
-import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from fedhpa.backtest import Candidate, ClusterSeries, Options, Recording, run_of, suggest
+from fedhpa.backtest.recording import Amounts
+from fedhpa.backtest.result import Run
 
 FORTNIGHTS: Final = 60
 DAYS: Final = 14
@@ -24,6 +25,7 @@ STEP: Final = 900.0
 UNSERVED: Final = 0.001
 OPTIONS: Final = Options(pod_start=30.0)
 START: Final = 1_772_409_600.0
+WITHOUT_WARNING: Final = "objects that were changed, above the bound later without a warning"
 
 
 class Outcome(NamedTuple):
@@ -37,9 +39,21 @@ class Outcome(NamedTuple):
     worst_after: float
 
     @property
+    def keeps(self) -> bool:
+        """True if the bound was kept in the later fortnight."""
+        return self.worst_after <= UNSERVED
+
+    @property
     def holds(self) -> bool:
         """True if the bound was kept, or the report had shown what breaks it."""
-        return self.worst_after <= UNSERVED or self.higher > UNSERVED or self.worst_before > UNSERVED
+        return self.keeps or self.higher > UNSERVED or self.worst_before > UNSERVED
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seed:3} {'took' if self.took else 'kept'} gain {self.gain:6.1%}  worst "
+            f"{self.worst_before:.3%}  a tenth higher {self.higher:.3%}  later {self.worst_after:.3%}"
+            f"{'' if self.holds else '  above the bound without a warning'}"
+        )
 
 
 def demand(seed: int, days: int) -> list[int]:
@@ -61,16 +75,23 @@ def demand(seed: int, days: int) -> list[int]:
     return found
 
 
-def recording(values: Sequence[int], first: int) -> Recording:
-    """Returns a recording of one cluster, whose pods cannot use more than their request."""
+def recording(values: Sequence[int], run: Run | None = None) -> Recording:
+    """Returns a recording of one cluster, whose pods cannot use more than their request.
+
+    With a run, its sizes were recorded, and of the demand what its pods served.
+    """
     count = len(values)
     size = -(-max(values[:4]) // 500)
-    series = ClusterSeries(
-        "member1", [size] * count, [size] * count, {"cpu": list(values)}, {"cpu": [1000] * count},
-        {"cpu": [1000] * count},
-    )  # fmt: skip
-    start = START + first * STEP
-    return Recording(version=1, namespace="shop", name="web", start=start, step=STEP, clusters=[series])
+    replicas: Amounts = [size] * count
+    ready: Amounts = [size] * count
+    served: Amounts = [*values]
+    if run is not None:
+        [sizes] = run.clusters
+        replicas, ready = sizes.desired, sizes.ready
+        served = [value - round(1000 * (lost or 0)) for value, lost in zip(values, run.unserved, strict=True)]
+    amounts: dict[str, Amounts] = {"cpu": [1000] * count}
+    series = ClusterSeries("member1", replicas, ready, {"cpu": served}, amounts, amounts)
+    return Recording(version=1, namespace="shop", name="web", start=START, step=STEP, clusters=[series])
 
 
 def manifest(seed: int) -> dict[str, Any]:
@@ -89,43 +110,36 @@ def manifest(seed: int) -> dict[str, Any]:
     }
 
 
-def outcome(seed: int) -> Outcome:
-    """Searches over the first fortnight, and runs the choice over both."""
-    values = demand(seed, 2 * DAYS)
-    half = len(values) // 2
-    found = suggest(recording(values[:half], 0), manifest(seed), OPTIONS, unserved=UNSERVED)
-    # The pods of the first fortnight run on in the second.
-    both = run_of(recording(values, 0), Candidate("both", found.manifest), OPTIONS)
-    after = max(day.figures.unserved for day in both.days[DAYS:])
+def outcome(seed: int, days: int = DAYS) -> Outcome:
+    """Searches over the recorded days, and runs the choice over these and as many more."""
+    values, raw = demand(seed, 2 * days), manifest(seed)
+    before = values[: len(values) // 2]
+    recorded = recording(before, run_of(recording(before), Candidate("recorded", raw), OPTIONS))
+    found = suggest(recorded, raw, OPTIONS, unserved=UNSERVED)
+    # The pods of the recorded days run on in the later ones.
+    both = run_of(recording(values), Candidate("both", found.manifest), OPTIONS)
+    after = max(day.figures.unserved for day in both.days[days:])
     return Outcome(seed, bool(found.claims), found.gain, found.worstDay.figures.unserved, found.higher, after)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints each outcome, and how many hold. Returns 1 if one does not."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.fortnights", description=__doc__)
-    parser.add_argument("--fortnights", type=int, default=FORTNIGHTS)
-    parser.add_argument("--first", type=int, default=0, help="the first seed (default 0)")
-    options = parser.parse_args(arguments)
-    outcomes = []
-    for seed in range(options.first, options.first + options.fortnights):
-        one = outcome(seed)
-        outcomes.append(one)
-        print(
-            f"{seed:3} {'took' if one.took else 'kept'} gain {one.gain:6.1%}  worst {one.worst_before:.3%}  "
-            f"a tenth higher {one.higher:.3%}  next fortnight {one.worst_after:.3%}  "
-            f"{'' if one.holds else 'BROKEN WITHOUT A WARNING'}",
-            flush=True,
-        )
-    kept = sum(one.worst_after <= UNSERVED for one in outcomes)
-    broken = [one.seed for one in outcomes if not one.holds]
-    took = sum(one.took for one in outcomes)
-    print(
-        f"{took} of {len(outcomes)} objects were changed; {kept} keep {UNSERVED:.1%} in the next fortnight; "
-        f"the report had shown the risk of {len(outcomes) - kept - len(broken)} others; "
-        f"without a warning: {broken}"
-    )
-    return 1 if broken else 0
+@cache
+def outcomes() -> list[Outcome]:
+    """Returns the outcomes of all pairs of fortnights."""
+    return [outcome(seed) for seed in range(FORTNIGHTS)]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def run() -> dict[str, float]:
+    """Returns how many objects were left as they are, and how many broke the bound later."""
+    found = outcomes()
+    changed, left = ([one for one in found if one.took is took] for took in (True, False))
+    return {
+        f"of {FORTNIGHTS} objects, left as they are": len(left),
+        "objects that were changed, with a later day above the bound": sum(not one.keeps for one in changed),
+        WITHOUT_WARNING: sum(not one.holds for one in changed),
+        "objects that were left, above the bound later without a warning": sum(not one.holds for one in left),
+    }
+
+
+def details() -> dict[str, list[str]]:
+    """Returns a line for each pair of fortnights."""
+    return {WITHOUT_WARNING: [str(one) for one in outcomes()]}

@@ -14,7 +14,7 @@ from fedhpa.api import default_values
 from fedhpa.backtest.model import Options, model_of, unit_of
 from fedhpa.backtest.recorded import censored_part, fidelity, gaps_of, recorded_run
 from fedhpa.backtest.recording import Recording, decode_recording, encode_recording, recorded_spec
-from fedhpa.backtest.result import Mark, Report, Run
+from fedhpa.backtest.result import CENSORED, Mark, Report, Run
 from fedhpa.backtest.simulation import BoundsChange, simulate
 from fedhpa.decision import ScalingObject, decode_object
 
@@ -22,8 +22,6 @@ from fedhpa.decision import ScalingObject, decode_object
 Progress = Callable[[float], None]
 # The bound of the unserved part if nobody sets one.
 UNSERVED: Final = 0.001
-# Above this part of hidden demand nothing can be said about less capacity.
-CENSORED: Final = 0.01
 # A second process takes about two seconds to start, so short work is done here. In decisions.
 _WORTH_PROCESSES: Final = 100_000
 PRESENT: Final = "object"
@@ -71,7 +69,9 @@ def runs_of(
 ) -> list[Run]:
     """Returns the runs in the order of the objects."""
     workers = min(_processors(), len(candidates))
-    decisions = (recording.end - recording.start) / default_values.SYNC_PERIOD_SECONDS * len(candidates)
+    decisions = sum(
+        (recording.end - recording.start) / options_for(one.raw, options).sync for one in candidates
+    )
     if workers < 2 or decisions < _WORTH_PROCESSES:
         return list(_runs_here(recording, candidates, options, progress))
     found: dict[int, Run] = {}
@@ -172,6 +172,7 @@ def compare(
             *_fidelity_notes(recorded, model_run, is_known=before is not None),
             *_censored_notes(censored),
         ],
+        bound=unserved,
     )
 
 

@@ -19,12 +19,15 @@ from fedhpa.assignment import Bounds
 from fedhpa.backtest.centralized import Autoscaler
 from fedhpa.backtest.model import Model
 from fedhpa.backtest.workload import Place, Workload
-from fedhpa.decision import CENTRALIZED, ClusterSnapshot, PlacementSpec, ScalingObject, Snapshot
+from fedhpa.decision import CENTRALIZED, ClusterSnapshot, Decision, PlacementSpec, ScalingObject, Snapshot
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import Proposal
 
 # Passes over the bounds are a minute apart, unless a member asks for one.
 PASS_SECONDS: Final = 60.0
+# Kubernetes' HPA controller waits a period after a sync, so a recommendation or scale event of n syncs ago is
+# older than n periods. In a run each sync is later by this, so that windows last as many syncs as there.
+MOMENT_SECONDS: Final = 1e-5
 _OURS: Final = ObjectMeta(labels={MANAGED_BY: MANAGER})
 
 
@@ -41,7 +44,7 @@ def _current(proposal: Proposal) -> dict[str, object]:
     return current
 
 
-class _MemberAutoscaler(Autoscaler):
+class MemberAutoscaler(Autoscaler):
     """The HPA of one member, within the bounds that the hub wrote."""
 
     def __init__(self, hpa: ScalingObject, model: Model, bounds: Bounds) -> None:
@@ -49,7 +52,15 @@ class _MemberAutoscaler(Autoscaler):
         super().__init__(msgspec.structs.replace(hpa, spec=spec), model)
         self.set_bounds(bounds.minimum, bounds.maximum)
         self.bounds = bounds
+        self._syncs = 0
         self._metrics = [_metric_json(metric, target=metric.target) for metric in spec.metrics]
+
+    def decide(
+        self, workload: Workload, places: Sequence[Place], now: float, *, whole: bool = False
+    ) -> Decision | None:
+        """Returns the decision of the sync at `now`; None if the size stays as it is."""
+        self._syncs += 1
+        return super().decide(workload, places, now + self._syncs * MOMENT_SECONDS, whole=whole)
 
     def write(self, bounds: Bounds) -> None:
         """Takes over what the hub writes."""
@@ -97,7 +108,7 @@ class Distributed:
     def __init__(self, hpa: ScalingObject, model: Model) -> None:
         self._hpa, self._model = hpa, model
         self._hub = _Hub(hpa, model)
-        self._members: dict[str, _MemberAutoscaler] = {}
+        self._members: dict[str, MemberAutoscaler] = {}
         self._basis: object = None
 
     def set_bounds(self, least: int, most: int) -> None:
@@ -143,7 +154,7 @@ class Distributed:
             elif write.cluster in self._members:
                 self._members[write.cluster].write(write.after)
             else:
-                self._members[write.cluster] = _MemberAutoscaler(self._hpa, self._model, write.after)
+                self._members[write.cluster] = MemberAutoscaler(self._hpa, self._model, write.after)
         before = workload.replicas
         for place in places:
             replicas = decision.plan.scales.get(place.name)

@@ -6,7 +6,12 @@ None is a gap: the value is not known there, for example because the cluster was
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import Struct
+
+# Above this part of hidden demand nothing can be said about less capacity.
+CENSORED: Final = 0.01
 
 
 class ClusterRun(Struct, frozen=True):
@@ -93,7 +98,8 @@ class Assumption(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """All runs over one recording: `runs[0]` is the recording itself, the others are sorted best first.
 
-    `best` says in a sentence which run to take and why. `censored` is the part of the steps whose demand is
+    `best` says in a sentence which run to take and why. `bound` is the part of the demand that may stay
+    unserved, 0 to 1. `censored` is the part of the steps whose demand is
     hidden, 0 to 1. `notes` are sentences that the reader must know, for example how well the model follows
     the recording.
     """
@@ -111,3 +117,4 @@ class Report(Struct, frozen=True):
     censored: float = 0.0
     assumptions: list[Assumption] = []
     notes: list[str] = []
+    bound: float = 0.001

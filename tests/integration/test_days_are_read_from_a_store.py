@@ -1,4 +1,7 @@
-"""`fedhpa record --days` and a fake Prometheus that answers, lacks data, fails, forbids, or is slow."""
+"""Commands that read days from a fake Prometheus, which answers, lacks data, fails, forbids, or is slow.
+
+Each error is shown with `record`, `backtest`, `suggest` and `cron suggest`, because each writes a file.
+"""
 
 from __future__ import annotations
 
@@ -109,6 +112,23 @@ def record(store: Store, tmp_path: Path) -> Callable[..., tuple[int, Path]]:
     return command
 
 
+@pytest.fixture(params=["record", "backtest", "suggest", "cron suggest"])
+def read(request: Any, store: Store, tmp_path: Path) -> Callable[..., tuple[int, Path]]:
+    """Runs a command that reads days. Returns its exit code and the file that it should write."""
+    object_file = tmp_path / "web.json"
+    object_file.write_text(json.dumps(manifest()))
+    records = request.param == "record"
+    file = tmp_path / ("recording.json.gz" if records else "report.json")
+    asked = ["web", "--manifest", str(object_file), "-f", str(file)]
+    asked = asked if records else ["-f", str(object_file), "-o", str(file)]
+
+    def command(*more: str, url: str = "", days: int = 1) -> tuple[int, Path]:
+        flags = ["--days", str(days), "--prometheus", url or store.url]
+        return run([*request.param.split(), *asked, *flags, *more]), file
+
+    return command
+
+
 def refused(ran: tuple[int, Path], capsys: Any) -> str:
     """The one line of an error. Nothing was written."""
     (code, file), err = ran, str(capsys.readouterr().err)
@@ -193,10 +213,10 @@ def test_less_retention_is_told(store: Store, record: Any, capsys: Any) -> None:
     assert decode_recording(file.read_bytes(), "file").steps == 288 - 72
 
 
-def test_no_data_names_the_query(store: Store, record: Any, capsys: Any) -> None:
+def test_no_data_names_the_query(store: Store, read: Any, capsys: Any) -> None:
     """The label of the clusters is wrong most of the time."""
     store.value = lambda *_: None
-    err = refused(record("--step", "5m"), capsys)
+    err = refused(read("--step", "5m"), capsys)
 
     assert "has nothing of shop/web within 1 days" in err
     assert "label cluster" in err
@@ -222,28 +242,26 @@ def test_pods_are_counted_without_kube_state_metrics(store: Store, record: Any, 
         (422, "check the rules; the query was"),
     ],
 )
-def test_a_refusal_names_the_remedy(
-    store: Store, record: Any, capsys: Any, status: int, expected: str
-) -> None:
+def test_a_refusal_names_the_remedy(store: Store, read: Any, capsys: Any, status: int, expected: str) -> None:
     """The status of the store decides which."""
     body = {"status": "error", "errorType": "execution", "error": "no"}
     store.change = lambda _: web.json_response(body, status=status)
-    err = refused(record("--step", "5m"), capsys)
+    err = refused(read("--step", "5m"), capsys)
 
     assert f"HTTP {status}" in err
     assert expected in err
 
 
-def test_a_failure_halfway_writes_nothing(store: Store, record: Any, capsys: Any) -> None:
+def test_a_failure_halfway_writes_nothing(store: Store, read: Any, capsys: Any) -> None:
     """The second piece fails."""
     store.change = lambda _: web.Response(status=500) if len(store.queries) > 3 else None
-    refused(record("--step", "5s"), capsys)
+    refused(read("--step", "5s"), capsys)
 
 
-def test_a_slow_store_ends_at_the_deadline(store: Store, record: Any, capsys: Any) -> None:
+def test_a_slow_store_ends_at_the_deadline(store: Store, read: Any, capsys: Any) -> None:
     """The message names the flags that help."""
     store.delay = 5.0
-    err = refused(record("--step", "5m", "--metrics-store-deadline", "300ms"), capsys)
+    err = refused(read("--step", "5m", "--metrics-store-deadline", "300ms"), capsys)
 
     assert "no answer within 0.3 s: use fewer --days" in err
 
@@ -256,9 +274,9 @@ def test_a_slow_store_ends_at_the_deadline(store: Store, record: Any, capsys: An
         ("http://me:secret@store", "--prometheus holds credentials"),
     ],
 )
-def test_a_wrong_url_is_named(record: Any, capsys: Any, url: str, expected: str) -> None:
+def test_a_wrong_url_is_named(read: Any, capsys: Any, url: str, expected: str) -> None:
     """Credentials in a URL are never printed."""
-    err = refused(record(url=url), capsys)
+    err = refused(read(url=url), capsys)
 
     assert expected in err
     assert "secret" not in err
@@ -273,7 +291,53 @@ def test_a_wrong_url_is_named(record: Any, capsys: Any, url: str, expected: str)
         b'{"status":"success","data":{"resultType":"matrix","result":' + b"[" * 5000 + b"}}",
     ],
 )
-def test_what_is_no_matrix_is_refused(store: Store, record: Any, capsys: Any, answer: bytes) -> None:
+def test_what_is_no_matrix_is_refused(store: Store, read: Any, capsys: Any, answer: bytes) -> None:
     """A hostile store gets one line of error."""
     store.change = lambda _: web.Response(body=answer, content_type="application/json")
-    refused(record("--step", "5m"), capsys)
+    refused(read("--step", "5m"), capsys)
+
+
+MONDAY = 1_772_409_600.0
+
+
+def with_gap(load: Callable[[float], float]) -> Callable[[str, str, float], float | None]:
+    """Returns a load by hour of the day and 8 replicas in two clusters; member2 is away for an hour."""
+
+    def value(series: str, cluster: str, at: float) -> float | None:
+        hour = (at - MONDAY) / 3600 % 24
+        away = cluster == "member2" and 20 <= hour < 21
+        return None if away else {"usage": load(hour), "size": 8.0, "resource": 1.0}[series]
+
+    return value
+
+
+def calm(hour: float) -> float:
+    """Between 1 and 3 cores once a day."""
+    return 2 + math.sin(hour / 12 * math.pi)
+
+
+def ramp(hour: float) -> float:
+    """From 1 to 8 cores at eight in the morning, and back in the evening."""
+    return 1 + 7 * (min(max((hour - 8.04) / 0.15, 0), 1) - min(max((hour - 17) / 1.5, 0), 1))
+
+
+@pytest.mark.parametrize(
+    ("command", "load", "expected"),
+    [
+        ("backtest --days 1 --step 5m --vary target=50,70", calm, "no data of member2"),
+        ("suggest --days 4 --step 15m", calm, "take target="),
+        ("cron suggest --days 21 --step 5m", ramp, "fewer minutes over target"),
+    ],
+)
+def test_a_store_with_gaps_is_enough(
+    store: Store, tmp_path: Path, capsys: Any, command: str, load: Callable[[float], float], expected: str
+) -> None:
+    """Each command reads the store and answers; the hour of a lost member is a gap."""
+    store.value = with_gap(load)
+    object_file = tmp_path / "web.json"
+    object_file.write_text(json.dumps(manifest(40, 3, syncPeriodSeconds=300)))
+    code = run([*command.split(), "-f", str(object_file), "--prometheus", store.url])
+    told = capsys.readouterr()
+
+    assert code == 0, told.err
+    assert expected in told.out

@@ -18,7 +18,7 @@ from fedhpa.backtest.report.colours import DARK, LIGHT, VARIABLES
 from fedhpa.backtest.report.drawing import Drawing, drawn
 from fedhpa.backtest.report.image import best
 from fedhpa.backtest.report.texts import against, amount, length, moment, name, percent, sentence
-from fedhpa.backtest.result import Figures, Report, Run
+from fedhpa.backtest.result import CENSORED, Figures, Report, Run
 
 # `suggest` tries at most 60 objects.
 MAX_ROWS, MAX_DAYS, MAX_LINES = 100, 62, 60
@@ -53,7 +53,7 @@ def html(report: Report) -> str:
         *_picture(report, drawing),
         *_table(report),
         *_days(report),
-        *_list("Notes", [*report.notes, *drawing.notes]),
+        *_list("Notes", [*report.notes, *_hidden(report), *drawing.notes]),
         *_assumptions(report),
     ]
     return "\n".join(
@@ -128,12 +128,18 @@ def _range(report: Report, steps: int) -> str:
 
 
 def _censored(report: Report) -> Iterable[str]:
-    if report.censored > 0:
+    """Yields a warning if so much demand is hidden that less capacity cannot be judged."""
+    if report.censored > CENSORED:
         yield (
             f'<p class="warning"><b>Demand is hidden in {percent(report.censored)} of the steps.</b> '
             "What is recorded is what was served: with pods at their limit, or the size at its maximum, the "
             "demand was at least as high as drawn.</p>"
         )
+
+
+def _hidden(report: Report) -> Iterable[str]:
+    if 0 < report.censored <= CENSORED:
+        yield f"Demand is hidden in {percent(report.censored)} of the steps, too few to matter."
 
 
 def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
@@ -144,6 +150,8 @@ def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
         opening, badge = '<label class="run">', ""
         if i == first and i > 0:
             opening, badge = '<label class="run first">', "<em>best</em>"
+        elif i > 0 and figures.unserved > report.bound:
+            badge = '<em class="over">too much unserved</em>'
         yield (
             f'{opening}<input type="radio" name="run" value="{i}"{checked}>{badge}<b>{_text(run.name)}</b>'
             f'<span class="big">{amount(figures.replicaHours)} replica-hours{_versus(report, whole)}</span>'
@@ -185,7 +193,10 @@ def _table(report: Report) -> Iterable[str]:
     priced = any(run.figures.cost is not None for run in report.runs)
     first = best(report)
     yield '<h2>All runs</h2><div class="wide"><table id="table">'
-    yield "<caption>The first row is what happened. The others are sorted, best first.</caption>"
+    yield (
+        "<caption>The first row is what happened. The others are sorted: first those that leave at most "
+        f"{percent(report.bound)} not served, the cheapest first.</caption>"
+    )
     yield _header(_head(priced))
     for i, run in enumerate(report.runs[:MAX_ROWS]):
         opening = '<tr class="first">' if i == first and i > 0 else "<tr>"

@@ -23,12 +23,15 @@ _HEAD: Final = ("RUN", "REPLICA-HOURS", "UNSERVED", "OVER TARGET", "CHANGES/H", 
 
 
 def check_output(output: str) -> None:
-    """Raises ConfigError if the output is neither a format nor a file of a known kind."""
+    """Raises ConfigError if the output is neither a format nor a file of a known kind in a folder."""
     if output not in FORMATS and not output.endswith(SUFFIXES):
         raise ConfigError(
             f"--output={output[:200]}: expected {', '.join(FORMATS)}, or a file that ends with "
             f"{', '.join(SUFFIXES)}"
         )
+    # A search takes minutes, so a mistyped folder is told before.
+    if output not in FORMATS and not Path(output).parent.is_dir():
+        raise ConfigError(f"--output={output[:200]}: cannot be written: its folder does not exist")
 
 
 def print_report(report: Report, output: str) -> None:
