@@ -14,7 +14,7 @@ from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.supervision import FAILURE_OBSERVER
-from fedhpa.members.lists import SharedLists, pod_metrics
+from fedhpa.members.lists import SharedLists, pod_metrics_path
 from fedhpa.members.member import Member
 from fedhpa.members.metrics import custom_samples, external_samples
 from fedhpa.members.watches import PodCache, ScaleCache
@@ -114,7 +114,9 @@ class Readers:
         return {
             "pods": await outcome(self._pods(member)),
             "scale": await outcome(self.scales.read(member, "deployments", NAMESPACE, "web")),
-            "usage": await outcome(pod_metrics(self.lists, member, NAMESPACE, max_age=0.0, decode=usage)),
+            "usage": await outcome(
+                self.lists.get(member, pod_metrics_path(NAMESPACE), None, usage, max_age=0.0)
+            ),
             "custom": await outcome(self.lists.get(member, "/apis/c", None, custom_samples, max_age=0.0)),
             "external": await outcome(self.lists.get(member, "/apis/e", None, external_samples, max_age=0.0)),
         }
