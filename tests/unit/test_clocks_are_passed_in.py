@@ -40,6 +40,7 @@ MEASURED = (
     "fedhpa/kube/pieces.py",
     "fedhpa/serving/server.py",
     "metrics_adapter/adapter_series.py",
+    "metrics_adapter/pace.py",
     "webhook/review_series.py",
 )
 ALLOWED = {path: {"SYSTEM"} for path in PROCESSES} | COMMANDS | {path: {"perf_counter"} for path in MEASURED}
