@@ -351,7 +351,7 @@ async def test_a_cluster_of_two_sources_is_published_as_its_profile(tmp_path: Pa
 
 @pytest.mark.parametrize("knows", [True, False])
 async def test_admission_warns_of_no_cluster_that_it_cannot_know(knows: bool) -> None:
-    """It reads Clusters alone. With other sources, a name that is none of theirs may be a member."""
+    """It reads Clusters only, so with other sources a name that it does not know may be a member."""
     async with fake_api() as hub, ApiClient(hub.config()) as client:
         hub.put(CLUSTERS, cluster("m1", "https://m1"))
         reader = HubReader(client, checks_targets=False, knows_clusters=knows, clock=SYSTEM)

@@ -121,7 +121,7 @@ def checkout(folder: Path, clusters: dict[str, Member]) -> Path:
 
 
 class Newcomer:
-    """A person who knows nothing but `fedhpa doctor`. What is run is printed, and what it said."""
+    """Somebody who knows only `fedhpa doctor`. Each command is printed with its output."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal

@@ -25,8 +25,8 @@ from fedhpa.decision.rebalance import (
 def give_back(context: Context, view: BoundsView) -> Move:
     """Returns the next step of a return or rebalance, `NO_MOVE` without one; sets its state and condition.
 
-    The receivers' minima rise first. What a giver runs beyond its goal goes as far as as many others are
-    ready, and as its own metrics do not need it.
+    The receivers' minima rise first. A giver then loses what it runs beyond its goal: no more than others
+    have ready, and nothing that its own metrics need.
     """
     if not context.knows_rebalance:
         return NO_MOVE
