@@ -323,30 +323,35 @@ class ShardElection:
             await asyncio.sleep(self._timing.retry_period * BALANCE_PERIODS)
             if not await self._leases.read():
                 continue
-            shard = self._shard_to_request()
-            if shard is not None:
-                await self._request(shard)
+            rich = self._holdings_above(len(self.held) + 2)
+            mine = [
+                shard
+                for shard in self._leases.holders(self._division)
+                if self._leases.requested_by(shard) == self._identity
+            ]
+            for shard in mine:
+                if shard not in rich:  # its holder gave others away meanwhile, and keeps its last one
+                    await self._request(shard, withdraw=True)
+            free = next((shard for shard in rich if not self._leases.requested_by(shard)), None)
+            if free is not None and not any(shard in rich for shard in mine):
+                await self._request(free)
 
-    def _shard_to_request(self) -> Shard | None:
-        """A shard of the process that holds most; None if the spread is fair or a request is pending."""
-        holders = self._leases.holders(self._division)
-        if any(self._leases.requested_by(shard) == self._identity for shard in holders):
-            return None
+    def _holdings_above(self, least: int) -> list[Shard]:
+        """The shards of all processes that hold `least` or more, those of the one with most first."""
         by_holder: dict[str, list[Shard]] = {}
-        for shard, holder in sorted(holders.items(), key=str):
+        for shard, holder in sorted(self._leases.holders(self._division).items(), key=str):
             by_holder.setdefault(holder, []).append(shard)
-        own = len(self.held)
-        _, most = max(by_holder.items(), key=lambda item: len(item[1]), default=("", []))
-        if len(most) < own + 2:
-            return None
-        return next((shard for shard in most if not self._leases.requested_by(shard)), None)
+        every = sorted((held for held in by_holder.values() if len(held) >= least), key=len, reverse=True)
+        return [shard for held in every for shard in held]
 
-    async def _request(self, shard: Shard) -> None:
+    async def _request(self, shard: Shard, *, withdraw: bool = False) -> None:
         path = resource_path(API_VERSION, "leases", self._namespace, shard.lease)
         try:
             lease = await self._client.get_json(path, deadline=self._timing.renew_deadline / 2)
             metadata: Mapping[str, Any] = lease.get("metadata") or {}
             annotations = {**(metadata.get("annotations") or {}), WANTED_BY: self._identity}
+            if withdraw:
+                del annotations[WANTED_BY]
             body = {**lease, "metadata": {**metadata, "annotations": annotations}}
             await self._client.put(path, body, deadline=self._timing.renew_deadline / 2)
         except FedHPAError as error:

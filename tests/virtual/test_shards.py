@@ -174,6 +174,31 @@ async def test_a_wish_of_the_dead_is_granted_once(tmp_path: Path) -> None:
         assert all(changes)
 
 
+async def test_a_wish_that_its_holder_cannot_grant_is_taken_back(tmp_path: Path) -> None:
+    """A process without a shard gets one of two, and takes back what it requested of a holder of one.
+
+    That one held two when it was asked, gave one to a third process, and keeps its last.
+    """
+    async with (
+        federation(tmp_path, m1=1) as f,
+        f.controller(shards=3) as a,
+        f.controller(shards=3) as b,
+        no_object_with_two_owners(a, b),
+    ):
+        await until(lambda: len(a.held) + len(b.held) == 3 and bool(a.held) and bool(b.held))
+        (last,) = min(a.held, b.held, key=len)
+        name = Shard(last, Division(3)).lease
+        async with f.controller(shards=3) as c:
+            lease = f.hub.server.store.get(LEASES, "kube-system", name)
+            lease["metadata"]["annotations"] = {"fedhpa.io/wanted-by": c.identity}
+            f.hub.server.store.update(LEASES, lease)
+            await until(lambda: len(c.held) == 1)
+            await asyncio.sleep(30)
+
+            assert sorted(map(len, (a.held, b.held, c.held))) == [1, 1, 1]
+            assert not f.hub.server.store.get(LEASES, "kube-system", name)["metadata"].get("annotations")
+
+
 async def test_only_watched_namespaces_are_handled(tmp_path: Path) -> None:
     """With --watch-namespaces the controller never writes objects of other namespaces."""
     watched = frozenset(TEAMS[:2])
