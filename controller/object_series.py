@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from fedhpa.decision import MetricResult
 from fedhpa.kube import Key
+from fedhpa.serving import RowGauge
 
 LABELS: Final = ("namespace", "hpa_name")
 
@@ -103,15 +104,15 @@ class ObjectSeries(Collector):
         """Yields each series with a sample for each object that has a value."""
         objects = sorted(dict(self._objects).items())
         for series, meaning, value_of in SERIES:
-            family = GaugeMetricFamily(series, meaning, labels=LABELS)
+            family = RowGauge(series, meaning, LABELS)
             for key, one in objects:
                 if (value := value_of(one)) is not None:
-                    family.add_metric(key, value)
+                    family.add(key, value)
             yield family
         for series, meaning, metric_value in METRIC_SERIES:
-            family = GaugeMetricFamily(series, meaning, labels=(*LABELS, "metric"))
+            family = RowGauge(series, meaning, (*LABELS, "metric"))
             for key, one in objects:
                 for label, metric in one.metrics.items():
                     if (value := metric_value(metric)) is not None:
-                        family.add_metric((*key, label), value)
+                        family.add((*key, label), value)
             yield family

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 
 from fedhpa.decision import ANSWERED, ANSWERED_STATES, READY
 from fedhpa.kube import Key
+from fedhpa.serving import RowGauge
 
 # 10,000 clusters of objects with two samples each. A scrape of them has 1.5 MB.
 MAX_SAMPLES: Final = 20_000
@@ -44,14 +45,14 @@ class ReplicaSeries(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields replicas, memberships, how many are left out, objects not Ready, and clusters they miss."""
-        replicas = GaugeMetricFamily(
+        replicas = RowGauge(
             "fedhpa_cluster_replicas",
             "Replicas of an object in a cluster at the last decision, by state: ready (pods; absent "
             "while the cluster does not answer) and desired. Objects whose condition Ready is not True come "
             f"first, up to {MAX_SAMPLES} samples for each process.",
             labels=["namespace", "name", "cluster", "state"],
         )
-        memberships = GaugeMetricFamily(
+        memberships = RowGauge(
             "fedhpa_cluster_membership",
             "1 for each cluster of an object that is no Member, with its membership: Cordoned, Leaving, "
             "Stuck or Awaited.",
@@ -65,13 +66,13 @@ class ReplicaSeries(Collector):
         for key in by_need:
             samples, others = list(_samples(statuses[key])), list(_memberships(statuses[key]))
             count = len(samples) + len(others)
-            if len(replicas.samples) + len(memberships.samples) + count > self._max_samples:
+            if len(replicas) + len(memberships) + count > self._max_samples:
                 left_out += count
                 continue
             for cluster, state, number in samples:
-                replicas.add_metric([*key, cluster, state], number)
+                replicas.add((*key, cluster, state), number)
             for cluster, membership in others:
-                memberships.add_metric([*key, cluster, membership], 1)
+                memberships.add((*key, cluster, membership), 1)
         yield replicas
         yield memberships
         yield GaugeMetricFamily(
@@ -80,13 +81,13 @@ class ReplicaSeries(Collector):
             f"this process would show more than {MAX_SAMPLES}.",
             left_out,
         )
-        not_ready = GaugeMetricFamily(
+        not_ready = RowGauge(
             "fedhpa_object_not_ready",
             "1 for a FederatedHPA whose condition Ready is not True, with its reason; absent if it is.",
             labels=["namespace", "name", "reason"],
         )
         for key, reason in sorted(reasons.items()):
-            not_ready.add_metric([*key, reason], 1)
+            not_ready.add((*key, reason), 1)
         yield not_ready
         missing = GaugeMetricFamily(
             "fedhpa_cluster_missing_objects",

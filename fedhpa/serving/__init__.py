@@ -2,6 +2,7 @@
 
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.connections import is_trusted
+from fedhpa.serving.exposition import RowGauge
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, first_reported, quick_loop, run_process
@@ -20,6 +21,7 @@ __all__ = [
     "ProcessSeries",
     "ReadinessCheck",
     "ReviewProbe",
+    "RowGauge",
     "ServingTls",
     "Signals",
     "TlsFiles",

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 
 from fedhpa.api.errors import FedHPAError
+from fedhpa.serving.exposition import exposition
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.types import Values, split_address
 from fedhpa.serving.health import Health
@@ -156,7 +157,7 @@ def metrics_route(registry: CollectorRegistry) -> web.RouteDef:
 
     async def metrics(_: web.Request) -> web.Response:
         async with turn:
-            body = await asyncio.to_thread(generate_latest, registry)
+            body = await asyncio.to_thread(exposition, registry)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     return web.get("/metrics", metrics)
