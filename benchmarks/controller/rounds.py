@@ -19,6 +19,7 @@ from benchmarks.controller.bodies import FleetSize
 from benchmarks.controller.many_objects import Hub, memory_fleet, resident_bytes
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision import decode_object
+from fedhpa.serving.garbage import Garbage
 
 FLEET: Final = FleetSize()
 # A fleet without changes for an hour, reconciled every 15 s.
@@ -59,6 +60,33 @@ async def _rounds() -> dict[str, float]:
         "resident, bytes per cached pod": pods / FLEET.all_pods,
         "resident with usage and objects, bytes per pod": everything / FLEET.all_pods,
     }
+
+
+async def _longest_collection() -> float:
+    """The CPU milliseconds of the longest garbage collection while all objects come and are reconciled."""
+    durations, began, garbage = [0.0], 0.0, Garbage(time.perf_counter)
+
+    def note(phase: str, _: object) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.process_time()
+        else:
+            durations.append(time.process_time() - began)
+
+    async with memory_fleet(FLEET) as fleet:
+        fleet.warm()
+        garbage.follow()
+        gc.callbacks.append(note)
+        try:
+            await fleet.list_pods()
+            for _ in range(ROUNDS):
+                await fleet.round()
+                await fleet.apply(fleet.changes(CHANGED))
+                fleet.pass_time(PERIOD_SECONDS)
+        finally:
+            gc.callbacks.remove(note)
+            garbage.unfollow()
+    return max(durations) * 1000
 
 
 async def _quiet_hour(*, usage_changes: bool) -> float:
@@ -107,6 +135,7 @@ def run() -> dict[str, float]:
             ),
             **_placement(),
             **asyncio.run(_rounds()),
+            "longest garbage collection with 1,000 objects, ms": asyncio.run(_longest_collection()),
         }
     finally:
         structlog.reset_defaults()

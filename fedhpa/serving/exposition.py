@@ -22,7 +22,7 @@ class RowGauge(Metric):
     """A gauge that keeps the values of its labels as rows, from which its lines are made directly."""
 
     def __init__(self, name: str, documentation: str, labels: Sequence[str]) -> None:
-        self._labels = tuple(labels)
+        self.labels = tuple(labels)
         self._rows: list[tuple[tuple[str, ...], float]] = []
         super().__init__(name, documentation, "gauge")
 
@@ -37,7 +37,7 @@ class RowGauge(Metric):
     def samples(self) -> list[Sample]:
         """The samples as the library has them, made at each read."""
         return [
-            Sample(self.name, dict(zip(self._labels, row, strict=True)), value) for row, value in self._rows
+            Sample(self.name, dict(zip(self.labels, row, strict=True)), value) for row, value in self._rows
         ]
 
     @samples.setter
@@ -48,7 +48,7 @@ class RowGauge(Metric):
 
     def lines(self) -> Iterator[str]:
         """Yields the lines of the samples."""
-        labels = ",".join(f'{name}="{{}}"' for name in self._labels)
+        labels = ",".join(f'{name}="{{}}"' for name in self.labels)
         head = f"{self.name}{{{{{labels}}}}} ".format
         for row, value in self._rows:
             shown = map(_escape, row) if _escaped_characters.search("".join(row)) else row

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import gc
 import resource
 import signal
+import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -15,6 +15,7 @@ from fedhpa.api.errors import ConfigError, FedHPAError
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import EXIT_USAGE, print_error
 from fedhpa.serving.flags.types import Values
+from fedhpa.serving.garbage import Garbage
 from fedhpa.serving.logs import configure_logs
 
 logger = structlog.get_logger(__name__)
@@ -60,15 +61,6 @@ def return_memory() -> None:
         logger.debug("the memory allocator stays as it is", error=str(error))
 
 
-def spare_modules() -> None:
-    """Takes the loaded modules out of the garbage collection, which holds the event loop while it lasts.
-
-    They are never garbage, and each full collection would search them: for 10 to 30 ms.
-    """
-    gc.collect()
-    gc.freeze()
-
-
 class Signals:
     """The signals that a running process has received."""
 
@@ -103,10 +95,11 @@ def run_process(
     configure_logs(values[common.LOGGING_FORMAT], values[common.VERBOSITY])
     raise_file_limit()
     return_memory()
-    spare_modules()
+    garbage = Garbage(time.perf_counter)
+    garbage.follow()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(_run(main))
+            return runner.run(_run(main, garbage))
     except FedHPAError as error:
         failure = error
     except BaseExceptionGroup as group:
@@ -114,14 +107,17 @@ def run_process(
         if reported is None:
             raise
         failure = reported
+    finally:
+        garbage.unfollow()
     print_error(program, failure)
     return EXIT_USAGE if isinstance(failure, ConfigError) else EXIT_FAILED
 
 
-async def _run(main: Callable[[Signals], Awaitable[None]]) -> int:
+async def _run(main: Callable[[Signals], Awaitable[None]], garbage: Garbage) -> int:
     signals = Signals()
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main(signals))
+    checks = asyncio.ensure_future(garbage.run())
 
     def stop() -> None:
         if signals.stop.is_set():
@@ -141,6 +137,7 @@ async def _run(main: Callable[[Signals], Awaitable[None]]) -> int:
             raise
         return EXIT_FAILED
     finally:
+        checks.cancel()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return EXIT_DONE

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from controller.cronfederatedhpa import CronMetrics
 from controller.decision_series import ControllerMetrics
 from fedhpa.kube import SYSTEM
-from fedhpa.serving import CallerSeries, Peers, ProcessSeries, register_certificate
+from fedhpa.serving import CallerSeries, Peers, ProcessSeries, RowGauge, register_certificate
 from fedhpa.serving.fairness import Limits
 from metrics_adapter.adapter_series import Telemetry as AdapterTelemetry
 from metrics_adapter.prometheus import StoreTelemetry
@@ -66,7 +66,11 @@ def _rows(collector: Collector) -> Iterator[tuple[str, ...]]:
             continue
         name = f"{family.name}_total" if family.type == "counter" else family.name
         # A family that a collector makes has its own labels; the others have the collector's.
-        labels: Sequence[str] = getattr(family, "_labelnames", ()) or getattr(collector, "_labelnames", ())
+        labels: Sequence[str] = (
+            family.labels
+            if isinstance(family, RowGauge)
+            else getattr(family, "_labelnames", ()) or getattr(collector, "_labelnames", ())
+        )
         yield code(name), family.type, ", ".join(map(code, labels)), family.documentation
 
 

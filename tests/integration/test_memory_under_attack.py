@@ -27,11 +27,12 @@ BUDGET = 64 * 2**20
 # Seconds in which a client waits for its answers.
 READ_SECONDS = 4.0
 SERVER = """
-import asyncio, os, sys
+import asyncio, os, sys, time
 from pathlib import Path
 from aiohttp import web
 from fedhpa.serving.peers import Peers
-from fedhpa.serving.process import quick_loop, raise_file_limit, return_memory, spare_modules
+from fedhpa.serving.garbage import Garbage
+from fedhpa.serving.process import quick_loop, raise_file_limit, return_memory
 from fedhpa.serving.server import TlsServer
 from fedhpa.serving.tls import ServingTls, TlsFiles
 
@@ -63,7 +64,7 @@ async def main():
 
 raise_file_limit()
 return_memory()
-spare_modules()
+Garbage(time.perf_counter).follow()
 with asyncio.Runner(loop_factory=quick_loop) as runner:
     runner.run(main())
 """

@@ -38,6 +38,7 @@ COMMANDS = {
 # simulation. Nothing depends on them but series and debug lines, or in pieces.py when a list yields.
 MEASURED = (
     "fedhpa/kube/pieces.py",
+    "fedhpa/serving/process.py",
     "fedhpa/serving/server.py",
     "metrics_adapter/adapter_series.py",
     "metrics_adapter/pace.py",
