@@ -133,7 +133,7 @@ class Box:
         (self.plane.run.folder / MEMBERS / "begun").touch()
 
     async def start_processes(self) -> None:
-        """Start webhooks and adapters. The hub calls all webhooks, and the first adapter."""
+        """Start webhooks and adapters. The first webhook sets defaults, the last one validates."""
         await self.processes.start()
         await self.processes.stop(CONTROLLER)
         self.adapters[ADAPTER] = self.processes.ports[ADAPTER]
@@ -144,11 +144,12 @@ class Box:
             port = free_port()
             name = self.processes.spawn_another(WEBHOOK, number, f"--secure-port={port}")
             await self._listens(name, port)
-            endpoint = Endpoint(url=f"https://127.0.0.1:{port}")
+            # One configuration of each kind, because the controller counts others as foreign judges.
+            validating = configurations(
+                Endpoint(url=f"https://127.0.0.1:{port}"), self.processes.ca.bundle_pem
+            )[-1]
             async with self.plane.hub.api() as api:
-                for manifest in configurations(endpoint, self.processes.ca.bundle_pem):
-                    manifest["metadata"]["name"] += f"-{number}"
-                    await api.apply(manifest)
+                await api.apply(validating)
         for name, port in self.adapters.items():
             await self._listens(name, port)
 

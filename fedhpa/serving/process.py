@@ -8,6 +8,7 @@ import resource
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 
@@ -116,6 +117,7 @@ def run_process(
 async def _run(main: Callable[[Signals], Awaitable[None]], garbage: Garbage) -> int:
     signals = Signals()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(report_unhandled)
     task = asyncio.ensure_future(main(signals))
     checks = asyncio.ensure_future(garbage.run())
 
@@ -141,6 +143,18 @@ async def _run(main: Callable[[Signals], Awaitable[None]], garbage: Garbage) -> 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return EXIT_DONE
+
+
+def report_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs what no task handled, as asyncio does, but for connections that ended within TLS.
+
+    uvloop reports a write of TLS to a closed socket with a traceback for each connection, so a peer that
+    resets many would fill the log. Who uses the connection gets an error of its own.
+    """
+    if isinstance(context.get("exception"), RuntimeError) and "SSL protocol" in context.get("message", ""):
+        logger.debug("a connection ended within TLS", error=str(context["exception"]))
+    else:
+        loop.default_exception_handler(context)
 
 
 def first_reported(group: BaseExceptionGroup[BaseException]) -> FedHPAError | None:
