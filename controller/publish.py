@@ -20,7 +20,7 @@ async def write_status(
     status: Mapping[str, Any],
     deadline: float,
 ) -> Mapping[str, Any] | None:
-    """Write the status of the object read as `raw`; return the object as stored, None if nothing was written.
+    """Write the status of the object watched as `raw`; return it as stored, None if nothing was written.
 
     A change of the spec in between does not matter, because only this controller writes the status. Nothing
     is written if the object was deleted and created again. Raises ApiError if the hub refuses.
@@ -35,7 +35,9 @@ async def write_status(
         return {**current, "status": dict(status)} if writes else None
 
     path = resource.path(metadata["namespace"], metadata["name"])
-    stored = await update_with_retry(hub, path, mutate, subresource="status", deadline=deadline)
+    stored = await update_with_retry(
+        hub, path, mutate, known=dict(raw), subresource="status", deadline=deadline
+    )
     return stored if writes else None
 
 

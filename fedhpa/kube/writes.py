@@ -25,13 +25,15 @@ async def update_with_retry(
     path: str,
     mutate: Callable[[Object], Object | None],
     *,
+    known: Object | None = None,
     subresource: str = "",
     tries: int = TRIES,
     deadline: float | None = None,
 ) -> Object:
     """Read the object, change it with `mutate`, and write it; repeat this after a conflict.
 
-    `mutate` gets the current object each time and returns the object to write, or None to write nothing.
+    The first read is left out if the object is `known`, from a watch for example. `mutate` gets the current
+    object each time and returns the object to write, or None to write nothing.
     `subresource` ("status") selects the part that is written; the whole object is read. Returns the object
     as written, or as read if nothing was written. The deadline applies to each call. Raises Conflict after
     the last try, and ApiError for other failures.
@@ -39,15 +41,17 @@ async def update_with_retry(
     backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
     target = f"{path}/{subresource}" if subresource else path
     for attempt in range(1, tries + 1):
-        current = await client.get_json(path, deadline=deadline)
-        changed = mutate(current)
+        if known is None:
+            known = await client.get_json(path, deadline=deadline)
+        changed = mutate(known)
         if changed is None:
-            return current
+            return known
         try:
             return (await client.put(target, changed, deadline=deadline)).json()
         except Conflict:
             if attempt == tries:
                 raise
+        known = None
         await asyncio.sleep(backoff.next())
     raise ValueError("tries must be at least 1")
 
