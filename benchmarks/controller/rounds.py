@@ -19,7 +19,7 @@ from benchmarks.controller.bodies import FleetSize
 from benchmarks.controller.many_objects import Hub, memory_fleet, resident_bytes
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.decision import decode_object
-from fedhpa.serving.garbage import Garbage
+from fedhpa.serving import Garbage
 
 FLEET: Final = FleetSize()
 # A fleet without changes for an hour, reconciled every 15 s.

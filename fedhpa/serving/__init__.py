@@ -3,6 +3,7 @@
 from fedhpa.serving.certificates import ClientVerifier, common_name, names_of
 from fedhpa.serving.connections import is_trusted
 from fedhpa.serving.exposition import RowGauge
+from fedhpa.serving.garbage import Garbage
 from fedhpa.serving.health import Health, ReadinessCheck
 from fedhpa.serving.peers import Peers
 from fedhpa.serving.process import Signals, first_reported, quick_loop, run_process
@@ -15,6 +16,7 @@ from fedhpa.serving.trust import LiveTrust, TrustFiles
 __all__ = [
     "CallerSeries",
     "ClientVerifier",
+    "Garbage",
     "Health",
     "LiveTrust",
     "Peers",

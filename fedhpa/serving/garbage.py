@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 OLDEST: Final = 2
-# What a collection leaves is not looked at again if it took longer.
+# The survivors of a longer collection are not looked at again.
 SHORT_SECONDS: Final = 0.01
 CHECK_SECONDS: Final = 60.0
 # The process may have grown by so much, times and in bytes, before everything is looked at again.

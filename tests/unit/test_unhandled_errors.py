@@ -1,4 +1,4 @@
-"""What no task handles is logged, but not each connection that a peer resets within TLS."""
+"""Errors that no task handles are logged, but not each connection that a peer resets within TLS."""
 
 from __future__ import annotations
 
