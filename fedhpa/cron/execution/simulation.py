@@ -108,6 +108,11 @@ class Simulation:
         self._failed: dict[Key, float] = {}
         self.until = now
 
+    def all(self) -> Iterator[SimulatedStep]:
+        """Yields the step of the present instant, and then those after it."""
+        yield self.present()
+        yield from self.steps()
+
     def present(self) -> SimulatedStep:
         """Returns the step of the present instant, from the stored states, with executions of the past."""
         step = self._carry_out(list(self._objects.values()), self._now)
