@@ -25,9 +25,8 @@ from fedhpa.cron.execution.model import (
     ObservedTarget,
     ScheduledObject,
 )
-from fedhpa.cron.execution.objects import executable_rules
+from fedhpa.cron.execution.objects import TargetReference, encode_rules, encode_windows, executable_rules
 from fedhpa.cron.execution.outcome import Attempts, settle
-from fedhpa.cron.execution.stored import TargetReference, encode_rules, encode_windows
 from tests.support.timetables import next_times
 
 SCHEDULES = 1000

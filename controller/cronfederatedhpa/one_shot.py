@@ -66,7 +66,7 @@ class PlannedTarget(NamedTuple):
 
 async def read_memory(hub: ApiClient, raw: Object) -> Remembered:
     """Returns what the records have of an object and its target. Raises InvalidObject."""
-    owner = _cron_object(raw)
+    owner = CronObject.of(raw)
     rules = await _read_record(open_rules(hub, owner.key, owner.cron.metadata.uid, _never_writes))
     windows = await _read_record(open_unit(hub, owner.target, owner.reference, _never_writes).windows)
     return Remembered(rules.state, windows.state, _unknown(rules, windows))
@@ -80,7 +80,7 @@ async def planned_targets(
     `raws` are the CronFederatedHPAs of one namespace. Without a hub the statuses show what was executed, and
     no window is open. Raises InvalidObject if an object cannot be decoded.
     """
-    found = {raw["metadata"]["name"]: _cron_object(raw) for raw in raws}
+    found = {raw["metadata"]["name"]: CronObject.of(raw) for raw in raws}
     targets = dict.fromkeys(found[name].target for name in names)
     return [await _planned_target(hub, target, found) for target in targets]
 
@@ -101,11 +101,6 @@ async def _planned_target(
     ]
     objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
     return PlannedTarget(target, reference.api_version, objects, windows.state, _unknown(windows, *rules))
-
-
-def _cron_object(raw: Object) -> CronObject:
-    metadata = raw["metadata"]
-    return CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
 
 
 async def _read_record(memory: Recorded[T]) -> Recorded[T]:

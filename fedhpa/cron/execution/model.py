@@ -112,7 +112,7 @@ class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     failing: tuple[Failed, ...] = ()
 
 
-class ObjectRecord(msgspec.Struct, frozen=True):
+class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of an object's record: the state of each rule by name, as of a `generation` of its spec.
 
     `shares` are the replicas that each cluster had after the last execution on `target`, a workload in the
