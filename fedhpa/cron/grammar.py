@@ -43,6 +43,21 @@ class Schedule(msgspec.Struct, frozen=True):
     any_weekday: bool
     real_time: bool
 
+    @property
+    def minutes_of_day(self) -> int:
+        """The minutes of the day that match, as bits."""
+        return _minutes_of_day(self.hours, self.minutes)
+
+
+@lru_cache(maxsize=2048)
+def _minutes_of_day(hours: int, minutes: int) -> int:
+    bits = 0
+    while hours:
+        lowest = hours & -hours
+        hours ^= lowest
+        bits |= minutes << (lowest.bit_length() - 1) * 60
+    return bits
+
 
 @dataclass(frozen=True, eq=False)
 class _Field:

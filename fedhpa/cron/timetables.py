@@ -150,6 +150,31 @@ def parse_window(value: str | int) -> timedelta:
     return timedelta(seconds=seconds)
 
 
+# The rules of a target often have one timetable, and their times are asked for in each pass.
+@lru_cache(maxsize=4096)
+def next_time(table: Timetable, after: float, until: float | None) -> float | None:
+    """Returns the first time in (after, until], or None, all in POSIX seconds."""
+    found = table.next(_utc(after), None if until is None else _utc(until))
+    return None if found is None else found.timestamp()
+
+
+@lru_cache(maxsize=4096)
+def latest_time(table: Timetable, at: float, since: float | None) -> float | None:
+    """Returns the latest time in (since, at], or None, all in POSIX seconds."""
+    found = table.previous(_utc(at), None if since is None else _utc(since))
+    return None if found is None else found.timestamp()
+
+
+@lru_cache(maxsize=4096)
+def count_times(table: Timetable, after: float, until: float) -> int:
+    """Returns the number of times in (after, until], both in POSIX seconds."""
+    return table.count(_utc(after), _utc(until))
+
+
+def _utc(instant: float) -> datetime:
+    return datetime.fromtimestamp(instant, UTC)
+
+
 def wall_times(schedule: Schedule, dates: Dates, low: int, high: int, step: int = 1) -> Iterator[int]:
     """Yields the matching wall times in [low, high) in order, with a step of -1 the latest first."""
     for midnight, bits in _days_with_minutes(schedule, dates, low, high, step):
@@ -165,7 +190,7 @@ def _days_with_minutes(
     """Yields the midnights of days with wall times in [low, high), each with its matching minutes as bits."""
     if low >= high:
         return
-    whole = minutes_of_day(schedule.hours, schedule.minutes)
+    whole = schedule.minutes_of_day
     first, last = low // MINUTES_PER_DAY + 1, (high - 1) // MINUTES_PER_DAY + 1
     for day in _matching_days(schedule, dates, first, last, step):
         midnight, bits = (day - 1) * MINUTES_PER_DAY, whole
@@ -174,17 +199,6 @@ def _days_with_minutes(
         if high - midnight < MINUTES_PER_DAY:
             bits &= (1 << high - midnight) - 1
         yield midnight, bits
-
-
-@lru_cache(maxsize=2048)
-def minutes_of_day(hours: int, minutes: int) -> int:
-    """Returns the minutes of the day that match, as bits."""
-    bits = 0
-    while hours:
-        lowest = hours & -hours
-        hours ^= lowest
-        bits |= minutes << (lowest.bit_length() - 1) * 60
-    return bits
 
 
 def _matching_days(schedule: Schedule, dates: Dates, first: int, last: int, step: int) -> Iterator[int]:
@@ -330,7 +344,7 @@ def shortest_interval(schedule: Schedule) -> int:
     weekday within them.
     """
     hours, minutes = schedule.hours, schedule.minutes
-    day = minutes_of_day(hours, minutes)
+    day = schedule.minutes_of_day
     within_day = min(_closest(minutes), _closest(hours) * 60 - (minutes.bit_length() - 1 - _lowest(minutes)))
     width = day.bit_length() - 1 - _lowest(day)
     return 60 * min(_shortest_day_gap(schedule) * MINUTES_PER_DAY - width, within_day)

@@ -6,14 +6,13 @@ or `replicas` of a scale. A value of None means that the target does not have th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from fedhpa.api.hold import Hold, HoldRequest
 from fedhpa.api.times import format_time
-from fedhpa.cron.timetables import Timetable
+from fedhpa.cron.timetables import Timetable, latest_time, next_time
 
 MINIMUM: Final = "minReplicas"
 MAXIMUM: Final = "maxReplicas"
@@ -66,6 +65,18 @@ class Rule(msgspec.Struct, frozen=True):
         """The length of its windows in seconds; None for a plain rule."""
         duration = None if self.timetable is None else self.timetable.duration
         return None if duration is None else duration.total_seconds()
+
+    def next_time(self, after: float, until: float | None = None) -> float | None:
+        """Returns its first time in (after, until]; None also for a suspended or unreadable rule."""
+        return None if self.timetable is None else next_time(self.timetable, after, until)
+
+    def latest_time(self, at: float, since: float | None = None) -> float | None:
+        """Returns its latest time in (since, at]; None also for a suspended or unreadable rule."""
+        return None if self.timetable is None else latest_time(self.timetable, at, since)
+
+    def fires_at(self, at: float) -> bool:
+        """True if an instant is a time of a rule that can run."""
+        return at.is_integer() and self.latest_time(at, at - 1) is not None
 
 
 class Succeeded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -255,9 +266,6 @@ class Note(msgspec.Struct, frozen=True):
     change: str = ""
 
 
-# Events that the marker of one write names. Further ones are the oldest, and their values are written again.
-MAX_MARKED: Final = 64
-
 States = dict[str, dict[str, RuleState]]
 
 
@@ -375,21 +383,3 @@ class CronPlan(msgspec.Struct, frozen=True):
             for execution, _, window in self.applied
             if window is not None and name in ("", execution.object)
         )
-
-
-def marker_of(label: str, at: float) -> str:
-    """Returns the name of an event: `object/rule@time`.
-
-    A comma separates names, so a comma in the name of a rule is escaped.
-    """
-    return f"{label.replace('%', '%25').replace(',', '%2C')}@{format_time(at)}"
-
-
-def joined_markers(events: Iterable[tuple[str, float]]) -> str:
-    """Returns the marker of a write that has these events, in order: each a label and a time."""
-    return ",".join(marker_of(*event) for event in list(dict.fromkeys(events))[-MAX_MARKED:])
-
-
-def split_markers(text: str) -> frozenset[str]:
-    """Returns the events that the marker of a write names. A text that is no marker names no event."""
-    return frozenset(text.split(",", MAX_MARKED)[:MAX_MARKED])

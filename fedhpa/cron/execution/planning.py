@@ -18,10 +18,10 @@ from fedhpa.cron.execution.due import (
     acknowledged,
     find_due,
     is_unfinished,
-    last_handled,
+    joined_markers,
     latest_of_fields,
+    marker_of,
     newest_execution,
-    next_time,
     recovered,
     superseded,
     superseding,
@@ -44,8 +44,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
     WriteCause,
-    joined_markers,
-    marker_of,
 )
 from fedhpa.cron.execution.windows import (
     Edits,
@@ -216,18 +214,18 @@ class _Planner:
             if rule.name in self._states[owner.name]:
                 # A later rule of the same name; it does not run.
                 continue
-            mark = watermark(rule, owner, self._now, self._newest)
-            if mark.was_ahead:
+            mark, was_ahead = watermark(rule, owner, self._now, self._newest)
+            if was_ahead:
                 text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
                 self._notes.append(Note(owner.name, "StatusFromFuture", text))
-            due = find_due(rule, owner, mark.at, self._now)
-            self._states[owner.name][rule.name] = self._state(owner, rule, mark.at, due)
+            due = find_due(rule, owner, mark, self._now)
+            self._states[owner.name][rule.name] = self._state(owner, rule, mark, due)
             if due is not None:
                 found.append(due)
                 continue
-            execution = last_handled(rule, owner, mark.at)
-            if execution is not None and owner.states.get(rule.name) is not None:
-                handled.append(execution)
+            # An execution that was handled still supersedes the earlier executions of other rules.
+            if rule.name in owner.states and rule.fires_at(mark):
+                handled.append(Execution(mark, owner.name, rule.place, rule))
 
     def _state(self, owner: ScheduledObject, rule: Rule, mark: float, due: Due | None) -> RuleState:
         """Returns the stored state of a rule with its watermark, and notes when the rule fires next."""
@@ -237,7 +235,7 @@ class _Planner:
         if rule.timetable is None:
             coming = None
         elif coming is None or coming <= self._now:
-            coming = next_time(rule, max(mark, self._now))
+            coming = rule.next_time(max(mark, self._now))
         if due is not None:
             self._following[owner.name, rule.name] = due.newest.at, coming
         if coming is not None:

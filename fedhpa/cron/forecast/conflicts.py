@@ -15,7 +15,7 @@ from operator import or_
 from typing import Final, NamedTuple
 
 from fedhpa.cron.execution.model import Rule
-from fedhpa.cron.timetables import MINUTES_PER_DAY, Timetable, instant_of, minutes_of_day, offset_periods
+from fedhpa.cron.timetables import MINUTES_PER_DAY, Timetable, instant_of, offset_periods
 
 _MAX_PAIRS: Final = 2000
 _MAX_STEPS: Final = 300
@@ -94,7 +94,7 @@ def _minutes_of_day(rules: list[Rule], now: datetime, until: datetime) -> list[i
 
     The clock is that of the zone if all rules have the same one, else UTC.
     """
-    local = [minutes_of_day(rule.table.schedule.hours, rule.table.schedule.minutes) for rule in rules]
+    local = [rule.table.schedule.minutes_of_day for rule in rules]
     zones = {rule.table.zone for rule in rules}
     if len(zones) <= 1:
         return local

@@ -13,6 +13,7 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
+from fedhpa.cron.execution.due import split_markers
 from fedhpa.cron.execution.model import (
     CronPlan,
     ObjectRecord,
@@ -21,7 +22,6 @@ from fedhpa.cron.execution.model import (
     ScheduledObject,
     Values,
     WindowRecord,
-    split_markers,
 )
 from fedhpa.cron.execution.objects import (
     TargetReference,
