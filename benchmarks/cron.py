@@ -17,7 +17,7 @@ from typing import Any
 from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
-from fedhpa.cron import TargetBounds, Timetable, forecast_warnings, load_zone, parse, shortest_interval
+from fedhpa.cron import Timetable, forecast_warnings, load_zone, parse, shortest_interval
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -59,7 +59,7 @@ def run() -> dict[str, float]:
         "simulation of 2 rules, CPU ms": _best(lambda: forecast_warnings(small.spec, NOW)),
         "simulation of 1,000 rules, CPU ms": _best(lambda: forecast_warnings(large.spec, NOW)),
         "simulation of 1,000 rules of every minute, CPU ms": _best(
-            lambda: forecast_warnings(minutely.spec, NOW, TargetBounds(1, 10))
+            lambda: forecast_warnings(minutely.spec, NOW, {"minReplicas": 1, "maxReplicas": 10})
         ),
         "1,000 windows that open in one minute, CPU ms": _best(_opening(), _forget),
     }

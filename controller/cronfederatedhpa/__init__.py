@@ -14,9 +14,7 @@
 from controller.cronfederatedhpa.objects import RULE_FIELDS as RULE_FIELDS
 from controller.cronfederatedhpa.objects import is_run_by_karmada as is_run_by_karmada
 from controller.cronfederatedhpa.one_shot import PlannedTarget as PlannedTarget
-from controller.cronfederatedhpa.one_shot import Remembered as Remembered
 from controller.cronfederatedhpa.one_shot import planned_targets as planned_targets
-from controller.cronfederatedhpa.one_shot import read_memory as read_memory
 from controller.cronfederatedhpa.one_shot import read_target as read_target
 from controller.cronfederatedhpa.one_shot import values_of as values_of
 from controller.cronfederatedhpa.reconciler import CronReconciler as CronReconciler

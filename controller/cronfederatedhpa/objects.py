@@ -16,18 +16,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
+from fedhpa.api.autoscalers import Target
 from fedhpa.api.autoscalers import target_of as stored_target
 from fedhpa.api.cronfederatedhpa import KIND, CronFederatedHPA
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP
 from fedhpa.api.hold import hold_request
 from fedhpa.api.json import decode_json
-from fedhpa.cron.execution.due import latest_time
 from fedhpa.cron.execution.model import ObjectRecord, ScheduledObject
 from fedhpa.cron.execution.objects import (
     TargetReference,
@@ -43,13 +43,8 @@ from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 Object = Mapping[str, Any]
 
 
-class TargetKey(NamedTuple):
-    """A target: all versions of a group serve the same object."""
-
-    namespace: str
-    group: str
-    kind: str
-    name: str
+class TargetKey(Target):
+    """A target, which messages name with its namespace."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
@@ -378,7 +373,7 @@ def other_controller(owner: CronObject, now: float) -> Finding | None:
     due = [
         time
         for rule in executable_rules(owner.cron.spec)
-        if (time := latest_time(rule, now - GRACE_SECONDS)) is not None
+        if (time := rule.latest_time(now - GRACE_SECONDS)) is not None
     ]
     if due and max(due) > theirs:
         return None

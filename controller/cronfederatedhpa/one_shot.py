@@ -23,7 +23,6 @@ from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     REPLICAS,
-    ObjectRecord,
     ObservedTarget,
     ScheduledObject,
     Values,
@@ -34,14 +33,6 @@ from fedhpa.serving.flags import parse_flags
 
 T = TypeVar("T")
 Object = Mapping[str, Any]
-
-
-class Remembered(NamedTuple):
-    """The records of one object and its target, each None without one. `notes` say why one is unknown."""
-
-    rules: ObjectRecord | None = None
-    record: WindowRecord | None = None
-    notes: tuple[str, ...] = ()
 
 
 class PlannedTarget(NamedTuple):
@@ -62,14 +53,6 @@ class PlannedTarget(NamedTuple):
         """The fields of the target that rules set."""
         fhpa = (self.api_version, self.target.kind) == (API_VERSION, KIND)
         return (MINIMUM, MAXIMUM) if fhpa else (REPLICAS,)
-
-
-async def read_memory(hub: ApiClient, raw: Object) -> Remembered:
-    """Returns what the records have of an object and its target. Raises InvalidObject."""
-    owner = CronObject.of(raw)
-    rules = await _read_record(open_rules(hub, owner.key, owner.cron.metadata.uid, _never_writes))
-    windows = await _read_record(open_unit(hub, owner.target, owner.reference, _never_writes).windows)
-    return Remembered(rules.state, windows.state, _unknown(rules, windows))
 
 
 async def planned_targets(

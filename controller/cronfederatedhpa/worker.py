@@ -28,7 +28,7 @@ from controller.cronfederatedhpa.objects import (
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.loop import Foreign, Loop, Objects, Packed, Slot, packed
 from controller.shards import ALL, Place, Shard, place_of
-from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, Target, from_stored
+from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.kube import NOT_FOUND, ApiClient, Change, Key, Reflector, resource_path
@@ -122,7 +122,7 @@ class WorkloadOwners:
 
     def place_of(self, target: TargetKey) -> Place:
         """Returns the target that decides the shard: of a FederatedHPA that exists, the target of that."""
-        if (target.group, target.kind) == (GROUP, KIND):
+        if target.is_federatedhpa:
             found = self._reflector.store.get((target.namespace, target.name))
             if found is not None:
                 target = TargetKey(*found.target)
@@ -130,11 +130,11 @@ class WorkloadOwners:
 
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
-        if (target.group, target.kind) == (GROUP, KIND):
+        if target.is_federatedhpa:
             return ()
         if not self._reflector.synced.is_set():
             return None
-        found = self._index.of(Target(*target))
+        found = self._index.of(target)
         return tuple(f"{KIND} {each.namespace}/{each.name}" for each in found)
 
     def _read(self, stored: StoredAutoscaler) -> Autoscaler | None:

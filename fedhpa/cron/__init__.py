@@ -14,7 +14,6 @@ from fedhpa.cron.dates import Dates as Dates
 from fedhpa.cron.dates import allowed_dates as allowed_dates
 from fedhpa.cron.dates import parse_date as parse_date
 from fedhpa.cron.dates import parse_excluded as parse_excluded
-from fedhpa.cron.forecast.bounds import TargetBounds as TargetBounds
 from fedhpa.cron.forecast.clock_changes import affected_times as affected_times
 from fedhpa.cron.forecast.warnings import forecast_warnings as forecast_warnings
 from fedhpa.cron.forecast.warnings import warn_missing_time_zones as warn_missing_time_zones

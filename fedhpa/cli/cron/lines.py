@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +41,7 @@ def lines_of(
             key: Key,
             action: str,
             due: float | None = None,
-            values: Values | None = None,
+            values: Mapping[str, int] | None = None,
             until: float | None = None,
             message: str = "",
             step: SimulatedStep = step,
@@ -75,9 +75,10 @@ def lines_of(
             late = step.at - execution.at
             text = f"{format_duration(float(int(late)))} late" if late >= 1 else ""
             until = None if opened is None else opened.closes
-            yield line(execution.key, action, execution.at, dict(values), until, text)
+            yield line(execution.key, action, execution.at, values, until, text)
         if step.refused is not None:
-            refused = [(each.key, each.closes, "closes", None) for each in planned.kept]
+            nothing: dict[str, int] = {}
+            refused = [(each.key, each.closes, "closes", nothing) for each in planned.kept]
             left_out = {execution.order for execution in planned.left_out}
             refused += [
                 (execution.key, execution.at, REFUSED, values)

@@ -19,9 +19,9 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_duration
 from fedhpa.cron.dates import EVERY_DAY, allowed_dates
-from fedhpa.cron.execution.model import Rule
+from fedhpa.cron.execution.model import Rule, Values
 from fedhpa.cron.execution.objects import executable_rules, targets_federatedhpa
-from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
+from fedhpa.cron.forecast.bounds import bounds_conflicts, known_bounds
 from fedhpa.cron.forecast.conflicts import value_conflicts
 from fedhpa.cron.forecast.levels import warn_not_lowered
 from fedhpa.cron.timetables import LONGEST_INTERVAL, shortest_interval
@@ -44,18 +44,18 @@ _NO_ZONE: Final = (None, "", "Local")
 
 
 def forecast_warnings(
-    spec: CronFederatedHPASpec, now: datetime, target: TargetBounds | None = None, *, alone: bool = True
+    spec: CronFederatedHPASpec, now: datetime, target: Values | None = None, *, alone: bool = True
 ) -> list[str]:
     """Returns the warnings, the worst first; the first one of each kind comes before a second one of any.
 
-    `now` is an aware datetime. `target` has the present bounds of the FederatedHPA that the rules change, if
-    they are known. `alone` is False if another CronFederatedHPA has the same target, whose rules may lower
-    what these raise. Suspended and invalid rules are ignored.
+    `now` is an aware datetime. `target` has the present bounds of the FederatedHPA that the rules change, as
+    written, if they are known. `alone` is False if another CronFederatedHPA has the same target, whose rules
+    may lower what these raise. Suspended and invalid rules are ignored.
     """
     until = now + _HORIZON
     never, rules = _by_never(active_rules(spec), now)
     bounds = bounds_conflicts(rules, target, now, until) if targets_federatedhpa(spec) else ()
-    present = {} if target is None else target.known
+    present = known_bounds(target)
     kinds = (
         map(str, bounds),
         map(str, value_conflicts(rules, now, until)),
