@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 from controller.apply.scales import bounds_of
 from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey
 from controller.cronfederatedhpa.targets import CronTargets, KnownShares, Members
-from controller.cronfederatedhpa.units import Recorded, open_rules, open_unit
+from controller.cronfederatedhpa.units import open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
+from controller.scaling_records import Recorded
 from fedhpa.api.default_values import CLUSTER_LOST_TIMEOUT_SECONDS, MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND

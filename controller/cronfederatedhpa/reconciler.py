@@ -110,8 +110,9 @@ class CronReconciler:
         self._check = check or HubCheck(hub, CRD_PATH, PATHS, clock=clock)
         self._paused = paused
         self._writer = ObjectWriter(hub, self.objects, leads)
-        self.units = Units(hub, self._writer, metrics.follow, self._check)
-        self._reporter = Reporter(self.units, events, metrics, owners)
+        self.units = Units(hub, self._writer, metrics.follow)
+        self._reporter = Reporter(self.units, events, metrics)
+        self._owners = owners
         self._targets = targets
         self._holds = holds
         self._blocked = blocked
@@ -149,6 +150,7 @@ class CronReconciler:
             return None
         unit, objects = opened
         await self._check.refresh()
+        self.units.pruned = self._check.pruned
         now = self._wall()
         if self._paused:
             await self._free_deleted(objects)
@@ -177,8 +179,7 @@ class CronReconciler:
         """Returns the plan of a pass without an effect; None if something may be due."""
         scheduled = [self.units.scheduled(owner, unit) for owner in objects]
         planned = plan(scheduled, None, unreadable("not read yet", unread=True).target, now)
-        due = planned.applied or planned.invalid or planned.unjudged
-        return None if due else Effect(planned, "", {})
+        return None if planned.applied or planned.invalid or planned.unjudged else Effect(planned, "", {})
 
     async def _make(self, unit: Unit, objects: Sequence[CronObject]) -> Effect:
         """Reads the target, plans and writes; plans anew if somebody changed the target or its record."""
@@ -212,6 +213,7 @@ class CronReconciler:
         while True:
             try:
                 await self._write(unit, objects, attempts.plan, reading)
+                return attempts.plan.error
             except (NotLeading, Superseded):
                 raise
             except _Refused as refused:
@@ -220,8 +222,6 @@ class CronReconciler:
                     return text
             except FedHPAError as failure:
                 return str(failure)
-            else:
-                return attempts.plan.error
 
     async def _write(
         self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan, reading: Reading
@@ -328,6 +328,7 @@ class CronReconciler:
         if self._paused:
             return frozenset(), False
         now, unstored, failed = self._wall(), set[str](), False
+        owners = self._owners(unit.target)
         try:
             failed = not await unit.windows.store(settled.record)
         except NotLeading:
@@ -343,7 +344,7 @@ class CronReconciler:
             try:
                 failed |= not await self._record_one(unit, owner, settled, ran.get(owner.key[1]))
                 recorded = True
-                await self._reporter.show(unit, owner, settled, now, waiting.get(owner.key[1]))
+                await self._reporter.show(unit, owner, settled, now, waiting.get(owner.key[1]), owners)
                 await self._release(owner)
             except NotLeading:
                 raise
@@ -373,8 +374,7 @@ class CronReconciler:
         memory, target = self.units.memory(owner.key).rules, str(unit.target)
         if shares is None and memory.state is not None and memory.state.target == target:
             shares = memory.state.shares
-        generation = owner.cron.metadata.generation
-        states = settled.states[owner.key[1]]
+        states, generation = settled.states[owner.key[1]], owner.cron.metadata.generation
         record = ObjectRecord(states, generation, dict(shares or {}), target if shares else "")
         return await memory.store(record)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -173,35 +173,34 @@ def _bounded(states: Mapping[str, RuleState], names: Sequence[str]) -> list[Json
 
 
 class Reporter:
-    """Records the results of passes on the objects of `units`.
+    """Records the results of passes on the objects of `units`."""
 
-    `owners` returns the FederatedHPAs that scale a target, or None while they are unknown.
-    """
-
-    def __init__(
-        self,
-        units: Units,
-        events: EventRecorder,
-        metrics: CronMetrics,
-        owners: Callable[[TargetKey], tuple[str, ...] | None],
-    ) -> None:
+    def __init__(self, units: Units, events: EventRecorder, metrics: CronMetrics) -> None:
         self._units = units
         self._events = events
         self._metrics = metrics
-        self._owners = owners
 
     async def show(
-        self, unit: Unit, owner: CronObject, settled: Settled, now: float, waits: Waiting | None
+        self,
+        unit: Unit,
+        owner: CronObject,
+        settled: Settled,
+        now: float,
+        waits: Waiting | None,
+        owners: tuple[str, ...] | None,
     ) -> None:
-        """Writes the status of an object if it changed, and shows it as series and events."""
+        """Writes the status of an object if it changed, and shows it as series and events.
+
+        `owners` are the FederatedHPAs that scale the target; None if they are unknown.
+        """
         latest = self._units.running(unit, owner)
         if latest is None:
             return
         rules, states = self._units.scheduled(latest, unit).rules, settled.states[owner.key[1]]
         finding = failure_of(rules, states) or self._units.unrecorded(unit, latest) or unit.unusable
         due, held = waits or (None, "")
-        hub = self._units.check.pruned
-        status = render_status(latest, rules, states, finding, now, self._owners(unit.target), held, hub)
+        hub = self._units.pruned
+        status = render_status(latest, rules, states, finding, now, owners, held, hub)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
         self._metrics.show(owner.key, min(coming, default=None), due, status["conditions"])
         await self._write(latest, status)
@@ -209,7 +208,7 @@ class Reporter:
 
     async def show_blocked(self, owner: CronObject, finding: Finding, now: float) -> None:
         """Writes why nothing is done for an object."""
-        found = conditions(owner, finding, self._units.check.pruned, now)
+        found = conditions(owner, finding, self._units.pruned, now)
         await self._write(owner, {"conditions": found})
 
     async def _write(self, owner: CronObject, status: Json) -> None:

@@ -20,7 +20,7 @@ from controller.cronfederatedhpa.objects import (
     target_of,
 )
 from controller.cronfederatedhpa.targets import KnownShares, Reading
-from controller.hub_check import Contest, HubCheck
+from controller.hub_check import Contest
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
@@ -85,15 +85,11 @@ class Units:
     """
 
     adopt: Callable[[Key], Awaitable[None]] | None = None
+    # Which fields the hub drops, as it was checked last.
+    pruned: Finding | None = None
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        writer: ObjectWriter,
-        follow: Callable[[Key, object], None],
-        check: HubCheck,
-    ) -> None:
-        self.writer, self.check = writer, check
+    def __init__(self, hub: ApiClient, writer: ObjectWriter, follow: Callable[[Key, object], None]) -> None:
+        self.writer = writer
         self._hub = hub
         self._objects = writer.objects
         self._follow = follow
@@ -174,7 +170,7 @@ class Units:
 
     def scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
-        memory, drops = self.memory(owner.key), self.writer.hub_drops_fields or self.check.pruned is not None
+        memory, drops = self.memory(owner.key), self.writer.hub_drops_fields or self.pruned is not None
         found = owner.scheduled(unit.target, memory.rules.state, drops=drops)
         known = memory.elsewhere or self.targets_of(owner.key)
         waits = FINALIZER in owner.cron.metadata.finalizers and not known

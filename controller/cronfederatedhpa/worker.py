@@ -122,7 +122,7 @@ class WorkloadOwners:
 
     def place_of(self, target: TargetKey) -> Place:
         """Returns the target that decides the shard: of a FederatedHPA that exists, the target of that."""
-        if target.is_federatedhpa:
+        if (target.group, target.kind) == (GROUP, KIND):
             found = self._reflector.store.get((target.namespace, target.name))
             if found is not None:
                 target = TargetKey(*found.target)
@@ -130,7 +130,7 @@ class WorkloadOwners:
 
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
-        if target.is_federatedhpa:
+        if (target.group, target.kind) == (GROUP, KIND):
             return ()
         if not self._reflector.synced.is_set():
             return None

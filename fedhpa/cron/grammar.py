@@ -30,7 +30,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     `any_day` and `any_weekday` are true if the field is `*`. If both are false, a day matches if either field
     matches. `real_time` is true if the hour field begins with `*`. Such a schedule follows real time through
-    clock changes, and every other one follows the wall clock.
+    clock changes, and every other one follows the wall clock. `minutes_of_day` combines hours and minutes.
     """
 
     text: str
@@ -42,15 +42,12 @@ class Schedule(msgspec.Struct, frozen=True):
     any_day: bool
     any_weekday: bool
     real_time: bool
-
-    @property
-    def minutes_of_day(self) -> int:
-        """The minutes of the day that match, as bits."""
-        return _minutes_of_day(self.hours, self.minutes)
+    minutes_of_day: int
 
 
 @lru_cache(maxsize=2048)
 def _minutes_of_day(hours: int, minutes: int) -> int:
+    """Returns the minutes of a day that match, as bits."""
     bits = 0
     while hours:
         lowest = hours & -hours
@@ -152,7 +149,8 @@ def parse(text: str) -> Schedule:
     if any_weekday and not any_day:
         _refuse_impossible_date(days, months, fields)
     real_time = fields[1][0] in "*?"
-    return Schedule(text, minutes, hours, days, months, weekdays, any_day, any_weekday, real_time)
+    day = _minutes_of_day(hours, minutes)
+    return Schedule(text, minutes, hours, days, months, weekdays, any_day, any_weekday, real_time, day)
 
 
 def _refuse_foreign_character(text: str) -> None:

@@ -135,6 +135,7 @@ def timetable(rule: CronFederatedHPARule) -> Timetable:
     return Timetable(parse(rule.schedule), load_zone(rule.time_zone), dates, duration)
 
 
+@lru_cache(maxsize=1024)
 def parse_window(value: str | int) -> timedelta:
     """Returns the length of the windows. Raises InvalidObject, with a message that follows the value."""
     try:
