@@ -138,17 +138,12 @@ def _refusal(raw: Mapping[str, Any], namespace: str) -> str:
 
     metadata = {"namespace": namespace or DEFAULT_NAMESPACE, **raw["metadata"]}
     message, warnings, _ = admitted(KIND, {**raw, "metadata": metadata})
-    if not message and (unnamed := _unnamed_rule(raw)):
+    if not message:
         # The webhook admits one rule without a name. The schema refuses it.
-        message = f"{unnamed}: Required value"
+        unnamed = [index for index, rule in enumerate(raw["spec"]["rules"] or ()) if not rule.get("name")]
+        message = f"spec.rules[{unnamed[0]}].name: Required value" if unnamed else ""
     remedies = "".join(f"\n  {text}" for text in warnings)
     return f"{KIND} {raw['metadata']['name']} would be refused: {message}{remedies}" if message else ""
-
-
-def _unnamed_rule(raw: Mapping[str, Any]) -> str:
-    """Returns the path of the first rule without a name, or "" if all have one."""
-    rules = enumerate(raw["spec"]["rules"] or ())
-    return next((f"spec.rules[{index}].name" for index, rule in rules if not rule.get("name")), "")
 
 
 async def _of_live(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 import msgspec
 
@@ -71,14 +70,6 @@ def plan(
     return _Planner({each.name: each for each in objects}, record, target, now, left_out).plan()
 
 
-class _Fire(NamedTuple):
-    """An execution to apply, its values that no later one sets, and if the target shows it as applied."""
-
-    execution: Execution
-    values: dict[str, int]
-    done: bool
-
-
 class _Planner:
     """Collects what is due for one target, and applies it in order."""
 
@@ -125,6 +116,8 @@ class _Planner:
         # The executions that set a field in this plan: the last plain one, and openings.
         self._plain: dict[str, WriteCause] = {}
         self._opened: set[WriteCause] = set()
+        # The plain executions that the target shows as applied.
+        self._done: set[WriteCause] = set()
         self._wakes: list[float] = []
 
     def plan(self) -> CronPlan:
@@ -132,7 +125,7 @@ class _Planner:
         self._follow_changes()
         fires = self._due_executions()
         if error:
-            self._applied += (Applied(each.execution, each.values) for each in fires)
+            self._applied += fires
         else:
             self._reverts = reverts(self._owners, self._rules, self._target, self._record)
             self._apply(fires)
@@ -197,7 +190,7 @@ class _Planner:
         self._events.append(window.cause)
         self._stack.close(window)
 
-    def _due_executions(self) -> list[_Fire]:
+    def _due_executions(self) -> list[Applied]:
         """Returns the plain executions and openings that are due, without those that are never applied."""
         found: list[Due] = []
         handled: list[Execution] = []
@@ -256,8 +249,8 @@ class _Planner:
         window = self._stack.get((owner.name, rule.name))
         return (due is not None and due.newest.at == at) or (window is not None and window.opened == at)
 
-    def _fire(self, due: Due, latest: Mapping[str, Execution]) -> _Fire | None:
-        """Returns the newest execution of a rule, or None if it is never applied."""
+    def _fire(self, due: Due, latest: Mapping[str, Execution]) -> Applied | None:
+        """Returns the newest execution of a rule with the values to set; None if none are set now."""
         execution, rule = due.newest, due.newest.rule
         if due.earlier is not None and not self._unread:
             self._skipped.append(Skipped(execution.object, rule.name, due.earlier))
@@ -291,11 +284,13 @@ class _Planner:
             self._wakes += [] if rule.duration is None else [execution.at + rule.duration]
             return None
         values = {field: value for field, value in rule.values.items() if field in fields}
-        return _Fire(execution, values, done)
+        if done:
+            self._done.add(execution.cause)
+        return Applied(execution, values)
 
-    def _apply(self, fires: list[_Fire]) -> None:
+    def _apply(self, fires: list[Applied]) -> None:
         """Applies what is due, in order: at one instant ends of windows, plain executions, openings."""
-        events: list[tuple[float, int, str, int, str, OpenWindow | _Fire]] = [
+        events: list[tuple[float, int, str, int, str, OpenWindow | Applied]] = [
             (window.closes, 0, window.object, 0, window.label, window)
             for window in self._stack.windows
             if window.closes <= self._now and window.cause not in self._left_out
@@ -314,7 +309,8 @@ class _Planner:
             if execution.rule.duration is not None:
                 self._open(execution, execution.rule.duration)
                 continue
-            values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=event.done)
+            done = execution.cause in self._done
+            values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=done)
             self._plain |= dict.fromkeys(event.values, execution.cause)
             self._applied.append(Applied(execution, values))
 
