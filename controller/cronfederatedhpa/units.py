@@ -85,7 +85,7 @@ class Units:
     """
 
     adopt: Callable[[Key], Awaitable[None]] | None = None
-    # Which fields the hub drops, as it was checked last.
+    # A finding names the fields that the hub drops, as it was checked last.
     pruned: Finding | None = None
 
     def __init__(self, hub: ApiClient, writer: ObjectWriter, follow: Callable[[Key, object], None]) -> None:

@@ -1,4 +1,4 @@
-"""What is stored of rules: the objects with their statuses, and the records of objects and targets.
+"""Reads and writes all that is stored of rules: objects with their statuses, and records.
 
 Times in the status are RFC 3339 with whole seconds. A time that cannot be read counts as absent, because a
 status that somebody edited must not stop the rules. A record has the state of an object's rules, or the open
