@@ -188,11 +188,9 @@ def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator
     newest = newest_execution(owners)
     for owner in owners:
         for rule in owner.rules:
-            length, opened = rule.duration, rule.latest_time(now)
-            if length is None or opened is None:
-                continue
-            if opened <= watermark(rule, owner, now, newest)[0]:
-                yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.at_least)
+            opened = None if rule.duration is None else rule.latest_time(now)
+            if opened is not None and opened <= watermark(rule, owner, now, newest)[0]:
+                yield OpenWindow.of(owner.name, rule, opened)
 
 
 def is_unfinished(record: WindowRecord | None, target: ObservedTarget) -> bool:

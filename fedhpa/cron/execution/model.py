@@ -191,6 +191,12 @@ class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     left: tuple[str, ...] = ()
     ending: Seconds | None = None
 
+    @classmethod
+    def of(cls, name: str, rule: Rule, opened: float) -> OpenWindow:
+        """Returns the window that an execution of a rule opens; `name` is that of the object."""
+        assert rule.duration is not None
+        return cls(name, rule.name, opened, opened + rule.duration, rule.values, rule.at_least)
+
     @property
     def key(self) -> Key:
         """The object and the name of the rule."""

@@ -307,16 +307,16 @@ class _Planner:
             execution = event.execution
             self._events.append(execution.cause)
             if execution.rule.duration is not None:
-                self._open(execution, execution.rule.duration)
+                self._open(execution)
                 continue
             done = execution.cause in self._done
             values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=done)
             self._plain |= dict.fromkeys(event.values, execution.cause)
             self._applied.append(Applied(execution, values))
 
-    def _open(self, execution: Execution, length: float) -> None:
-        at, rule = execution.at, execution.rule
-        window = OpenWindow(execution.object, rule.name, at, at + length, rule.values, rule.at_least)
+    def _open(self, execution: Execution) -> None:
+        rule = execution.rule
+        window = OpenWindow.of(execution.object, rule, execution.at)
         self._stack.open(window)
         self._opened.add(execution.cause)
         values = (

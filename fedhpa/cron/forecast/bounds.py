@@ -203,6 +203,7 @@ def _open_windows(rules: tuple[Rule, ...], now: float) -> Iterator[OpenWindow]:
     """
     for rule in rules:
         opened = None if rule.duration is None else rule.latest_time(now)
-        if opened is not None and rule.duration is not None and opened + rule.duration > now:
-            closes = opened + rule.duration
-            yield OpenWindow(_BEFORE, rule.name, opened, closes, dict.fromkeys(rule.values, UNKNOWN))
+        if opened is not None:
+            window = OpenWindow.of(_BEFORE, rule, opened)
+            if window.closes > now:
+                yield msgspec.structs.replace(window, values=dict.fromkeys(rule.values, UNKNOWN))
