@@ -7,18 +7,19 @@ Conflict, and nothing is overwritten: the object's memory is then read again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
 from controller.failure_log import concerns_hub
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.own_definition import GROUP
 from fedhpa.api.scaling_record import (
     API_VERSION,
     KIND,
     PLURAL,
+    KeptRecord,
     has_same_owner,
     new_record,
     record_name,
@@ -29,6 +30,7 @@ SCALING_RECORDS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, sc
 FORBIDDEN: Final = 403
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 class NotRecorded(FedHPAError):
@@ -196,6 +198,87 @@ class RecordFile:
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
+
+
+class Recorded(Generic[T]):
+    """A state and its record. `state` is what this process knows; None if there is none.
+
+    `known` is False until the record was read. `lost` says why its content could not be read, and `problem`
+    why this process must not write it.
+    """
+
+    def __init__(
+        self,
+        file: RecordFile,
+        encode: Callable[[T], Mapping[str, Any]],
+        decode: Callable[[Mapping[str, Any]], T],
+        check_lease: Callable[[], None],
+    ) -> None:
+        self.file = file
+        self._encode = encode
+        self._decode = decode
+        self._check_lease = check_lease
+        self._stored: Mapping[str, Any] | None = None
+        self.state: T | None = None
+        self.known = False
+        self.lost = ""
+        self.problem = ""
+        self._reading = asyncio.Lock()
+
+    @property
+    def obstacle(self) -> str:
+        """Why the state cannot be stored now; "" if it can, as far as known."""
+        return self.problem or self.file.problem
+
+    async def read(self, *, writes: bool = True) -> None:
+        """Read the record unless it is known. Raises ApiError if the hub does not answer."""
+        # Two targets may work on one object, and the later answer must not undo what the other one stored.
+        async with self._reading:
+            if not self.known:
+                self.take(await self.file.read(writes=writes))
+
+    def take(self, content: Mapping[str, Any] | None) -> None:
+        """Note the content of the record as it was just read; None without one."""
+        self.known, self.state, self._stored = True, None, content
+        self.lost = self.problem = ""
+        if content is None:
+            return
+        try:
+            self.state = self._decode(content)
+        except KeptRecord as error:
+            self.problem = f"{self.file}: {error}"
+        except InvalidObject as error:
+            self.lost = f"{self.file}: {error}"
+
+    async def write(self, state: T | None) -> None:
+        """Store a state if the record has another one; None deletes the record.
+
+        Raises Conflict if another process wrote it, which is then read again; NotRecorded if it must not or
+        cannot be written; and ApiError if the hub does not answer.
+        """
+        content = None if state is None else self._encode(state)
+        if content != self._stored:
+            if self.problem:
+                raise NotRecorded(self.problem)
+            self._check_lease()
+            try:
+                await (self.file.delete() if content is None else self.file.write(content))
+            except Conflict:
+                self.known = False
+                raise
+        self._stored, self.state = content, state
+
+    async def store(self, state: T | None) -> bool:
+        """Store a state. Returns False if the hub refuses it: then this process alone knows it.
+
+        Raises Conflict and ApiError as `write` does.
+        """
+        try:
+            await self.write(state)
+        except NotRecorded:
+            self.state = state
+            return False
+        return True
 
 
 def _version_of(stored: Mapping[str, Any]) -> str:

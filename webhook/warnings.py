@@ -15,7 +15,8 @@ from typing import Final
 import structlog
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
-from fedhpa.cron import TargetBounds, forecast_warnings
+from fedhpa.cron import forecast_warnings
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, Values
 from webhook.handlers import Review, Subject
 from webhook.hub_reader import HubReader
 
@@ -62,6 +63,6 @@ class AdmissionWarnings:
             log.exception("no forecast of the rules because of an internal error")
             return []
 
-    def _target_bounds(self, cron: CronFederatedHPA) -> TargetBounds | None:
+    def _target_bounds(self, cron: CronFederatedHPA) -> Values | None:
         target = None if self.hub is None else self.hub.stored_target(cron)
-        return None if target is None else TargetBounds(target.minimum, target.maximum)
+        return None if target is None else {MINIMUM: target.minimum, MAXIMUM: target.maximum}

@@ -4,38 +4,21 @@
 
 - `objects`: the objects by target, and writes to them.
 - `targets`: the values of a target, and writes to it.
-- `units`: the targets with the windows that are open on them, and what outlives the process.
-- `reconciler`, `effects`: one pass over one target.
+- `units`: what is known of each target and object, and what outlives the process.
+- `reconciler`: one pass over one target.
 - `reporter`: the status, the events and the series of what was done.
 - `worker`: the targets of one shard, when they are due, and who else sets their sizes.
 - `one_shot`: one read of a target for the command line.
 """
 
-from controller.cronfederatedhpa.objects import is_run_by_karmada
-from controller.cronfederatedhpa.one_shot import (
-    PlannedTarget,
-    Remembered,
-    planned_targets,
-    read_memory,
-    read_target,
-    values_of,
-)
-from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.cronfederatedhpa.reporter import CronMetrics
-from controller.cronfederatedhpa.targets import CronTargets
-from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners
-
-__all__ = [
-    "CronMetrics",
-    "CronReconciler",
-    "CronTargets",
-    "CronWorker",
-    "PlannedTarget",
-    "Remembered",
-    "WorkloadOwners",
-    "is_run_by_karmada",
-    "planned_targets",
-    "read_memory",
-    "read_target",
-    "values_of",
-]
+from controller.cronfederatedhpa.objects import RULE_FIELDS as RULE_FIELDS
+from controller.cronfederatedhpa.objects import is_run_by_karmada as is_run_by_karmada
+from controller.cronfederatedhpa.one_shot import PlannedTarget as PlannedTarget
+from controller.cronfederatedhpa.one_shot import planned_targets as planned_targets
+from controller.cronfederatedhpa.one_shot import read_target as read_target
+from controller.cronfederatedhpa.one_shot import values_of as values_of
+from controller.cronfederatedhpa.reconciler import CronReconciler as CronReconciler
+from controller.cronfederatedhpa.reporter import CronMetrics as CronMetrics
+from controller.cronfederatedhpa.targets import CronTargets as CronTargets
+from controller.cronfederatedhpa.worker import CronWorker as CronWorker
+from controller.cronfederatedhpa.worker import WorkloadOwners as WorkloadOwners

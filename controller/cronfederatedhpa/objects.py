@@ -6,6 +6,9 @@ of that one (controller.cronfederatedhpa.units).
 Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
 execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
 leaves out an execution, it was switched off, and the execution is caught up.
+
+A rule whose fields the hub has dropped does not run: without its `duration` it would keep its values for
+ever, and without its `excludeDates` it would fire on holidays. The manifest of kubectl shows them.
 """
 
 from __future__ import annotations
@@ -13,42 +16,35 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
+from fedhpa.api.autoscalers import Target
 from fedhpa.api.autoscalers import target_of as stored_target
 from fedhpa.api.cronfederatedhpa import KIND, CronFederatedHPA
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP
 from fedhpa.api.hold import hold_request
-from fedhpa.api.times import parse_time
-from fedhpa.cron.execution.due import latest_time
+from fedhpa.api.json import decode_json
 from fedhpa.cron.execution.model import ObjectRecord, ScheduledObject
 from fedhpa.cron.execution.objects import (
-    RULE_FIELDS,
-    dropped_fields,
+    TargetReference,
     executable_rules,
+    instant_of,
     read_cron,
     read_object,
     with_record,
-    without_dropped,
 )
-from fedhpa.cron.execution.stored import TargetReference
 from fedhpa.decision import Finding
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 
 Object = Mapping[str, Any]
 
 
-class TargetKey(NamedTuple):
-    """A target: all versions of a group serve the same object."""
-
-    namespace: str
-    group: str
-    kind: str
-    name: str
+class TargetKey(Target):
+    """A target, which messages name with its namespace."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.namespace}/{self.name}"
@@ -69,8 +65,9 @@ class CronObject:
     target: TargetKey
 
     @classmethod
-    def of(cls, key: Key, raw: Object) -> CronObject:
+    def of(cls, raw: Object) -> CronObject:
         """Returns the object read as `raw`. Raises InvalidObject if its target cannot be read."""
+        key = raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
         cron, refused = read_cron(raw)
         named = cron.spec.scale_target_ref
         reference = TargetReference(named.api_version, named.kind, named.name)
@@ -222,7 +219,7 @@ class ObjectWriter:
 
     def __init__(self, hub: ApiClient, objects: ObjectsByTarget, leads: Callable[[], bool]) -> None:
         self._hub = hub
-        self._objects = objects
+        self.objects = objects
         self._leads = leads
         # True if the hub dropped fields of the last status that was written.
         self.hub_drops_fields = False
@@ -236,7 +233,7 @@ class ObjectWriter:
         """Replaces fields of the status of an object. Raises ApiError if the hub refuses it."""
 
         async def write(version: str) -> Mapping[str, Any]:
-            before = (self._objects.get(owner.key) or owner).raw.get("status") or {}
+            before = (self.objects.get(owner.key) or owner).raw.get("status") or {}
             stored = await patch_status(
                 self._hub,
                 _path(owner.key),
@@ -259,7 +256,7 @@ class ObjectWriter:
         """Adds or removes the finalizer of an object. Raises ApiError if the hub refuses it."""
 
         async def write(version: str) -> Mapping[str, Any]:
-            latest = self._objects.get(owner.key) or owner
+            latest = self.objects.get(owner.key) or owner
             others = [each for each in latest.cron.metadata.finalizers if each != FINALIZER]
             finalizers = [*others, FINALIZER] if wanted else others
             patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
@@ -272,7 +269,7 @@ class ObjectWriter:
 
     async def _write(self, owner: CronObject, write: Callable[[str], Awaitable[Mapping[str, Any]]]) -> None:
         """Makes one write with the newest resourceVersion. After a conflict the object is read again."""
-        raw = (self._objects.get(owner.key) or owner).raw
+        raw = (self.objects.get(owner.key) or owner).raw
         for attempt in range(1, TRIES + 1):
             self.check_lease()
             try:
@@ -285,16 +282,70 @@ class ObjectWriter:
                     return
                 raise
             else:
-                self._objects.put(CronObject.of(owner.key, written), written=True)
+                self.objects.put(CronObject.of(written), written=True)
                 return
             raw = await self._hub.get_json(_path(owner.key), deadline=HUB_DEADLINE_SECONDS)
             if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
                 return
-            self._objects.put(CronObject.of(owner.key, raw))
+            self.objects.put(CronObject.of(raw))
 
 
 def _path(key: Key) -> str:
     return CRON_FEDERATED_HPAS.path(*key)
+
+
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+RULE_FIELDS: Final = ("duration", "maxDelaySeconds", "excludeDates", "startDate", "endDate", "atLeast")
+# The hash of a rule that does not run because of this. The rule starts anew once its fields are stored.
+DROPPED: Final = "fields-dropped"
+# The API server's limit of all annotations together.
+_MAX_BYTES: Final = 256 * 1024
+
+
+def dropped_fields(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the fields that were applied and are not stored: for each rule `spec.rules[i].field`."""
+    annotations = raw["metadata"].get("annotations")
+    text = annotations.get(LAST_APPLIED) if isinstance(annotations, Mapping) else None
+    if not isinstance(text, str) or len(text) > _MAX_BYTES or not any(name in text for name in RULE_FIELDS):
+        return {}
+    try:
+        applied: Any = decode_json(text, dict[str, Any])
+    except InvalidObject:
+        return {}
+    written = {str(rule.get("name")): rule for rule in _rules(applied)}
+    found: dict[str, str] = {}
+    for index, rule in enumerate(_rules(raw)):
+        name = str(rule.get("name"))
+        lost = [field for field in RULE_FIELDS if written.get(name, {}).get(field) and field not in rule]
+        if lost:
+            found[name] = f"spec.rules[{index}].{lost[0]}"
+    return found
+
+
+def without_dropped(owner: ScheduledObject, dropped: Mapping[str, str], *, drops: bool) -> ScheduledObject:
+    """Returns the object with the rules that may run; the others have a problem and never fire.
+
+    `dropped` names a field of each rule that lacks some. `drops` is True if the hub is known to drop fields.
+    Otherwise somebody has removed the field, unless the rule was stopped before.
+    """
+    if not dropped:
+        return owner
+    rules = []
+    for rule in owner.rules:
+        state, field = owner.states.get(rule.name), dropped.get(rule.name)
+        if field and (drops or (state is not None and state.hash == DROPPED)):
+            text = (
+                f"{field}: the hub's CRD dropped the field: apply 'fedhpa crds' there, then the object again"
+            )
+            rule = msgspec.structs.replace(rule, timetable=None, hash=DROPPED, problem=text)
+        rules.append(rule)
+    return msgspec.structs.replace(owner, rules=tuple(rules))
+
+
+def _rules(raw: Any) -> list[Mapping[str, Any]]:
+    spec = raw.get("spec") if isinstance(raw, Mapping) else None
+    rules = spec.get("rules") if isinstance(spec, Mapping) else None
+    return [rule for rule in (rules if isinstance(rules, list) else ()) if isinstance(rule, Mapping)]
 
 
 CRD_PATH: Final = (
@@ -322,7 +373,7 @@ def other_controller(owner: CronObject, now: float) -> Finding | None:
     due = [
         time
         for rule in executable_rules(owner.cron.spec)
-        if (time := latest_time(rule, now - GRACE_SECONDS)) is not None
+        if (time := rule.latest_time(now - GRACE_SECONDS)) is not None
     ]
     if due and max(due) > theirs:
         return None
@@ -331,18 +382,14 @@ def other_controller(owner: CronObject, now: float) -> Finding | None:
 
 def is_run_by_karmada(raw: Object, now: float) -> bool:
     """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
-    metadata = raw["metadata"]
-    owner = CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
-    return other_controller(owner, now) is not None
+    return other_controller(CronObject.of(raw), now) is not None
 
 
 def _written_by(owner: CronObject, manager: str) -> float | None:
     """Returns when a manager last wrote the status of an object; None if never."""
-    times = []
-    for entry in owner.cron.metadata.managed_fields:
-        if entry.manager == manager and entry.subresource == "status" and entry.time is not None:
-            try:
-                times.append(parse_time(entry.time) or 0.0)
-            except InvalidObject:
-                continue
-    return max(times, default=None)
+    times = (
+        instant_of(entry.time)
+        for entry in owner.cron.metadata.managed_fields
+        if entry.manager == manager and entry.subresource == "status"
+    )
+    return max((time for time in times if time is not None), default=None)

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, TypeVar
 from controller.apply.scales import bounds_of
 from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey
 from controller.cronfederatedhpa.targets import CronTargets, KnownShares, Members
-from controller.cronfederatedhpa.units import Recorded, open_rules, open_unit
+from controller.cronfederatedhpa.units import open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
+from controller.scaling_records import Recorded
 from fedhpa.api.default_values import CLUSTER_LOST_TIMEOUT_SECONDS, MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, KIND
@@ -23,7 +24,6 @@ from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
     REPLICAS,
-    ObjectRecord,
     ObservedTarget,
     ScheduledObject,
     Values,
@@ -34,14 +34,6 @@ from fedhpa.serving.flags import parse_flags
 
 T = TypeVar("T")
 Object = Mapping[str, Any]
-
-
-class Remembered(NamedTuple):
-    """The records of one object and its target, each None without one. `notes` say why one is unknown."""
-
-    rules: ObjectRecord | None = None
-    record: WindowRecord | None = None
-    notes: tuple[str, ...] = ()
 
 
 class PlannedTarget(NamedTuple):
@@ -64,14 +56,6 @@ class PlannedTarget(NamedTuple):
         return (MINIMUM, MAXIMUM) if fhpa else (REPLICAS,)
 
 
-async def read_memory(hub: ApiClient, raw: Object) -> Remembered:
-    """Returns what the records have of an object and its target. Raises InvalidObject."""
-    owner = _cron_object(raw)
-    rules = await _read_record(open_rules(hub, owner.key, owner.cron.metadata.uid, _never_writes))
-    windows = await _read_record(open_unit(hub, owner.target, owner.reference, _never_writes).windows)
-    return Remembered(rules.state, windows.state, _unknown(rules, windows))
-
-
 async def planned_targets(
     hub: ApiClient | None, raws: Iterable[Object], names: Iterable[str]
 ) -> list[PlannedTarget]:
@@ -80,7 +64,7 @@ async def planned_targets(
     `raws` are the CronFederatedHPAs of one namespace. Without a hub the statuses show what was executed, and
     no window is open. Raises InvalidObject if an object cannot be decoded.
     """
-    found = {raw["metadata"]["name"]: _cron_object(raw) for raw in raws}
+    found = {raw["metadata"]["name"]: CronObject.of(raw) for raw in raws}
     targets = dict.fromkeys(found[name].target for name in names)
     return [await _planned_target(hub, target, found) for target in targets]
 
@@ -101,11 +85,6 @@ async def _planned_target(
     ]
     objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
     return PlannedTarget(target, reference.api_version, objects, windows.state, _unknown(windows, *rules))
-
-
-def _cron_object(raw: Object) -> CronObject:
-    metadata = raw["metadata"]
-    return CronObject.of((metadata.get("namespace", ""), metadata["name"]), raw)
 
 
 async def _read_record(memory: Recorded[T]) -> Recorded[T]:

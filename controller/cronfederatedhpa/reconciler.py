@@ -2,20 +2,20 @@
 
 The order of writes keeps the rules right if this process ends between two of them: the finalizer, the record
 of what is about to be written, the effect, then the records of the target and of its objects, and at last
-the statuses.
+the statuses. A write that the hub refuses is planned again without the events at fault, so that the other
+ones are applied.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import msgspec
-import structlog
 
-from controller.cronfederatedhpa.effects import Effect, Effects
+from controller.apply.scales import Superseded
 from controller.cronfederatedhpa.objects import (
     CRD_PATH,
     FINALIZER,
@@ -26,27 +26,19 @@ from controller.cronfederatedhpa.objects import (
     ObjectWriter,
     TargetKey,
 )
-from controller.cronfederatedhpa.reporter import (
-    CronMetrics,
-    Reporter,
-    changes,
-    conditions,
-    failure_of,
-    render_status,
-)
-from controller.cronfederatedhpa.targets import CronTargets, unreadable
-from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, RulesMemory, Unit, Units, open_rules
+from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
+from controller.cronfederatedhpa.targets import CronTargets, Reading, unreadable
+from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, RulesMemory, Unit, Units
 from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck
-from fedhpa.api.errors import FedHPAError
+from controller.scaling_records import NotRecorded
+from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.model import Note, ObjectRecord, ScheduledObject
-from fedhpa.cron.execution.outcome import Settled, Waiting, next_look, settle, waiting_events
+from fedhpa.cron.execution.model import CronPlan, Note, ObjectRecord, WriteCause
+from fedhpa.cron.execution.outcome import Attempts, Settled, Waiting, next_look, settle, waiting_events
 from fedhpa.cron.execution.planning import plan
-from fedhpa.decision import NO_RECORD, Finding
+from fedhpa.decision import Finding
 from fedhpa.kube import ApiClient, Backoff, EventRecorder, Key
-
-log = structlog.get_logger(__name__)
 
 FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
@@ -59,9 +51,35 @@ BLOCKED_SECONDS: Final = 60.0
 PASSES: Final = Lines("rules fail", "rules still fail", "rules run again")
 LINES: Final = Lines("status not written", "status still not written", "status is written again")
 
+# A reading is used for an execution if it is no older. The resourceVersion shows if it is outdated, so an
+# execution that waits for its turn in a busy minute need not read again.
+MAX_READING_AGE_SECONDS: Final = 60.0
+PLAN_TRIES: Final = 3
+# Answers that are not about the values of a write. All others from 400 to 499 may be.
+NO_REFUSALS: Final = frozenset({401, 404, 408, 409, 429})
+
 Gate = Callable[[], Awaitable[None]]
-# Brings an object of another process into this one's objects, if it exists. Raises ApiError.
-Adopt = Callable[[Key], Awaitable[None]]
+
+
+class Effect(NamedTuple):
+    """A plan whose write was made, or failed with `error`.
+
+    `refusals` says why the events cannot act that the plan leaves out. `shares` are the replicas of each
+    cluster after the write, for a workload in the members.
+    """
+
+    plan: CronPlan
+    error: str
+    refusals: Mapping[WriteCause, str]
+    shares: Mapping[str, int] = {}
+
+
+class _Refused(FedHPAError):
+    """The hub refused the values of a write, or what its events in `causes` need, if there are some."""
+
+    def __init__(self, message: str, causes: Collection[WriteCause] = ()) -> None:
+        super().__init__(message)
+        self.causes = causes
 
 
 class CronReconciler:
@@ -69,11 +87,8 @@ class CronReconciler:
 
     `leads` returns True while this process may write. `blocked` returns why an object must not be touched, or
     None. `owners` returns the FederatedHPAs that scale a target, or None while they are unknown. `holds`
-    returns what the namespaces that concern an object's namespace ask for. `adopt` is set if objects may
-    belong to other processes: it brings in one whose windows are open on a target of this process.
+    returns what the namespaces that concern an object's namespace ask for.
     """
-
-    adopt: Adopt | None = None
 
     def __init__(
         self,
@@ -92,16 +107,15 @@ class CronReconciler:
         clock: Callable[[], float],
     ) -> None:
         self.objects = ObjectsByTarget()
-        self._hub = hub
         self._check = check or HubCheck(hub, CRD_PATH, PATHS, clock=clock)
-        self._metrics = metrics
-        self._memories: dict[Key, RulesMemory] = {}
-        self._reporter = Reporter(self.objects, events, metrics, self._memory)
         self._paused = paused
         self._writer = ObjectWriter(hub, self.objects, leads)
-        self.units = Units(hub, self._writer.check_lease)
-        self._blocked = blocked
+        self.units = Units(hub, self._writer, metrics.follow)
+        self._reporter = Reporter(self.units, events, metrics)
         self._owners = owners
+        self._targets = targets
+        self._holds = holds
+        self._blocked = blocked
         self._wall = wall
         self._unstored: FailureLog[RulesMemory] = FailureLog(
             LINES, clock, lambda memory: names(memory.key), WeakKeyDictionary()
@@ -109,11 +123,6 @@ class CronReconciler:
         self.failures: FailureLog[TargetKey] = FailureLog(
             PASSES, clock, lambda one: {"namespace": one.namespace, "target": f"{one.kind}/{one.name}"}
         )
-        self._effects = Effects(targets, self._writer, self._scheduled, paused=paused, wall=wall, holds=holds)
-
-    def forget_object(self, key: Key) -> None:
-        """Drops what is known of a deleted object."""
-        self._memories.pop(key, None)
 
     async def remind(self) -> None:
         """Logs again, until cancelled, which results could not be written and which passes fail for long."""
@@ -128,7 +137,7 @@ class CronReconciler:
 
     def end(self) -> None:
         """Drops what is known of all objects, and what the series say."""
-        self._memories.clear()
+        self.units.end()
         self._check.end()
 
     async def reconcile(self, target: TargetKey, results: Gate) -> float | None:
@@ -136,94 +145,141 @@ class CronReconciler:
 
         `results` is awaited between the effect and the statuses, so that all effects of a minute come first.
         """
-        unit = await self._open(target)
-        if unit is None:
+        opened = await self.units.open(target, writes=not self._paused)
+        if opened is None:
             return None
-        objects = self._of(unit)
+        unit, objects = opened
         await self._check.refresh()
+        self.units.pruned = self._check.pruned
         now = self._wall()
         if self._paused:
             await self._free_deleted(objects)
         for owner in objects:
             finding = self._blocked(owner, now)
-            self._check.note_contest(self._memory(owner.key).contest, None if finding is None else now)
+            self._check.note_contest(self.units.memory(owner.key).contest, None if finding is None else now)
             if finding is not None:
                 return await self._block(objects, finding, now)
         for owner in objects:
-            await self._recall(owner)
-        unit.recall_shares(self._memory(owner.key).rules.state for owner in objects)
-        if unit.is_due(objects, now):
-            return await self._apply(unit, objects, results)
-        scheduled = [self._scheduled(owner, unit) for owner in objects]
-        planned = plan(scheduled, None, unreadable("not read yet", unread=True).target, now)
-        if planned.applied or planned.invalid or planned.unjudged:
-            return await self._apply(unit, objects, results)
-        if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
-            await self._effects.read_ahead(unit, now, planned.wake)
+            if lost := await self.units.recall(owner, writes=not self._paused):
+                text = f"{lost}; the rules go on after the newest execution in the status"
+                self.report(owner.key, "MemoryLost", text)
+        unit.recall_shares(self.units.memory(owner.key).rules.state for owner in objects)
+        effect = None if unit.is_due(objects, now) else self._nothing_due(unit, objects, now)
+        if effect is None:
+            effect = await self._make(unit, objects)
+            now = self._wall()
+            await results()
+        elif effect.plan.wake is not None and effect.plan.wake - now <= READ_AHEAD_SECONDS:
+            unit.ahead = Ahead(await self._read(unit), now, effect.plan.wake)
         elif not self._paused and unit.next_look <= now:
-            await self._effects.look(unit)
-        return await self._finish(unit, objects, Effect(planned, "", {}), now)
-
-    async def _open(self, target: TargetKey) -> Unit | None:
-        """Returns the unit of a target; None, and nothing is known of it any more, if it has no rules."""
-        objects, unit = self.objects.of(target), self.units.get(target)
-        if unit is None:
-            if not objects:
-                return None
-            unit = self.units.of(target, objects[0].reference)
-        if objects:
-            unit.reference = objects[0].reference
-        await unit.windows.read(writes=not self._paused)
-        self.units.note(unit)
-        for key in ((target.namespace, name) for name in unit.holders):
-            if self.adopt is not None and self.objects.get(key) is None:
-                await self.adopt(key)
-        if not objects and unit.windows.state is None:
-            self.units.leave(target)
-            return None
-        return unit
-
-    def _of(self, unit: Unit) -> list[CronObject]:
-        """Returns the objects with this target, and those that have windows open on it, by name."""
-        here = {owner.key: owner for owner in self.objects.of(unit.target)}
-        others = ((unit.target.namespace, name) for name in unit.holders)
-        found = here | {key: owner for key in others if (owner := self.objects.get(key)) is not None}
-        return [found[key] for key in sorted(found)]
-
-    async def _recall(self, owner: CronObject) -> None:
-        """Reads the record of an object at its first pass. Raises ApiError if the hub does not answer."""
-        memory = self._memory(owner.key)
-        if memory.rules.known:
-            return
-        await memory.rules.read(writes=not self._paused)
-        memory.elsewhere = FINALIZER in owner.cron.metadata.finalizers and await self._opened_elsewhere(owner)
-        lost = memory.rules.lost
-        if memory.rules.state is None and not lost and owner.cron.status.observed_generation is not None:
-            lost = f"{memory.rules.file} is gone"
-        if lost and not self._paused and not memory.rules.obstacle:
-            text = f"{lost}; the rules go on after the newest execution in the status"
-            self._reporter.record(owner.key[0], Note(owner.key[1], "MemoryLost", text))
-
-    def _memory(self, key: Key) -> RulesMemory:
-        owner = self.objects.get(key)
-        uid = "" if owner is None else owner.cron.metadata.uid
-        memory = self._memories.get(key)
-        if memory is None or memory.uid != uid:
-            rules = open_rules(self._hub, key, uid, self._writer.check_lease)
-            memory = RulesMemory(key, uid, rules)
-            stored = () if owner is None else owner.cron.status.conditions
-            memory.told = {(each.reason, each.message) for each in stored}
-            if owner is not None:  # otherwise it would stay for ever
-                self._metrics.follow(key, memory)
-                self._memories[key] = memory
-        return memory
-
-    async def _apply(self, unit: Unit, objects: list[CronObject], results: Gate) -> float | None:
-        """Makes the effect of a target, and then stores its result."""
-        effect = await self._effects.make(unit, objects)
-        now = self._wall()
-        await results()
+            await self._read(unit)
         return await self._finish(unit, objects, effect, now)
+
+    def _nothing_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> Effect | None:
+        """Returns the plan of a pass without an effect; None if something may be due."""
+        scheduled = [self.units.scheduled(owner, unit) for owner in objects]
+        planned = plan(scheduled, None, unreadable("not read yet", unread=True).target, now)
+        return None if planned.applied or planned.invalid or planned.unjudged else Effect(planned, "", {})
+
+    async def _make(self, unit: Unit, objects: Sequence[CronObject]) -> Effect:
+        """Reads the target, plans and writes; plans anew if somebody changed the target or its record."""
+        reading = await self._reading(unit, objects)
+        record = unit.windows.state
+        for attempt in range(1, PLAN_TRIES + 1):
+            scheduled = [self.units.scheduled(owner, unit) for owner in objects]
+            holds = self._holds(unit.target.namespace)
+            attempts = Attempts(scheduled, record, reading.target, self._wall(), holds)
+            try:
+                error = await self._try_all(unit, objects, attempts, reading)
+                break
+            except Superseded as changed:
+                error = str(changed)
+                if attempt == PLAN_TRIES:
+                    break
+                # The record comes first: a write of another process between the two requests is then known.
+                if not unit.windows.known:
+                    await unit.windows.read()
+                    record = unit.windows.state
+                reading = await self._read(unit)
+        if attempts.plan.applied or attempts.plan.closed:
+            error = error or reading.awaited
+        shares = dict(unit.shares.replicas) if reading.target.shares else {}
+        return Effect(attempts.plan, error, attempts.refusals, shares)
+
+    async def _try_all(
+        self, unit: Unit, objects: Sequence[CronObject], attempts: Attempts, reading: Reading
+    ) -> str:
+        """Writes the first of some plans that is not refused. Returns why the last one failed, or ""."""
+        while True:
+            try:
+                await self._write(unit, objects, attempts.plan, reading)
+                return attempts.plan.error
+            except (NotLeading, Superseded):
+                raise
+            except _Refused as refused:
+                text, causes = str(refused), refused.causes
+                if not (attempts.exclude(causes, text) if causes else attempts.refused(text)):
+                    return text
+            except FedHPAError as failure:
+                return str(failure)
+
+    async def _write(
+        self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan, reading: Reading
+    ) -> None:
+        """Makes the writes of a plan before its result. Raises _Refused if the hub refuses the values."""
+        if self._paused or planned.error:
+            return
+        await self._prepare(unit, objects, planned)
+        baseline = None if planned.record is None else planned.record.baseline
+        # The target must not name a baseline that nobody restores any more.
+        if not planned.write and (reading.target.baseline is None or baseline is not None):
+            return
+        self._writer.check_lease()
+        try:
+            await reading.write(planned.write, planned.marker, baseline)
+        except ApiError as error:
+            if 400 <= error.status < 500 and error.status not in NO_REFUSALS:
+                raise _Refused(str(error)) from error
+            raise
+
+    async def _prepare(self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan) -> None:
+        """Sets the finalizers of objects whose windows open, and stores the write that is about to begin.
+
+        Raises _Refused if that is refused: then these windows do not open, and all others act.
+        """
+        for owner in objects:
+            if owner.key[1] in planned.holders and FINALIZER not in owner.cron.metadata.finalizers:
+                try:
+                    await self._writer.set_finalizer(owner, wanted=True)
+                except ApiError as error:
+                    # Of a window that is open already the finalizer was removed by somebody.
+                    if causes := planned.openings(owner.key[1]):
+                        raise _Refused(str(error), causes) from error
+        if planned.pending is None:
+            return
+        try:
+            await unit.windows.write(planned.pending)
+        except Conflict as error:
+            raise Superseded(f"{unit.windows.file} was written by another process") from error
+        except NotRecorded as error:
+            # Windows do not begin where a restart would not know them. Other executions of the plan do.
+            raise _Refused(str(error), planned.openings()) from error
+
+    async def _reading(self, unit: Unit, objects: Sequence[CronObject]) -> Reading:
+        """Returns the values of a target, read ahead of the execution if that is recent enough.
+
+        A window takes its baseline from the reading, so then it is always read at the execution.
+        """
+        ahead, unit.ahead = unit.ahead, None
+        windows = unit.windows.state is not None or any(owner.has_windows for owner in objects)
+        if ahead is not None and not windows and 0 <= self._wall() - ahead.at <= MAX_READING_AGE_SECONDS:
+            return ahead.reading
+        return await self._read(unit)
+
+    async def _read(self, unit: Unit) -> Reading:
+        reading = await self._targets.read(unit.target, unit.reference.api_version, unit.shares)
+        unit.saw(reading.target, self._wall())
+        return reading
 
     async def _finish(
         self, unit: Unit, objects: list[CronObject], effect: Effect, now: float
@@ -245,16 +301,16 @@ class CronReconciler:
         refused = any(one.cause not in planned.held for one in planned.kept)
         if failed or error or settled.failed or refused:
             unit.retry = unit.retry or Backoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
-            retry = now + unit.retry.next()
-            return retry if planned.wake is None else min(retry, planned.wake)
-        unit.retry = None
-        if planned.held:
-            look = next_look(planned.held, now, HELD_SECONDS)
-            return look if planned.wake is None else min(look, planned.wake)
-        if settled.record is not None:
-            watch = now + WATCH_SECONDS
-            return watch if planned.wake is None else min(watch, planned.wake)
-        return unit.next_pass(planned.wake, now, looks=not self._paused)
+            again = now + unit.retry.next()
+        else:
+            unit.retry = None
+            if planned.held:
+                again = next_look(planned.held, now, HELD_SECONDS)
+            elif settled.record is not None:
+                again = now + WATCH_SECONDS
+            else:
+                return unit.next_pass(planned.wake, now, looks=not self._paused)
+        return again if planned.wake is None else min(again, planned.wake)
 
     async def _store(
         self,
@@ -272,6 +328,7 @@ class CronReconciler:
         if self._paused:
             return frozenset(), False
         now, unstored, failed = self._wall(), set[str](), False
+        owners = self._owners(unit.target)
         try:
             failed = not await unit.windows.store(settled.record)
         except NotLeading:
@@ -287,7 +344,7 @@ class CronReconciler:
             try:
                 failed |= not await self._record_one(unit, owner, settled, ran.get(owner.key[1]))
                 recorded = True
-                await self._show_one(unit, owner, settled, now, waiting.get(owner.key[1]))
+                await self._reporter.show(unit, owner, settled, now, waiting.get(owner.key[1]), owners)
                 await self._release(owner)
             except NotLeading:
                 raise
@@ -302,84 +359,32 @@ class CronReconciler:
 
     def _note_unstored(self, key: Key, error: FedHPAError | None) -> None:
         """Note that a result was not stored, or with None that it was. The object may be gone meanwhile."""
-        memory = self._memories.get(key)
-        if memory is not None and error is None:
+        memory = self.units.memory(key)
+        if error is None:
             self._unstored.well(memory)
-        elif memory is not None:
+        elif self.objects.get(key) is not None:
             self._unstored.failing(memory, "FailedUpdateStatus", str(error))
-
-    def _runs(self, unit: Unit, owner: CronObject) -> CronObject | None:
-        """Returns the newest form of an object whose rules run on a target; None if they do not."""
-        latest = self.objects.get(owner.key)
-        if latest is None or latest.target != unit.target or latest.cron.metadata.deletion_timestamp:
-            return None
-        return latest
 
     async def _record_one(
         self, unit: Unit, owner: CronObject, settled: Settled, shares: Mapping[str, int] | None
     ) -> bool:
         """Writes the record of one object if it changed. Returns False if the hub refuses it."""
-        if self._runs(unit, owner) is None:
+        if self.units.running(unit, owner) is None:
             return True
-        memory, target = self._memory(owner.key).rules, str(unit.target)
+        memory, target = self.units.memory(owner.key).rules, str(unit.target)
         if shares is None and memory.state is not None and memory.state.target == target:
             shares = memory.state.shares
-        generation = owner.cron.metadata.generation
-        states = settled.states[owner.key[1]]
+        states, generation = settled.states[owner.key[1]], owner.cron.metadata.generation
         record = ObjectRecord(states, generation, dict(shares or {}), target if shares else "")
         return await memory.store(record)
-
-    async def _show_one(
-        self, unit: Unit, owner: CronObject, settled: Settled, now: float, waits: Waiting | None
-    ) -> None:
-        """Writes the status of one object if it changed."""
-        latest = self._runs(unit, owner)
-        if latest is None:
-            return
-        rules, states, hub = (
-            self._scheduled(latest, unit).rules,
-            settled.states[owner.key[1]],
-            self._check.pruned,
-        )
-        finding = failure_of(rules, states) or self._unrecorded(unit, latest) or unit.unusable
-        held = "" if waits is None else waits.text
-        status = render_status(latest, rules, states, finding, now, self._owners(unit.target), held, hub)
-        coming = [state.next_execution for state in states.values() if state.next_execution is not None]
-        due = None if waits is None else waits.due
-        self._metrics.show(owner.key, min(coming, default=None), due, status["conditions"])
-        patch = changes(latest.raw.get("status") or {}, status)
-        if patch:
-            await self._writer.patch_status(latest, patch)
-        self._reporter.tell(latest, status["conditions"], rules, hub, held)
-
-    def _unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
-        """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
-        windows = unit.windows.obstacle if owner.has_windows else ""
-        obstacle = self._memory(owner.key).rules.obstacle or windows
-        return Finding(NO_RECORD, obstacle) if obstacle else None
-
-    def _scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
-        """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
-        drops, memory = (
-            self._writer.hub_drops_fields or self._check.pruned is not None,
-            self._memory(owner.key),
-        )
-        found = owner.scheduled(unit.target, memory.rules.state, drops=drops)
-        known = memory.elsewhere or self.units.targets_of(owner.key)
-        waits = FINALIZER in owner.cron.metadata.finalizers and not known
-        return msgspec.structs.replace(found, waits=True) if waits else found
 
     async def _release(self, owner: CronObject) -> None:
         """Removes the finalizer of an object that has no open window on any target."""
         latest = self.objects.get(owner.key)
         if latest is None or FINALIZER not in latest.cron.metadata.finalizers:
             return
-        if not self.units.targets_of(owner.key) and not await self._opened_elsewhere(owner):
+        if not self.units.targets_of(owner.key) and not await self.units.opened_elsewhere(owner.key):
             await self._writer.set_finalizer(latest, wanted=False)
-
-    async def _opened_elsewhere(self, owner: CronObject) -> bool:
-        """Returns True if another process may have an open window of an object. Raises ApiError."""
-        return self.adopt is not None and await self.units.opened_elsewhere(owner.key)
 
     async def _free_deleted(self, objects: list[CronObject]) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""
@@ -391,8 +396,5 @@ class CronReconciler:
         """Shows why nothing is written, and returns when to look again."""
         await self._free_deleted(objects)
         for owner in () if self._paused else objects:
-            found = conditions(owner, finding, self._check.pruned, now)
-            patch = changes(owner.raw.get("status") or {}, {"conditions": found})
-            if patch:
-                await self._writer.patch_status(owner, patch)
+            await self._reporter.show_blocked(owner, finding, now)
         return now + BLOCKED_SECONDS

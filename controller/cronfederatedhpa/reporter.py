@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -11,16 +11,15 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.background import KnownObjects
-from controller.cronfederatedhpa.objects import CronObject, ObjectsByTarget, TargetKey
-from controller.cronfederatedhpa.units import TARGET_REASONS, RulesMemory
+from controller.cronfederatedhpa.objects import DROPPED, CronObject, TargetKey
+from controller.cronfederatedhpa.units import TARGET_REASONS, Unit, Units
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import CronPlan, Note, Rule, RuleState
-from fedhpa.cron.execution.objects import DROPPED, SCALE_FAILED, failing_text, write_histories
-from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled
-from fedhpa.cron.execution.stored import shortened
+from fedhpa.cron.execution.objects import SCALE_FAILED, shortened, write_histories
+from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled, Waiting
 from fedhpa.decision import READY, Finding
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
 
@@ -65,11 +64,6 @@ def render_status(
         "conditions": conditions(owner, finding or _problem(rules), hub, now, owners, held),
         "summary": _summary(owner, rules, states),
     }
-
-
-def changes(stored: Mapping[str, Any], status: Json) -> Json:
-    """Returns the parts of a status that differ from the stored one, as a merge patch."""
-    return {name: value for name, value in status.items() if stored.get(name) != value}
 
 
 def conditions(
@@ -128,7 +122,9 @@ def failure_of(rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Findin
     for rule in rules:
         state = states.get(rule.name)
         if state is not None and state.failing:
-            return Finding(SCALE_FAILED, failing_text(rule.name, state.failing[0]))
+            failing = state.failing[0]
+            text = f"rule {rule.name}, due {format_time(failing.scheduled)}: {failing.message}"
+            return Finding(SCALE_FAILED, text)
     return None
 
 
@@ -177,22 +173,49 @@ def _bounded(states: Mapping[str, RuleState], names: Sequence[str]) -> list[Json
 
 
 class Reporter:
-    """Records the results of passes. An object's uid, which its events need, comes from `objects`.
+    """Records the results of passes on the objects of `units`."""
 
-    `memory` returns what is known of an object.
-    """
-
-    def __init__(
-        self,
-        objects: ObjectsByTarget,
-        events: EventRecorder,
-        metrics: CronMetrics,
-        memory: Callable[[Key], RulesMemory],
-    ) -> None:
-        self._objects = objects
+    def __init__(self, units: Units, events: EventRecorder, metrics: CronMetrics) -> None:
+        self._units = units
         self._events = events
         self._metrics = metrics
-        self._memory = memory
+
+    async def show(
+        self,
+        unit: Unit,
+        owner: CronObject,
+        settled: Settled,
+        now: float,
+        waits: Waiting | None,
+        owners: tuple[str, ...] | None,
+    ) -> None:
+        """Writes the status of an object if it changed, and shows it as series and events.
+
+        `owners` are the FederatedHPAs that scale the target; None if they are unknown.
+        """
+        latest = self._units.running(unit, owner)
+        if latest is None:
+            return
+        rules, states = self._units.scheduled(latest, unit).rules, settled.states[owner.key[1]]
+        finding = failure_of(rules, states) or self._units.unrecorded(unit, latest) or unit.unusable
+        due, held = waits or (None, "")
+        hub = self._units.pruned
+        status = render_status(latest, rules, states, finding, now, owners, held, hub)
+        coming = [state.next_execution for state in states.values() if state.next_execution is not None]
+        self._metrics.show(owner.key, min(coming, default=None), due, status["conditions"])
+        await self._write(latest, status)
+        self._tell(latest, status["conditions"], rules, hub, held)
+
+    async def show_blocked(self, owner: CronObject, finding: Finding, now: float) -> None:
+        """Writes why nothing is done for an object."""
+        found = conditions(owner, finding, self._units.pruned, now)
+        await self._write(owner, {"conditions": found})
+
+    async def _write(self, owner: CronObject, status: Json) -> None:
+        stored = owner.raw.get("status") or {}
+        patch = {name: value for name, value in status.items() if stored.get(name) != value}
+        if patch:
+            await self._units.writer.patch_status(owner, patch)
 
     def report(
         self,
@@ -233,13 +256,13 @@ class Reporter:
 
     def _is_again(self, key: Key, change: str) -> bool:
         """True if a field was set to the same value by the same client before."""
-        known = self._memory(key).reverts
+        known = self._units.memory(key).reverts
         if change in known:
             return True
         known[:] = [*known, change][-MAX_REVERTS:]
         return False
 
-    def tell(
+    def _tell(
         self,
         owner: CronObject,
         conditions: Iterable[Mapping[str, Any]],
@@ -257,7 +280,7 @@ class Reporter:
                 lines.append((one["reason"], one["message"]))
         if held:
             lines.append((HELD, held))
-        memory = self._memory(owner.key)
+        memory = self._units.memory(owner.key)
         for reason, message in lines:
             if (reason, message) not in memory.told:
                 note = Note(owner.key[1], reason, message[:MAX_MESSAGE], warning=reason != HELD)
@@ -266,7 +289,7 @@ class Reporter:
 
     def record(self, namespace: str, note: Note, uid: str = "") -> None:
         """Records a note as an event on its object."""
-        owner = self._objects.get((namespace, note.object))
+        owner = self._units.writer.objects.get((namespace, note.object))
         uid = uid if owner is None else owner.cron.metadata.uid
         about = InvolvedObject(API_VERSION, KIND, note.object, namespace, uid)
         self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
+import msgspec
 import structlog
 
 from controller.cronfederatedhpa.objects import (
     CRON_FEDERATED_HPAS,
     FIELD_MANAGER,
+    FINALIZER,
     HUB_DEADLINE_SECONDS,
     CronObject,
+    ObjectWriter,
     TargetKey,
     target_of,
 )
 from controller.cronfederatedhpa.targets import KnownShares, Reading
 from controller.hub_check import Contest
-from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, NotRecorded, RecordFile
-from fedhpa.api.errors import ApiError, Conflict, InvalidObject
+from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, Recorded, RecordFile
+from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
 from fedhpa.cron.execution.due import newest_success
-from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, WindowRecord
-from fedhpa.cron.execution.stored import (
+from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, ScheduledObject, WindowRecord
+from fedhpa.cron.execution.objects import (
     TargetReference,
     decode_rules,
     decode_windows,
     encode_rules,
     encode_windows,
 )
-from fedhpa.decision import Finding
+from fedhpa.decision import NO_RECORD, Finding
 from fedhpa.kube import NOT_FOUND, ApiClient, Backoff, Key
 
 # A target that is due this soon is read ahead of its execution.
@@ -76,11 +78,22 @@ def open_rules(hub: ApiClient, key: Key, uid: str, check_lease: Callable[[], Non
 
 
 class Units:
-    """Units by target. `check_lease` raises unless this process may write."""
+    """Units by target, and what is known of each object of `writer`, whose series `follow` ends with it.
 
-    def __init__(self, hub: ApiClient, check_lease: Callable[[], None]) -> None:
+    `adopt` is set if objects may belong to other processes: it brings in one whose windows are open on a
+    target of this process, if it exists.
+    """
+
+    adopt: Callable[[Key], Awaitable[None]] | None = None
+    # A finding names the fields that the hub drops, as it was checked last.
+    pruned: Finding | None = None
+
+    def __init__(self, hub: ApiClient, writer: ObjectWriter, follow: Callable[[Key, object], None]) -> None:
+        self.writer = writer
         self._hub = hub
-        self._check_lease = check_lease
+        self._objects = writer.objects
+        self._follow = follow
+        self._memories: dict[Key, RulesMemory] = {}
         self._units: dict[TargetKey, Unit] = {}
         # The objects with open windows, by namespace and target.
         self._holders: dict[str, dict[TargetKey, frozenset[str]]] = {}
@@ -126,15 +139,94 @@ class Units:
         self.note(unit)
         return target
 
-    def get(self, target: TargetKey) -> Unit | None:
-        """Returns the unit of a target, or None."""
-        return self._units.get(target)
+    def memory(self, key: Key) -> RulesMemory:
+        """Returns what this process knows of an object beside its stored form."""
+        owner, memory = self._objects.get(key), self._memories.get(key)
+        uid = "" if owner is None else owner.cron.metadata.uid
+        if memory is None or memory.uid != uid:
+            memory = RulesMemory(key, uid, open_rules(self._hub, key, uid, self.writer.check_lease))
+            if owner is not None:  # otherwise it would stay for ever
+                memory.told = {(each.reason, each.message) for each in owner.cron.status.conditions}
+                self._follow(key, memory)
+                self._memories[key] = memory
+        return memory
+
+    async def recall(self, owner: CronObject, *, writes: bool) -> str:
+        """Reads the record of an object at its first pass. Returns why what it had is lost, or "".
+
+        Raises ApiError if the hub does not answer.
+        """
+        memory = self.memory(owner.key)
+        if memory.rules.known:
+            return ""
+        await memory.rules.read(writes=writes)
+        memory.elsewhere = FINALIZER in owner.cron.metadata.finalizers and await self.opened_elsewhere(
+            owner.key
+        )
+        if memory.rules.obstacle:
+            return ""
+        gone = memory.rules.state is None and owner.cron.status.observed_generation is not None
+        return memory.rules.lost or (f"{memory.rules.file} is gone" if gone else "")
+
+    def scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
+        """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
+        memory, drops = self.memory(owner.key), self.writer.hub_drops_fields or self.pruned is not None
+        found = owner.scheduled(unit.target, memory.rules.state, drops=drops)
+        known = memory.elsewhere or self.targets_of(owner.key)
+        waits = FINALIZER in owner.cron.metadata.finalizers and not known
+        return msgspec.structs.replace(found, waits=True) if waits else found
+
+    def running(self, unit: Unit, owner: CronObject) -> CronObject | None:
+        """Returns the newest form of an object whose rules run on a target; None if they do not."""
+        latest = self._objects.get(owner.key)
+        if latest is None or latest.target != unit.target or latest.cron.metadata.deletion_timestamp:
+            return None
+        return latest
+
+    def unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
+        """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
+        windows = unit.windows.obstacle if owner.has_windows else ""
+        obstacle = self.memory(owner.key).rules.obstacle or windows
+        return Finding(NO_RECORD, obstacle) if obstacle else None
+
+    def forget(self, key: Key) -> None:
+        """Drops what is known of a deleted object."""
+        self._memories.pop(key, None)
+
+    def end(self) -> None:
+        """Drops what is known of all objects."""
+        self._memories.clear()
+
+    async def open(self, target: TargetKey, *, writes: bool) -> tuple[Unit, list[CronObject]] | None:
+        """Returns the unit of a target with its objects by name, also those that have windows open on it.
+
+        Returns None, and nothing is known of the target any more, if it has no rules.
+        """
+        here, unit = self._objects.of(target), self._units.get(target)
+        if unit is None:
+            if not here:
+                return None
+            unit = self.of(target, here[0].reference)
+        if here:
+            unit.reference = here[0].reference
+        await unit.windows.read(writes=writes)
+        self.note(unit)
+        holders = [(target.namespace, name) for name in unit.holders]
+        for key in holders:
+            if self.adopt is not None and self._objects.get(key) is None:
+                await self.adopt(key)
+        if not here and unit.windows.state is None:
+            self.leave(target)
+            return None
+        found = {owner.key: owner for owner in self._objects.of(target)}
+        found |= {key: owner for key in holders if (owner := self._objects.get(key)) is not None}
+        return unit, [found[key] for key in sorted(found)]
 
     def of(self, target: TargetKey, reference: TargetReference) -> Unit:
         """Returns the unit of a target, a new one if there is none."""
         unit = self._units.get(target)
         if unit is None:
-            unit = self._units[target] = open_unit(self._hub, target, reference, self._check_lease)
+            unit = self._units[target] = open_unit(self._hub, target, reference, self.writer.check_lease)
             if self._listed is not None and (target.namespace, unit.windows.file.name) not in self._listed:
                 unit.windows.take(None)
         return unit
@@ -165,11 +257,11 @@ class Units:
             self._listed.add((target.namespace, str(new_target_record(*target)["metadata"]["name"])))
 
     async def opened_elsewhere(self, key: Key) -> bool:
-        """Returns True if any record of the hub has an open window of an object. Raises ApiError.
+        """Returns True if another process may have an open window of an object. Raises ApiError.
 
-        Without the right to list them, only the windows of this process are known.
+        Without the right to list the records, only the windows of this process are known.
         """
-        for raw in await self._list(key[0]) or ():
+        for raw in () if self.adopt is None else await self._list(key[0]) or ():
             try:
                 found = decode_windows(raw.get("status") or {})
             except InvalidObject:
@@ -187,90 +279,6 @@ class Units:
 def _place_of(record: Mapping[str, Any]) -> tuple[str, str]:
     metadata = record["metadata"]
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
-
-
-T = TypeVar("T")
-
-
-class Recorded(Generic[T]):
-    """A state and its record. `state` is what this process knows; None if there is none.
-
-    `known` is False until the record was read. `lost` says why its content could not be read, and `problem`
-    why this process must not write it.
-    """
-
-    def __init__(
-        self,
-        file: RecordFile,
-        encode: Callable[[T], Mapping[str, Any]],
-        decode: Callable[[Mapping[str, Any]], T],
-        check_lease: Callable[[], None],
-    ) -> None:
-        self.file = file
-        self._encode = encode
-        self._decode = decode
-        self._check_lease = check_lease
-        self._stored: Mapping[str, Any] | None = None
-        self.state: T | None = None
-        self.known = False
-        self.lost = ""
-        self.problem = ""
-        self._reading = asyncio.Lock()
-
-    @property
-    def obstacle(self) -> str:
-        """Why the state cannot be stored now; "" if it can, as far as known."""
-        return self.problem or self.file.problem
-
-    async def read(self, *, writes: bool = True) -> None:
-        """Read the record unless it is known. Raises ApiError if the hub does not answer."""
-        # Two targets may work on one object, and the later answer must not undo what the other one stored.
-        async with self._reading:
-            if not self.known:
-                self.take(await self.file.read(writes=writes))
-
-    def take(self, content: Mapping[str, Any] | None) -> None:
-        """Note the content of the record as it was just read; None without one."""
-        self.known, self.state, self._stored = True, None, content
-        self.lost = self.problem = ""
-        if content is None:
-            return
-        try:
-            self.state = self._decode(content)
-        except KeptRecord as error:
-            self.problem = f"{self.file}: {error}"
-        except InvalidObject as error:
-            self.lost = f"{self.file}: {error}"
-
-    async def write(self, state: T | None) -> None:
-        """Store a state if the record has another one; None deletes the record.
-
-        Raises Conflict if another process wrote it, which is then read again; NotRecorded if it must not or
-        cannot be written; and ApiError if the hub does not answer.
-        """
-        content = None if state is None else self._encode(state)
-        if content != self._stored:
-            if self.problem:
-                raise NotRecorded(self.problem)
-            self._check_lease()
-            try:
-                await (self.file.delete() if content is None else self.file.write(content))
-            except Conflict:
-                self.known = False
-                raise
-        self._stored, self.state = content, state
-
-    async def store(self, state: T | None) -> bool:
-        """Store a state. Returns False if the hub refuses it: then this process alone knows it.
-
-        Raises Conflict and ApiError as `write` does.
-        """
-        try:
-            await self.write(state)
-        except NotRecorded:
-            self.state = state
-            return False
-        return True
 
 
 @dataclass(eq=False)

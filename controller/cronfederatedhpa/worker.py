@@ -28,7 +28,7 @@ from controller.cronfederatedhpa.objects import (
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.loop import Foreign, Loop, Objects, Packed, Slot, packed
 from controller.shards import ALL, Place, Shard, place_of
-from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, Target, from_stored
+from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.kube import NOT_FOUND, ApiClient, Change, Key, Reflector, resource_path
@@ -134,7 +134,7 @@ class WorkloadOwners:
             return ()
         if not self._reflector.synced.is_set():
             return None
-        found = self._index.of(Target(*target))
+        found = self._index.of(target)
         return tuple(f"{KIND} {each.namespace}/{each.name}" for each in found)
 
     def _read(self, stored: StoredAutoscaler) -> Autoscaler | None:
@@ -205,7 +205,7 @@ class CronWorker:
         )
         owners.on_change(self._owners_changed, self._target_came)
         if self.moves:
-            reconciler.adopt = self._adopt
+            reconciler.units.adopt = self._adopt
             owners.on_move(self._moved)
 
     def _owns_target(self, target: TargetKey) -> bool:
@@ -230,7 +230,7 @@ class CronWorker:
                     return
                 raise
         try:
-            self.objects.put(CronObject.of(key, raw))
+            self.objects.put(CronObject.of(raw))
         except InvalidObject:
             return
         self.loop.reconsider([key])
@@ -277,17 +277,17 @@ class CronWorker:
         key, units = change.key, self._reconciler.units
         if change.new is None:
             self._home.discard(key)
-            self._reconciler.forget_object(key)
+            self._reconciler.units.forget(key)
             return self.objects.remove(key) | units.targets_of(key)
         try:
-            found = CronObject.of(key, change.new)
+            found = CronObject.of(change.new)
         except InvalidObject as error:
             self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
             return self.objects.remove(key)
         touched = self.objects.put(found)
         if self._owns_target(found.target) != (key in self._home):
             # It came, and what is known of it is from before; or it left.
-            self._reconciler.forget_object(key)
+            self._reconciler.units.forget(key)
             self._home ^= {key}
             touched |= {found.target}
         return touched | units.targets_of(key) if touched else touched

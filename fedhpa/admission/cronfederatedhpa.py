@@ -10,8 +10,10 @@ about the effects of admitted rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain, islice
+from typing import Any, Final
 
 from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.federatedhpa import (
@@ -123,47 +125,44 @@ def _replicas(rule: CronFederatedHPARule, kind: str, path: str) -> Iterator[Fiel
 
 
 def _own_fields(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
+    delay = rule.max_delay_seconds
     # No schedule has a shorter interval than SHORTEST_INTERVAL, so a smaller delay needs no comparison.
-    if rule.max_delay_seconds is not None and rule.max_delay_seconds >= SHORTEST_INTERVAL:
-        yield from _max_delay(rule, rule.max_delay_seconds, path)
+    if delay is not None and delay >= SHORTEST_INTERVAL:
+        # _schedule reports an invalid schedule; then there is no interval to compare with.
+        with suppress(InvalidSchedule):
+            shortest = shortest_interval(parse(rule.schedule))
+            if delay >= shortest:
+                detail = (
+                    "must be smaller than the shortest interval between two executions, which is "
+                    f"{shortest} seconds"
+                )
+                yield invalid(f"{path}.maxDelaySeconds", delay, detail)
     if rule.duration is not None:
-        try:
-            parse_window(rule.duration)
-        except InvalidObject as error:
-            yield invalid(f"{path}.duration", rule.duration, str(error))
+        yield from _unparsable(parse_window, rule.duration, f"{path}.duration")
     yield from _dates(rule, path)
 
 
 def _dates(rule: CronFederatedHPARule, path: str) -> Iterator[FieldError]:
     """Checks the dates. One error shows the format; hundreds of them would hide the other messages."""
-    for field, text in (("startDate", rule.start_date), ("endDate", rule.end_date)):
-        if text is not None:
-            try:
-                parse_date(text)
-            except InvalidObject as error:
-                yield invalid(f"{path}.{field}", text, str(error))
-                return
-    if rule.start_date is not None and rule.end_date is not None and rule.end_date < rule.start_date:
-        yield invalid(f"{path}.endDate", rule.end_date, f"is before startDate {rule.start_date}")
-    for index, text in enumerate(rule.exclude_dates):
-        try:
-            parse_excluded(text)
-        except InvalidObject as error:
-            yield invalid(f"{path}.excludeDates[{index}]", text, str(error))
+    first, last = rule.start_date, rule.end_date
+    for field, text in (("startDate", first), ("endDate", last)):
+        if text is not None and (wrong := [*_unparsable(parse_date, text, f"{path}.{field}")]):
+            yield from wrong
             return
+    if first is not None and last is not None and last < first:
+        yield invalid(f"{path}.endDate", last, f"is before startDate {first}")
+    excluded = (
+        _unparsable(parse_excluded, text, f"{path}.excludeDates[{index}]")
+        for index, text in enumerate(rule.exclude_dates)
+    )
+    yield from islice(chain.from_iterable(excluded), 1)
 
 
-def _max_delay(rule: CronFederatedHPARule, delay: int, path: str) -> Iterator[FieldError]:
+def _unparsable(parse_value: Callable[[Any], object], value: str | int, path: str) -> Iterator[FieldError]:
     try:
-        shortest = shortest_interval(parse(rule.schedule))
-    except InvalidSchedule:
-        # _schedule has reported the error; there is no interval to compare with.
-        return
-    if delay >= shortest:
-        detail = (
-            f"must be smaller than the shortest interval between two executions, which is {shortest} seconds"
-        )
-        yield invalid(f"{path}.maxDelaySeconds", delay, detail)
+        parse_value(value)
+    except InvalidObject as error:
+        yield invalid(path, value, str(error))
 
 
 def warn_cronfederatedhpa(cron: CronFederatedHPA) -> Iterator[str]:
@@ -194,25 +193,19 @@ def _target_version(spec: CronFederatedHPASpec) -> Iterator[str]:
 def _unused_sizes(spec: CronFederatedHPASpec) -> Iterator[str]:
     """Warns about sizes of rules that do not fit the target, once for all rules."""
     if spec.scale_target_ref.api_version == API_VERSION:
-        unused, what, instead = _replicas_of, f"a {KIND}", "targetMinReplicas and targetMaxReplicas"
+        unused, what = {"targetReplicas": "target_replicas"}, f"a {KIND}"
+        instead = "targetMinReplicas and targetMaxReplicas"
     else:
-        unused, what, instead = _limits_of, "a workload", "targetReplicas"
+        unused = {"targetMinReplicas": "target_min_replicas", "targetMaxReplicas": "target_max_replicas"}
+        what, instead = "a workload", "targetReplicas"
     found = [
         (index, field)
         for index, rule in enumerate(spec.rules[:MAX_RULES])
-        for field, value in unused(rule)
-        if value is not None
+        for field, name in unused.items()
+        if getattr(rule, name) is not None
     ]
     if found:
         index, field = found[0]
         more = len(found) - 1
         others = f" (nor do {more} more fields)" if more > 1 else " (nor does 1 more field)" if more else ""
         yield f"spec.rules[{index}].{field}: does not affect {what}{others}; write {instead}"
-
-
-def _replicas_of(rule: CronFederatedHPARule) -> tuple[tuple[str, int | None], ...]:
-    return (("targetReplicas", rule.target_replicas),)
-
-
-def _limits_of(rule: CronFederatedHPARule) -> tuple[tuple[str, int | None], ...]:
-    return (("targetMinReplicas", rule.target_min_replicas), ("targetMaxReplicas", rule.target_max_replicas))

@@ -43,7 +43,7 @@ async def rules_of(
         run = Simulation(
             unit.objects, None, values, now=recording.start, until=recording.end, max_work=MAX_WORK
         )
-        for step in _steps(run):
+        for step in run.all():
             least, most = step.values.get(MINIMUM), step.values.get(MAXIMUM)
             if most is not None:
                 bounds.append(BoundsChange(step.at, DEFAULT_MINIMUM if least is None else least, most))
@@ -58,11 +58,6 @@ def _targets(cron: Object, name: str) -> bool:
         KIND,
         name,
     )
-
-
-def _steps(run: Simulation) -> Iterator[SimulatedStep]:
-    yield run.present()
-    yield from run.steps()
 
 
 def _texts(step: SimulatedStep) -> Iterator[str]:

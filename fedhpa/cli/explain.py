@@ -108,9 +108,10 @@ def _explain_cron(
     from fedhpa.cli.cron.explain import explanation
 
     async def explained(hub: ApiClient, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        from controller.cronfederatedhpa import read_memory
+        from controller.cronfederatedhpa import planned_targets
 
-        return explanation(raw, await read_memory(hub, raw)) | {"has_status": bool(raw.get("status"))}
+        (unit,) = await planned_targets(hub, [raw], [raw["metadata"]["name"]])
+        return explanation(raw, unit) | {"has_status": bool(raw.get("status"))}
 
     if watch:
         where = (name, namespace, kubeconfig, context)

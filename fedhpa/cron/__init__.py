@@ -1,8 +1,8 @@
 """Cron schedules, the rules of a CronFederatedHPA, and a forecast of their effects.
 
-`parse` returns the `Schedule` of a text, and `load_zone` the time zone of a name. `times`, `next_times` and
-`previous_time` return the instants of a schedule. `timetable` combines the fields of a rule into a
-`Timetable` with its times and windows. `forecast_warnings` says what the rules of an object will do.
+`parse` returns the `Schedule` of a text, and `load_zone` the time zone of a name. `timetable` combines the
+fields of a rule into a `Timetable` with its times and windows. `forecast_warnings` says what the rules of an
+object will do.
 
 `fedhpa.cron.execution` plans what the rules of a target do now.
 
@@ -10,44 +10,20 @@ Everything here is pure: the time is an argument. Other packages import from her
 docs/reference/schedules.md.
 """
 
-from fedhpa.cron.dates import Dates, allowed_dates, parse_date, parse_excluded
-from fedhpa.cron.forecast.bounds import TargetBounds
-from fedhpa.cron.forecast.clock_changes import affected_times
-from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
-from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
-from fedhpa.cron.interval import SHORTEST_INTERVAL, shortest_interval
-from fedhpa.cron.timetables import (
-    Timetable,
-    count_times,
-    next_times,
-    parse_window,
-    previous_time,
-    times,
-    timetable,
-)
-from fedhpa.cron.zones import UnknownZone, load_zone
-
-__all__ = [
-    "SHORTEST_INTERVAL",
-    "Dates",
-    "InvalidSchedule",
-    "Schedule",
-    "TargetBounds",
-    "Timetable",
-    "UnknownZone",
-    "affected_times",
-    "allowed_dates",
-    "count_times",
-    "forecast_warnings",
-    "load_zone",
-    "next_times",
-    "parse",
-    "parse_date",
-    "parse_excluded",
-    "parse_window",
-    "previous_time",
-    "shortest_interval",
-    "times",
-    "timetable",
-    "warn_missing_time_zones",
-]
+from fedhpa.cron.dates import Dates as Dates
+from fedhpa.cron.dates import allowed_dates as allowed_dates
+from fedhpa.cron.dates import parse_date as parse_date
+from fedhpa.cron.dates import parse_excluded as parse_excluded
+from fedhpa.cron.forecast.clock_changes import affected_times as affected_times
+from fedhpa.cron.forecast.warnings import forecast_warnings as forecast_warnings
+from fedhpa.cron.forecast.warnings import warn_missing_time_zones as warn_missing_time_zones
+from fedhpa.cron.grammar import InvalidSchedule as InvalidSchedule
+from fedhpa.cron.grammar import Schedule as Schedule
+from fedhpa.cron.grammar import parse as parse
+from fedhpa.cron.timetables import SHORTEST_INTERVAL as SHORTEST_INTERVAL
+from fedhpa.cron.timetables import Timetable as Timetable
+from fedhpa.cron.timetables import parse_window as parse_window
+from fedhpa.cron.timetables import shortest_interval as shortest_interval
+from fedhpa.cron.timetables import timetable as timetable
+from fedhpa.cron.zones import UnknownZone as UnknownZone
+from fedhpa.cron.zones import load_zone as load_zone

@@ -2,65 +2,49 @@
 
 An execution is on the dates of its zone. An excluded date is one day, the days from one date to another, or a
 day of each year. All but the last kind cut the calendar into spans, so a range of centuries costs as much as
-one day.
+one day. A day is its ordinal (`date.toordinal`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
 from datetime import date
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
 
-MINUTES_PER_DAY: Final = 1440
 LAST_DAY: Final = date.max.toordinal()
 _LEAP_YEAR: Final = 2028
-
-
-class Span(NamedTuple):
-    """The wall times [low, high): minutes since midnight of 1 January of the year 1."""
-
-    low: int
-    high: int
+# The days from one to another, both included.
+Span = tuple[int, int]
+_FIRST: Final = itemgetter(0)
+_LAST: Final = itemgetter(1)
 
 
 class Dates(msgspec.Struct, frozen=True):
-    """The allowed dates.
+    """The allowed dates: `spans` in order, without the days of each year in `yearly`.
 
-    `spans` are allowed wall times in order, each of whole days. `yearly` has the days without a year that are
-    excluded, as bits 1 to 31 of the months 1 to 12; it is empty if there are none.
+    `yearly` has them as bits 1 to 31 of the months 1 to 12; it is empty if there are none.
     """
 
-    spans: tuple[Span, ...] = (Span(0, LAST_DAY * MINUTES_PER_DAY),)
+    spans: tuple[Span, ...] = ((1, LAST_DAY),)
     yearly: tuple[int, ...] = ()
 
-    def between(self, low: int, high: int) -> tuple[Span, ...]:
-        """Returns the spans that overlap the wall times from `low` to `high`, in order."""
-        begin = bisect_right(self.spans, low, key=_high)
-        return self.spans[begin : bisect_right(self.spans, high, key=_low)]
+    def between(self, first: int, last: int) -> tuple[Span, ...]:
+        """Returns the spans that have days from `first` to `last`, in order."""
+        begin = bisect_left(self.spans, first, key=_LAST)
+        return self.spans[begin : bisect_right(self.spans, last, key=_FIRST)]
 
     def allow(self, day: int) -> bool:
-        """True if the day with this ordinal is allowed."""
-        minute = (day - 1) * MINUTES_PER_DAY
-        if not any(low <= minute < high for low, high in self.between(minute, minute)):
+        """True if a day is allowed."""
+        if not self.between(day, day):
             return False
-        if not self.yearly:
-            return True
         found = date.fromordinal(day)
-        return not self.yearly[found.month] >> found.day & 1
-
-
-def _low(span: Span) -> int:
-    return span.low
-
-
-def _high(span: Span) -> int:
-    return span.high
+        return not (self.yearly and self.yearly[found.month] >> found.day & 1)
 
 
 EVERY_DAY: Final = Dates()
@@ -75,34 +59,21 @@ def allowed_dates(start: str | None, end: str | None, excluded: tuple[str, ...])
     if first > last:
         raise InvalidObject("endDate is before startDate")
     yearly = [0] * 13
-    ranges = []
-    for each in map(parse_excluded, excluded):
+    spans: list[Span] = []
+    for each in sorted(map(parse_excluded, excluded)):
         if each.month:
             yearly[each.month] |= 1 << each.first
-        else:
-            ranges.append((each.first, each.last))
-    spans = tuple(_without(first, last, sorted(ranges)))
-    return Dates(spans, tuple(yearly) if any(yearly) else ())
-
-
-def _without(first: int, last: int, ranges: Iterable[tuple[int, int]]) -> Iterable[Span]:
-    """Yields the days from `first` to `last` without the ranges, which are in order and may overlap."""
-    for begin, end in ranges:
-        if begin > last:
-            break
-        if begin > first:
-            yield _span(first, begin - 1)
-        first = max(first, end + 1)
+        elif each.first <= last:
+            if first < each.first:
+                spans.append((first, each.first - 1))
+            first = max(first, each.last + 1)
     if first <= last:
-        yield _span(first, last)
-
-
-def _span(first: int, last: int) -> Span:
-    return Span((first - 1) * MINUTES_PER_DAY, last * MINUTES_PER_DAY)
+        spans.append((first, last))
+    return Dates(tuple(spans), tuple(yearly) if any(yearly) else ())
 
 
 class Excluded(NamedTuple):
-    """The excluded days from one ordinal to another. With a `month`, `first` is a day of it in each year."""
+    """The excluded days from one to another. With a `month`, `first` is a day of it in each year."""
 
     first: int
     last: int

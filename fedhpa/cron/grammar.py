@@ -7,6 +7,7 @@ parser, so an admitted schedule can always run. Source: docs/reference/schedules
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -29,7 +30,7 @@ class Schedule(msgspec.Struct, frozen=True):
 
     `any_day` and `any_weekday` are true if the field is `*`. If both are false, a day matches if either field
     matches. `real_time` is true if the hour field begins with `*`. Such a schedule follows real time through
-    clock changes, and every other one follows the wall clock.
+    clock changes, and every other one follows the wall clock. `minutes_of_day` combines hours and minutes.
     """
 
     text: str
@@ -41,6 +42,18 @@ class Schedule(msgspec.Struct, frozen=True):
     any_day: bool
     any_weekday: bool
     real_time: bool
+    minutes_of_day: int
+
+
+@lru_cache(maxsize=2048)
+def _minutes_of_day(hours: int, minutes: int) -> int:
+    """Returns the minutes of a day that match, as bits."""
+    bits = 0
+    while hours:
+        lowest = hours & -hours
+        hours ^= lowest
+        bits |= minutes << (lowest.bit_length() - 1) * 60
+    return bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,36 +73,31 @@ class _Field:
     cycle: int = 64
 
 
-_MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_FULL_NAMES: Final = frozenset(
-    [
-        "JANUARY",
-        "FEBRUARY",
-        "MARCH",
-        "APRIL",
-        "JUNE",
-        "JULY",
-        "AUGUST",
-        "SEPTEMBER",
-        "OCTOBER",
-        "NOVEMBER",
-        "DECEMBER",
-        "SUNDAY",
-        "MONDAY",
-        "TUESDAY",
-        "WEDNESDAY",
-        "THURSDAY",
-        "FRIDAY",
-        "SATURDAY",
-    ]
-)
+_MONTHS: Final = [
+    "JANUARY",
+    "FEBRUARY",
+    "MARCH",
+    "APRIL",
+    "MAY",
+    "JUNE",
+    "JULY",
+    "AUGUST",
+    "SEPTEMBER",
+    "OCTOBER",
+    "NOVEMBER",
+    "DECEMBER",
+]
+_WEEKDAYS: Final = ["SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY"]
+# MAY is whole and short.
+_FULL_NAMES: Final = {*_MONTHS, *_WEEKDAYS} - {"MAY"}
 
 _MINUTE: Final = _Field("minute", 0, 59, {}, 59)
 _HOUR: Final = _Field("hour", 0, 23, {}, 23)
 _DAY: Final = _Field("day-of-month", 1, 31, {}, 31)
-_MONTH: Final = _Field("month", 1, 12, {name: number for number, name in enumerate(_MONTHS, 1)}, 12)
-_WEEKDAY: Final = _Field("day-of-week", 0, 6, {name: number for number, name in enumerate(_WEEKDAYS)}, 7, 7)
+_MONTH: Final = _Field("month", 1, 12, {name[:3]: number for number, name in enumerate(_MONTHS, 1)}, 12)
+_WEEKDAY: Final = _Field(
+    "day-of-week", 0, 6, {name[:3]: number for number, name in enumerate(_WEEKDAYS)}, 7, 7
+)
 
 _FIELDS: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
@@ -104,7 +112,7 @@ _MACROS: Final = {
 }
 # A day-of-month beside the weekday would not help: the two mean "either".
 _ONE_WEEKDAY: Final = "write the weekday alone and list the other dates in excludeDates"
-_DAYS_IN_MONTH: Final = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_LEAP_YEAR: Final = 2028
 
 _BLANKS = re.compile(r"[ \t]+")
 _ZONE_PREFIX = re.compile(r"[ \t]*(CRON_)?TZ=", re.IGNORECASE)
@@ -141,7 +149,8 @@ def parse(text: str) -> Schedule:
     if any_weekday and not any_day:
         _refuse_impossible_date(days, months, fields)
     real_time = fields[1][0] in "*?"
-    return Schedule(text, minutes, hours, days, months, weekdays, any_day, any_weekday, real_time)
+    day = _minutes_of_day(hours, minutes)
+    return Schedule(text, minutes, hours, days, months, weekdays, any_day, any_weekday, real_time, day)
 
 
 def _refuse_foreign_character(text: str) -> None:
@@ -312,7 +321,7 @@ def _quoted(text: str) -> str:
 
 def _refuse_impossible_date(days: int, months: int, fields: list[str]) -> None:
     for month in range(1, 13):
-        if months >> month & 1 and days & ((2 << _DAYS_IN_MONTH[month]) - 1):
+        if months >> month & 1 and days & ((2 << monthrange(_LEAP_YEAR, month)[1]) - 1):
             return
     raise InvalidSchedule(
         f"day-of-month: {_quoted(fields[2])} never comes in month {_quoted(fields[3])}; "

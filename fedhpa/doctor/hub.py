@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
+from controller.cronfederatedhpa import RULE_FIELDS
 from controller.hub_check import is_foreign, pruned_paths
 from fedhpa.admission.crd import (
     CLUSTER,
@@ -16,7 +17,6 @@ from fedhpa.admission.crd import (
 from fedhpa.api.free_json import Json, text_at
 from fedhpa.api.member_sources import CLUSTERS
 from fedhpa.api.rights import NAMESPACE
-from fedhpa.cron.execution.objects import RULE_FIELDS
 from fedhpa.doctor.report import Report, names
 from fedhpa.doctor.session import Cause, Problem, Session, date_of
 from fedhpa.doctor.site import CHART, Site

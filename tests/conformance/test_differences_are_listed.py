@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fedhpa.cron import InvalidSchedule, load_zone, next_times, parse
+from fedhpa.cron import InvalidSchedule, load_zone, parse
 from tests.conformance.tables import table
 from tests.conformance.test_karmada_admission import DIFFERENCES, post
+from tests.support.timetables import next_times
 
 EXPRESSIONS = table("karmada_cron_expressions")
 ADMISSIONS = table("karmada_webhook_cron")

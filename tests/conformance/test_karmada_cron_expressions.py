@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from fedhpa.cron import InvalidSchedule, load_zone, next_times, parse
+from fedhpa.cron import InvalidSchedule, load_zone, parse
 from tests.conformance.tables import table
+from tests.support.timetables import next_times
 
 TABLE = table("karmada_cron_expressions")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller.cronfederatedhpa import Remembered, read_memory
+from controller.cronfederatedhpa import planned_targets
 from fedhpa.cli.cron.explain import explanation, explanation_text
 from fedhpa.cli.cron.preview import (
     TargetPreview,
@@ -255,7 +255,7 @@ async def test_clock_changes_of_a_year_are_told() -> None:
     ]
 
 
-def test_the_rules_of_an_object_are_explained() -> None:
+async def test_the_rules_of_an_object_are_explained() -> None:
     """The output has the present values, the next, failed and missed executions, and the conditions."""
     status = {
         "conditions": [{"type": "Ready", "status": "True", "reason": "RulesRun", "message": "the rules run"}],
@@ -289,8 +289,10 @@ def test_the_rules_of_an_object_are_explained() -> None:
         rule("off", "0 1 * * *", 1, suspend=True),
     )
 
-    memory = Remembered(None, record, ("ScalingRecord shop/x cannot be read: 403",))
-    text = explanation_text(explanation(calendar("office", *rules, status=status), memory))
+    raw = calendar("office", *rules, status=status)
+    (unit,) = await planned_targets(None, [raw], ["office"])
+    unit = unit._replace(record=record, notes=("ScalingRecord shop/x cannot be read: 403",))
+    text = explanation_text(explanation(raw, unit))
 
     assert text == (
         "CronFederatedHPA shop/office scales FederatedHPA web\n"
@@ -323,12 +325,11 @@ async def test_what_the_records_have_is_previewed_and_explained() -> None:
         async with ApiClient(w.hub.config()) as hub:
             objects = await read_live(hub, NAMESPACE, "office")
             (found,) = await previews(hub, objects, now)
-            memory = await read_memory(hub, objects.raws["office"])
+            (unit,) = await planned_targets(hub, [objects.raws["office"]], ["office"])
 
     assert len(w.hub.writes) == writes
-    assert [window.rule for window in memory.record.open] == ["sale"]  # type: ignore[union-attr]
-    assert memory.rules is not None
-    assert sorted(memory.rules.rules) == ["sale", "up"]
+    assert [window.rule for window in unit.record.open] == ["sale"]  # type: ignore[union-attr]
+    assert sorted(unit.objects[0].states) == ["sale", "up"]
     closing = to_json(found)["lines"][0]
     assert (closing["rule"], closing["action"], closing["then"]["minReplicas"]) == ("sale", "closes", 5)
 

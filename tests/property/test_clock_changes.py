@@ -9,9 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedhpa.cron import load_zone, next_times, parse, previous_time, times
+from fedhpa.cron import Timetable, load_zone, parse
 from tests.property.schedules import MINUTE, ODD_ZONES, ZONES, Walk, Written, clock_changes, written
 from tests.support.nightly import NIGHTLY, examples
+from tests.support.timetables import next_times
 
 YEARS = (2026, 2027)
 # The suite tests one zone in 50, and the nightly run tests all of them.
@@ -74,14 +75,14 @@ def test_in_two_years_no_execution_is_lost_or_repeated(name: str) -> None:
     for text in ("30 2 * * *", "0 0 * * *", "59 23 * * *"):
         schedule = parse(text)
         found = []
-        for time in times(schedule, zone, start):
+        for time in Timetable(schedule, zone).times(start):
             if time.astimezone(UTC) >= end:
                 break
             found.append(time)
 
         assert len(found) == 730
         assert in_utc(found) == sorted(set(in_utc(found)))
-        assert all(previous_time(schedule, zone, time) == time for time in found[::7])
+        assert all(Timetable(schedule, zone).previous(time) == time for time in found[::7])
 
 
 @given(st.sampled_from(ODD_ZONES) | st.sampled_from(ZONES), st.integers(1970, 2060), st.data())
@@ -107,7 +108,7 @@ def test_clock_changes_of_other_years_follow_the_rules_too(name: str, year: int,
         assert expected == in_utc(next_times(parsed, zone, walk.start, len(expected)))
         backwards = []
         at = walk.minutes[-1][0]
-        while (time := previous_time(parsed, zone, at)) is not None and time > walk.start:
+        while (time := Timetable(parsed, zone).previous(at)) is not None and time > walk.start:
             backwards.append(time)
             at = time.astimezone(UTC) - timedelta(seconds=1)
         assert expected == in_utc(backwards[::-1])

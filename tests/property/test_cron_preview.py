@@ -10,7 +10,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
-from fedhpa.cron import TargetBounds
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -146,7 +145,7 @@ def test_admission_warns_of_the_conflicts_that_the_preview_shows(
 
     preview = Simulation([owner], None, {MINIMUM: minimum, MAXIMUM: maximum}, now=now, until=until)
     refused = {step.at: step.conflict for step in preview.steps() if step.conflict is not None}
-    bounds = TargetBounds(minimum, maximum)
+    bounds = {"minReplicas": minimum, "maxReplicas": maximum}
     warned = list(bounds_conflicts(rules, bounds, start, datetime.fromtimestamp(until, UTC)))
 
     for each in warned:

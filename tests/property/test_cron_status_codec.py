@@ -11,10 +11,9 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, RuleState, Values, WindowRecord
-from fedhpa.cron.execution.objects import read_object
+from fedhpa.cron.execution.objects import decode_rules, decode_windows, read_object
 from fedhpa.cron.execution.outcome import settle
 from fedhpa.cron.execution.planning import plan
-from fedhpa.cron.execution.stored import decode_rules, decode_windows
 from tests.property.cron.hub import FHPA
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples

@@ -9,7 +9,7 @@ from itertools import takewhile
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedhpa.cron import TargetBounds, Timetable, load_zone, parse
+from fedhpa.cron import Timetable, load_zone, parse
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, OpenWindow, Rule
 from fedhpa.cron.execution.windows import ValueStack
 from fedhpa.cron.forecast.bounds import MAX_EVENTS, bounds_conflicts
@@ -105,7 +105,7 @@ def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
     until = now + timedelta(days=DAYS_AHEAD)
     expected, events = first_crossing(rules, now, until, (1 if minimum is None else minimum, maximum))
 
-    first = next(bounds_conflicts(rules, TargetBounds(minimum, maximum), now, until), None)
+    first = next(bounds_conflicts(rules, {"minReplicas": minimum, "maxReplicas": maximum}, now, until), None)
 
     found = None
     if first is not None:
@@ -127,7 +127,7 @@ def test_the_first_bounds_conflict_is_the_first_write_that_would_be_refused(
         assume(length is None or fired is None or fired.astimezone(UTC) + length <= now)
     refused, events = first_refused_write(rules, now, until, {"minReplicas": minimum, "maxReplicas": maximum})
 
-    first = next(bounds_conflicts(rules, TargetBounds(minimum, maximum), now, until), None)
+    first = next(bounds_conflicts(rules, {"minReplicas": minimum, "maxReplicas": maximum}, now, until), None)
 
     found = None if first is None else first.at.astimezone(UTC)
     assert found == refused or (found is None and events > MAX_EVENTS)
@@ -173,7 +173,9 @@ def test_rules_of_one_schedule_use_up_no_executions() -> None:
         rule_of("c", late, 2, None, 2),
     ]
 
-    first = next(bounds_conflicts(rules, TargetBounds(1, 5), now, now + timedelta(days=DAYS_AHEAD)))
+    first = next(
+        bounds_conflicts(rules, {"minReplicas": 1, "maxReplicas": 5}, now, now + timedelta(days=DAYS_AHEAD))
+    )
 
     assert (first.rule.name, *first.values) == ("c", 2, 1)
     assert first.at.astimezone(UTC) == datetime(2026, 2, 28, tzinfo=UTC)

@@ -11,25 +11,15 @@ from croniter import croniter
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fedhpa.cron import (
-    InvalidSchedule,
-    Timetable,
-    allowed_dates,
-    count_times,
-    load_zone,
-    next_times,
-    parse,
-    previous_time,
-    shortest_interval,
-    times,
-)
-from fedhpa.cron.calendar import last_wall_time, wall_times
-from fedhpa.cron.dates import MINUTES_PER_DAY
+from fedhpa.cron import InvalidSchedule, Timetable, allowed_dates, load_zone, parse, shortest_interval
+from fedhpa.cron.dates import EVERY_DAY
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.timetables import MINUTES_PER_DAY, wall_times
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
+from tests.support.timetables import next_times
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:
@@ -67,7 +57,7 @@ def test_executions_in_utc_are_those_of_an_independent_parser(text: str, after: 
     assert expected == next_times(parsed, UTC, after, 5)
     # The previous time of croniter is strictly before the instant, and ours at or before it.
     assert croniter(text, expected[4], day_or=True).get_prev(datetime) == expected[3]
-    assert expected[3] == previous_time(parsed, UTC, expected[4] - timedelta(seconds=1))
+    assert expected[3] == Timetable(parsed, UTC).previous(expected[4] - timedelta(seconds=1))
 
 
 @given(schedules(), instants, zones)
@@ -88,16 +78,16 @@ def test_executions_are_strictly_increasing_and_after_the_start(
 def test_next_and_previous_executions_agree(schedule: Written, after: datetime, zone: ZoneInfo) -> None:
     """previous(next(t)) is next(t), and just before that instant previous is still previous(t)."""
     parsed = schedule.parsed
-    following = next(times(parsed, zone, after), None)
+    following = next(Timetable(parsed, zone).times(after), None)
     assert following is not None
     instant = following.astimezone(UTC)
-    previous = previous_time(parsed, zone, after)
+    previous = Timetable(parsed, zone).previous(after)
     assert previous is not None
 
-    assert previous_time(parsed, zone, instant) == following
-    assert previous_time(parsed, zone, instant - timedelta(microseconds=1)) == previous
+    assert Timetable(parsed, zone).previous(instant) == following
+    assert Timetable(parsed, zone).previous(instant - timedelta(microseconds=1)) == previous
     assert previous.astimezone(UTC) <= after
-    assert next(times(parsed, zone, previous.astimezone(UTC)), None) == following
+    assert next(Timetable(parsed, zone).times(previous.astimezone(UTC)), None) == following
 
 
 @given(schedules(), instants, zones, st.integers(0, 6))
@@ -111,7 +101,7 @@ def test_executions_do_not_depend_on_the_start_of_the_search(
 
     assert found[index + 1 :] == next_times(schedule.parsed, zone, instant, 7 - index)
     just_before = max(after, instant - timedelta(microseconds=1))
-    assert found[index] == next(times(schedule.parsed, zone, just_before), None)
+    assert found[index] == next(Timetable(schedule.parsed, zone).times(just_before), None)
 
 
 # In these zones no clock change skips midnight. Elsewhere an execution can be a day after its wall time.
@@ -141,10 +131,12 @@ def test_excluded_dates_remove_their_executions_and_no_others(
     found = next_times(schedule.parsed, zone, after, 30)
     expected = [time for time in found if time.date() not in excluded]
 
-    assert expected == list(itertools.islice(times(schedule.parsed, zone, after, dates), len(expected)))
+    assert expected == list(
+        itertools.islice(Timetable(schedule.parsed, zone, dates).times(after), len(expected))
+    )
     for earlier, later in itertools.pairwise(expected):
         just_before = later.astimezone(UTC) - timedelta(microseconds=1)
-        assert earlier == previous_time(schedule.parsed, zone, just_before, dates)
+        assert earlier == Timetable(schedule.parsed, zone, dates).previous(just_before)
 
 
 @given(
@@ -163,11 +155,11 @@ def test_a_span_is_counted_and_searched_backwards_as_it_is_listed(
     excluded = tuple(str(date.fromordinal(today + offset)) for offset in offsets)
     dates = allowed_dates(None, None, excluded)
     until = after + length
-    listed = [time.astimezone(UTC) for time in times(schedule.parsed, zone, after, dates, until)]
+    listed = [time.astimezone(UTC) for time in Timetable(schedule.parsed, zone, dates).times(after, until)]
 
     assert all(after < time <= until for time in listed)
-    assert count_times(schedule.parsed, zone, after, until, dates) == len(listed)
-    last = previous_time(schedule.parsed, zone, until, dates, after)
+    assert Timetable(schedule.parsed, zone, dates).count(after, until) == len(listed)
+    last = Timetable(schedule.parsed, zone, dates).previous(until, after)
     assert (None if last is None else last.astimezone(UTC)) == (listed[-1] if listed else None)
 
 
@@ -178,7 +170,8 @@ def test_a_search_backwards_ends_when_all_dates_are_excluded() -> None:
 
     assert (
         least_cpu_seconds(
-            lambda: previous_time(parse("0 0 * * *"), UTC, datetime(2026, 3, 16, tzinfo=UTC), dates), 0.02
+            lambda: Timetable(parse("0 0 * * *"), UTC, dates).previous(datetime(2026, 3, 16, tzinfo=UTC)),
+            0.02,
         )
         < 0.02
     )
@@ -216,7 +209,7 @@ def test_the_shortest_interval_is_that_of_four_hundred_years(schedule: Written) 
         parsed = schedule.parsed
     except InvalidSchedule:
         assume(False)
-    found = wall_times(parsed, YEAR_2000, YEAR_2400 + 8 * 366 * MINUTES_PER_DAY)
+    found = wall_times(parsed, EVERY_DAY, YEAR_2000, YEAR_2400 + 8 * 366 * MINUTES_PER_DAY)
     shortest = min(later - earlier for earlier, later in itertools.pairwise(found))
 
     assert shortest_interval(parsed) == shortest * 60
@@ -242,16 +235,16 @@ def test_a_date_is_refused_if_and_only_if_it_never_comes(schedule: Written) -> N
 
 @given(schedules(), instants, st.integers(0, 500), st.integers(0, 500))
 @settings(max_examples=examples(50, 3000), deadline=None)
-def test_the_last_wall_time_is_the_last_of_a_forward_search(
+def test_a_search_backwards_finds_the_wall_times_of_a_forward_one(
     schedule: Written, start: datetime, low: int, days: int
 ) -> None:
     """Searches backwards and forwards agree."""
     first = start.date().toordinal() * MINUTES_PER_DAY + low
     end = first + days * MINUTES_PER_DAY
 
-    assert last_wall_time(schedule.parsed, first, end) == max(
-        wall_times(schedule.parsed, first, end), default=None
-    )
+    backwards = list(wall_times(schedule.parsed, EVERY_DAY, first, end, -1))
+
+    assert backwards[::-1] == list(wall_times(schedule.parsed, EVERY_DAY, first, end))
 
 
 @given(schedules(), instants, zones, st.integers(60, 2 * 86400))

@@ -7,7 +7,7 @@ import msgspec
 from controller.cronfederatedhpa.objects import CronObject
 from controller.cronfederatedhpa.reporter import MAX_STATUS_BYTES, render_status
 from fedhpa.cron.execution.model import Failed, ObjectRecord, RuleState, Succeeded
-from fedhpa.cron.execution.stored import (
+from fedhpa.cron.execution.objects import (
     MAX_BYTES,
     TargetReference,
     decode_rules,
@@ -47,7 +47,7 @@ def test_a_status_has_at_most_256_kib() -> None:
     rules = [rule(f"r{n}", "0 9 * * *", 5, failedHistoryLimit=32) for n in range(1000)]
     spec = {"scaleTargetRef": FHPA, "rules": rules}
     raw = {"metadata": {"name": "office", "namespace": "shop"}, "spec": spec}
-    owner = CronObject.of(("shop", "office"), raw)
+    owner = CronObject.of(raw)
     failures = tuple(Failed(at("09:00"), at("09:00"), "x" * 1024) for _ in range(32))
     states = {f"r{n}": RuleState(at("09:00"), "0" * 16, failures=failures) for n in range(1000)}
 
@@ -91,9 +91,7 @@ def test_the_columns_are_short_and_in_the_zone_of_the_rule() -> None:
     """`kubectl get cronfhpa` fits into 80 columns, and shows the times that people wrote into the rule."""
     found = rule("office-hours", "0 9 * * *", 5, timeZone="America/New_York")
     spec = {"scaleTargetRef": FHPA, "rules": [found]}
-    owner = CronObject.of(
-        ("shop", "office"), {"metadata": {"name": "office", "namespace": "shop"}, "spec": spec}
-    )
+    owner = CronObject.of({"metadata": {"name": "office", "namespace": "shop"}, "spec": spec})
     rules = owner.scheduled(owner.target).rules
     done = Succeeded(at("13:00"), at("13:00"), {"minReplicas": 5})
     state = RuleState(at("13:00"), "0" * 16, next_execution=at("13:00") + 86_400, successes=(done,))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from controller.cronfederatedhpa import Remembered
+from controller.cronfederatedhpa import PlannedTarget
+from controller.cronfederatedhpa.objects import CronObject
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.cron.explain import explanation
 from fedhpa.cli.explain import Explanation, explained_parts
@@ -98,7 +99,12 @@ async def test_the_rules_of_an_object_are_shown_again_when_an_execution_changes_
     failed = rules("10:00", "2026-03-16T10:00:00Z")
     answers = [rules("10:00"), rules("10:00", summary=" soon"), failed, failed, rules("11:00"), None]
 
-    shown, _, slept = await followed(answers, state=lambda raw: explanation(raw, Remembered()))
+    def explained(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        owner = CronObject.of(raw)
+        objects = (owner.scheduled(owner.target),)
+        return explanation(raw, PlannedTarget(owner.target, owner.reference.api_version, objects, None))
+
+    shown, _, slept = await followed(answers, state=explained)
 
     assert shown == ["next 10:00", "next 10:00", "next 11:00"]
     assert slept == [SECONDS] * 5

@@ -12,7 +12,8 @@ from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cr
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
 from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import remedies
-from fedhpa.cron import TargetBounds, forecast_warnings
+from fedhpa.cron import forecast_warnings
+from fedhpa.cron.execution.model import Values
 from fedhpa.cron.forecast.clock_changes import affected_times
 from fedhpa.cron.forecast.warnings import active_rules
 from tests.support.costs import least_cpu_seconds
@@ -44,12 +45,12 @@ def sizes(*rules: tuple[str, int], **fields: Any) -> list[str]:
     return forecast_warnings(whole, NOW, alone=False)
 
 
-def bounds(*rules: dict[str, Any], present: TargetBounds | None = None, now: datetime = NOW) -> list[str]:
+def bounds(*rules: dict[str, Any], present: Values | None = None, now: datetime = NOW) -> list[str]:
     return forecast_warnings(spec(*rules, target=FHPA), now, present, alone=False)
 
 
 def of_object(
-    *rules: dict[str, Any], present: TargetBounds | None = None, target: dict[str, str] = FHPA
+    *rules: dict[str, Any], present: Values | None = None, target: dict[str, str] = FHPA
 ) -> list[str]:
     """All warnings about an object, as the webhook gives them."""
     found = cron(*rules, target=target)
@@ -77,7 +78,7 @@ def test_a_sound_calendar_gets_no_warning() -> None:
                 "duration": "1h",
                 "excludeDates": ["--12-25"],
             },
-            present=TargetBounds(1, 50),
+            present={"minReplicas": 1, "maxReplicas": 50},
         )
         == []
     )
@@ -192,20 +193,20 @@ def test_a_minimum_above_the_present_maximum_is_reported_with_its_first_executio
     low = {"schedule": "0 8 * * MON", "targetMinReplicas": 20}
     high = {"schedule": "0 18 * * *", "targetMaxReplicas": 2}
 
-    assert bounds(low, present=TargetBounds(1, 10)) == [
+    assert bounds(low, present={"minReplicas": 1, "maxReplicas": 10}) == [
         (
             f"{R0} fires at 2026-03-16T08:00:00+01:00 and sets minReplicas 20, above the maxReplicas "
             "10 that the target has now; the change will be refused"
         )
     ]
-    assert bounds(high, present=TargetBounds(3, 10)) == [
+    assert bounds(high, present={"minReplicas": 3, "maxReplicas": 10}) == [
         (
             f"{R0} fires at 2026-03-11T18:00:00+01:00 and sets maxReplicas 2, below the minReplicas "
             "3 that the target has now; the change will be refused"
         )
     ]
     assert bounds(low) == []
-    assert bounds(high, present=TargetBounds(None, 10)) == []
+    assert bounds(high, present={"minReplicas": None, "maxReplicas": 10}) == []
 
 
 def test_a_bounds_conflict_through_another_rule_is_reported() -> None:
@@ -213,7 +214,7 @@ def test_a_bounds_conflict_through_another_rule_is_reported() -> None:
     up = {"schedule": "0 8 * * *", "targetMinReplicas": 8}
     down = {"schedule": "0 18 * * FRI", "targetMaxReplicas": 5}
 
-    assert bounds(up, down, present=TargetBounds(1, 10)) == [
+    assert bounds(up, down, present={"minReplicas": 1, "maxReplicas": 10}) == [
         (
             f"{R1} fires at 2026-03-13T18:00:00+01:00 and sets maxReplicas 5, below the minReplicas 8 "
             f"that {R0} sets; the change will be refused"
@@ -229,7 +230,7 @@ def test_a_rule_that_raises_the_maximum_first_prevents_a_conflict() -> None:
             {"schedule": "0 8 * * *", "targetMinReplicas": 20},
             {"schedule": "0 18 * * *", "targetMinReplicas": 1},
             {"schedule": "0 19 * * *", "targetMaxReplicas": 10},
-            present=TargetBounds(1, 10),
+            present={"minReplicas": 1, "maxReplicas": 10},
         )
         == []
     )
@@ -243,8 +244,8 @@ def test_rules_of_one_minute_are_applied_together() -> None:
         {"schedule": "0 18 * * *", "targetMinReplicas": 1, "targetMaxReplicas": 10},
     ]
 
-    assert bounds(*rules, present=TargetBounds(1, 10)) == []
-    assert bounds(*reversed(rules), present=TargetBounds(1, 10)) == []
+    assert bounds(*rules, present={"minReplicas": 1, "maxReplicas": 10}) == []
+    assert bounds(*reversed(rules), present={"minReplicas": 1, "maxReplicas": 10}) == []
 
 
 def test_a_frequent_rule_does_not_hide_a_rare_one() -> None:
@@ -252,7 +253,7 @@ def test_a_frequent_rule_does_not_hide_a_rare_one() -> None:
     minutely = {"schedule": "* * * * *", "targetMinReplicas": 8}
     yearly = {"schedule": "0 0 1 1 *", "targetMaxReplicas": 5}
 
-    (warning,) = bounds(minutely, yearly, present=TargetBounds(1, 10))
+    (warning,) = bounds(minutely, yearly, present={"minReplicas": 1, "maxReplicas": 10})
 
     assert warning.startswith(f"{R1} fires at 2027-01-01T00:00:00+01:00")
 
@@ -262,7 +263,7 @@ def test_the_end_of_a_window_can_cause_a_conflict() -> None:
     warning = bounds(
         {"schedule": "0 8 * * *", "targetMinReplicas": 2, "duration": "4h"},
         {"schedule": "0 10 * * *", "targetMaxReplicas": 5},
-        present=TargetBounds(6, 10),
+        present={"minReplicas": 6, "maxReplicas": 10},
     )
 
     assert warning == [
@@ -279,7 +280,7 @@ def test_a_window_restores_the_previous_bounds() -> None:
         bounds(
             {"schedule": "0 8 * * *", "targetMinReplicas": 20, "targetMaxReplicas": 30, "duration": "9h"},
             {"schedule": "0 20 * * *", "targetMaxReplicas": 5},
-            present=TargetBounds(1, 10),
+            present={"minReplicas": 1, "maxReplicas": 10},
         )
         == []
     )
@@ -291,7 +292,7 @@ def test_the_window_below_holds_when_the_one_above_closes() -> None:
     noon = {"schedule": "0 10 * * *", "targetMinReplicas": 20, "targetMaxReplicas": 30, "duration": "4h"}
     evening = {"schedule": "0 20 * * *", "targetMaxReplicas": 5}
 
-    assert bounds(morning, noon, evening, present=TargetBounds(1, 10)) == []
+    assert bounds(morning, noon, evening, present={"minReplicas": 1, "maxReplicas": 10}) == []
 
     del morning["targetMaxReplicas"]
     early = {**evening, "schedule": "0 15 * * *"}
@@ -310,8 +311,8 @@ def test_a_rule_that_fires_during_a_window_changes_what_returns() -> None:
 
     night = NOW.replace(hour=20)
 
-    assert bounds(window, noon, present=TargetBounds(1, 20), now=night) == []
-    assert bounds(window, noon, present=TargetBounds(6, 20), now=night) == [
+    assert bounds(window, noon, present={"minReplicas": 1, "maxReplicas": 20}, now=night) == []
+    assert bounds(window, noon, present={"minReplicas": 6, "maxReplicas": 20}, now=night) == [
         (
             f"{R0} ends its window at 2026-03-12T17:00:00+01:00, and minReplicas is 6 again, above the "
             f"maxReplicas 5 that {R1} sets; the change will be refused"
@@ -325,8 +326,8 @@ def test_present_limits_are_not_those_after_an_open_window() -> None:
     evening = {"schedule": "0 18 * * *", "targetMaxReplicas": 5}
     noon = {"schedule": "30 14 * * *", "targetMaxReplicas": 5}
 
-    assert bounds(window, evening, present=TargetBounds(10, 20)) == []
-    assert bounds(window, noon, present=TargetBounds(10, 20)) == []
+    assert bounds(window, evening, present={"minReplicas": 10, "maxReplicas": 20}) == []
+    assert bounds(window, noon, present={"minReplicas": 10, "maxReplicas": 20}) == []
 
 
 def test_a_refused_end_of_a_window_is_tried_again() -> None:
@@ -336,7 +337,7 @@ def test_a_refused_end_of_a_window_is_tried_again() -> None:
         {"schedule": "0 10 * * *", "targetMaxReplicas": 5},
         {"schedule": "0 13 * * *", "targetMaxReplicas": 10},
         {"schedule": "0 18 * * THU", "targetMaxReplicas": 3},
-        present=TargetBounds(6, 10),
+        present={"minReplicas": 6, "maxReplicas": 10},
     )
 
     assert [text.partition("+")[0] for text in found] == [
@@ -442,7 +443,7 @@ def test_the_worst_warning_comes_first_and_each_kind_is_represented() -> None:
         for index in range(10)
     ]
 
-    found = of_object(*rules, present=TargetBounds(1, 5))
+    found = of_object(*rules, present={"minReplicas": 1, "maxReplicas": 5})
 
     assert "above the maxReplicas 5 that the target has now" in found[0]
     assert "fire in the same minute" in found[1]
@@ -468,7 +469,9 @@ def test_warnings_are_short_for_any_rule_name(name: str) -> None:
     for zone in ("America/Argentina/ComodRivadavia", "America/North_Dakota/New_Salem", "Europe/Berlin"):
         for rule in rules:
             rule["timeZone"] = zone
-        texts = forecast_warnings(spec(*rules, target=FHPA), NOW, TargetBounds(1, 2000000000))
+        texts = forecast_warnings(
+            spec(*rules, target=FHPA), NOW, {"minReplicas": 1, "maxReplicas": 2000000000}
+        )
         found = json.loads(encode_answer("", "", Verdict(True, warnings=tuple(texts))))["response"][
             "warnings"
         ]
@@ -516,6 +519,9 @@ def hostile() -> dict[str, CronFederatedHPASpec]:
 )
 def test_the_work_is_bounded_for_any_object(name: str, wanted: CronFederatedHPASpec) -> None:
     """It takes at most 0.2 s of CPU time. Half a million executions would take many seconds."""
-    forecast_warnings(wanted, NOW, TargetBounds(1, 10))
+    forecast_warnings(wanted, NOW, {"minReplicas": 1, "maxReplicas": 10})
 
-    assert least_cpu_seconds(lambda: forecast_warnings(wanted, NOW, TargetBounds(1, 10)), 0.2) < 0.2
+    assert (
+        least_cpu_seconds(lambda: forecast_warnings(wanted, NOW, {"minReplicas": 1, "maxReplicas": 10}), 0.2)
+        < 0.2
+    )

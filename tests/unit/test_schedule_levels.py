@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from fedhpa.cron import TargetBounds
 from tests.unit.test_schedule_forecast import FHPA, WORKLOAD, of_object
 
 UP: dict[str, Any] = {"schedule": "0 8 * * *", "targetReplicas": 10}
@@ -45,8 +44,8 @@ def test_a_known_target_shows_if_a_value_is_raised() -> None:
     rule = {"schedule": "0 8 * * *", "targetMaxReplicas": 10}
 
     assert of_object(rule) == []
-    assert len(of_object(rule, present=TargetBounds(1, 9))) == 1
-    assert of_object(rule, present=TargetBounds(1, 10)) == []
+    assert len(of_object(rule, present={"minReplicas": 1, "maxReplicas": 9})) == 1
+    assert of_object(rule, present={"minReplicas": 1, "maxReplicas": 10}) == []
 
 
 @pytest.mark.parametrize(

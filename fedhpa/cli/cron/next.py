@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime, tzinfo
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -94,7 +95,7 @@ def _answer_lines(lines: Iterable[bytes], now: datetime) -> int:
 
 def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
     """Returns the answer to one query, whose values may have any type."""
-    from fedhpa.cron import load_zone, next_times, parse
+    from fedhpa.cron import Timetable, load_zone, parse
 
     try:
         schedule = _text(query, "schedule")
@@ -117,7 +118,7 @@ def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
         "timeZone": zone.key,
         "from": after.isoformat(),
         "valid": True,
-        "next": [time.isoformat() for time in next_times(parsed, zone, after, count)],
+        "next": [time.isoformat() for time in islice(Timetable(parsed, zone).times(after), count)],
     }
 
 

@@ -55,7 +55,7 @@ class TargetPreview(NamedTuple):
     unit: PlannedTarget
     values: Values
     notes: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: list[Line]
     start: float
     end: float
     complete: bool
@@ -65,7 +65,7 @@ class TargetPreview(NamedTuple):
         """The number of writes that admission would refuse."""
         from fedhpa.cli.cron.lines import REFUSED
 
-        return sum(line.action == REFUSED for line in self.lines)
+        return sum(line["action"] == REFUSED for line in self.lines)
 
 
 @reaches_members
@@ -138,17 +138,12 @@ def _refusal(raw: Mapping[str, Any], namespace: str) -> str:
 
     metadata = {"namespace": namespace or DEFAULT_NAMESPACE, **raw["metadata"]}
     message, warnings, _ = admitted(KIND, {**raw, "metadata": metadata})
-    if not message and (unnamed := _unnamed_rule(raw)):
+    if not message:
         # The webhook admits one rule without a name. The schema refuses it.
-        message = f"{unnamed}: Required value"
+        unnamed = [index for index, rule in enumerate(raw["spec"]["rules"] or ()) if not rule.get("name")]
+        message = f"spec.rules[{unnamed[0]}].name: Required value" if unnamed else ""
     remedies = "".join(f"\n  {text}" for text in warnings)
     return f"{KIND} {raw['metadata']['name']} would be refused: {message}{remedies}" if message else ""
-
-
-def _unnamed_rule(raw: Mapping[str, Any]) -> str:
-    """Returns the path of the first rule without a name, or "" if all have one."""
-    rules = enumerate(raw["spec"]["rules"] or ())
-    return next((f"spec.rules[{index}].name" for index, rule in rules if not rule.get("name")), "")
 
 
 async def _of_live(
@@ -289,7 +284,7 @@ def preview_of(
     unit: PlannedTarget, target: ObservedTarget | None, now: float, notes: Iterable[str] = ()
 ) -> TargetPreview:
     """Returns the preview of one target. `target` is None if its values are unknown."""
-    from fedhpa.cli.cron.lines import LineWriter
+    from fedhpa.cli.cron.lines import lines_of
     from fedhpa.cron.execution.simulation import UNKNOWN, Simulation
 
     said = [*notes, *unit.notes]
@@ -305,14 +300,9 @@ def preview_of(
         said.append(f"{target.error}; until this is fixed, each execution fails")
     end = now + DAYS * 86400
     steps = Simulation(unit.objects, unit.record, values, now=now, until=end)
-    writer = LineWriter(unit.objects, unit.record)
-    lines = list(writer.of(steps.present()))
-    for step in steps.steps():
-        lines += writer.of(step)
-        if len(lines) >= MAX_LINES:
-            break
+    lines = list(islice(lines_of(steps.all(), unit.objects, unit.record), MAX_LINES))
     complete = len(lines) < MAX_LINES and steps.until == end
-    return TargetPreview(unit, values, tuple(said), tuple(lines[:MAX_LINES]), now, end, complete)
+    return TargetPreview(unit, values, tuple(said), lines, now, end, complete)
 
 
 def _clock_changes(unit: PlannedTarget, now: float) -> list[str]:
@@ -333,7 +323,7 @@ def _clock_changes(unit: PlannedTarget, now: float) -> list[str]:
 def to_json(found: TargetPreview) -> Object:
     """Returns a preview as data."""
     from fedhpa.api.times import format_time
-    from fedhpa.cli.cron.lines import known, line_json
+    from fedhpa.cli.cron.lines import known
 
     target = found.unit.target
     return {
@@ -348,7 +338,7 @@ def to_json(found: TargetPreview) -> Object:
         "until": format_time(float(int(found.end))),
         "present": known(found.values),
         "notes": list(found.notes),
-        "lines": [line_json(line) for line in found.lines],
+        "lines": found.lines,
         "conflicts": found.conflicts,
         "complete": found.complete,
     }
@@ -364,7 +354,7 @@ def to_text(found: TargetPreview) -> str:
     if found.unit.record is not None:
         text += "".join(f"  open: {window_text(window)}\n" for window in found.unit.record.open)
     text += "".join(f"  note: {note}\n" for note in found.notes)
-    rows = [("WHEN", "RULE", "WHAT", "THEN"), *(line_texts(line) for line in found.lines)]
+    rows = [("WHEN", "RULE", "WHAT", "THEN"), *(line_texts(line, found.values) for line in found.lines)]
     if len(rows) == 1:
         return f"{text}  nothing happens until {format_time(float(int(found.end)))}\n"
     widths = [max(len(row[column]) for row in rows) for column in range(3)]

@@ -5,9 +5,9 @@ All CronFederatedHPAs of one target are planned together. `planning.plan` return
 target, the stored state and the time are arguments. Instants are POSIX seconds.
 
 - `model`: the inputs, the stored state, and the plan.
-- `objects`: the rules that an object has, their states from its status, and the status from their states.
-- `stored`: the states in the records of objects and targets.
+- `objects`: the rules and the states in an object and its status, and the states in records.
 - `due`: the executions after the watermark of a rule.
 - `windows`: the values that plain executions and windows keep in force.
-- `preview`: the plans of the coming days.
+- `planning`, `outcome`: the plan, and the states after its write.
+- `simulation`: the plans of the coming days.
 """

@@ -12,8 +12,6 @@ windows of a lost record are taken from the target.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,9 +28,8 @@ from fedhpa.cron.execution.model import (
     ScheduledObject,
     Values,
     WindowRecord,
-    marker_of,
 )
-from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable
+from fedhpa.cron.timetables import LONGEST_INTERVAL, count_times
 
 
 class Due(NamedTuple):
@@ -44,47 +41,15 @@ class Due(NamedTuple):
 
 def find_due(rule: Rule, owner: ScheduledObject, after: float, now: float) -> Due | None:
     """Returns the executions of a rule in (after, now], or None without any."""
-    table = rule.timetable
-    if table is None or after >= now:
-        return None
-    newest = _newest_time(table, after, now)
+    newest = None if after >= now else rule.latest_time(now, after)
     if newest is None:
         return None
-    execution = Execution(newest, owner.name, rule.place, rule)
-    earlier = _earlier_times(table, after, newest)
-    return Due(execution, None if earlier is None else Missed(*earlier, _superseded_by(execution)))
-
-
-# The rules of a target often have one schedule, so the answers for one pass are kept.
-@lru_cache(maxsize=4096)
-def _newest_time(table: Timetable, after: float, now: float) -> float | None:
-    found = table.previous(_time(now), _time(after))
-    return None if found is None else found.timestamp()
-
-
-@lru_cache(maxsize=4096)
-def _earlier_times(table: Timetable, after: float, newest: float) -> tuple[float, float, int] | None:
-    """Returns the first and the last time after an instant and before the newest time, and their number."""
-    start, end = _time(after), _time(newest - 1)
-    first, last = table.next(start, end), table.previous(end, start)
+    execution, end = Execution(newest, owner.name, rule.place, rule), newest - 1
+    first, last = rule.next_time(after, end), rule.latest_time(end, after)
     if first is None or last is None:
-        return None
-    return first.timestamp(), last.timestamp(), table.count(start, end)
-
-
-@lru_cache(maxsize=4096)
-def _next_time(table: Timetable, after: float, until: float | None) -> float | None:
-    found = table.next(_time(after), None if until is None else _time(until))
-    return None if found is None else found.timestamp()
-
-
-def last_handled(rule: Rule, owner: ScheduledObject, handled_until: float) -> Execution | None:
-    """Returns the execution at the watermark of a rule, or None if the watermark is no execution of it.
-
-    An execution that was handled still supersedes the earlier executions of other rules.
-    """
-    found = fires_at(rule, handled_until)
-    return Execution(handled_until, owner.name, rule.place, rule) if found else None
+        return Due(execution, None)
+    count = count_times(rule.table, after, end)
+    return Due(execution, Missed(first, last, count, _superseded_by(execution)))
 
 
 def latest_of_fields(executions: Iterable[Execution]) -> dict[str, Execution]:
@@ -112,36 +77,30 @@ def superseded(execution: Execution, by: Execution) -> Missed:
     return Missed(execution.at, execution.at, 1, _superseded_by(by))
 
 
-def next_time(rule: Rule, after: float, until: float | None = None) -> float | None:
-    """Returns the first time of a rule in (after, until], or None for a suspended or unreadable rule."""
-    return None if rule.timetable is None else _next_time(rule.timetable, after, until)
-
-
-def fires_at(rule: Rule, at: float) -> bool:
-    """True if an instant is a time of a rule that can run."""
-    return rule.timetable is not None and at.is_integer() and _has_time(rule.timetable, at)
-
-
-# The openings of windows are checked in each pass.
-@lru_cache(maxsize=4096)
-def _has_time(table: Timetable, at: float) -> bool:
-    return table.at_or_after(_time(at), _time(at)) is not None
-
-
-def latest_time(rule: Rule, at: float) -> float | None:
-    """Returns the latest time of a rule at or before an instant, or None."""
-    if rule.timetable is None:
-        return None
-    found = rule.timetable.previous(_time(at))
-    return None if found is None else found.timestamp()
-
-
 def _superseded_by(execution: Execution) -> str:
     return f"superseded by {execution.label} at {format_time(execution.at)}"
 
 
-def _time(instant: float) -> datetime:
-    return datetime.fromtimestamp(instant, UTC)
+# Events that the marker of one write names. Further ones are the oldest, and their values are written again.
+MAX_MARKED: Final = 64
+
+
+def marker_of(label: str, at: float) -> str:
+    """Returns the name of an event: `object/rule@time`.
+
+    A comma separates names, so a comma in the name of a rule is escaped.
+    """
+    return f"{label.replace('%', '%25').replace(',', '%2C')}@{format_time(at)}"
+
+
+def joined_markers(events: Iterable[tuple[str, float]]) -> str:
+    """Returns the marker of a write that has these events, in order: each a label and a time."""
+    return ",".join(marker_of(*event) for event in list(dict.fromkeys(events))[-MAX_MARKED:])
+
+
+def split_markers(text: str) -> frozenset[str]:
+    """Returns the events that the marker of a write names. A text that is no marker names no event."""
+    return frozenset(text.split(",", MAX_MARKED)[:MAX_MARKED])
 
 
 # A clock that was ahead by more than this wrote watermarks and windows of a future that is gone.
@@ -149,24 +108,18 @@ MOST_AHEAD_SECONDS: Final = 3600.0
 _MOST_AHEAD_OF_HUB: Final = 86400.0
 
 
-class Watermark(NamedTuple):
-    """An instant, and True if the stored one was so far ahead of the clock that it would block the rule."""
-
-    at: float
-    was_ahead: bool = False
-
-
-def watermark(rule: Rule, owner: ScheduledObject, now: float, newest: float | None) -> Watermark:
+def watermark(rule: Rule, owner: ScheduledObject, now: float, newest: float | None) -> tuple[float, bool]:
     """Returns the watermark of a rule, at most an hour ahead of `now` and at most nine years before it.
 
+    The second value is True if the stored one was so far ahead of the clock that it would block the rule.
     `newest` is the newest execution of any rule of the target.
     """
     at = _stored(rule, owner, now, newest)
     # Of the hub's own clock, which may differ, more is believed.
     most = _MOST_AHEAD_OF_HUB if at in (owner.created, owner.edited) else MOST_AHEAD_SECONDS
     if at > now + most:
-        return Watermark(now, was_ahead=True)
-    return Watermark(max(at, now - LONGEST_INTERVAL.total_seconds()))
+        return now, True
+    return max(at, now - LONGEST_INTERVAL.total_seconds()), False
 
 
 def newest_execution(owners: Iterable[ScheduledObject]) -> float | None:
@@ -187,30 +140,20 @@ def _tried(state: RuleState) -> list[float]:
 
 def _stored(rule: Rule, owner: ScheduledObject, now: float, newest: float | None) -> float:
     state = owner.states.get(rule.name)
+    # The time of the last edit is the hub's, so it may be later than `now`. An earlier time would make
+    # executions due that precede the edit.
+    edit = now if owner.edited is None else owner.edited
     if state is None:
-        return _edited(owner, now) if owner.known else _first_seen(owner)
+        # The schedule of a new object may be as new as its last edit.
+        return edit if owner.known else max(owner.created, owner.edited or 0.0)
     if state.handled_until is None:
         return min(_without_record(state, now, newest), now)
     # Two edits since the record may have suspended and resumed the rule.
     edited = bool(state.hash) and state.hash != rule.hash
     if edited or (owner.edits > 1 and owner.edited is not None):
         # A later handled execution still counts: an execution is never applied twice.
-        return max(_edited(owner, now), min(state.handled_until, now))
+        return max(edit, min(state.handled_until, now))
     return state.handled_until
-
-
-def _first_seen(owner: ScheduledObject) -> float:
-    """Returns the creation, or the later edit: the schedule may be as new as that."""
-    return owner.created if owner.edited is None else max(owner.created, owner.edited)
-
-
-def _edited(owner: ScheduledObject, now: float) -> float:
-    """Returns when the spec was last written; `now` if unknown.
-
-    It may be later than `now`, because it is a time of the hub. An earlier time would make executions due
-    that precede the edit.
-    """
-    return now if owner.edited is None else owner.edited
 
 
 def _without_record(state: RuleState, now: float, newest: float | None) -> float:
@@ -245,11 +188,9 @@ def _newest_windows(owners: Collection[ScheduledObject], now: float) -> Iterator
     newest = newest_execution(owners)
     for owner in owners:
         for rule in owner.rules:
-            length, opened = rule.duration, latest_time(rule, now)
-            if length is None or opened is None:
-                continue
-            if opened <= watermark(rule, owner, now, newest).at:
-                yield OpenWindow(owner.name, rule.name, opened, opened + length, rule.values, rule.at_least)
+            opened = None if rule.duration is None else rule.latest_time(now)
+            if opened is not None and opened <= watermark(rule, owner, now, newest)[0]:
+                yield OpenWindow.of(owner.name, rule, opened)
 
 
 def is_unfinished(record: WindowRecord | None, target: ObservedTarget) -> bool:
@@ -317,4 +258,4 @@ def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: Observed
     if owner is None or marker_of(window.label, window.opened) not in target.done:
         return False
     rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
-    return rule is not None and watermark(rule, owner, now, None).at < window.opened
+    return rule is not None and watermark(rule, owner, now, None)[0] < window.opened

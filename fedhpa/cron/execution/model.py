@@ -6,14 +6,13 @@ or `replicas` of a scale. A value of None means that the target does not have th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from fedhpa.api.hold import Hold, HoldRequest
 from fedhpa.api.times import format_time
-from fedhpa.cron.timetables import Timetable
+from fedhpa.cron.timetables import Timetable, latest_time, next_time
 
 MINIMUM: Final = "minReplicas"
 MAXIMUM: Final = "maxReplicas"
@@ -67,6 +66,18 @@ class Rule(msgspec.Struct, frozen=True):
         duration = None if self.timetable is None else self.timetable.duration
         return None if duration is None else duration.total_seconds()
 
+    def next_time(self, after: float, until: float | None = None) -> float | None:
+        """Returns its first time in (after, until]; None also for a suspended or unreadable rule."""
+        return None if self.timetable is None else next_time(self.timetable, after, until)
+
+    def latest_time(self, at: float, since: float | None = None) -> float | None:
+        """Returns its latest time in (since, at]; None also for a suspended or unreadable rule."""
+        return None if self.timetable is None else latest_time(self.timetable, at, since)
+
+    def fires_at(self, at: float) -> bool:
+        """True if an instant is a time of a rule that can run."""
+        return at.is_integer() and self.latest_time(at, at - 1) is not None
+
 
 class Succeeded(msgspec.Struct, frozen=True, omit_defaults=True):
     """An execution that was applied: when it was due, when it was applied, and the values that it set."""
@@ -112,7 +123,7 @@ class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     failing: tuple[Failed, ...] = ()
 
 
-class ObjectRecord(msgspec.Struct, frozen=True):
+class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of an object's record: the state of each rule by name, as of a `generation` of its spec.
 
     `shares` are the replicas that each cluster had after the last execution on `target`, a workload in the
@@ -179,6 +190,12 @@ class OpenWindow(msgspec.Struct, frozen=True, omit_defaults=True):
     at_least: bool = False
     left: tuple[str, ...] = ()
     ending: Seconds | None = None
+
+    @classmethod
+    def of(cls, name: str, rule: Rule, opened: float) -> OpenWindow:
+        """Returns the window that an execution of a rule opens; `name` is that of the object."""
+        assert rule.duration is not None
+        return cls(name, rule.name, opened, opened + rule.duration, rule.values, rule.at_least)
 
     @property
     def key(self) -> Key:
@@ -254,9 +271,6 @@ class Note(msgspec.Struct, frozen=True):
     warning: bool = True
     change: str = ""
 
-
-# Events that the marker of one write names. Further ones are the oldest, and their values are written again.
-MAX_MARKED: Final = 64
 
 States = dict[str, dict[str, RuleState]]
 
@@ -375,21 +389,3 @@ class CronPlan(msgspec.Struct, frozen=True):
             for execution, _, window in self.applied
             if window is not None and name in ("", execution.object)
         )
-
-
-def marker_of(label: str, at: float) -> str:
-    """Returns the name of an event: `object/rule@time`.
-
-    A comma separates names, so a comma in the name of a rule is escaped.
-    """
-    return f"{label.replace('%', '%25').replace(',', '%2C')}@{format_time(at)}"
-
-
-def joined_markers(events: Iterable[tuple[str, float]]) -> str:
-    """Returns the marker of a write that has these events, in order: each a label and a time."""
-    return ",".join(marker_of(*event) for event in list(dict.fromkeys(events))[-MAX_MARKED:])
-
-
-def split_markers(text: str) -> frozenset[str]:
-    """Returns the events that the marker of a write names. A text that is no marker names no event."""
-    return frozenset(text.split(",", MAX_MARKED)[:MAX_MARKED])

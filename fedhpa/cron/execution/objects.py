@@ -1,17 +1,16 @@
-"""The rules of a CronFederatedHPA and their states, from the stored object and to its status.
-
-A rule whose fields the hub has dropped does not run: without its `duration` it would keep its values for
-ever, and without its `excludeDates` it would fire on holidays. The manifest of kubectl shows them.
+"""Reads and writes all that is stored of rules: objects with their statuses, and records.
 
 Times in the status are RFC 3339 with whole seconds. A time that cannot be read counts as absent, because a
-status that somebody edited must not stop the rules.
+status that somebody edited must not stop the rules. A record has the state of an object's rules, or the open
+windows of a target. A thousand windows of one minute fit 64 KiB, because windows that differ in their values
+only are one group.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -26,8 +25,9 @@ from fedhpa.api.cronfederatedhpa import (
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, KIND
-from fedhpa.api.json import decode_json
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.meta import ObjectMeta
+from fedhpa.api.scaling_record import check_version
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,
@@ -36,13 +36,18 @@ from fedhpa.cron.execution.model import (
     Failed,
     Missed,
     ObjectRecord,
+    OpenWindow,
+    Replicas,
     Rule,
     RuleState,
     ScheduledObject,
+    Seconds,
     Succeeded,
+    WindowRecord,
 )
 from fedhpa.cron.timetables import timetable
 
+T = TypeVar("T")
 _DEFAULT_HISTORY: Final = 3
 
 
@@ -102,12 +107,8 @@ def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec, *,
         table = timetable(rule)
     except InvalidObject as error:
         problem = str(error)
-    fields = (
-        {MINIMUM: rule.target_min_replicas, MAXIMUM: rule.target_max_replicas}
-        if targets_fhpa
-        else {REPLICAS: rule.target_replicas}
-    )
-    values = _given(fields)
+    bounds = {MINIMUM: rule.target_min_replicas, MAXIMUM: rule.target_max_replicas}
+    values = _given(bounds if targets_fhpa else {REPLICAS: rule.target_replicas})
     if not values and not problem:
         named = "targetMinReplicas and targetMaxReplicas" if targets_fhpa else "targetReplicas"
         problem = f"spec.rules[{index}]: {named}: nothing is set, so an execution changes nothing"
@@ -128,67 +129,6 @@ def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec, *,
 
 def _limit(value: int | None, least: int) -> int:
     return _DEFAULT_HISTORY if value is None else max(value, least)
-
-
-LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-RULE_FIELDS: Final = ("duration", "maxDelaySeconds", "excludeDates", "startDate", "endDate", "atLeast")
-# The hash of a rule that does not run because of this. The rule starts anew once its fields are stored.
-DROPPED: Final = "fields-dropped"
-# The API server's limit of all annotations together.
-_MAX_BYTES: Final = 256 * 1024
-
-
-def dropped_fields(raw: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the fields that were applied and are not stored: for each rule `spec.rules[i].field`."""
-    annotations = raw["metadata"].get("annotations")
-    text = annotations.get(LAST_APPLIED) if isinstance(annotations, Mapping) else None
-    if not isinstance(text, str) or len(text) > _MAX_BYTES or not any(name in text for name in RULE_FIELDS):
-        return {}
-    try:
-        applied: Any = decode_json(text, dict[str, Any])
-    except InvalidObject:
-        return {}
-    written = {str(rule.get("name")): rule for rule in _rules(applied)}
-    found: dict[str, str] = {}
-    for index, rule in enumerate(_rules(raw)):
-        name = str(rule.get("name"))
-        lost = [field for field in RULE_FIELDS if written.get(name, {}).get(field) and field not in rule]
-        if lost:
-            found[name] = f"spec.rules[{index}].{lost[0]}"
-    return found
-
-
-def without_dropped(owner: ScheduledObject, dropped: Mapping[str, str], *, drops: bool) -> ScheduledObject:
-    """Returns the object with the rules that may run; the others have a problem and never fire.
-
-    `dropped` names a field of each rule that lacks some. `drops` is True if the hub is known to drop fields.
-    Otherwise somebody has removed the field, unless the rule was stopped before.
-    """
-    if not dropped:
-        return owner
-    rules = tuple(
-        _stopped(rule, dropped[rule.name])
-        if rule.name in dropped and (drops or _was_stopped(owner, rule))
-        else rule
-        for rule in owner.rules
-    )
-    return owner if rules == owner.rules else msgspec.structs.replace(owner, rules=rules)
-
-
-def _was_stopped(owner: ScheduledObject, rule: Rule) -> bool:
-    state = owner.states.get(rule.name)
-    return state is not None and state.hash == DROPPED
-
-
-def _stopped(rule: Rule, field: str) -> Rule:
-    problem = f"{field}: the hub's CRD dropped the field: apply 'fedhpa crds' there, then the object again"
-    return msgspec.structs.replace(rule, timetable=None, hash=DROPPED, problem=problem)
-
-
-def _rules(raw: Any) -> list[Mapping[str, Any]]:
-    spec = raw.get("spec") if isinstance(raw, Mapping) else None
-    rules = spec.get("rules") if isinstance(spec, Mapping) else None
-    return [rule for rule in (rules if isinstance(rules, list) else ()) if isinstance(rule, Mapping)]
 
 
 # The reason of condition Ready, and of the event, if an execution could not be applied.
@@ -248,12 +188,12 @@ def read_object(
     shown = {history.rule_name: _state(history) for history in status.execution_histories}
     found = ScheduledObject(
         meta.name,
-        _instant(meta.creation_timestamp) or 0.0,
+        instant_of(meta.creation_timestamp) or 0.0,
         executable_rules(cron.spec, refused or {}),
         shown,
         known=bool(shown) or status.observed_generation is not None,
         edited=edited_at(meta),
-        deleted=_instant(meta.deletion_timestamp),
+        deleted=instant_of(meta.deletion_timestamp),
     )
     return found if record is None else with_record(found, meta.generation, record)
 
@@ -267,16 +207,11 @@ def with_record(found: ScheduledObject, generation: int, record: ObjectRecord) -
 def edited_at(meta: ObjectMeta) -> float | None:
     """Returns when the spec of an object was last written, from its managed fields; None if unknown."""
     times = [
-        _instant(entry.time)
+        instant_of(entry.time)
         for entry in meta.managed_fields
         if not entry.subresource and "f:spec" in (entry.fields_v1 or {})
     ]
     return max((time for time in times if time is not None), default=None)
-
-
-def failing_text(rule: str, failing: Failed) -> str:
-    """Returns the message of condition Ready for an execution that is tried again."""
-    return f"rule {rule}, due {format_time(failing.scheduled)}: {failing.message}"
 
 
 def write_histories(states: Mapping[str, RuleState], rules: Iterable[str]) -> list[Json]:
@@ -287,21 +222,21 @@ def write_histories(states: Mapping[str, RuleState], rules: Iterable[str]) -> li
 def _state(history: ExecutionHistory) -> RuleState:
     """Returns the state that a status shows. An entry without a readable time is left out."""
     return RuleState(
-        next_execution=_instant(history.next_execution_time),
+        next_execution=instant_of(history.next_execution_time),
         successes=tuple(
-            Succeeded(due, _instant(done.execution_time) or due, _applied_values(done))
+            Succeeded(due, instant_of(done.execution_time) or due, _applied_values(done))
             for done in history.successful_executions
-            if (due := _instant(done.schedule_time)) is not None
+            if (due := instant_of(done.schedule_time)) is not None
         ),
         failures=tuple(
-            Failed(due, _instant(failed.execution_time) or due, failed.message)
+            Failed(due, instant_of(failed.execution_time) or due, failed.message)
             for failed in history.failed_executions
-            if (due := _instant(failed.schedule_time)) is not None
+            if (due := instant_of(failed.schedule_time)) is not None
         ),
         missed=tuple(
-            Missed(due, _instant(missed.last_schedule_time) or due, missed.count or 1, missed.message)
+            Missed(due, instant_of(missed.last_schedule_time) or due, missed.count or 1, missed.message)
             for missed in history.missed_executions
-            if (due := _instant(missed.schedule_time)) is not None
+            if (due := instant_of(missed.schedule_time)) is not None
         ),
     )
 
@@ -346,14 +281,119 @@ def _history(rule: str, state: RuleState) -> Json:
 
 
 def _written(instant: float) -> str:
-    """Returns a time of the status. Kubernetes' times are whole seconds."""
+    # Kubernetes' times are whole seconds.
     return format_time(float(int(instant)))
 
 
-def _instant(text: str | None) -> float | None:
+def instant_of(text: str | None) -> float | None:
+    """Returns a time of an object in POSIX seconds; None for one that is absent or cannot be read."""
     if text is None:
         return None
     try:
         return parse_time(text)
     except InvalidObject:
         return None
+
+
+VERSION: Final = 1
+# The histories are shortened in a larger content; watermarks and windows never are.
+MAX_BYTES: Final = 256 * 1024
+# The entries of each history that are kept: as many as fit.
+_ENTRIES: Final = (32, 16, 1, 0)
+
+
+class TargetReference(msgspec.Struct, frozen=True, rename="camel"):
+    """A target, as an object names it."""
+
+    api_version: str
+    kind: str
+    name: str
+
+
+class StoredWindows(msgspec.Struct, frozen=True):
+    """The windows that are open on a target."""
+
+    target: TargetReference
+    state: WindowRecord
+
+
+class _Group(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Windows that differ in their values only: those of `fields` by object and rule."""
+
+    opened: Seconds
+    closes: Seconds
+    fields: tuple[str, ...]
+    rules: dict[str, dict[str, tuple[Replicas, ...]]]
+    at_least: bool = False
+    left: tuple[str, ...] = ()
+    ending: Seconds | None = None
+
+
+def encode_rules(record: ObjectRecord) -> dict[str, Any]:
+    """Returns the content of an object's record. The next executions follow from the schedules."""
+    kept = {name: msgspec.structs.replace(state, next_execution=None) for name, state in record.rules.items()}
+    content: dict[str, Any] = {}
+    for limit in _ENTRIES:
+        kept = {name: shortened(state, limit) for name, state in kept.items()}
+        content = {"version": VERSION, **msgspec.to_builtins(msgspec.structs.replace(record, rules=kept))}
+        if len(msgspec.json.encode(content)) <= MAX_BYTES:
+            break
+    return content
+
+
+def decode_rules(content: Mapping[str, Any]) -> ObjectRecord:
+    """Returns the record of an object. Raises UnknownVersion, or InvalidObject."""
+    return _decode(content, ObjectRecord)
+
+
+def encode_windows(target: TargetReference, record: WindowRecord) -> dict[str, Any]:
+    """Returns the content of the record of a target with open windows."""
+    whole = StoredWindows(target, msgspec.structs.replace(record, open=()))
+    content: dict[str, Any] = {"version": VERSION, **msgspec.to_builtins(whole)}
+    groups: dict[Any, dict[str, dict[str, tuple[int, ...]]]] = {}
+    for window in record.open:
+        fields = tuple(window.values)
+        alike = (window.opened, window.closes, fields, window.at_least, window.left, window.ending)
+        values = groups.setdefault(alike, {}).setdefault(window.object, {})
+        values[window.rule] = tuple(window.values.values())
+    content["state"]["open"] = [
+        msgspec.to_builtins(_Group(opened, closes, fields, rules, *rest))
+        for (opened, closes, fields, *rest), rules in groups.items()
+    ]
+    return content
+
+
+def decode_windows(content: Mapping[str, Any]) -> StoredWindows:
+    """Returns the content of a target's record. Raises UnknownVersion, or InvalidObject."""
+    state = content.get("state")
+    if not isinstance(state, Mapping):
+        return _decode(content, StoredWindows)
+    whole = _decode({**content, "state": {**state, "open": []}}, StoredWindows)
+    try:
+        groups = convert_json(state.get("open") or [], list[_Group])
+        windows = [
+            OpenWindow(name, rule, each.opened, each.closes, by_field, each.at_least, each.left, each.ending)
+            for each in groups
+            for name, rules in each.rules.items()
+            for rule, values in rules.items()
+            for by_field in [dict(zip(each.fields, values, strict=True))]
+        ]
+    except ValueError as error:
+        raise InvalidObject(f"it cannot be read: {error}") from error
+    windows.sort(key=lambda window: window.opened)
+    record = msgspec.structs.replace(whole.state, open=tuple(windows))
+    return msgspec.structs.replace(whole, state=record)
+
+
+def shortened(state: RuleState, limit: int) -> RuleState:
+    """Returns a state with at most so many entries in each history."""
+    lists = {name: getattr(state, name)[:limit] for name in ("successes", "failures", "missed")}
+    return msgspec.structs.replace(state, **lists)
+
+
+def _decode(content: Mapping[str, Any], kind: type[T]) -> T:
+    check_version(content, VERSION)
+    try:
+        return convert_json(content, kind)
+    except InvalidJson as error:
+        raise InvalidObject(f"it cannot be read: {error}") from error

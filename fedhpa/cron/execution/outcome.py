@@ -16,7 +16,6 @@ import msgspec
 from fedhpa.api.default_values import MIN_REPLICAS
 from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.due import next_time
 from fedhpa.cron.execution.model import (
     EXECUTION,
     CronPlan,
@@ -189,7 +188,7 @@ class _Settler:
         mark = max(self.states[key[0]][key[1]].handled_until or 0.0, at)
         newest, coming = self._plan.following.get(key, (None, None))
         if newest != mark:
-            coming = next_time(self._plan.rules[key], mark)
+            coming = self._plan.rules[key].next_time(mark)
         self._change(key, handled_until=mark, next_execution=coming)
 
 

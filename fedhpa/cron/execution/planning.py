@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 import msgspec
 
@@ -18,10 +17,10 @@ from fedhpa.cron.execution.due import (
     acknowledged,
     find_due,
     is_unfinished,
-    last_handled,
+    joined_markers,
     latest_of_fields,
+    marker_of,
     newest_execution,
-    next_time,
     recovered,
     superseded,
     superseding,
@@ -44,8 +43,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
     WriteCause,
-    joined_markers,
-    marker_of,
 )
 from fedhpa.cron.execution.windows import (
     Edits,
@@ -71,14 +68,6 @@ def plan(
     The events in `left_out` wait: their executions stay due, and their windows stay as they are.
     """
     return _Planner({each.name: each for each in objects}, record, target, now, left_out).plan()
-
-
-class _Fire(NamedTuple):
-    """An execution to apply, its values that no later one sets, and if the target shows it as applied."""
-
-    execution: Execution
-    values: dict[str, int]
-    done: bool
 
 
 class _Planner:
@@ -127,6 +116,8 @@ class _Planner:
         # The executions that set a field in this plan: the last plain one, and openings.
         self._plain: dict[str, WriteCause] = {}
         self._opened: set[WriteCause] = set()
+        # The plain executions that the target shows as applied.
+        self._done: set[WriteCause] = set()
         self._wakes: list[float] = []
 
     def plan(self) -> CronPlan:
@@ -134,7 +125,7 @@ class _Planner:
         self._follow_changes()
         fires = self._due_executions()
         if error:
-            self._applied += (Applied(each.execution, each.values) for each in fires)
+            self._applied += fires
         else:
             self._reverts = reverts(self._owners, self._rules, self._target, self._record)
             self._apply(fires)
@@ -199,7 +190,7 @@ class _Planner:
         self._events.append(window.cause)
         self._stack.close(window)
 
-    def _due_executions(self) -> list[_Fire]:
+    def _due_executions(self) -> list[Applied]:
         """Returns the plain executions and openings that are due, without those that are never applied."""
         found: list[Due] = []
         handled: list[Execution] = []
@@ -216,18 +207,18 @@ class _Planner:
             if rule.name in self._states[owner.name]:
                 # A later rule of the same name; it does not run.
                 continue
-            mark = watermark(rule, owner, self._now, self._newest)
-            if mark.was_ahead:
+            mark, was_ahead = watermark(rule, owner, self._now, self._newest)
+            if was_ahead:
                 text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
                 self._notes.append(Note(owner.name, "StatusFromFuture", text))
-            due = find_due(rule, owner, mark.at, self._now)
-            self._states[owner.name][rule.name] = self._state(owner, rule, mark.at, due)
+            due = find_due(rule, owner, mark, self._now)
+            self._states[owner.name][rule.name] = self._state(owner, rule, mark, due)
             if due is not None:
                 found.append(due)
                 continue
-            execution = last_handled(rule, owner, mark.at)
-            if execution is not None and owner.states.get(rule.name) is not None:
-                handled.append(execution)
+            # An execution that was handled still supersedes the earlier executions of other rules.
+            if rule.name in owner.states and rule.fires_at(mark):
+                handled.append(Execution(mark, owner.name, rule.place, rule))
 
     def _state(self, owner: ScheduledObject, rule: Rule, mark: float, due: Due | None) -> RuleState:
         """Returns the stored state of a rule with its watermark, and notes when the rule fires next."""
@@ -237,7 +228,7 @@ class _Planner:
         if rule.timetable is None:
             coming = None
         elif coming is None or coming <= self._now:
-            coming = next_time(rule, max(mark, self._now))
+            coming = rule.next_time(max(mark, self._now))
         if due is not None:
             self._following[owner.name, rule.name] = due.newest.at, coming
         if coming is not None:
@@ -258,8 +249,8 @@ class _Planner:
         window = self._stack.get((owner.name, rule.name))
         return (due is not None and due.newest.at == at) or (window is not None and window.opened == at)
 
-    def _fire(self, due: Due, latest: Mapping[str, Execution]) -> _Fire | None:
-        """Returns the newest execution of a rule, or None if it is never applied."""
+    def _fire(self, due: Due, latest: Mapping[str, Execution]) -> Applied | None:
+        """Returns the newest execution of a rule with the values to set; None if none are set now."""
         execution, rule = due.newest, due.newest.rule
         if due.earlier is not None and not self._unread:
             self._skipped.append(Skipped(execution.object, rule.name, due.earlier))
@@ -293,11 +284,13 @@ class _Planner:
             self._wakes += [] if rule.duration is None else [execution.at + rule.duration]
             return None
         values = {field: value for field, value in rule.values.items() if field in fields}
-        return _Fire(execution, values, done)
+        if done:
+            self._done.add(execution.cause)
+        return Applied(execution, values)
 
-    def _apply(self, fires: list[_Fire]) -> None:
+    def _apply(self, fires: list[Applied]) -> None:
         """Applies what is due, in order: at one instant ends of windows, plain executions, openings."""
-        events: list[tuple[float, int, str, int, str, OpenWindow | _Fire]] = [
+        events: list[tuple[float, int, str, int, str, OpenWindow | Applied]] = [
             (window.closes, 0, window.object, 0, window.label, window)
             for window in self._stack.windows
             if window.closes <= self._now and window.cause not in self._left_out
@@ -314,15 +307,16 @@ class _Planner:
             execution = event.execution
             self._events.append(execution.cause)
             if execution.rule.duration is not None:
-                self._open(execution, execution.rule.duration)
+                self._open(execution)
                 continue
-            values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=event.done)
+            done = execution.cause in self._done
+            values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=done)
             self._plain |= dict.fromkeys(event.values, execution.cause)
             self._applied.append(Applied(execution, values))
 
-    def _open(self, execution: Execution, length: float) -> None:
-        at, rule = execution.at, execution.rule
-        window = OpenWindow(execution.object, rule.name, at, at + length, rule.values, rule.at_least)
+    def _open(self, execution: Execution) -> None:
+        rule = execution.rule
+        window = OpenWindow.of(execution.object, rule, execution.at)
         self._stack.open(window)
         self._opened.add(execution.cause)
         values = (

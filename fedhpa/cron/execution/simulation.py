@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import next_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -107,6 +106,11 @@ class Simulation:
         self._coming: list[tuple[float, Key]] = []
         self._failed: dict[Key, float] = {}
         self.until = now
+
+    def all(self) -> Iterator[SimulatedStep]:
+        """Yields the step of the present instant, and then those after it."""
+        yield self.present()
+        yield from self.steps()
 
     def present(self) -> SimulatedStep:
         """Returns the step of the present instant, from the stored states, with executions of the past."""
@@ -234,7 +238,7 @@ class Simulation:
 
     def _schedule(self, key: Key, after: float) -> None:
         rule = self._rules[key]
-        at = None if rule.suspended else next_time(rule, after, self._end)
+        at = None if rule.suspended else rule.next_time(after, self._end)
         if at is not None:
             heapq.heappush(self._coming, (at, key))
 

@@ -18,11 +18,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import (
-    MOST_AHEAD_SECONDS,
-    fires_at,
-    latest_time,
-)
+from fedhpa.cron.execution.due import MOST_AHEAD_SECONDS
 from fedhpa.cron.execution.model import (
     REPLICAS,
     Key,
@@ -217,17 +213,26 @@ def edited_windows(
     """
     edits = Edits([], [], [])
     for window in stack.windows:
-        rule = _rule_of(window, owners.get(window.object), rules)
-        text = lost or _given_up(window, owners.get(window.object), now)
+        owner, rule = owners.get(window.object), rules.get(window.key)
+        text = lost or _given_up(window, owner, now)
         if text:
             edits.abandoned.append(window)
             edits.notes.append(Note(window.object, "NotRestored", f"rule {window.rule}: {text}"))
-        elif window.cause in left_out:
+        if text or window.cause in left_out:
             continue
-        elif rule is None or not _values_left(window, rule):
+        runs = owner is not None and owner.present and owner.deleted is None
+        length = None if rule is None or not runs or not rule.fires_at(window.opened) else rule.duration
+        # Fields that somebody else has changed in the window are not set any more.
+        left = (
+            {} if rule is None else {one: each for one, each in rule.values.items() if one not in window.left}
+        )
+        if rule is None or length is None or not left:
             edits.closed.append(window)
-        else:
-            _adapt(stack, window, rule)
+            continue
+        closes = window.opened + length
+        changed = msgspec.structs.replace(window, values=left, closes=closes, at_least=rule.at_least)
+        if changed != window:
+            stack.replace(window, changed)
     return edits
 
 
@@ -244,31 +249,6 @@ def _given_up(window: OpenWindow, owner: ScheduledObject | None, now: float) -> 
     return f"its values could not be restored {text}, so they stay" if now - window.ending > limit else ""
 
 
-def _rule_of(window: OpenWindow, owner: ScheduledObject | None, rules: Mapping[Key, Rule]) -> Rule | None:
-    """Returns the rule that may keep its window open, or None."""
-    if owner is None or not owner.present or owner.deleted is not None:
-        return None
-    rule = rules.get(window.key)
-    if rule is None or not rule.values or rule.duration is None:
-        return None
-    return rule if fires_at(rule, window.opened) else None
-
-
-def _adapt(stack: ValueStack, window: OpenWindow, rule: Rule) -> None:
-    """Gives a window the present values and duration of its rule."""
-    length = rule.duration
-    assert length is not None
-    values, closes = _values_left(window, rule), window.opened + length
-    if (values, closes, rule.at_least) != (window.values, window.closes, window.at_least):
-        changed = msgspec.structs.replace(window, values=values, closes=closes, at_least=rule.at_least)
-        stack.replace(window, changed)
-
-
-def _values_left(window: OpenWindow, rule: Rule) -> dict[str, int]:
-    """Returns the values of a rule, without the fields that somebody else has changed in its window."""
-    return {field: value for field, value in rule.values.items() if field not in window.left}
-
-
 def bring_back(stack: ValueStack, rules: Mapping[Key, Rule], now: float) -> Edits:
     """Moves the windows of a future that is gone, because the clock was ahead, to the present.
 
@@ -280,7 +260,7 @@ def bring_back(stack: ValueStack, rules: Mapping[Key, Rule], now: float) -> Edit
             continue
         rule = rules.get(window.key)
         length = None if rule is None else rule.duration
-        opened = None if rule is None else latest_time(rule, now)
+        opened = None if rule is None else rule.latest_time(now)
         if opened is None or length is None or opened + length <= now:
             edits.closed.append(window)
         else:

@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fedhpa.cron.execution.due import latest_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -47,17 +46,10 @@ _BEFORE: Final = "before"
 _BOUNDS: Final = (MINIMUM, MAXIMUM)
 
 
-class TargetBounds(msgspec.Struct, frozen=True):
-    """The present bounds of the FederatedHPA that the rules change, as written (None: not given)."""
-
-    minimum: int | None = None
-    maximum: int | None = None
-
-    @property
-    def known(self) -> dict[str, int]:
-        """The bounds by field. A minimum that is not given is the default."""
-        found = {MINIMUM: DEFAULT_MINIMUM if self.minimum is None else self.minimum}
-        return found if self.maximum is None else found | {MAXIMUM: self.maximum}
+def known_bounds(target: Values | None) -> dict[str, int]:
+    """Returns the present bounds that are known. A minimum that is not given is the default."""
+    found = {MINIMUM: DEFAULT_MINIMUM} if target is not None else {}
+    return found | {field: value for field, value in (target or {}).items() if value is not None}
 
 
 class BoundsConflict(NamedTuple):
@@ -91,10 +83,10 @@ class BoundsConflict(NamedTuple):
 
 
 def bounds_conflicts(
-    rules: list[Rule], target: TargetBounds | None, now: datetime, until: datetime
+    rules: list[Rule], target: Values | None, now: datetime, until: datetime
 ) -> Iterator[BoundsConflict]:
     """Yields the first conflict of each rule in (now, until], in the order of time."""
-    present = {} if target is None else target.known
+    present = known_bounds(target)
     lows = [values[MINIMUM] for values in (present, *(rule.values for rule in rules)) if MINIMUM in values]
     highs = [values[MAXIMUM] for values in (present, *(rule.values for rule in rules)) if MAXIMUM in values]
     # Otherwise no order of events leads to a conflict.
@@ -105,11 +97,9 @@ def bounds_conflicts(
 class _Forecast:
     """Finds the rules that cause the conflicts of a simulation."""
 
-    def __init__(self, rules: list[Rule], target: TargetBounds | None, now: float, until: float) -> None:
+    def __init__(self, rules: list[Rule], target: Values | None, now: float, until: float) -> None:
         self._rules = {rule.name: rule for rule in rules}
-        values: Values = dict.fromkeys(_BOUNDS, UNKNOWN)
-        if target is not None:
-            values = {MINIMUM: target.minimum, MAXIMUM: target.maximum}
+        values: Values = dict.fromkeys(_BOUNDS, UNKNOWN) if target is None else target
         followed = _followed(rules)
         windows = sorted(_open_windows(followed, now), key=lambda window: window.opened)
         hidden: Values = {field: UNKNOWN for window in windows for field in window.values}
@@ -212,7 +202,8 @@ def _open_windows(rules: tuple[Rule, ...], now: float) -> Iterator[OpenWindow]:
     Nothing shows if they are open: a rule does not say since when it exists.
     """
     for rule in rules:
-        opened = None if rule.duration is None else latest_time(rule, now)
-        if opened is not None and rule.duration is not None and opened + rule.duration > now:
-            closes = opened + rule.duration
-            yield OpenWindow(_BEFORE, rule.name, opened, closes, dict.fromkeys(rule.values, UNKNOWN))
+        opened = None if rule.duration is None else rule.latest_time(now)
+        if opened is not None:
+            window = OpenWindow.of(_BEFORE, rule, opened)
+            if window.closes > now:
+                yield msgspec.structs.replace(window, values=dict.fromkeys(rule.values, UNKNOWN))

@@ -9,15 +9,13 @@ followed in turn. All pairs together share a bounded number of steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
-from functools import lru_cache
+from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from typing import Final, NamedTuple
 
-from fedhpa.cron.calendar import instant_of, periods_between
-from fedhpa.cron.dates import MINUTES_PER_DAY
 from fedhpa.cron.execution.model import Rule
-from fedhpa.cron.grammar import Schedule
-from fedhpa.cron.timetables import Timetable, elapsed
+from fedhpa.cron.timetables import MINUTES_PER_DAY, Timetable, instant_of, offset_periods
 
 _MAX_PAIRS: Final = 2000
 _MAX_STEPS: Final = 300
@@ -96,34 +94,16 @@ def _minutes_of_day(rules: list[Rule], now: datetime, until: datetime) -> list[i
 
     The clock is that of the zone if all rules have the same one, else UTC.
     """
+    local = [rule.table.schedule.minutes_of_day for rule in rules]
     zones = {rule.table.zone for rule in rules}
     if len(zones) <= 1:
-        return [_local_minutes(rule.table.schedule) for rule in rules]
+        return local
     start, end = instant_of(now), instant_of(until)
-    offsets = {zone: {period.offset // 60 for period in periods_between(zone, start, end)} for zone in zones}
-    found = []
-    for rule in rules:
-        local = _local_minutes(rule.table.schedule)
-        utc = 0
-        for offset in offsets[rule.table.zone]:
-            utc |= _rotated(local, -offset % MINUTES_PER_DAY)
-        found.append(utc)
-    return found
-
-
-def _local_minutes(schedule: Schedule) -> int:
-    return _combined(schedule.hours, schedule.minutes)
-
-
-@lru_cache(maxsize=2048)
-def _combined(hours: int, minutes: int) -> int:
-    """Returns the minutes of the day that match, as bits."""
-    bits = 0
-    while hours:
-        lowest = hours & -hours
-        hours ^= lowest
-        bits |= minutes << (lowest.bit_length() - 1) * 60
-    return bits
+    offsets = {zone: {each.offset // 60 for each in offset_periods(zone, start, end)} for zone in zones}
+    return [
+        reduce(or_, (_rotated(bits, -offset % MINUTES_PER_DAY) for offset in offsets[rule.table.zone]))
+        for rule, bits in zip(rules, local, strict=True)
+    ]
 
 
 def _rotated(bits: int, minutes: int) -> int:
@@ -160,7 +140,8 @@ def _first_common_time(
         other = behind.at_or_after(time, until)
         if other is None:
             return None, step
-        if not elapsed(time, other):
+        # Two times of one zone compare by their wall times.
+        if time.astimezone(UTC) == other.astimezone(UTC):
             return time, step
         time = other
         ahead, behind = behind, ahead

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
-from fedhpa.cron.dates import LAST_DAY, MINUTES_PER_DAY, Dates
+from fedhpa.cron.dates import LAST_DAY, Dates
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, Rule
 
 _WEEK: Final = timedelta(days=8)
@@ -121,11 +121,10 @@ def _gaps(rules: Sequence[Rule], now: datetime) -> list[datetime]:
 
 def _ends(dates: Dates, today: date) -> Iterator[date]:
     """Yields the first excluded dates after `today`, within a year."""
-    low = today.toordinal() * MINUTES_PER_DAY
-    for span in islice(dates.between(low, low + _YEAR.days * MINUTES_PER_DAY), _MAX_GAPS):
-        day = span.high // MINUTES_PER_DAY + 1
-        if today.toordinal() < day <= min(LAST_DAY, today.toordinal() + _YEAR.days):
-            yield date.fromordinal(day)
+    low = today.toordinal()
+    for _, last in dates.between(low, low + _YEAR.days)[:_MAX_GAPS]:
+        if low <= last < min(LAST_DAY, low + _YEAR.days):
+            yield date.fromordinal(last + 1)
     for month, bits in enumerate(dates.yearly):
         for day in range(1, 32):
             if bits >> day & 1 and (month, day) != (2, 29):

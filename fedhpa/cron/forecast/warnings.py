@@ -18,45 +18,44 @@ from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_duration
-from fedhpa.cron.calendar import MONTH_LENGTHS
-from fedhpa.cron.dates import EVERY_DAY, MINUTES_PER_DAY, allowed_dates
-from fedhpa.cron.execution.model import Rule
+from fedhpa.cron.dates import EVERY_DAY, allowed_dates
+from fedhpa.cron.execution.model import Rule, Values
 from fedhpa.cron.execution.objects import executable_rules, targets_federatedhpa
-from fedhpa.cron.forecast.bounds import TargetBounds, bounds_conflicts
+from fedhpa.cron.forecast.bounds import bounds_conflicts, known_bounds
 from fedhpa.cron.forecast.conflicts import value_conflicts
 from fedhpa.cron.forecast.levels import warn_not_lowered
-from fedhpa.cron.interval import shortest_interval
+from fedhpa.cron.timetables import LONGEST_INTERVAL, shortest_interval
 
 # API servers show at most five or so.
 _MAX_OF_KIND: Final = 5
 # Characters of a field that a warning quotes.
 _MAX_FIELD: Final = 24
 _HORIZON: Final = timedelta(days=366)
-# The next 29 February is at most eight years away, around a century without one.
-_NEVER_HORIZON: Final = timedelta(days=9 * 366)
 # Dates are parsed one by one, and must not delay admission.
 _MAX_DATES: Final = 20_000
 # Seconds that a restart or a change of leaders takes.
 _SHORTEST_DELAY: Final = 30
 _EVERY_MINUTE: Final = (1 << 60) - 1
 _EVERY_HOUR: Final = (1 << 24) - 1
+# April, June, September, November and February.
+_SHORT_MONTHS: Final = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 9 | 1 << 11
 # All of them mean UTC.
 _NO_ZONE: Final = (None, "", "Local")
 
 
 def forecast_warnings(
-    spec: CronFederatedHPASpec, now: datetime, target: TargetBounds | None = None, *, alone: bool = True
+    spec: CronFederatedHPASpec, now: datetime, target: Values | None = None, *, alone: bool = True
 ) -> list[str]:
     """Returns the warnings, the worst first; the first one of each kind comes before a second one of any.
 
-    `now` is an aware datetime. `target` has the present bounds of the FederatedHPA that the rules change, if
-    they are known. `alone` is False if another CronFederatedHPA has the same target, whose rules may lower
-    what these raise. Suspended and invalid rules are ignored.
+    `now` is an aware datetime. `target` has the present bounds of the FederatedHPA that the rules change, as
+    written, if they are known. `alone` is False if another CronFederatedHPA has the same target, whose rules
+    may lower what these raise. Suspended and invalid rules are ignored.
     """
     until = now + _HORIZON
     never, rules = _by_never(active_rules(spec), now)
     bounds = bounds_conflicts(rules, target, now, until) if targets_federatedhpa(spec) else ()
-    present = {} if target is None else target.known
+    present = known_bounds(target)
     kinds = (
         map(str, bounds),
         map(str, value_conflicts(rules, now, until)),
@@ -125,7 +124,7 @@ def _warn_dates(spec: CronFederatedHPASpec, now: datetime) -> Iterator[str]:
             dates = allowed_dates(None, None, rule.exclude_dates)
         except InvalidObject:
             continue
-        if dates != EVERY_DAY and not dates.yearly and dates.spans[-1].low < yesterday * MINUTES_PER_DAY:
+        if dates != EVERY_DAY and not dates.yearly and dates.spans[-1][0] <= yesterday:
             yield f"{path}: all dates are over; list the coming ones, or write --MM-DD for each year"
 
 
@@ -138,7 +137,7 @@ def _by_never(rules: Iterable[Rule], now: datetime) -> tuple[list[Rule], list[Ru
     others: list[Rule] = []
     for rule in rules:
         table = rule.table
-        silent = table.dates != EVERY_DAY and table.next(now, now + _NEVER_HORIZON) is None
+        silent = table.dates != EVERY_DAY and table.next(now, now + LONGEST_INTERVAL) is None
         (never if silent else others).append(rule)
     return never, others
 
@@ -167,8 +166,7 @@ def _warn_month_end(rules: Iterable[Rule]) -> Iterator[str]:
     """Yields the rules for day 31 that also name shorter months."""
     for rule in rules:
         schedule = rule.table.schedule
-        shorter = any(schedule.months >> month & 1 for month in range(1, 13) if MONTH_LENGTHS[month - 1] < 31)
-        if schedule.days == 1 << 31 and schedule.any_weekday and shorter:
+        if schedule.days == 1 << 31 and schedule.any_weekday and schedule.months & _SHORT_MONTHS:
             yield (
                 f"{rule}: day-of-month 31 comes in seven months only; for the end of every month write "
                 "@monthly, when the next one begins, or 28-31 with --MM-DD in excludeDates"

@@ -13,6 +13,7 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
+from fedhpa.cron.execution.due import split_markers
 from fedhpa.cron.execution.model import (
     CronPlan,
     ObjectRecord,
@@ -21,17 +22,16 @@ from fedhpa.cron.execution.model import (
     ScheduledObject,
     Values,
     WindowRecord,
-    split_markers,
 )
-from fedhpa.cron.execution.objects import read_object
-from fedhpa.cron.execution.outcome import Attempts, Settled, settle
-from fedhpa.cron.execution.stored import (
+from fedhpa.cron.execution.objects import (
     TargetReference,
     decode_rules,
     decode_windows,
     encode_rules,
     encode_windows,
+    read_object,
 )
+from fedhpa.cron.execution.outcome import Attempts, Settled, settle
 from tests.property.cron.histories import Json
 
 REFERENCE = TargetReference("autoscaling.karmada.io/v1alpha1", "FederatedHPA", "web")
