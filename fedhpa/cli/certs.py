@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.times import parse_duration
-from fedhpa.cli.hub_client import hub_client, hub_error
+from fedhpa.cli.hub_client import asking, hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates
 
 if TYPE_CHECKING:
@@ -155,12 +155,11 @@ def rotate_ca(
     times = _seconds("--settle-time", settle_time), _seconds("--timeout", timeout)
     again = "No request is refused meanwhile. Continue with the same command"
     try:
-        asyncio.run(_rotate(*times, namespace, kubeconfig, context, certificates_kubeconfig))
+        with asking("cannot change Secret fedhpa-ca"):
+            asyncio.run(_rotate(*times, namespace, kubeconfig, context, certificates_kubeconfig))
     except NotKept as error:
         typer.echo(f"stopped: {error}. See: fedhpa certs show, and the controller's log. {again}.", err=True)
         raise typer.Exit(1) from error
-    except ApiError as error:
-        raise hub_error("cannot change Secret fedhpa-ca", error) from error
     except KeyboardInterrupt:
         typer.echo(f"{again}; fedhpa certs show has the step.", err=True)
         raise
@@ -204,10 +203,8 @@ async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) ->
         for each in reading.registrations:
             if each.found is None or each.trusts_only(bundle_of(pem)):
                 continue
-            try:
+            with asking(f"cannot write {each.name}"):
                 await store.write(each.name, with_bundle(each.found, pem))
-            except ApiError as error:
-                raise hub_error(f"cannot write {each.name}", error) from error
             written.append(each.name)
         return written
 

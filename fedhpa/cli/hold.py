@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.hold import ALL, DOWN, HOLD_ANNOTATION, UNTIL_ANNOTATION, UP
 from fedhpa.api.names import dns_subdomain
 from fedhpa.api.times import format_time, parse_duration, parse_time
@@ -20,15 +20,14 @@ from fedhpa.cli.hub_client import (
     CRON_KINDS,
     DEADLINE_SECONDS,
     KINDS,
-    NOT_SERVED,
+    asking,
     expanded,
     hub_client,
-    hub_error,
 )
 from fedhpa.cli.options import Context, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
-    from fedhpa.kube import ApiClient
+    pass
 
 
 class Direction(StrEnum):
@@ -112,12 +111,6 @@ def release(
         typer.echo(f"{place.title} is released.")
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command("hold")(hold)
-    app.command("release")(release)
-
-
 def _end(duration: str, until: str, now: float) -> str | None:
     """Returns the end of a hold in RFC 3339, None without one. Raises ConfigError."""
     if duration and until:
@@ -183,20 +176,11 @@ async def _annotate(
     places(targets, namespace, wide=wide)  # wrong usage is reported before the kubeconfig is read
     async with hub_client(kubeconfig, context) as (hub, default):
         found = places(targets, namespace or default, wide=wide)
+        patch = {"metadata": {"annotations": annotations}}
         for place in found:
-            await _patch(hub, place, {"metadata": {"annotations": annotations}})
+            with asking(f"cannot write {place.title}"):
+                await hub.patch(place.path, patch, manager="fedhpa-cli", deadline=DEADLINE_SECONDS)
         return found
-
-
-async def _patch(hub: ApiClient, place: Place, patch: dict[str, Any]) -> None:
-    from fedhpa.kube import NOT_FOUND
-
-    try:
-        await hub.patch(place.path, patch, manager="fedhpa-cli", deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        if error.status == NOT_FOUND and NOT_SERVED not in str(error):
-            raise ConfigError(f"{place.title} not found") from error
-        raise hub_error(f"cannot write {place.title}", error) from error
 
 
 def _release_command(

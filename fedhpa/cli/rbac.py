@@ -245,8 +245,3 @@ def rbac(
             components=COMPONENTS[part],
         )
     typer.echo(print_yaml(documents), nl=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("rbac")(rbac)

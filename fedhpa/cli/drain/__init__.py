@@ -176,6 +176,8 @@ async def drained_cluster(
 
 def _forecast(name: str, sources: MemberSources, kubeconfig: str, context: str, *, as_json: bool) -> None:
     """Prints where the replicas would go. Raises Exit if some would stay."""
+    import msgspec
+
     from fedhpa.cli.drain import draining, view
 
     async def run() -> tuple[list[Forecast], list[Alone]]:
@@ -184,7 +186,7 @@ def _forecast(name: str, sources: MemberSources, kubeconfig: str, context: str, 
 
     found, alone = asyncio.run(run())
     if as_json:
-        shown = {"objects": [one.to_json() for one in found], "notMoved": [one.to_json() for one in alone]}
+        shown = {"objects": [one.to_json() for one in found], "notMoved": msgspec.to_builtins(alone)}
         typer.echo(json.dumps({"cluster": name, "dryRun": True, **shown}, indent=2))
     else:
         count, stay = sum(one.replicas or 0 for one in found), sum(one.is_finding for one in found)
@@ -226,10 +228,3 @@ def command(name: str, cluster: str, kubeconfig: str, context: str) -> str:
     """Returns the command line for the same hub."""
     options = (("--kubeconfig", kubeconfig), ("--context", context))
     return " ".join(["fedhpa", name, cluster, *(f"{key}={quote(value)}" for key, value in options if value)])
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command("cordon")(cordon)
-    app.command("drain")(drain)
-    app.command("uncordon")(uncordon)

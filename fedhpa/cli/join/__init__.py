@@ -13,6 +13,7 @@ from fedhpa.api.member_sources import AcceptedServer
 from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
 from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
+from fedhpa.cli.hub_client import HUB
 from fedhpa.cli.options import Context, Kubeconfig, PropagationMode, cluster_name
 from fedhpa.cli.rbac import ScaleTargets, scale_targets
 
@@ -243,10 +244,7 @@ def release_clusters(
     seconds = timeout_seconds(timeout) or 0.0
 
     async def run() -> None:
-        async with registration.opened(registration.HUB, registration.Source(kubeconfig, context)) as (
-            hub,
-            _,
-        ):
+        async with registration.opened(HUB, registration.Source(kubeconfig, context)) as (hub, _):
             await release.release_all(hub, namespace, seconds, typer.echo, SYSTEM.monotonic)
 
     asyncio.run(run())
@@ -277,10 +275,3 @@ def _lifetime(text: str) -> int:
     if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
         raise ConfigError(f"--token-lifetime={text}: expected a duration from 10m to 87600h")
     return int(seconds)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command("join")(join)
-    app.command("unjoin")(unjoin)
-    app.command("release-clusters")(release_clusters)
