@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ import typer
 
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.cli.hub_client import DEADLINE_SECONDS, find, hub_client, hub_error
-from fedhpa.cli.options import Context, Kubeconfig, read_certificates, secrets_by_namespace
+from fedhpa.cli.options import Context, Kubeconfig, MetricsApi, read_certificates, secrets_by_namespace
 
 if TYPE_CHECKING:
     from metrics_adapter.registration import Registration
@@ -24,16 +23,8 @@ NO_SECRETS = (
 )
 
 
-class Api(StrEnum):
-    """The APIs of the adapter, by the first label of their group."""
-
-    METRICS = "metrics"
-    CUSTOM = "custom"
-    EXTERNAL = "external"
-
-
 # A hub may have a metrics-server of its own. Only a person can decide that it loses its API.
-DEFAULT_APIS = (Api.CUSTOM, Api.EXTERNAL)
+DEFAULT_APIS = (MetricsApi.CUSTOM, MetricsApi.EXTERNAL)
 
 
 def apiservice(
@@ -56,7 +47,7 @@ def apiservice(
         str, typer.Option(help="Namespace of each --secret that has none.")
     ] = "karmada-cluster",
     api: Annotated[
-        list[Api] | None,
+        list[MetricsApi] | None,
         typer.Option(
             help="API to register; repeatable. If not set, custom and external. metrics is that of `kubectl "
             "top`, which a metrics-server may have on this hub."

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.api.times import parse_duration
+from fedhpa.api.errors import ConfigError
 from fedhpa.cli.hub_client import asking, hub_client
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates, seconds_of
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -152,7 +151,10 @@ def rotate_ca(
     """
     from certs.rotation import NotKept
 
-    times = _seconds("--settle-time", settle_time), _seconds("--timeout", timeout)
+    times = [
+        seconds_of(option, text, example, zero=True)
+        for option, text, example in (("--settle-time", settle_time, "5m"), ("--timeout", timeout, "2m"))
+    ]
     again = "No request is refused meanwhile. Continue with the same command"
     try:
         with asking("cannot change Secret fedhpa-ca"):
@@ -178,16 +180,6 @@ async def _rotate(settle: float, timeout: float, *where: str) -> None:
             raise ConfigError(f"{name} has no CA: {NO_CA}")
         say = functools.partial(typer.echo, err=True)
         await Rotation(store, say, time.time, settle=settle, timeout=timeout).run()
-
-
-def _seconds(option: str, text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except InvalidObject as error:
-        raise ConfigError(f"{option}={text}: {error}") from error
-    if seconds < 0:
-        raise ConfigError(f"{option}={text}: expected no negative time")
-    return seconds
 
 
 async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) -> list[str]:

@@ -13,7 +13,7 @@ import typer
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.hold import ALL, DOWN, HOLD_ANNOTATION, UNTIL_ANNOTATION, UP
 from fedhpa.api.names import dns_subdomain
-from fedhpa.api.times import format_time, parse_duration, parse_time
+from fedhpa.api.times import format_time, parse_time
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import (
     API_VERSION,
@@ -24,7 +24,7 @@ from fedhpa.cli.hub_client import (
     expanded,
     hub_client,
 )
-from fedhpa.cli.options import Context, Kubeconfig, Namespace
+from fedhpa.cli.options import Context, Kubeconfig, Namespace, seconds_of
 
 if TYPE_CHECKING:
     pass
@@ -117,15 +117,7 @@ def _end(duration: str, until: str, now: float) -> str | None:
         raise ConfigError("--for and --until: give only one of them")
     if until:
         return _end_at(until, now)
-    try:
-        seconds = parse_duration(duration) if duration else None
-    except InvalidObject as error:
-        raise ConfigError(f"--for: {error}") from error
-    if seconds is None:
-        return None
-    if seconds <= 0:
-        raise ConfigError(f"--for={duration}: expected a duration above 0, such as 2h")
-    return format_time(float(int(now + seconds)))
+    return format_time(float(int(now + seconds_of("--for", duration, "2h")))) if duration else None
 
 
 def _end_at(until: str, now: float) -> str:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import ONLY_CLUSTERS, SOURCES, MemberSources
 from fedhpa.api.texts import counted
-from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import hub_client
 from fedhpa.cli.member_options import DEFAULT, DEFAULT_NAMESPACE, MembersFrom, MembersNamespace
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name, seconds_of
 
 if TYPE_CHECKING:
     from fedhpa.cli.drain.draining import Drained, Refused
@@ -209,13 +208,7 @@ def taint_sources(members_from: str, namespace: str) -> MemberSources:
 
 def timeout_seconds(text: str) -> float | None:
     """Returns the seconds of --timeout, None if it is not set. Raises ConfigError."""
-    try:
-        seconds = parse_duration(text) if text else None
-    except InvalidObject as error:
-        raise ConfigError(f"--timeout: {error}") from error
-    if seconds is not None and seconds <= 0:
-        raise ConfigError(f"--timeout={text}: expected a duration above 0, such as 30m")
-    return seconds
+    return seconds_of("--timeout", text, "30m") if text else None
 
 
 def refusal(error: Refused) -> typer.Exit:
