@@ -151,10 +151,10 @@ def rotate_ca(
     """
     from certs.rotation import NotKept
 
-    times = [
-        seconds_of(option, text, example, zero=True)
-        for option, text, example in (("--settle-time", settle_time, "5m"), ("--timeout", timeout, "2m"))
-    ]
+    times = (
+        seconds_of("--settle-time", settle_time, "5m", zero=True),
+        seconds_of("--timeout", timeout, "2m", zero=True),
+    )
     again = "No request is refused meanwhile. Continue with the same command"
     try:
         with asking("cannot change Secret fedhpa-ca"):

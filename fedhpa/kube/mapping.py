@@ -92,7 +92,7 @@ class GroupVersion(msgspec.Struct, frozen=True):
 
 
 class ApiGroup(msgspec.Struct, frozen=True):
-    """What a server serves of an API group."""
+    """The served versions of an API group."""
 
     versions: list[GroupVersion] | None = None
     preferredVersion: GroupVersion | None = None
