@@ -54,7 +54,7 @@ class ExplainFormat(StrEnum):
 
 
 class Explained(NamedTuple):
-    """The printed parts of an object: its data, None if there is none yet, and its text; `note` is for stderr.
+    """The printed parts of an object: its data (None if there is none) and its text. `note` is for stderr.
 
     `followed` are the parts whose change prints it again.
     """
