@@ -155,7 +155,7 @@ def _holds(raw: Mapping[str, Any], ready: Json) -> str:
     for kind in ("Held", "ScalingLimited"):
         found = condition(raw, kind)
         if found.get("status") == "True":
-            return text_at(found, "reason") if kind == "ScalingLimited" else text_at(found, "message")
+            return text_at(found, "message")
     return text_at(raw, "status", "summary", "reason")
 
 
