@@ -152,7 +152,7 @@ async def drained_cluster(
     again = command("drain", name, kubeconfig, context)
     try:
         async with hub_client(kubeconfig, context) as (hub, _):
-            shown = view.Silent() if silent else view.for_stdout()
+            shown = view.View() if silent else view.for_stdout()
             drained = await draining.run(hub, shown, lambda line: typer.echo(line, err=True), timeout=timeout)
     except asyncio.CancelledError:
         if draining.tainted:

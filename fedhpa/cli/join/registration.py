@@ -47,16 +47,6 @@ from fedhpa.kube import (
 )
 from fedhpa.members import CLUSTERS_PATH, Cluster
 
-PLURALS: Final = {
-    "Namespace": "namespaces",
-    "ServiceAccount": "serviceaccounts",
-    "Secret": "secrets",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "Cluster": "clusters",
-}
 # An API server learns of new accounts and roles by a watch.
 SETTLE_SECONDS: Final = 15.0
 RETRY_SECONDS: Final = 0.2
@@ -362,13 +352,8 @@ def is_of(found: dict[str, Any], cluster: str) -> bool:
 
 def path_of(manifest: Manifest) -> str:
     """Returns the path of an object."""
-    metadata = manifest["metadata"]
-    return resource_path(
-        manifest["apiVersion"],
-        PLURALS[manifest["kind"]],
-        metadata.get("namespace", ""),
-        metadata["name"],
-    )
+    metadata, plural = manifest["metadata"], f"{manifest['kind'].lower()}s"
+    return resource_path(manifest["apiVersion"], plural, metadata.get("namespace", ""), metadata["name"])
 
 
 def name_of(manifest: Manifest) -> str:
