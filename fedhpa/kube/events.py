@@ -89,14 +89,12 @@ class EventRecorder:
         client: ApiClient,
         component: str,
         *,
-        instance: str = "",
         wall: Callable[[], float],
         backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS),
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._component = component
-        self._instance = instance or component
         self._wall = wall
         self._backoff = backoff
         self._on_drop = on_drop
@@ -232,7 +230,7 @@ class EventRecorder:
             "message": message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
-            "reportingInstance": self._instance,
+            "reportingInstance": self._component,
             "firstTimestamp": when,
             "lastTimestamp": when,
             "count": 1,

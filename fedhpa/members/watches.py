@@ -85,13 +85,11 @@ class WatchCache(Generic[T]):
             self._group = None
             self._watched.clear()
 
-    def up_to_date(self, member: Member, namespace: str) -> Reflector[T] | None:
-        """Returns the namespace's reflector if it is up to date; if None, `reflector` raises the reason."""
-        found = self.of_available(member, namespace, self._clock())
-        return None if member.unavailable() is not None else found
-
     def of_available(self, member: Member, namespace: str, now: float) -> Reflector[T] | None:
-        """As `up_to_date` at `now`, for a caller who knows that the member is available."""
+        """Returns the namespace's reflector if it is up to date; if None, `reflector` raises the reason.
+
+        `now` is the time of the clock. The caller knows that the member is available.
+        """
         watched = self._watched[namespace].get(member) if namespace in self._watched else None
         if watched is None or not watched.reflector.is_up_to_date(UNWATCHED_SECONDS):
             return None
