@@ -309,7 +309,7 @@ def parameters_of(group: Any, path: str = "fedhpa") -> Iterator[tuple[str, Any]]
 
 
 def test_each_output_is_text_unless_it_is_chosen() -> None:
-    """What `replay` prints in a pipe is read by programs, and a recorded scenario has no text."""
+    """Programs read the output of `replay` in a pipe, and a recorded scenario has no text."""
     found = {path: one.default for path, one in parameters_of(all_commands()) if "--output" in one.opts}
     differing = {path: default for path, default in found.items() if default != "text"}
 
@@ -318,7 +318,7 @@ def test_each_output_is_text_unless_it_is_chosen() -> None:
 
 
 def test_options_that_choose_the_hub_are_alike() -> None:
-    """Whoever knows one command knows them of all."""
+    """They have the same names, defaults and words."""
     helps: dict[str, set[tuple[Any, ...]]] = {}
     for path, one in parameters_of(all_commands()):
         if one.name in ("kubeconfig", "context") and path != "fedhpa migrate hpa":

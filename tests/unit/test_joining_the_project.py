@@ -1,4 +1,4 @@
-"""What a person finds who joins the project, and what a page may be."""
+"""The files that a person meets who joins the project, and the length of the page of limits."""
 
 from __future__ import annotations
 
