@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import structlog
 
+from fedhpa.api.free_json import at, text_at
 from webhook.admission_review import bounded_line
 from webhook.handlers import Review
 
@@ -39,7 +40,9 @@ class RefusalLog:
 
     def add(self, kind: str, review: Review) -> None:
         """Logs a refusal, unless it was logged recently or a limit is reached."""
-        namespace, name = _namespace_and_name(review.raw)
+        metadata = at(review.raw, "metadata")
+        name = text_at(metadata, "name") or text_at(metadata, "generateName")
+        namespace, name = (bounded_line(each, MAX_NAME) for each in (text_at(metadata, "namespace"), name))
         reason = bounded_line(review.verdict.message, MAX_REASON)
         refusal = (kind, namespace, name, reason)
         now = self._clock()
@@ -66,15 +69,3 @@ class RefusalLog:
         self._written[namespace] = written + 1
         self._lines += 1
         return True
-
-
-def _namespace_and_name(raw: dict[str, Any] | None) -> tuple[str, str]:
-    """Returns the namespace and the name (or generateName) of an object, each "" if it cannot be read."""
-    metadata = None if raw is None else raw.get("metadata")
-    if not isinstance(metadata, dict):
-        return "", ""
-    return _text(metadata.get("namespace")), _text(metadata.get("name") or metadata.get("generateName"))
-
-
-def _text(value: Any) -> str:
-    return bounded_line(value, MAX_NAME) if isinstance(value, str) else ""

@@ -107,9 +107,5 @@ def configurations(endpoint: Endpoint, ca_bundle: bytes) -> list[dict[str, Any]]
 
 
 def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
-    return _manifest("admissionregistration.k8s.io/v1", kind, webhooks=webhooks)
-
-
-def _manifest(api_version: str, kind: str, **body: Any) -> dict[str, Any]:
-    metadata = {"name": NAME, "labels": dict(_LABELS)}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
+    metadata, version = {"name": NAME, "labels": dict(_LABELS)}, "admissionregistration.k8s.io/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "webhooks": webhooks}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -106,15 +107,28 @@ class Quantity:
 def in_unit_of(text: str, model: str) -> str:
     """Returns a quantity in the unit that another one is written in, rounded to two decimals, for people.
 
-    One that cannot be read, or that would round to 0, stays as it is.
+    A smaller one has one digit instead. One that cannot be read stays as it is.
     """
     suffix = model.lstrip("+-.0123456789")
     try:
         value, unit = Quantity.parse(text).nano, Quantity.parse(f"1{suffix}").nano
     except InvalidQuantity:
         return text
-    shown = f"{value / unit:.2f}".rstrip("0").rstrip(".") if unit else text
-    return text if shown in ("0", "-0") and value else f"{shown}{suffix}"
+    number = value / unit if unit else 0.0
+    rounded = f"{number:.2f}".rstrip("0").rstrip(".")
+    return f"{rounded if rounded not in ('0', '-0') else f'{number:.1g}'}{suffix}" if unit else text
+
+
+def in_one_unit(texts: Collection[str], model: str = "") -> list[str]:
+    """Returns the quantities of a column in one unit: that of `model`, or without it that of the largest."""
+    return [in_unit_of(text, model or max(texts, key=_size)) for text in texts]
+
+
+def _size(text: str) -> int:
+    try:
+        return Quantity.parse(text).nano
+    except InvalidQuantity:
+        return 0
 
 
 def parse_milli(value: RawQuantity) -> int:

@@ -242,19 +242,6 @@ def hub_rights(
     return manifests
 
 
-def controller_rights(
-    subject: Subject,
-    *,
-    lease_namespace: str = NAMESPACE,
-    propagation: Propagation = "direct",
-    metrics_via: MetricsVia = "members",
-    secrets: Secrets | None = None,
-) -> list[Manifest]:
-    """Returns the roles and bindings of the controller on the hub, for the values of its flags."""
-    switches = Switches(propagation, metrics_via)
-    return _of_component("controller", switches, subject, {"leases": lease_namespace}, secrets)
-
-
 def adapter_rights(subject: Subject, *, secrets: Secrets | None = None) -> list[Manifest]:
     """Returns the roles and bindings of the metrics adapter on the hub, and the role of its readers."""
     return _of_component("metrics-adapter", Switches(), subject, secrets=secrets)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError
-from fedhpa.cli.hub_client import DEADLINE_SECONDS, hub_client, hub_error
-from fedhpa.cli.options import Context, Kubeconfig, read_certificates, secrets_by_namespace
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, find, hub_client, hub_error
+from fedhpa.cli.options import Context, Kubeconfig, MetricsApi, read_certificates, secrets_by_namespace
 
 if TYPE_CHECKING:
     from metrics_adapter.registration import Registration
@@ -24,16 +23,8 @@ NO_SECRETS = (
 )
 
 
-class Api(StrEnum):
-    """The APIs of the adapter, by the first label of their group."""
-
-    METRICS = "metrics"
-    CUSTOM = "custom"
-    EXTERNAL = "external"
-
-
 # A hub may have a metrics-server of its own. Only a person can decide that it loses its API.
-DEFAULT_APIS = (Api.CUSTOM, Api.EXTERNAL)
+DEFAULT_APIS = (MetricsApi.CUSTOM, MetricsApi.EXTERNAL)
 
 
 def apiservice(
@@ -56,7 +47,7 @@ def apiservice(
         str, typer.Option(help="Namespace of each --secret that has none.")
     ] = "karmada-cluster",
     api: Annotated[
-        list[Api] | None,
+        list[MetricsApi] | None,
         typer.Option(
             help="API to register; repeatable. If not set, custom and external. metrics is that of `kubectl "
             "top`, which a metrics-server may have on this hub."
@@ -149,14 +140,9 @@ async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple
             raise hub_error("cannot list Clusters", error) from error
         for cluster in clusters:
             key, own = secret_key(cluster), metrics_key(cluster)
-            if own is not None:
-                try:
-                    await hub.get_json(resource_path("v1", "secrets", *own), deadline=DEADLINE_SECONDS)
-                except ApiError as error:
-                    if error.status != NOT_FOUND:
-                        raise hub_error("cannot read the Secrets of Clusters", error) from error
-                else:
-                    key = own
+            path = None if own is None else resource_path("v1", "secrets", *own)
+            if path is not None and await find(hub, path, "the Secrets of Clusters") is not None:
+                key = own
             if key is not None:
                 found.add(key)
     return frozenset(found)
@@ -166,7 +152,7 @@ async def _owned_by_others(
     services: Sequence[dict[str, Any]], placement: Registration, kubeconfig: str, context: str
 ) -> list[str]:
     """Returns a message for each API of another server. Raises ConfigError if the hub does not answer."""
-    from fedhpa.kube import NOT_FOUND, resource_path
+    from fedhpa.kube import resource_path
     from metrics_adapter.registration import owner
 
     found = []
@@ -174,20 +160,10 @@ async def _owned_by_others(
         for service in services:
             name = service["metadata"]["name"]
             path = resource_path(service["apiVersion"], "apiservices", name=name)
-            try:
-                stored = await hub.get_json(path, deadline=DEADLINE_SECONDS)
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    continue
-                raise hub_error(f"cannot read APIService {name}", error) from error
-            other = owner(stored, placement)
+            stored = await find(hub, path, f"APIService {name}")
+            other = None if stored is None else owner(stored, placement)
             if other is not None:
                 found.append(
                     f"APIService {name} is served by {other}: leave it out with --api, or delete it first"
                 )
     return found
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("apiservice")(apiservice)

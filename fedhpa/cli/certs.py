@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
-from fedhpa.api.times import parse_duration
-from fedhpa.cli.hub_client import hub_client, hub_error
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates
+from fedhpa.api.errors import ConfigError
+from fedhpa.cli.hub_client import asking, hub_client
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates, seconds_of
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -152,15 +151,17 @@ def rotate_ca(
     """
     from certs.rotation import NotKept
 
-    times = _seconds("--settle-time", settle_time), _seconds("--timeout", timeout)
+    times = (
+        seconds_of("--settle-time", settle_time, "5m", zero=True),
+        seconds_of("--timeout", timeout, "2m", zero=True),
+    )
     again = "No request is refused meanwhile. Continue with the same command"
     try:
-        asyncio.run(_rotate(*times, namespace, kubeconfig, context, certificates_kubeconfig))
+        with asking("cannot change Secret fedhpa-ca"):
+            asyncio.run(_rotate(*times, namespace, kubeconfig, context, certificates_kubeconfig))
     except NotKept as error:
         typer.echo(f"stopped: {error}. See: fedhpa certs show, and the controller's log. {again}.", err=True)
         raise typer.Exit(1) from error
-    except ApiError as error:
-        raise hub_error("cannot change Secret fedhpa-ca", error) from error
     except KeyboardInterrupt:
         typer.echo(f"{again}; fedhpa certs show has the step.", err=True)
         raise
@@ -181,16 +182,6 @@ async def _rotate(settle: float, timeout: float, *where: str) -> None:
         await Rotation(store, say, time.time, settle=settle, timeout=timeout).run()
 
 
-def _seconds(option: str, text: str) -> float:
-    try:
-        seconds = parse_duration(text)
-    except InvalidObject as error:
-        raise ConfigError(f"{option}={text}: {error}") from error
-    if seconds < 0:
-        raise ConfigError(f"{option}={text}: expected no negative time")
-    return seconds
-
-
 async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) -> list[str]:
     """Returns the names of the registrations that were written."""
     from certs.certificate_store import with_bundle
@@ -204,10 +195,8 @@ async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) ->
         for each in reading.registrations:
             if each.found is None or each.trusts_only(bundle_of(pem)):
                 continue
-            try:
+            with asking(f"cannot write {each.name}"):
                 await store.write(each.name, with_bundle(each.found, pem))
-            except ApiError as error:
-                raise hub_error(f"cannot write {each.name}", error) from error
             written.append(each.name)
         return written
 

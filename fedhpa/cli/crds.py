@@ -32,8 +32,3 @@ def crds(
     if with_clusters:
         definitions += (crd.CLUSTER,)
     typer.echo(crd.render(definitions) + crd.render_records(), nl=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("crds")(crds)

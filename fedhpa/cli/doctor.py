@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 MAX_TIMEOUT: Final = 60.0
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("doctor")(doctor)
-
-
 @reaches_members
 def doctor(
     kubeconfig: Kubeconfig = "",

@@ -1,6 +1,7 @@
 """`fedhpa explain` explains a FederatedHPA from its ScalingRecord, or a CronFederatedHPA from its status.
 
-The right to get both is enough.
+The right to get both is enough. With --watch the object is read anew once a second at most, and a hub that
+goes away for a while ends nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
 
 import typer
 
 from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
+from fedhpa.api.errors import ConfigError
+from fedhpa.api.free_json import at, entries, time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, for_terminal, one_line
 from fedhpa.cli import suggestions
@@ -39,7 +41,8 @@ T = TypeVar("T")
 NO_CONTROLLER: Final = "check that a controller runs and leads: kubectl get leases -A"
 # The controller writes a status in which nothing but times moves every ten minutes.
 STILL_SECONDS: Final = 600
-CRON_KIND: Final = "CronFederatedHPA"
+# Between two looks of --watch.
+SECONDS: Final = 1.0
 
 
 class ExplainFormat(StrEnum):
@@ -50,9 +53,16 @@ class ExplainFormat(StrEnum):
     YAML = "yaml"
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("explain")(explain)
+class Explained(NamedTuple):
+    """The printed parts of an object: its data (None if there is none) and its text. `note` is for stderr.
+
+    `followed` are the parts whose change prints it again.
+    """
+
+    fields: Mapping[str, Any] | None
+    text: Callable[[], str]
+    note: str
+    followed: object
 
 
 def explain(
@@ -85,66 +95,115 @@ def explain(
 
     Example: fedhpa explain fhpa web -n shop
     """
-    where = (namespace, kubeconfig, context)
     target = joined(target, name)
-    if names_cron(target):
-        _explain_cron(parse_cron_target(target), *where, output, watch=watch)
-        return
-    name = parse_target(target)
-    if watch:
-        from fedhpa.kube import SYSTEM
+    cron = names_cron(target)
+    kind, name = (
+        ("CronFederatedHPA", parse_cron_target(target)) if cron else ("FederatedHPA", parse_target(target))
+    )
+    read = _explained_cron if cron else _explained
 
-        kind, read = "FederatedHPA", partial(explanation_of, clock=SYSTEM)
-        asyncio.run(_watch(name, *where, output, kind, read, _show, explained_parts))
-        raise typer.Exit(1)
-    if not _show(asyncio.run(_explanation(name, *where)), output):
-        raise typer.Exit(1)
-
-
-def _explain_cron(
-    name: str, namespace: str, kubeconfig: str, context: str, output: ExplainFormat, *, watch: bool
-) -> None:
-    """Prints what the rules of a CronFederatedHPA do."""
-    from fedhpa.cli.cron.explain import explanation
-
-    async def explained(hub: ApiClient, raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        from controller.cronfederatedhpa import planned_targets
-
-        (unit,) = await planned_targets(hub, [raw], [raw["metadata"]["name"]])
-        return explanation(raw, unit) | {"has_status": bool(raw.get("status"))}
-
-    if watch:
-        where = (name, namespace, kubeconfig, context)
-        asyncio.run(_watch(*where, output, CRON_KIND, explained, _show_cron, dict))
-        raise typer.Exit(1)
-
-    async def read() -> Mapping[str, Any]:
+    async def run() -> bool:
         async with hub_client(kubeconfig, context) as (hub, default):
             chosen = namespace or default
-            raw = await read_object(hub, chosen, name, named=bool(namespace), kind=CRON_KIND)
-            return await explained(hub, raw)
+            raw = await read_object(hub, chosen, name, named=bool(namespace), kind=kind)
+            if not watch:
+                return _print(await read(hub, raw), output)
+            first: Mapping[str, Any] | None = raw
 
-    if not _show_cron(asyncio.run(read()), output):
+            async def next_one() -> Explained | None:
+                nonlocal first
+                found, first = first or await find_object(hub, chosen, name, kind), None
+                return None if found is None else await read(hub, found)
+
+            shown = False
+
+            def show(found: Explained) -> None:
+                nonlocal shown
+                if shown and output is ExplainFormat.TEXT:
+                    typer.echo()
+                shown = _print(found, output) or shown
+                sys.stdout.flush()
+
+            await follow(next_one, show, _warn, state=lambda found: found.followed)
+            _warn(f"{chosen}/{name} was deleted")
+            return False
+
+    if not asyncio.run(run()):
         raise typer.Exit(1)
 
 
-def _show_cron(explained: Mapping[str, Any], output: ExplainFormat) -> bool:
-    """Prints what the rules of an object do. Returns False if it has no status, which stderr then says."""
-    from fedhpa.cli.cron.explain import explanation_text
+def _warn(text: str) -> None:
+    typer.echo(f"fedhpa: {text}", err=True)
 
-    found = dict(explained)
-    if not found.pop("has_status"):
-        typer.echo(f"fedhpa: {found['object']} has no status yet: {NO_CONTROLLER}", err=True)
+
+def _print(found: Explained, output: ExplainFormat) -> bool:
+    """Prints an object. Returns False if there is nothing yet, which stderr then says."""
+    if found.note:
+        _warn(found.note)
+    if found.fields is None:
         return False
     if output is ExplainFormat.TEXT:
-        typer.echo(for_terminal(explanation_text(found)), nl=False)
+        text = found.text()
     elif output is ExplainFormat.JSON:
-        typer.echo(json.dumps(found, indent=2))
+        text = json.dumps(found.fields, indent=2) + "\n"
     else:
         from fedhpa.api.yaml import print_yaml
 
-        typer.echo(print_yaml([found], sort_keys=False), nl=False)
+        text = print_yaml([found.fields], sort_keys=False)
+    typer.echo(text, nl=False)
     return True
+
+
+async def _explained(hub: ApiClient, raw: Mapping[str, Any]) -> Explained:
+    from fedhpa.kube import SYSTEM
+
+    found = await explanation_of(hub, raw, SYSTEM)
+    fields = None if found.record is None else found.record.decision
+    return Explained(fields, lambda: render(found, SYSTEM.wall()), found.note, explained_parts(found))
+
+
+async def _explained_cron(hub: ApiClient, raw: Mapping[str, Any]) -> Explained:
+    from controller.cronfederatedhpa import planned_targets
+    from fedhpa.cli.cron.explain import explanation, explanation_text
+
+    (unit,) = await planned_targets(hub, [raw], [raw["metadata"]["name"]])
+    found = explanation(raw, unit)
+    note = "" if raw.get("status") else f"{found['object']} has no status yet: {NO_CONTROLLER}"
+    return Explained(None if note else found, lambda: for_terminal(explanation_text(found)), note, found)
+
+
+async def follow(
+    read: Callable[[], Awaitable[T | None]],
+    show: Callable[[T], None],
+    warn: Callable[[str], None],
+    *,
+    state: Callable[[T], object],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Show the object whenever its state changed, until it is deleted.
+
+    `read` returns the object, None if it does not exist; `warn` gets each new problem. `state` returns the
+    part that a person follows. Raises ConfigError if the first read fails.
+    """
+    shown: object = None
+    warned: str | None = None
+    while True:
+        try:
+            found = await read()
+        except ConfigError as error:
+            if warned is None:
+                raise
+            if str(error) != warned:
+                warned = str(error)
+                warn(f"{warned}; trying again")
+        else:
+            warned = ""
+            if found is None:
+                return
+            if state(found) != shown:
+                show(found)
+                shown = state(found)
+        await sleep(SECONDS)
 
 
 class Explanation(NamedTuple):
@@ -154,18 +213,6 @@ class Explanation(NamedTuple):
     record: StoredRecord | None
     status: Mapping[str, Any]
     note: str = ""
-
-
-def _show(explanation: Explanation, output: ExplainFormat) -> bool:
-    """Prints the explanation. Returns False if there is no decision, which stderr then says."""
-    from fedhpa.kube import SYSTEM
-
-    if explanation.note:
-        typer.echo(f"fedhpa: {explanation.note}", err=True)
-    if explanation.record is None:
-        return False
-    typer.echo(render(explanation, output, SYSTEM.wall()), nl=False)
-    return True
 
 
 async def explanation_of(hub: ApiClient, raw: Mapping[str, Any], clock: Clock) -> Explanation:
@@ -200,17 +247,28 @@ def _deleted(raw: Mapping[str, Any], now: float) -> str:
 
 def _late(raw: Mapping[str, Any], now: float) -> str:
     """Returns a warning if the status is older than a running controller leaves it, else ""."""
-    from fedhpa.decision import RawStatus, last_answer
-
-    seen = last_answer(convert_json(raw.get("status") or {}, RawStatus))
-    period = (raw.get("spec") or {}).get("syncPeriodSeconds")
-    expected = STILL_SECONDS + 4 * (period if isinstance(period, int) else SYNC_PERIOD_SECONDS)
-    if seen is None or now - seen <= expected:
-        return ""
+    old = silent_seconds(raw, now)
     return (
-        f"warning: the status is {age(now - seen)} old, and a running controller renews it within "
-        f"{age(expected)}: check that one runs and leads: kubectl get leases -A"
+        ""
+        if old is None
+        else (
+            f"warning: the status is {age(old)} old, and a running controller renews it within "
+            f"{age(STILL_SECONDS + 4 * period_of(raw))}: {NO_CONTROLLER}"
+        )
     )
+
+
+def period_of(raw: Mapping[str, Any]) -> float:
+    """Returns the seconds between two decisions on a FederatedHPA."""
+    found = at(raw, "spec", "syncPeriodSeconds")
+    return found if isinstance(found, int) and found > 0 else SYNC_PERIOD_SECONDS
+
+
+def silent_seconds(raw: Mapping[str, Any], now: float) -> float | None:
+    """Returns the age of a status that is older than a running controller leaves it; None for any other."""
+    seen = time_at(raw, "status", "lastSeen")
+    is_old = seen is not None and now - seen > STILL_SECONDS + 4 * period_of(raw)
+    return now - seen if seen is not None and is_old else None
 
 
 def age(seconds: float) -> str:
@@ -221,18 +279,11 @@ def age(seconds: float) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
-def render(found: Explanation, output: ExplainFormat, now: float) -> str:
-    """Returns a recorded decision as JSON or YAML, or as text with its age and the object's conditions."""
+def render(found: Explanation, now: float) -> str:
+    """Returns a recorded decision as text, with its age and the object's conditions."""
     from fedhpa.decision import RawStatus, stored_status, to_text
 
     assert found.record is not None, "the caller checked it"
-    fields = found.record.decision
-    if output is ExplainFormat.JSON:
-        return json.dumps(fields, indent=2) + "\n"
-    if output is ExplainFormat.YAML:
-        from fedhpa.api.yaml import print_yaml
-
-        return print_yaml([fields], sort_keys=False)
     conditions = stored_status(convert_json(found.status, RawStatus)).conditions
     decision = found.record.last_decision(conditions)
     assert decision is not None, "the caller checked the decision"
@@ -255,9 +306,8 @@ def render(found: Explanation, output: ExplainFormat, now: float) -> str:
 def memberships(status: Mapping[str, Any]) -> list[str]:
     """Returns a line for each cluster that is no Member, with its replicas and what it waits for."""
     lines = []
-    entries = status.get("clusters")
-    for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, Mapping) or not entry.get("membership"):
+    for entry in entries(status, "clusters"):
+        if not entry.get("membership"):
             continue
         name, membership, waits_for = (
             one_line(str(entry.get(field) or "")) for field in ("name", "membership", "waitsFor")
@@ -277,56 +327,3 @@ def explained_parts(found: Explanation) -> object:
     ]
     decided = {key: value for key, value in fields.items() if key != "time"}
     return decided, conditions, memberships(found.status)
-
-
-async def _watch(
-    name: str,
-    namespace: str,
-    kubeconfig: str,
-    context: str,
-    output: ExplainFormat,
-    kind: str,
-    explained: Callable[[ApiClient, Mapping[str, Any]], Awaitable[T]],
-    show: Callable[[T, ExplainFormat], bool],
-    state: Callable[[T], object],
-) -> None:
-    """Prints the explanation whenever it changes; returns when the object was deleted.
-
-    `explained` returns what `show` prints of an object; `show` returns False if there is nothing yet.
-    """
-    from fedhpa.cli.follow import follow
-
-    between = "\n" if output is ExplainFormat.TEXT else ""
-    shown = False
-
-    def show_next(found: T) -> None:
-        nonlocal shown
-        if shown:
-            typer.echo(between, nl=False)
-        shown = show(found, output) or shown
-        sys.stdout.flush()
-
-    def warn(text: str) -> None:
-        typer.echo(f"fedhpa: {text}", err=True)
-
-    async with hub_client(kubeconfig, context) as (hub, default):
-        chosen = namespace or default
-        first: Mapping[str, Any] | None = await read_object(
-            hub, chosen, name, named=bool(namespace), kind=kind
-        )
-
-        async def read() -> T | None:
-            nonlocal first
-            raw, first = first or await find_object(hub, chosen, name, kind), None
-            return None if raw is None else await explained(hub, raw)
-
-        await follow(read, show_next, warn, state=state)
-    warn(f"{chosen}/{name} was deleted")
-
-
-async def _explanation(name: str, namespace: str, kubeconfig: str, context: str) -> Explanation:
-    from fedhpa.kube import SYSTEM
-
-    async with hub_client(kubeconfig, context) as (hub, default):
-        raw = await read_object(hub, namespace or default, name, named=bool(namespace))
-        return await explanation_of(hub, raw, SYSTEM)

@@ -6,29 +6,28 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
+from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.hold import ALL, DOWN, HOLD_ANNOTATION, UNTIL_ANNOTATION, UP
 from fedhpa.api.names import dns_subdomain
-from fedhpa.api.times import format_time, parse_duration, parse_time
+from fedhpa.api.times import format_time, parse_time
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import (
     API_VERSION,
     CRON_KINDS,
     DEADLINE_SECONDS,
     KINDS,
-    NOT_SERVED,
+    asking,
     expanded,
     hub_client,
-    hub_error,
 )
-from fedhpa.cli.options import Context, Kubeconfig, Namespace
+from fedhpa.cli.options import Context, Kubeconfig, Namespace, seconds_of
 
 if TYPE_CHECKING:
-    from fedhpa.kube import ApiClient
+    pass
 
 
 class Direction(StrEnum):
@@ -112,27 +111,13 @@ def release(
         typer.echo(f"{place.title} is released.")
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command("hold")(hold)
-    app.command("release")(release)
-
-
 def _end(duration: str, until: str, now: float) -> str | None:
     """Returns the end of a hold in RFC 3339, None without one. Raises ConfigError."""
     if duration and until:
         raise ConfigError("--for and --until: give only one of them")
     if until:
         return _end_at(until, now)
-    try:
-        seconds = parse_duration(duration) if duration else None
-    except InvalidObject as error:
-        raise ConfigError(f"--for: {error}") from error
-    if seconds is None:
-        return None
-    if seconds <= 0:
-        raise ConfigError(f"--for={duration}: expected a duration above 0, such as 2h")
-    return format_time(float(int(now + seconds)))
+    return format_time(float(int(now + seconds_of("--for", duration, "2h")))) if duration else None
 
 
 def _end_at(until: str, now: float) -> str:
@@ -183,20 +168,11 @@ async def _annotate(
     places(targets, namespace, wide=wide)  # wrong usage is reported before the kubeconfig is read
     async with hub_client(kubeconfig, context) as (hub, default):
         found = places(targets, namespace or default, wide=wide)
+        patch = {"metadata": {"annotations": annotations}}
         for place in found:
-            await _patch(hub, place, {"metadata": {"annotations": annotations}})
+            with asking(f"cannot write {place.title}"):
+                await hub.patch(place.path, patch, manager="fedhpa-cli", deadline=DEADLINE_SECONDS)
         return found
-
-
-async def _patch(hub: ApiClient, place: Place, patch: dict[str, Any]) -> None:
-    from fedhpa.kube import NOT_FOUND
-
-    try:
-        await hub.patch(place.path, patch, manager="fedhpa-cli", deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        if error.status == NOT_FOUND and NOT_SERVED not in str(error):
-            raise ConfigError(f"{place.title} not found") from error
-        raise hub_error(f"cannot write {place.title}", error) from error
 
 
 def _release_command(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.names import dns_subdomain
@@ -22,8 +22,14 @@ CRON_KINDS = (
 )
 API_VERSION = "autoscaling.karmada.io/v1alpha1"
 DEADLINE_SECONDS = 10.0
+HUB, MEMBER = "the hub", "the member"
+# The options by which a person chooses each side.
+OPTIONS: Final = {
+    HUB: ("--kubeconfig", "--context"),
+    MEMBER: ("--cluster-kubeconfig", "--cluster-context"),
+}
 # Statuses of ApiError; 0 is that of a request without an answer.
-NO_ANSWER, UNAUTHORIZED, FORBIDDEN = 0, 401, 403
+NO_ANSWER, UNAUTHORIZED, FORBIDDEN, ABSENT = 0, 401, 403, 404
 # The message of a 404 that is about the API and not about one object.
 NOT_SERVED = "the server could not find the requested resource"
 
@@ -60,17 +66,47 @@ def parse_cron_target(text: str) -> str:
     return name
 
 
-def hub_error(action: str, error: ApiError) -> ConfigError:
-    """Returns the error of a request to the hub, with the remedy. `action` says what was not done."""
-    if error.status == UNAUTHORIZED:
-        remedy = "log in again, or correct --kubeconfig or --context"
-    elif error.status == FORBIDDEN:
-        remedy = "ask an administrator of the hub for this right, or choose another --context"
-    elif error.status == NO_ANSWER:
-        remedy = "check --kubeconfig and --context, and the hub with: kubectl cluster-info"
-    else:
-        remedy = "run the command again, and look into the hub's log if it fails again"
+def hub_error(action: str, error: ApiError, side: str = HUB) -> ConfigError:
+    """Returns the error of a request to a side, with the remedy. `action` says what was not done."""
+    kubeconfig, context = OPTIONS[side]
+    action = action if side == HUB else f"{side}: {action}"
+    if NOT_SERVED in str(error):
+        options = " --with-clusters" if "Cluster" in action else ""
+        return ConfigError(
+            f"{action}: {side} does not serve this kind: choose another {context}, or install it with: "
+            f"fedhpa crds{options} | kubectl apply -f -"
+        )
+    remedies = {
+        NO_ANSWER: f"check {kubeconfig} and {context}, and {side} with: kubectl cluster-info",
+        UNAUTHORIZED: f"log in again, or correct {kubeconfig} or {context}",
+        FORBIDDEN: f"ask an administrator of {side} for this right, or choose another {context}"
+        f" or {kubeconfig}",
+        ABSENT: "see the names with: kubectl get clusters"
+        if "Cluster" in action
+        else "correct its name, or its namespace with -n",
+    }
+    remedy = remedies.get(error.status, f"run the command again, and look into the log of {side} if it fails")
     return ConfigError(f"{action}: {error}: {remedy}")
+
+
+@contextmanager
+def asking(action: str, side: str = HUB) -> Iterator[None]:
+    """Turns an ApiError within the context into a ConfigError with the remedy. `action` says what failed."""
+    try:
+        yield
+    except ApiError as error:
+        raise hub_error(action, error, side) from error
+
+
+async def find(api: ApiClient, path: str, what: str, side: str = HUB) -> dict[str, Any] | None:
+    """Returns an object; None if it does not exist. Raises ConfigError if it cannot be read."""
+    with asking(f"cannot read {what}", side):
+        try:
+            return await api.get_json(path, deadline=DEADLINE_SECONDS)
+        except ApiError as error:
+            if error.status == ABSENT and NOT_SERVED not in str(error):
+                return None
+            raise
 
 
 @asynccontextmanager
@@ -100,22 +136,10 @@ async def find_object(
     hub: ApiClient, namespace: str, name: str, kind: str = "FederatedHPA"
 ) -> dict[str, Any] | None:
     """Returns an object of our kinds; None if it does not exist. Raises ConfigError if it cannot be read."""
-    from fedhpa.kube import NOT_FOUND, resource_path
+    from fedhpa.kube import resource_path
 
-    try:
-        return await hub.get_json(
-            resource_path(API_VERSION, f"{kind.lower()}s", namespace, name), deadline=DEADLINE_SECONDS
-        )
-    except ApiError as error:
-        if error.status == NOT_FOUND and NOT_SERVED not in str(error):
-            return None
-        action = f"cannot read {kind} {namespace}/{name}"
-        if error.status == NOT_FOUND:
-            raise ConfigError(
-                f"{action}: the hub does not serve {kind}s: choose another --context, or install them "
-                "with: fedhpa crds | kubectl apply -f -"
-            ) from error
-        raise hub_error(action, error) from error
+    path = resource_path(API_VERSION, f"{kind.lower()}s", namespace, name)
+    return await find(hub, path, f"{kind} {namespace}/{name}")
 
 
 async def read_object(

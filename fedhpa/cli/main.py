@@ -12,33 +12,26 @@ import sys
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cli import (
-    apiservice,
-    backtest,
-    certs,
-    completion,
-    crds,
-    cron,
-    doctor,
-    drain,
-    explain,
-    hold,
-    join,
-    migrate,
-    preview,
-    rbac,
-    record,
-    replay,
-    rules,
-    top,
-    webhook_config,
-)
+from fedhpa.cli import backtest, certs, completion, cron, migrate, record, rules
+from fedhpa.cli.apiservice import apiservice
+from fedhpa.cli.crds import crds
+from fedhpa.cli.doctor import doctor
+from fedhpa.cli.drain import cordon, drain, uncordon
+from fedhpa.cli.explain import explain
+from fedhpa.cli.hold import hold, release
+from fedhpa.cli.join import join, release_clusters, unjoin
+from fedhpa.cli.preview import preview
+from fedhpa.cli.rbac import rbac
+from fedhpa.cli.replay import replay
+from fedhpa.cli.top import top
+from fedhpa.cli.webhook_config import webhook_config
 
 PROGRAM: Final = "fedhpa"
 # kubectl runs the program kubectl-fedhpa for `kubectl fedhpa`.
@@ -98,28 +91,38 @@ def _show_full_summaries(group: typer.Typer) -> None:
             _show_full_summaries(below.typer_instance)
 
 
-for module in (
+# In the order of the help. A function is the command of its name; a module registers its commands itself.
+_COMMANDS: Final[tuple[Callable[..., None] | ModuleType, ...]] = (
     apiservice,
     backtest,
-    certs,
     completion,
     crds,
-    cron,
     doctor,
+    cordon,
     drain,
+    uncordon,
     explain,
     hold,
+    release,
     join,
-    migrate,
+    unjoin,
+    release_clusters,
     preview,
     rbac,
     record,
     replay,
-    rules,
     top,
     webhook_config,
-):
-    module.register(app)
+    certs,
+    cron,
+    migrate,
+    rules,
+)
+for each in _COMMANDS:
+    if isinstance(each, ModuleType):
+        each.register(app)
+    else:
+        app.command()(each)
 app.command("version")(version)
 _show_full_summaries(app)
 

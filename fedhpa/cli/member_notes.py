@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from fedhpa.api.errors import ApiError, ConfigError, Conflict, InvalidObject
+from fedhpa.api.errors import ConfigError, Conflict, InvalidObject
 from fedhpa.api.json import decode_json
 from fedhpa.api.member_sources import SERVERS_MAP, TAINTS_MAP, AcceptedServer
 from fedhpa.api.texts import listed
-from fedhpa.cli.hub_client import DEADLINE_SECONDS, hub_error
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, asking, find
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
@@ -104,31 +104,26 @@ async def _change(
         if after == before:
             return before, after
         body = {"metadata": {"resourceVersion": version}, "data": {key: after}}
-        try:
-            await hub.patch(path, body, manager="fedhpa", deadline=DEADLINE_SECONDS)
-        except Conflict as error:
-            if attempt == TRIES - 1:
-                raise hub_error(f"cannot write ConfigMap {namespace}/{config_map}", error) from error
-        except ApiError as error:
-            raise hub_error(f"cannot write ConfigMap {namespace}/{config_map}", error) from error
-        else:
-            return before, after
+        with asking(f"cannot write ConfigMap {namespace}/{config_map}"):
+            try:
+                await hub.patch(path, body, manager="fedhpa", deadline=DEADLINE_SECONDS)
+                return before, after
+            except Conflict:
+                if attempt == TRIES - 1:
+                    raise
     raise AssertionError("the last try returns or raises")
 
 
 async def _read(hub: ApiClient, namespace: str, config_map: str) -> tuple[str, Data]:
-    from fedhpa.kube import NOT_FOUND, resource_path
+    from fedhpa.kube import resource_path
 
     path = resource_path("v1", "configmaps", namespace, config_map)
-    try:
-        found = await hub.get_json(path, deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        if error.status == NOT_FOUND:
-            raise ConfigError(
-                f"ConfigMap {namespace}/{config_map} not found: name the controller's --members-namespace, "
-                "or create it with: fedhpa rbac hub --members-from=... | kubectl apply -f -"
-            ) from error
-        raise hub_error(f"cannot read ConfigMap {namespace}/{config_map}", error) from error
+    found = await find(hub, path, f"ConfigMap {namespace}/{config_map}")
+    if found is None:
+        raise ConfigError(
+            f"ConfigMap {namespace}/{config_map} not found: name the controller's --members-namespace, "
+            "or create it with: fedhpa rbac hub --members-from=... | kubectl apply -f -"
+        )
     data = found.get("data")
     texts = {str(key): str(value) for key, value in (data if isinstance(data, dict) else {}).items()}
     return str(found["metadata"].get("resourceVersion", "")), texts

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.names import dns_subdomain
 from fedhpa.api.texts import one_line
-from fedhpa.cli.hub_client import API_VERSION, DEADLINE_SECONDS, hub_client, hub_error
+from fedhpa.cli.hub_client import API_VERSION, find, hub_client
 from fedhpa.cli.options import Kubeconfig, Namespace
 
 HPAS: Final = ("autoscaling/v2", "horizontalpodautoscalers")
@@ -92,19 +92,17 @@ def hpa(
 async def _read(
     name: str, namespace: str, kubeconfig: str, context: str, *, in_member: bool
 ) -> dict[str, Any]:
-    from fedhpa.kube import NOT_FOUND, resource_path
+    from fedhpa.kube import resource_path
 
     async with hub_client(kubeconfig, context) as (client, default):
         chosen = namespace or default
-        try:
-            return await client.get_json(resource_path(*HPAS, chosen, name), deadline=DEADLINE_SECONDS)
-        except ApiError as error:
-            what = f"HorizontalPodAutoscaler {chosen}/{name}"
-            if error.status == NOT_FOUND:
-                hints = [] if namespace else ["name its namespace with -n"]
-                hints += [] if in_member else ["for an HPA of a member add --cluster-kubeconfig"]
-                raise ConfigError(": ".join([f"{what} not found", "; ".join(hints)]).rstrip(": ")) from error
-            raise hub_error(f"cannot read {what}", error) from error
+        what = f"HorizontalPodAutoscaler {chosen}/{name}"
+        found = await find(client, resource_path(*HPAS, chosen, name), what)
+    if found is None:
+        hints = [] if namespace else ["name its namespace with -n"]
+        hints += [] if in_member else ["for an HPA of a member add --cluster-kubeconfig"]
+        raise ConfigError(": ".join([f"{what} not found", "; ".join(hints)]).rstrip(": "))
+    return found
 
 
 def next_steps(federated: Mapping[str, Any], cluster_kubeconfig: str) -> str:

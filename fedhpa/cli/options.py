@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import typer
 
-from fedhpa.api.errors import ConfigError
+from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli import suggestions
 
 Namespace = Annotated[
@@ -73,11 +73,32 @@ class PropagationMode(StrEnum):
     DIRECT = "direct"
 
 
+class MetricsApi(StrEnum):
+    """The metrics APIs that the adapter serves, as the chart's `apis` has them."""
+
+    METRICS = "metrics"
+    CUSTOM = "custom"
+    EXTERNAL = "external"
+
+
 class MetricsSource(StrEnum):
     """The values of the controller's --metrics-via."""
 
     MEMBERS = "members"
     HUB = "hub"
+
+
+def seconds_of(option: str, text: str, example: str, *, zero: bool = False) -> float:
+    """Returns the seconds of an option, above 0 or with `zero` from 0 on. Raises ConfigError."""
+    from fedhpa.api.times import parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except InvalidObject as error:
+        raise ConfigError(f"{option}: {error}") from error
+    if seconds < 0 or (not seconds and not zero):
+        raise ConfigError(f"{option}={text}: expected a duration above 0, such as {example}")
+    return seconds
 
 
 def cluster_name(name: str, metavar: str = "CLUSTER") -> str:

@@ -46,11 +46,6 @@ class Preview(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("preview")(preview)
-
-
 @reaches_members
 def preview(
     file: Annotated[

@@ -18,7 +18,7 @@ from fedhpa.cli.member_options import (
     ProfileNamespaces,
     member_sources,
 )
-from fedhpa.cli.options import MetricsSource, PropagationMode, secrets_by_namespace
+from fedhpa.cli.options import MetricsApi, MetricsSource, PropagationMode, secrets_by_namespace
 
 if TYPE_CHECKING:
     from fedhpa.api.rights import Plane, ScaleTarget
@@ -59,14 +59,6 @@ class ChartPart(StrEnum):
     ALL = "all"
     HOST = "host"
     HUB = "hub"
-
-
-class MetricsApi(StrEnum):
-    """The metrics APIs that the adapter serves, as the chart's `apis` has them."""
-
-    METRICS = "metrics"
-    CUSTOM = "custom"
-    EXTERNAL = "external"
 
 
 ScaleTargets = Annotated[
@@ -245,8 +237,3 @@ def rbac(
             components=COMPONENTS[part],
         )
     typer.echo(print_yaml(documents), nl=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("rbac")(rbac)

@@ -22,11 +22,6 @@ from fedhpa.cli.options import JsonOrText
 Unread = bytes | msgspec.Raw | InvalidObject
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("replay")(replay)
-
-
 def replay(
     files: Annotated[
         list[str], typer.Argument(metavar="FILE...", help="Files with scenarios; - reads standard input.")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import Json, at, condition, entries, text_at, time_at
 from fedhpa.api.texts import one_line
 from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, painted
-from fedhpa.cli.hub_client import API_VERSION, hub_client, hub_error
+from fedhpa.cli.hub_client import API_VERSION, asking, hub_client
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
@@ -29,11 +29,6 @@ MAX_USAGE: Final = 12
 LIST_SECONDS: Final = 30.0
 # Clears the screen and goes to its beginning; shows the other screen and hides the cursor; and back.
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("top")(top)
 
 
 def top(
@@ -107,10 +102,8 @@ async def _rows(hub: ApiClient, namespace: str, now: float) -> list[Json]:
     from fedhpa.kube import resource_path
 
     path = resource_path(API_VERSION, "federatedhpas", namespace)
-    try:
+    with asking("cannot list FederatedHPAs"):
         found = (await hub.list(path, dict[str, Any], idle=LIST_SECONDS)).items
-    except ApiError as error:
-        raise hub_error("cannot list FederatedHPAs", error) from error
     return ordered(row(each, now) for each in found)
 
 
@@ -162,7 +155,7 @@ def _holds(raw: Mapping[str, Any], ready: Json) -> str:
     for kind in ("Held", "ScalingLimited"):
         found = condition(raw, kind)
         if found.get("status") == "True":
-            return text_at(found, "reason") if kind == "ScalingLimited" else text_at(found, "message")
+            return text_at(found, "message")
     return text_at(raw, "status", "summary", "reason")
 
 

@@ -85,8 +85,3 @@ def _reader_rights(reader: str, propagation: Propagation) -> list[dict[str, Any]
     if not (namespace and name) or "/" in name:
         raise ConfigError(f"--reader={reader!r}: expected a user's name, or NAMESPACE/NAME of an account")
     return rights.webhook_rights(rights.service_account(namespace, name), propagation=propagation)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("webhook-config")(webhook_config)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
+from fedhpa.api.quantity import in_one_unit, in_unit_of
 from fedhpa.api.times import format_time
 from fedhpa.decision.conditions import absent_text
 from fedhpa.decision.messages import REBALANCED, SURVIVES_CLUSTER_LOSS
@@ -120,8 +121,8 @@ def _metric_lines(metric: MetricResult) -> Iterator[str]:
         yield f"{head}: failed: {metric.error}"
         yield from (f"    {cluster}: no data: {reason}" for cluster, reason in metric.missing.items())
         return
-    current = _pairs(metric.current)
-    target = _pairs({key: value for key, value in metric.target.items() if key != "type"})
+    wanted = {key: value for key, value in metric.target.items() if key != "type"}
+    current, target = _pairs(metric.current, wanted), _pairs(wanted, {})
     ratio = "" if metric.usage_ratio is None else f", {metric.usage_ratio:.4g} of the target"
     yield f"{head}: {current} (target {target}{ratio}) proposes {metric.proposal}"
     if metric.pods is not None:
@@ -130,16 +131,23 @@ def _metric_lines(metric: MetricResult) -> Iterator[str]:
             f"    pods: {pods.ready} ready, {pods.unready} unready, {pods.missing} without metrics, "
             f"{pods.ignored} ignored"
         )
-    for cluster, share in metric.clusters.items():
+    unit = next((value for value in wanted.values() if isinstance(value, str)), "")
+    values = in_one_unit([share.value for share in metric.clusters.values()], unit)
+    for (cluster, share), value in zip(metric.clusters.items(), values, strict=True):
         samples = f" from {share.pods} pods" if metric.pods is not None else ""
-        yield f"    {cluster}: {share.value}{samples}"
+        yield f"    {cluster}: {value}{samples}"
     yield from (f"    {cluster}: no data: {reason}" for cluster, reason in metric.missing.items())
 
 
-def _pairs(values: object) -> str:
-    return (
-        ", ".join(f"{key} {value}" for key, value in values.items()) if isinstance(values, dict) else "none"
-    )
+def _pairs(values: object, wanted: Mapping[str, object]) -> str:
+    """Returns keys and values, each in the unit in which the target has it."""
+    if not isinstance(values, dict):
+        return "none"
+    texts = {
+        key: in_unit_of(value, model) if isinstance(value, str) and isinstance(model, str) else value
+        for key, value, model in ((key, value, wanted.get(key)) for key, value in values.items())
+    }
+    return ", ".join(f"{key} {value}" for key, value in texts.items())
 
 
 def _coverage_lines(decision: Decision) -> Iterator[str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import random
 
+# Seconds by which sums of POSIX times differ.
+ROUNDING = 1e-3
+
 
 class Backoff:
     """Delays that double from `first` to `most` seconds, each shortened at random by up to half.
@@ -35,6 +38,14 @@ class RateLimit:
         self._interval = 1.0 / qps if qps > 0 else 0.0
         self._slack = self._interval * max(burst - 1, 0)
         self._due = float("-inf")
+
+    def allows(self, now: float) -> bool:
+        """Take a token that is valid now. Returns False, and takes none, if there is none."""
+        due = max(self._due + self._interval, now - self._slack)
+        if due > now + ROUNDING:
+            return False
+        self._due = due
+        return True
 
     def wait_seconds(self, now: float) -> float:
         """Take the next token. Returns the seconds until it is valid.

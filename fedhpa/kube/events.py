@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.backoff import Backoff, RateLimit
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import resource_path
 from fedhpa.kube.responses import NOT_FOUND
@@ -81,18 +81,6 @@ class _SimilarEvents:
     messages: set[str] = field(default_factory=set)
 
 
-@dataclass
-class _TokenBucket:
-    """The flood limit of one object and reason: each event takes a token.
-
-    client-go has one bucket per object. With that, a metric that fails at every reconcile would suppress the
-    event that the object was scaled.
-    """
-
-    tokens: float
-    at: float
-
-
 class EventRecorder:
     """Records the events of one component in one API server. `on_drop` is called for each dropped event."""
 
@@ -101,21 +89,21 @@ class EventRecorder:
         client: ApiClient,
         component: str,
         *,
-        instance: str = "",
         wall: Callable[[], float],
         backoff: Callable[[], Backoff] = lambda: Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS),
         on_drop: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._component = component
-        self._instance = instance or component
         self._wall = wall
         self._backoff = backoff
         self._on_drop = on_drop
         self._queue: asyncio.Queue[_Occurrence] = asyncio.Queue(QUEUE_SIZE)
         self._written: OrderedDict[_EventKey, _WrittenEvent] = OrderedDict()
         self._groups: OrderedDict[tuple[_Identity, str, str], _SimilarEvents] = OrderedDict()
-        self._buckets: OrderedDict[tuple[_Identity, str], _TokenBucket] = OrderedDict()
+        # By object and reason. client-go has one for each object. With that, a metric that fails at every
+        # reconcile would suppress the event that the object was scaled.
+        self._limits: OrderedDict[tuple[_Identity, str], RateLimit] = OrderedDict()
         self._stamp = 0
         self._dropped = 0
 
@@ -159,7 +147,9 @@ class EventRecorder:
 
     async def _record(self, occurrence: _Occurrence) -> None:
         key, message = self._combine(occurrence)
-        if not self._has_token(occurrence):
+        limited = (_identity(occurrence.about), occurrence.reason)
+        limit = _touch(self._limits, limited, lambda: RateLimit(1 / SPAM_REFILL_SECONDS, SPAM_BURST))
+        if not limit.allows(occurrence.at):
             self._drop(occurrence, "too many events about one object")
             return
         backoff = self._backoff()
@@ -193,20 +183,6 @@ class EventRecorder:
         if len(group.messages) < SIMILAR_EVENTS:
             return (*similar, occurrence.message), occurrence.message
         return (*similar, ""), _bounded(COMBINED + occurrence.message)
-
-    def _has_token(self, occurrence: _Occurrence) -> bool:
-        bucket = _touch(
-            self._buckets,
-            (_identity(occurrence.about), occurrence.reason),
-            lambda: _TokenBucket(SPAM_BURST, occurrence.at),
-        )
-        gained = max(occurrence.at - bucket.at, 0.0) / SPAM_REFILL_SECONDS
-        bucket.tokens = min(bucket.tokens + gained, SPAM_BURST)
-        bucket.at = occurrence.at
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
 
     async def _write(self, occurrence: _Occurrence, key: _EventKey, message: str) -> None:
         known = self._written.get(key)
@@ -254,7 +230,7 @@ class EventRecorder:
             "message": message,
             "source": {"component": self._component},
             "reportingComponent": self._component,
-            "reportingInstance": self._instance,
+            "reportingInstance": self._component,
             "firstTimestamp": when,
             "lastTimestamp": when,
             "count": 1,

@@ -311,6 +311,3 @@ def _credential(plugin: ExecPlugin, output: bytes) -> Credential:
 
 def _failure(plugin: ExecPlugin, reason: str) -> ConfigError:
     return ConfigError(f"exec plugin {plugin.shown} failed: {reason}")
-
-
-__all__ = ["Credential", "ExecPlugin", "run_plugin"]

@@ -84,13 +84,18 @@ class _APIResourceList(msgspec.Struct, frozen=True):
     resources: list[_APIResource] | None = None
 
 
-class _GroupVersion(msgspec.Struct, frozen=True):
+class GroupVersion(msgspec.Struct, frozen=True):
+    """A version of an API group, and GROUP/VERSION."""
+
     version: str = ""
+    groupVersion: str = ""
 
 
-class _APIGroup(msgspec.Struct, frozen=True):
-    versions: list[_GroupVersion] | None = None
-    preferredVersion: _GroupVersion | None = None
+class ApiGroup(msgspec.Struct, frozen=True):
+    """The served versions of an API group."""
+
+    versions: list[GroupVersion] | None = None
+    preferredVersion: GroupVersion | None = None
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class ResourceMapper:
 
     async def _versions(self, group: str, deadline: float | None) -> list[str]:
         try:
-            found = await self._client.get(f"/apis/{segment(group)}", _APIGroup, deadline=deadline)
+            found = await self._client.get(f"/apis/{segment(group)}", ApiGroup, deadline=deadline)
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return []

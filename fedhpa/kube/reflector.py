@@ -394,6 +394,3 @@ class Reflector(Generic[T]):
                 self._on_problem(self._problem)
         except Exception as error:
             self._report("reflector-listener", error)
-
-
-__all__ = ["Change", "Key", "Reflector"]

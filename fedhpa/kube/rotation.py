@@ -22,7 +22,6 @@ PERIOD_SECONDS = 60.0
 async def follow_config(
     client: ApiClient,
     kubeconfig: str | None,
-    context: str | None = None,
     *,
     clock: Clock,
     period: float = PERIOD_SECONDS,
@@ -35,19 +34,17 @@ async def follow_config(
     while True:
         await asyncio.sleep(period)
         try:
-            await _reload_if_changed(client, kubeconfig, context, clock)
+            await _reload_if_changed(client, kubeconfig, clock)
         except Exception as error:
             report_failure("hub-config", error, api=client.config.name)
 
 
-async def _reload_if_changed(
-    client: ApiClient, kubeconfig: str | None, context: str | None, clock: Clock
-) -> None:
+async def _reload_if_changed(client: ApiClient, kubeconfig: str | None, clock: Clock) -> None:
     now = await asyncio.to_thread(file_fingerprint, client.config.files)
     if now == client.config.fingerprint:
         return
     try:
-        fresh = await load_config(kubeconfig, context, clock=clock)
+        fresh = await load_config(kubeconfig, clock=clock)
     except ConfigError as error:
         log.warning("changed configuration cannot be used", api=client.config.name, error=str(error))
         return

@@ -12,11 +12,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, HpaSpec, MemberHpa, served_version
-from fedhpa.kube import NOT_FOUND, Reflector, resource_path
+from fedhpa.kube import NOT_FOUND, ApiGroup, Reflector, resource_path
 from fedhpa.members.member import Member
 from fedhpa.members.watches import WatchCache, is_at_least
 
@@ -30,14 +28,6 @@ MAX_NOTED: Final = 10_000
 _NO_VERSION: Final = (-1, 0.0, "")
 
 _Place = tuple[Member, int, str, str]
-
-
-class _GroupVersion(msgspec.Struct, frozen=True):
-    groupVersion: str = ""
-
-
-class _ApiGroup(msgspec.Struct, frozen=True):
-    versions: list[_GroupVersion] | None = None
 
 
 class HpaCache:
@@ -77,7 +67,7 @@ class HpaCache:
         if generation == member.client.generation and self._clock() < until:
             return version
         generation = member.client.generation
-        group = await member.client.get(_GROUP_PATH, _ApiGroup)
+        group = await member.client.get(_GROUP_PATH, ApiGroup)
         found = served_version(each.groupVersion for each in group.versions or ())
         if found is None:
             raise MemberUnavailable(member.name, f"it serves none of {', '.join(API_VERSIONS)}")

@@ -7,27 +7,14 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from fedhpa.api.errors import ApiError
-from fedhpa.api.wire import ObjectMeta
+from fedhpa.api.free_json import Json, at, text_at
 from fedhpa.kube import ApiClient, resource_path
 from fedhpa.kube.leases import API_VERSION
 
 _SHARD: Final = re.compile(r"fedhpa-controller-\d+-of-\d+(-by-target)?")
 _LOOK_SECONDS: Final = 1.0
 _DEFAULT_SECONDS: Final = 15
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    holderIdentity: str | None = None
-    leaseDurationSeconds: int | None = None
-    renewTime: str | None = None
-
-
-class _Lease(msgspec.Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
 
 
 async def leading_controller(
@@ -40,25 +27,27 @@ async def leading_controller(
     """
     path = resource_path(API_VERSION, "leases", namespace)
     began, before = clock(), await _held(hub, path, deadline)
-    longest = max([spec.leaseDurationSeconds or _DEFAULT_SECONDS for spec in before.values()], default=0)
+    durations = (at(spec, "leaseDurationSeconds") for spec in before.values())
+    longest = max((one if isinstance(one, int) else _DEFAULT_SECONDS for one in durations), default=0)
     now = before
     while now and clock() - began <= longest + _LOOK_SECONDS:
         await asyncio.sleep(_LOOK_SECONDS)
         now = await _held(hub, path, deadline)
-        renewed = [spec.holderIdentity for key, spec in now.items() if before.get(key) != spec]
+        renewed = [text_at(spec, "holderIdentity") for key, spec in now.items() if before.get(key) != spec]
         if renewed:
-            return renewed[0] or ""
+            return renewed[0]
     return ""
 
 
-async def _held(hub: ApiClient, path: str, deadline: float) -> dict[tuple[str, str], _Spec]:
+async def _held(hub: ApiClient, path: str, deadline: float) -> dict[tuple[str, str], Json]:
     try:
         async with asyncio.timeout(deadline):
-            listing = await hub.list(path, _Lease)
+            listing = await hub.list(path, Json)
     except TimeoutError as error:
         raise ApiError(f"the Leases were not listed within {deadline:g} s", status=0) from error
     return {
-        (lease.metadata.namespace, lease.metadata.name): lease.spec
+        (text_at(lease, "metadata", "namespace"), name): lease["spec"]
         for lease in listing.items
-        if lease.spec.holderIdentity and _SHARD.fullmatch(lease.metadata.name)
+        if text_at(lease, "spec", "holderIdentity")
+        and _SHARD.fullmatch(name := text_at(lease, "metadata", "name"))
     }

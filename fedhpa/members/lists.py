@@ -40,10 +40,12 @@ MAX_CONCURRENT_RETRIES = 16
 # once the last would miss its deadline, and all bodies would be in memory.
 LARGE_BYTES = 256 * 1024
 MAX_CONCURRENT_LARGE = 8
-NO_LARGE_SLOT = f"{MAX_CONCURRENT_LARGE} large answers are awaited, and none ended in {QUEUE_SECONDS:g} s"
 # An answer that is expected to be small, and is larger, is requested again with a slot for a large one. The
 # answers of a lying member to all concurrent requests would otherwise fill the memory.
 LIMIT_OF_SMALL = 2**20
+# A larger one still, of 40,000 pods or more, is requested again when no other one is awaited. Eight of 96 MB
+# would take the memory that the chart gives a process.
+LIMIT_OF_LARGE = 24 * 2**20
 # Why a slow server counts as missing. It has no numbers, because they would change a status all the time.
 SLOW = "it answers slowly: its last answer is too old"
 # Older answers are dropped.
@@ -119,6 +121,7 @@ class SharedLists:
         self._slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
         self._retry_slots: WeakKeyDictionary[Upstream, asyncio.Semaphore] = WeakKeyDictionary()
         self._large_slots = asyncio.Semaphore(MAX_CONCURRENT_LARGE)
+        self._huge_slot = asyncio.Semaphore(1)
         self._decoding = asyncio.Lock()
 
     @property
@@ -288,29 +291,35 @@ class SharedLists:
     async def _request(
         self, key: _Key, deadline: float | None, *, small: bool, repeated: bool = False
     ) -> Fetched[Any]:
-        """Sends one request, and a second one if an answer that was expected to be `small` is not."""
+        """Sends one request, and further ones while an answer is larger than it was expected to be."""
         member, last = key[0], self._cache.latest(key)
         if last is not None and not repeated:
             small = last.weight < LARGE_BYTES
         send = partial(self._send, key, last, deadline, repeated)
         try:
-            async with self._slot(member):
+            slots = self._slots.setdefault(member, asyncio.Semaphore(MAX_CONCURRENT))
+            async with _acquired(slots, member, f"{MAX_CONCURRENT} requests to it are under way"):
                 answer = await send(LIMIT_OF_SMALL) if small else None
+                if answer is None and (last is None or last.weight <= LIMIT_OF_LARGE):
+                    async with _acquired(
+                        self._large_slots, member, f"{MAX_CONCURRENT_LARGE} large answers are awaited"
+                    ):
+                        answer = await send(LIMIT_OF_LARGE)
                 if answer is None:
-                    async with _acquired(self._large_slots, member, NO_LARGE_SLOT):
+                    async with _acquired(self._huge_slot, member, "a very large answer is awaited"):
                         answer = await send(None)
         except MemberUnavailable:
             raise
         # `decode` is the caller's: whatever it raises means that the answer cannot be used.
         except Exception as error:
             raise MetricsUnavailable(f"cluster {member.name!r}: {error}") from error
-        assert answer is not None, "only a small answer has a limit"
+        assert answer is not None, "the last request has no limit"
         return answer
 
     async def _send(
         self, key: _Key, last: Fetched[Any] | None, deadline: float | None, repeated: bool, limit: int | None
     ) -> Fetched[Any] | None:
-        """Returns the decoded answer; None if it is larger than a limit."""
+        """Returns the decoded answer; None if it is larger than the limit."""
         member, _, path, params, decode = key
         began, known = self._clock(), last.tag if last is not None else b""
         self._fetches += 1
@@ -325,14 +334,6 @@ class SharedLists:
             return replace(last, fetched_at=began)
         value = await self._decoded(response, decode)
         return Fetched(value, began, weight=response.size, tag=response.digest)
-
-    @asynccontextmanager
-    async def _slot(self, member: Upstream) -> AsyncIterator[None]:
-        """Hold one of a member's slots. Raises MemberUnavailable if none becomes free in time."""
-        slots = self._slots.setdefault(member, asyncio.Semaphore(MAX_CONCURRENT))
-        reason = f"{MAX_CONCURRENT} requests to it are under way, and none ended in {QUEUE_SECONDS:g} s"
-        async with _acquired(slots, member, reason):
-            yield
 
     async def _decoded(self, response: Response, decode: Callable[[bytes], T]) -> T:
         """Returns the decoded answer. A large one is decoded in pieces, one answer after the other."""
@@ -353,13 +354,14 @@ async def _in_pieces(response: Response, decode: Callable[[bytes], T]) -> T:
 
 
 @asynccontextmanager
-async def _acquired(slots: asyncio.Semaphore, member: Upstream, reason: str) -> AsyncIterator[None]:
+async def _acquired(slots: asyncio.Semaphore, member: Upstream, busy: str) -> AsyncIterator[None]:
+    """Hold one of some slots. Raises MemberUnavailable if none becomes free in time; all are `busy`."""
     if slots.locked():
         try:
             async with asyncio.timeout(QUEUE_SECONDS):
                 await slots.acquire()
         except TimeoutError:
-            raise MemberUnavailable(member.name, reason) from None
+            raise MemberUnavailable(member.name, f"{busy}, and none ended in {QUEUE_SECONDS:g} s") from None
     else:
         await slots.acquire()
     try:

@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-import msgspec
-
 from fedhpa.api import wire
 from fedhpa.api.answers import GROUP, check_discovery, list_items
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
 from fedhpa.api.json import decode_json
-from fedhpa.kube import NOT_FOUND, group_path, segment
+from fedhpa.kube import NOT_FOUND, ApiGroup, group_path, segment
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.members.slow_lists import Again
 from fedhpa.scaling import CustomSample, ExternalSample, custom_sample, external_sample
@@ -43,14 +41,6 @@ class _Custom(wire.MetricValue, frozen=True, gc=False, kw_only=True):
 
 class _External(wire.ExternalMetricValue, frozen=True, gc=False, kw_only=True):
     value: wire.RawQuantity
-
-
-class _ApiVersion(msgspec.Struct, frozen=True):
-    version: str = ""
-
-
-class _ApiGroup(msgspec.Struct, frozen=True):
-    versions: list[_ApiVersion] | None = None
 
 
 def pods_path(api_version: str, namespace: str, metric: str) -> str:
@@ -102,7 +92,7 @@ async def custom_version(lists: SharedLists, member: Upstream, again: Again | No
 
 def _versions(body: bytes) -> frozenset[str]:
     check_discovery(body, GROUP)
-    return frozenset(entry.version for entry in decode_json(body, _ApiGroup).versions or ())
+    return frozenset(entry.version for entry in decode_json(body, ApiGroup).versions or ())
 
 
 def custom_samples(body: bytes) -> tuple[CustomSample, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -57,16 +57,12 @@ class WatchCache(Generic[T]):
         item: type[Any],
         make: Callable[[str, Any], T | None],
         *,
-        keep: float = KEEP_SECONDS,
-        stale_after: float = STALE_SECONDS,
         clock: Callable[[], float],
     ) -> None:
         self._api_version = api_version
         self._plural = plural
         self._item = item
         self._make = make
-        self._keep = keep
-        self._stale_after = stale_after
         self._clock = clock
         # By namespace, because a reconcile reads one namespace of all members.
         self._watched: dict[str, dict[Member, _NamespaceWatch[T]]] = {}
@@ -89,13 +85,11 @@ class WatchCache(Generic[T]):
             self._group = None
             self._watched.clear()
 
-    def up_to_date(self, member: Member, namespace: str) -> Reflector[T] | None:
-        """Returns the namespace's reflector if it is up to date; if None, `reflector` raises the reason."""
-        found = self.of_available(member, namespace, self._clock())
-        return None if member.unavailable() is not None else found
-
     def of_available(self, member: Member, namespace: str, now: float) -> Reflector[T] | None:
-        """As `up_to_date` at `now`, for a caller who knows that the member is available."""
+        """Returns the namespace's reflector if it is up to date; if None, `reflector` raises the reason.
+
+        `now` is the time of the clock. The caller knows that the member is available.
+        """
         watched = self._watched[namespace].get(member) if namespace in self._watched else None
         if watched is None or not watched.reflector.is_up_to_date(UNWATCHED_SECONDS):
             return None
@@ -125,9 +119,9 @@ class WatchCache(Generic[T]):
             raise MemberUnavailable(
                 member.name, f"its {self._plural} are not listed: {problem or 'its access has changed'}"
             )
-        if problem is not None and watched.reflector.problem_seconds > self._stale_after:
+        if problem is not None and watched.reflector.problem_seconds > STALE_SECONDS:
             raise MemberUnavailable(member.name, f"its {self._plural} are out of date: {problem}")
-        if watched.reflector.listing_seconds > self._stale_after:
+        if watched.reflector.listing_seconds > STALE_SECONDS:
             # Nothing has failed, but the records are as old as the list that is still arriving.
             raise MemberUnavailable(
                 member.name, f"its {self._plural} are out of date: a new list takes too long"
@@ -139,7 +133,7 @@ class WatchCache(Generic[T]):
         now = self._clock()
         for namespace, members in tuple(self._watched.items()):
             for member, watched in tuple(members.items()):
-                if member.closed or now - watched.needed_at > self._keep:
+                if member.closed or now - watched.needed_at > KEEP_SECONDS:
                     watched.task.cancel()
                     del members[member]
                     log.debug(
@@ -178,29 +172,10 @@ class WatchCache(Generic[T]):
 
 
 class PodCache(WatchCache[T]):
-    """The records of pods by member and namespace, while `run` runs.
+    """The records of pods. `make` makes one from the cluster's name and a pod; None leaves the pod out."""
 
-    `make` makes a record from the cluster's name and a pod; None leaves the pod out.
-    """
-
-    def __init__(
-        self,
-        make: Callable[[str, Pod], T | None],
-        *,
-        keep: float = KEEP_SECONDS,
-        stale_after: float = STALE_SECONDS,
-        clock: Callable[[], float],
-    ) -> None:
-        super().__init__("v1", "pods", Pod, make, keep=keep, stale_after=stale_after, clock=clock)
-
-    async def pods(
-        self, member: Member, namespace: str = "", *, wait: float | None = None
-    ) -> Mapping[Key, T]:
-        """Returns the pods of a namespace ("" for all) of a member, by (namespace, name); a live view.
-
-        Raises MemberUnavailable as `reflector` does.
-        """
-        return (await self.reflector(member, namespace, wait=wait)).store
+    def __init__(self, make: Callable[[str, Pod], T | None], *, clock: Callable[[], float]) -> None:
+        super().__init__("v1", "pods", Pod, make, clock=clock)
 
 
 WATCHED_VERSION: Final = "apps/v1"

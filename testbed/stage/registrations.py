@@ -36,12 +36,13 @@ def _controller_rights() -> list[dict[str, Any]]:
     """Returns the rights of the controller with either propagation: each role has the rules of both."""
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for propagation in get_args(rights.Propagation):
-        for manifest in rights.controller_rights(
-            rights.user(rights.CONTROLLER),
+        for manifest in rights.hub_rights(
             lease_namespace=LEASE_NAMESPACE,
+            user_name=rights.CONTROLLER,
             propagation=propagation,
             metrics_via="hub",
             secrets=SECRETS,
+            components=["controller"],
         ):
             metadata = manifest["metadata"]
             known = found.setdefault(

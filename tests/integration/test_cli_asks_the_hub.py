@@ -108,7 +108,7 @@ COMMANDS = [("explain", "fhpa/web"), ("record", "fhpa/web"), ("preview", "-f", "
         (401, "log in again, or correct --kubeconfig or --context"),
         (403, "ask an administrator of the hub for this right, or choose another --context"),
         (500, "run the command again"),
-        (404, "the hub does not serve FederatedHPAs: choose another --context, or install them with: "),
+        (404, "the hub does not serve this kind: choose another --context, or install it with: "),
     ],
 )
 async def test_a_refusal_of_the_hub_is_one_line(

@@ -105,8 +105,7 @@ async def test_ten_members_take_less_than_five_seconds(tmp_path: Path) -> None:
 async def test_a_controller_that_stopped_keeps_its_rights(tmp_path: Path) -> None:
     """Outside a pod the Leases are in kube-system, where a stopped controller leaves them."""
     async with installation(tmp_path) as made:
-        account = rights.service_account(NAMESPACE, rights.CONTROLLER)
-        granted = rights.controller_rights(account, lease_namespace="kube-system", propagation="direct")
+        granted = rights.hub_rights(NAMESPACE, lease_namespace="kube-system", components=["controller"])
         for manifest in granted:
             collection = {"Role": ROLES, "RoleBinding": ROLE_BINDINGS}.get(manifest["kind"])
             if collection is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.times import parse_time
-from fedhpa.cli.explain import ExplainFormat, Explanation, age, explanation_of, render
+from fedhpa.cli.explain import Explanation, age, explanation_of, render
 from fedhpa.kube import ApiClient, Clock
 from tests.support.controller import HPAS, NAMESPACE, ControllerWorld, world
 from tests.support.fakeapi import eventually
@@ -37,12 +37,12 @@ async def test_the_age_of_the_decision_is_told() -> None:
         late = await explained(w, replace(w.clock, wall=lambda: seen + 1_200.0))
 
     assert found.note == ""
-    text = render(found, ExplainFormat.TEXT, made + 12.5)
+    text = render(found, made + 12.5)
     assert "would scale 4 -> 8 replicas" in text
     assert "\nrecorded 12 s ago\nconditions:\n" in text
     assert late.note == (
         "warning: the status is 20 min old, and a running controller renews it within 11 min: "
-        "check that one runs and leads: kubectl get leases -A"
+        "check that a controller runs and leads: kubectl get leases -A"
     )
 
 

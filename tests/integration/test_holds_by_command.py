@@ -72,7 +72,8 @@ async def test_an_object_that_does_not_exist_is_named(tmp_path: Path) -> None:
         ran = await run(w, tmp_path, "hold", "down", "fhpa/none", "-n", NAMESPACE)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"fedhpa: FederatedHPA {NAMESPACE}/none not found\n"
+    assert ran.err.startswith(f"fedhpa: cannot write FederatedHPA {NAMESPACE}/none: ")
+    assert ran.err.endswith(' "none" not found: correct its name, or its namespace with -n\n')
 
 
 @pytest.mark.parametrize(

@@ -333,7 +333,9 @@ async def test_a_member_that_does_not_answer_is_named(untouched: World) -> None:
     line = refusal(ran)
 
     assert line.startswith("fedhpa: the member: ")
-    assert "check that the member runs, and --cluster-kubeconfig and --cluster-context" in line
+    assert (
+        "check --cluster-kubeconfig and --cluster-context, and the member with: kubectl cluster-info" in line
+    )
 
 
 async def test_an_unverified_member_needs_a_flag(world: World) -> None:
@@ -402,8 +404,11 @@ async def test_a_missing_right_names_its_side(untouched: World) -> None:
     arguments = ("join", "east", f"--kubeconfig={untouched.hub.user_kubeconfig('nobody')}")
     hub = await asyncio.to_thread(fedhpa, *arguments, f"--cluster-kubeconfig={untouched.member.kubeconfig}")
 
-    assert "name an administrator of the member with --cluster-kubeconfig" in refusal(member)
-    assert "name an administrator of the hub with --kubeconfig or --context" in refusal(hub)
+    assert (
+        "ask an administrator of the member for this right, or choose another --cluster-context"
+        in refusal(member)
+    )
+    assert "ask an administrator of the hub for this right, or choose another --context" in refusal(hub)
 
 
 async def test_a_hub_without_clusters_says_how_to_install_them(tmp_path: Path) -> None:
@@ -414,7 +419,7 @@ async def test_a_hub_without_clusters_says_how_to_install_them(tmp_path: Path) -
             await hub.send("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
         ran = await world.run("join")
 
-    assert "install them with: fedhpa crds --with-clusters | kubectl apply -f -" in refusal(ran)
+    assert "install it with: fedhpa crds --with-clusters | kubectl apply -f -" in refusal(ran)
 
 
 async def test_a_token_that_does_not_work_leaves_the_hub_alone(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
 
 from fedhpa.api.errors import MemberUnavailable
 from fedhpa.api.wire import Pod
+from fedhpa.kube import Key
+from fedhpa.members import Member
 from fedhpa.members.watches import PodCache
 from tests.support.fakeapi import PODS, eventually, fake_api, join, pod
 from tests.support.members import federation
@@ -21,6 +23,13 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 def phase(cluster: str, item: Pod) -> str:
     """The record in these tests is the pod's cluster and phase."""
     return f"{cluster} {item.status.phase}"
+
+
+async def pods_of(
+    cache: PodCache[str], member: Member, namespace: str = "", *, wait: float | None = None
+) -> Mapping[Key, str]:
+    """The records of the pods of a namespace ("" for all), by namespace and name; a live view."""
+    return (await cache.reflector(member, namespace, wait=wait)).store
 
 
 @asynccontextmanager
@@ -42,14 +51,14 @@ async def test_pods_are_listed_when_first_needed() -> None:
         api.put(PODS, pod("a", "shop"))
         api.put(PODS, pod("b", "bank"))
         assert not api.queries("/pods")
-        pods = await cache.pods(member, "shop")
+        pods = await pods_of(cache, member, "shop")
         first = dict(pods)
         await eventually(lambda: api.watching == 1)
         api.put(PODS, pod("c", "shop"))
         await eventually(lambda: len(pods) == 2)
 
         assert first == {("shop", "a"): "member1 Running"}
-        assert await cache.pods(member, "shop") == pods
+        assert await pods_of(cache, member, "shop") == pods
         assert cache.watched == [("member1", "shop")]
 
 
@@ -58,11 +67,11 @@ async def test_an_unavailable_member_has_no_pods() -> None:
     async with federation("member1") as world, caching(PodCache(phase, clock=loop_time)) as cache:
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a"))
-        await cache.pods(member, "default")
+        await pods_of(cache, member, "default")
         await api.stop()
         await world.away("member1")
         with pytest.raises(MemberUnavailable):
-            await cache.pods(member, "default")
+            await pods_of(cache, member, "default")
         api.remove(PODS, "a", "default")
         api.put(PODS, pod("b"))
         await api.start()
@@ -70,7 +79,7 @@ async def test_an_unavailable_member_has_no_pods() -> None:
 
         async def listed() -> set[str]:
             try:
-                return {name for _, name in await cache.pods(member, "default")}
+                return {name for _, name in await pods_of(cache, member, "default")}
             except MemberUnavailable:
                 return set()
 
@@ -79,22 +88,23 @@ async def test_an_unavailable_member_has_no_pods() -> None:
                 await asyncio.sleep(0.02)
 
 
-async def test_a_broken_watch_makes_pods_stale() -> None:
+async def test_a_broken_watch_makes_pods_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the pods of a healthy member cannot be watched any more, old pods are not returned."""
+    monkeypatch.setattr("fedhpa.members.watches.STALE_SECONDS", 0.1)
     async with (
         federation("member1") as world,
-        caching(PodCache(phase, stale_after=0.1, clock=loop_time)) as cache,
+        caching(PodCache(phase, clock=loop_time)) as cache,
     ):
         api, member = world.members["member1"], world["member1"]
         api.put(PODS, pod("a"))
-        await cache.pods(member, "default")
+        await pods_of(cache, member, "default")
         await eventually(lambda: api.watching == 1)
         api.faults.status["/api/v1/namespaces/default/pods"] = 403
         api.end_watches()
 
         async def refusal() -> str:
             try:
-                await cache.pods(member, "default")
+                await pods_of(cache, member, "default")
             except MemberUnavailable as error:
                 return error.reason
             return ""
@@ -114,7 +124,7 @@ async def test_a_first_list_that_takes_too_long() -> None:
         api.put(PODS, pod("a"))
         api.faults.hang.add("/api/v1")
         with pytest.raises(MemberUnavailable, match="its pods are not listed"):
-            await cache.pods(member, "default", wait=0.1)
+            await pods_of(cache, member, "default", wait=0.1)
 
         assert cache.watched == [("member1", "default")]
 
@@ -129,7 +139,7 @@ async def test_a_forbidden_list_fails_at_once() -> None:
 
         async with asyncio.timeout(5):
             with pytest.raises(MemberUnavailable, match="does not allow"):
-                await cache.pods(world["member1"])
+                await pods_of(cache, world["member1"])
 
 
 async def test_pods_of_the_old_address_are_not_returned() -> None:
@@ -143,14 +153,14 @@ async def test_pods_of_the_old_address_are_not_returned() -> None:
         world.members["member1"].put(PODS, pod("old"))
         moved.put(PODS, pod("new"))
         moved.token = "t"
-        await cache.pods(member)
+        await pods_of(cache, member)
         join(world.hub, "member1", moved)
         await eventually(lambda: member.client.config.server == moved.url)
 
         async with asyncio.timeout(5):
             while True:
                 try:
-                    pods = await cache.pods(member)
+                    pods = await pods_of(cache, member)
                 except MemberUnavailable:
                     await asyncio.sleep(0.01)
                 else:
@@ -159,19 +169,20 @@ async def test_pods_of_the_old_address_are_not_returned() -> None:
         assert set(pods) == {("default", "new")}
 
 
-async def test_unused_watches_end() -> None:
+async def test_unused_watches_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Watches of unused namespaces and of members that are gone are stopped."""
+    monkeypatch.setattr("fedhpa.members.watches.KEEP_SECONDS", 60.0)
     now = 0.0
-    cache = PodCache(phase, keep=60, clock=lambda: now)
+    cache = PodCache(phase, clock=lambda: now)
     async with federation("member1", "member2") as world, caching(cache):
         gone = world["member2"]
-        await cache.pods(world["member1"], "shop")
-        await cache.pods(world["member1"], "bank")
-        await cache.pods(gone, "shop")
+        await pods_of(cache, world["member1"], "shop")
+        await pods_of(cache, world["member1"], "bank")
+        await pods_of(cache, gone, "shop")
         now = 50.0
-        await cache.pods(world["member1"], "shop")
+        await pods_of(cache, world["member1"], "shop")
         now = 100.0
-        await cache.pods(gone, "shop")
+        await pods_of(cache, gone, "shop")
         world.hub.remove(("cluster.karmada.io/v1alpha1", "clusters"), "member2")
         await eventually(lambda: gone.closed)
         cache.sweep()

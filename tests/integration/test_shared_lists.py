@@ -390,13 +390,19 @@ async def test_a_caller_over_its_limit_gets_cached_answers_only() -> None:
         assert (lists.fetches, len(lists._cache._entries)) == (1, 1)
 
 
-async def test_a_member_cannot_send_many_large_answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("huge", "requests", "at_once"), [(False, 20, 2), (True, 30, 1)])
+async def test_a_member_cannot_send_many_large_answers_at_once(
+    monkeypatch: pytest.MonkeyPatch, huge: bool, requests: int, at_once: int
+) -> None:
     """Selections are expected to be small. Those that are not wait for the slots of large answers.
 
-    A member with 64 answers of 96 MB would otherwise end the process.
+    A member with 64 answers of 96 MB would otherwise end the process. So would eight, and one that is larger
+    than 24 MB waits until no other one is awaited.
     """
+    small, large = 1_000, 1_500 if huge else 10_000
     monkeypatch.setattr(module, "MAX_CONCURRENT_LARGE", 2)
-    monkeypatch.setattr(module, "LIMIT_OF_SMALL", 1_000)
+    monkeypatch.setattr(module, "LIMIT_OF_SMALL", small)
+    monkeypatch.setattr(module, "LIMIT_OF_LARGE", large)
     async with federation("member1", "member2", deadline=3) as world, SharedLists(clock=loop_time) as lists:
         api, member = world.members["member1"], world["member1"]
         head = b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","items":[]}'
@@ -405,13 +411,14 @@ async def test_a_member_cannot_send_many_large_answers_at_once(monkeypatch: pyte
 
         async def counted(*arguments: Any, limit: int | None, **options: Any) -> Response:
             nonlocal now, most
-            now += limit is None
+            counts = limit == (None if huge else large)
+            now += counts
             most = max(most, now)
-            await asyncio.sleep(limit is None)
+            await asyncio.sleep(counts)
             try:
                 return await request(*arguments, limit=limit, **options)
             finally:
-                now -= limit is None
+                now -= counts
 
         monkeypatch.setattr(member.client, "request", counted)
         asked = [
@@ -421,5 +428,5 @@ async def test_a_member_cannot_send_many_large_answers_at_once(monkeypatch: pyte
         answers = await asyncio.gather(*asked)
 
     assert [one.value for one in answers] == [[]] * 10
-    assert lists.fetches == 20
-    assert most == 2
+    assert lists.fetches == requests
+    assert most == at_once

@@ -122,7 +122,7 @@ class Readers:
         }
 
     async def _pods(self, member: Member) -> list[str]:
-        return sorted((await self.pods.pods(member, NAMESPACE)).values())
+        return sorted((await self.pods.reflector(member, NAMESPACE)).store.values())
 
 
 async def outcome(call: Any) -> object:

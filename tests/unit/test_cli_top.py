@@ -39,7 +39,8 @@ def stored(name: str = "web", ready: str = "True", **status: Any) -> dict[str, A
 
 
 def limited(reason: str) -> dict[str, Any]:
-    return {"more": [{"type": "ScalingLimited", "status": "True", "reason": reason}]}
+    message = "the desired replica count is more than the maximum replica count"
+    return {"more": [{"type": "ScalingLimited", "status": "True", "reason": reason, "message": message}]}
 
 
 def test_no_text_of_an_object_controls_the_terminal() -> None:
@@ -86,6 +87,13 @@ def test_a_row_has_size_clusters_usage_and_what_holds_it() -> None:
         "api 2→5/8 █· 55%/60% 60m FailedGetScale: 404 in m1",
         "web 2/8 █· 55%/60% 60m usage calls for no other size",
     ]
+
+
+def test_what_limits_an_object_is_a_sentence() -> None:
+    """TooManyReplicas reads as if there were too many."""
+    found = row(stored(**limited("TooManyReplicas")), NOW)
+
+    assert found["holds"] == "the desired replica count is more than the maximum replica count"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import expanded
+from fedhpa.cli.main import command as all_commands
 from fedhpa.cli.main import run
 from testbed.stage.kubeconfig import write_kubeconfig
 from tests.support.commands import fedhpa
@@ -295,3 +297,31 @@ async def test_objects_of_the_hub_are_completed(tmp_path: Path) -> None:
         "names": ["night"],
     }
     assert silent == []
+
+
+def parameters_of(group: Any, path: str = "fedhpa") -> Iterator[tuple[str, Any]]:
+    """Every command with each of its parameters."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from parameters_of(command, f"{path} {name}")
+        else:
+            yield from ((f"{path} {name}", parameter) for parameter in command.params)
+
+
+def test_each_output_is_text_unless_it_is_chosen() -> None:
+    """Programs read the output of `replay` in a pipe, and a recorded scenario has no text."""
+    found = {path: one.default for path, one in parameters_of(all_commands()) if "--output" in one.opts}
+    differing = {path: default for path, default in found.items() if default != "text"}
+
+    assert len(found) > 8
+    assert differing == {"fedhpa replay": None, "fedhpa record": "json"}
+
+
+def test_options_that_choose_the_hub_are_alike() -> None:
+    """They have the same names, defaults and words."""
+    helps: dict[str, set[tuple[Any, ...]]] = {}
+    for path, one in parameters_of(all_commands()):
+        if one.name in ("kubeconfig", "context") and path != "fedhpa migrate hpa":
+            helps.setdefault(one.name, set()).add((tuple(one.opts), one.default, one.help))
+
+    assert {name: len(found) for name, found in helps.items()} == {"kubeconfig": 1, "context": 1}

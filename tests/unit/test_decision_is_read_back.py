@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.cli.explain import ExplainFormat, Explanation, explained_parts, render
+from fedhpa.cli.explain import Explanation, explained_parts, render
 from fedhpa.cli.hub_client import parse_target
 from fedhpa.decision import Decision, decide, decode_scenario, decode_stored, encode_stored, to_text
 
@@ -77,7 +77,7 @@ def through_json(decision: Decision) -> dict[str, Any]:
 def explained(content: dict[str, Any], decision: Decision) -> str:
     """The text of `fedhpa explain`."""
     found = Explanation("shop/web", decode_stored(content), decision.status)
-    return render(found, ExplainFormat.TEXT, decision.now)
+    return render(found, decision.now)
 
 
 def test_explanation_survives_the_record() -> None:
@@ -170,7 +170,7 @@ def test_a_record_cannot_control_the_terminal() -> None:
     condition = {"type": "Ready", "status": "False", "reason": "A\x1b[2J", "message": "b\x9b\r\x08c"}
     found = Explanation("shop/web", decode_stored(json.loads(hostile)), {"conditions": [condition]})
 
-    text = render(found, ExplainFormat.TEXT, decision.now)
+    text = render(found, decision.now)
 
     assert "?]0;x??" in text
     assert "Ready=False A?[2J: b???c" in text
@@ -183,7 +183,7 @@ def test_clusters_that_are_no_member_are_named() -> None:
     entry = {"name": "m2", "currentReplicas": 1, "membership": "Leaving", "waitsFor": "1 new pod in m1"}
     found = Explanation("shop/web", decode_stored(through_json(decision)), {"clusters": [entry]})
 
-    text = render(found, ExplainFormat.TEXT, decision.now)
+    text = render(found, decision.now)
 
     assert (
         "clusters that are no Member:\n  m2 (Leaving): 1 replica there, 1 new pod in m1\nconditions:" in text
@@ -199,7 +199,7 @@ def test_the_first_line_is_of_the_last_decision() -> None:
     ready = {"type": "Ready", "status": "True", "message": message}
     found = Explanation("shop/web", decode_stored(through_json(decision)), {"conditions": [ready]})
 
-    first, second, *_ = render(found, ExplainFormat.TEXT, decision.now).splitlines()
+    first, second, *_ = render(found, decision.now).splitlines()
 
     assert first == f"shop/web: {message}"
     assert second.startswith("the last recorded decision: scale 2 -> ")

@@ -11,8 +11,7 @@ from controller.cronfederatedhpa import PlannedTarget
 from controller.cronfederatedhpa.objects import CronObject
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.cron.explain import explanation
-from fedhpa.cli.explain import Explanation, explained_parts
-from fedhpa.cli.follow import SECONDS, follow
+from fedhpa.cli.explain import SECONDS, Explanation, explained_parts, follow
 from fedhpa.decision import decode_stored, encode_stored
 from tests.support.scenarios import cluster, decided, scenario
 

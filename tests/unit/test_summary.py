@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.federatedhpa.recording import QUIET_SECONDS, worth_writing
-from fedhpa.cli.explain import ExplainFormat, Explanation, render
+from fedhpa.cli.explain import Explanation, render
 from fedhpa.decision import decode_object, decode_stored, encode_stored, targets
 from tests.support.scenarios import CPU, answered, cluster, decided, external, scenario
 
@@ -269,4 +269,4 @@ def explained(given: dict[str, Any]) -> str:
     """The output of `fedhpa explain` after the decision."""
     decision = decided(given)
     stored = decode_stored(encode_stored(decision.memory, decision))
-    return render(Explanation("shop/web", stored, decision.status), ExplainFormat.TEXT, decision.now)
+    return render(Explanation("shop/web", stored, decision.status), decision.now)

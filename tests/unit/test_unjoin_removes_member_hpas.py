@@ -8,8 +8,9 @@ import pytest
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER
+from fedhpa.cli.hub_client import MEMBER
 from fedhpa.cli.join.member_hpas import remove_member_hpas
-from fedhpa.cli.join.registration import CLUSTER, Side
+from fedhpa.cli.join.registration import Side
 from tests.support.memory_api import MemoryApi
 
 OLDER = "/apis/autoscaling/v2beta2"
@@ -52,7 +53,7 @@ async def test_an_hpa_that_changed_is_removed_and_one_that_was_handed_over_stays
     member = OlderMember("a", "b", "c", written={"b": {}, "c": {OWNER: "hub-2/shop/c/1"}})
     said: list[str] = []
 
-    await remove_member_hpas(Side(CLUSTER, member), "hub", said.append)
+    await remove_member_hpas(Side(MEMBER, member), "hub", said.append)
 
     assert member.left == ["c"]
     assert said == ["Removed 2 HorizontalPodAutoscalers of mode Distributed. Replicas stay as they are."]
@@ -70,6 +71,6 @@ async def test_a_refusal_names_what_remains_and_the_option(method: str, path: st
     member.refused[method, path] = 403
 
     with pytest.raises(ConfigError, match=f"{message}.*--cluster-kubeconfig"):
-        await remove_member_hpas(Side(CLUSTER, member), "hub", print)
+        await remove_member_hpas(Side(MEMBER, member), "hub", print)
 
     assert member.left == ["a"]

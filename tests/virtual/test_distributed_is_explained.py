@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from benchmarks.world.network import Cable
 from controller.federatedhpa.one_shot import one_shot_reader, settings_for
 from fedhpa.api.member_hpas import DELETION_WAITS
-from fedhpa.cli.explain import ExplainFormat, explanation_of, render
+from fedhpa.cli.explain import explanation_of, render
 from fedhpa.cli.preview import preview_of, to_text
 from fedhpa.cli.replay import answer
 from fedhpa.kube.client import ApiClient
@@ -85,7 +85,7 @@ async def test_the_record_explains_the_bounds(tmp_path: Path) -> None:
         async with hub_of(d) as hub:
             found = await explanation_of(hub, stored(d), d.f.clock)
 
-        text = render(found, ExplainFormat.TEXT, d.f.clock.wall())
+        text = render(found, d.f.clock.wall())
 
     assert "6 replicas run, the members scale on their own" in text
     for name, (least, most) in ((name, found or (0, 0)) for name, found in d.bounds.items()):

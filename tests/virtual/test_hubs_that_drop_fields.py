@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fedhpa.cli.explain import ExplainFormat, explanation_of, render
+from fedhpa.cli.explain import explanation_of, render
 from fedhpa.kube import ApiClient
 from tests.support import karmada_crds
 from tests.support.controller import HPAS, NAMESPACE, world
@@ -87,4 +87,4 @@ async def test_explain_shows_the_decision() -> None:
             found = await explanation_of(hub, obj, w.clock)
 
         assert found.note == ""
-        assert "8 replicas" in render(found, ExplainFormat.TEXT, w.clock.wall())
+        assert "8 replicas" in render(found, w.clock.wall())

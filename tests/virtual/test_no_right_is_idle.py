@@ -27,7 +27,6 @@ from fedhpa.api.rights import (
     MetricsVia,
     Propagation,
     Switches,
-    controller_rights,
     hub_rights,
     member_rights,
     member_secret_rights,
@@ -166,7 +165,13 @@ SILENT = ("//readyz get",)
 
 def rights_on_hub(propagation: Propagation, via: MetricsVia = MEMBERS) -> list[Manifest]:
     """Returns the rights of the controller on the hub."""
-    return controller_rights(user(LEAST), lease_namespace=SPACE, propagation=propagation, metrics_via=via)
+    return hub_rights(
+        user_name=LEAST,
+        lease_namespace=SPACE,
+        propagation=propagation,
+        metrics_via=via,
+        components=["controller"],
+    )
 
 
 def rules_of(propagation: Propagation, via: MetricsVia = MEMBERS) -> list[str]:

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import ONLY_CLUSTERS, SOURCES, MemberSources
 from fedhpa.api.texts import counted
-from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
 from fedhpa.cli.hub_client import hub_client
 from fedhpa.cli.member_options import DEFAULT, DEFAULT_NAMESPACE, MembersFrom, MembersNamespace
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name, seconds_of
 
 if TYPE_CHECKING:
     from fedhpa.cli.drain.draining import Drained, Refused
@@ -153,7 +152,7 @@ async def drained_cluster(
     again = command("drain", name, kubeconfig, context)
     try:
         async with hub_client(kubeconfig, context) as (hub, _):
-            shown = view.Silent() if silent else view.for_stdout()
+            shown = view.View() if silent else view.for_stdout()
             drained = await draining.run(hub, shown, lambda line: typer.echo(line, err=True), timeout=timeout)
     except asyncio.CancelledError:
         if draining.tainted:
@@ -176,6 +175,8 @@ async def drained_cluster(
 
 def _forecast(name: str, sources: MemberSources, kubeconfig: str, context: str, *, as_json: bool) -> None:
     """Prints where the replicas would go. Raises Exit if some would stay."""
+    import msgspec
+
     from fedhpa.cli.drain import draining, view
 
     async def run() -> tuple[list[Forecast], list[Alone]]:
@@ -184,7 +185,7 @@ def _forecast(name: str, sources: MemberSources, kubeconfig: str, context: str, 
 
     found, alone = asyncio.run(run())
     if as_json:
-        shown = {"objects": [one.to_json() for one in found], "notMoved": [one.to_json() for one in alone]}
+        shown = {"objects": [one.to_json() for one in found], "notMoved": msgspec.to_builtins(alone)}
         typer.echo(json.dumps({"cluster": name, "dryRun": True, **shown}, indent=2))
     else:
         count, stay = sum(one.replicas or 0 for one in found), sum(one.is_finding for one in found)
@@ -207,13 +208,7 @@ def taint_sources(members_from: str, namespace: str) -> MemberSources:
 
 def timeout_seconds(text: str) -> float | None:
     """Returns the seconds of --timeout, None if it is not set. Raises ConfigError."""
-    try:
-        seconds = parse_duration(text) if text else None
-    except InvalidObject as error:
-        raise ConfigError(f"--timeout: {error}") from error
-    if seconds is not None and seconds <= 0:
-        raise ConfigError(f"--timeout={text}: expected a duration above 0, such as 30m")
-    return seconds
+    return seconds_of("--timeout", text, "30m") if text else None
 
 
 def refusal(error: Refused) -> typer.Exit:
@@ -226,10 +221,3 @@ def command(name: str, cluster: str, kubeconfig: str, context: str) -> str:
     """Returns the command line for the same hub."""
     options = (("--kubeconfig", kubeconfig), ("--context", context))
     return " ".join(["fedhpa", name, cluster, *(f"{key}={quote(value)}" for key, value in options if value)])
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command("cordon")(cordon)
-    app.command("drain")(drain)
-    app.command("uncordon")(uncordon)

@@ -9,7 +9,7 @@ import msgspec
 
 from fedhpa.api import federatedhpa
 from fedhpa.api.cluster import API_VERSION as CLUSTER_VERSION
-from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.member_sources import CLUSTERS, ONLY_CLUSTERS, MemberSources
 from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
 from fedhpa.api.texts import listed
@@ -23,7 +23,7 @@ from fedhpa.cli.drain.objects import (
 )
 from fedhpa.cli.drain.taints import change_taints, noted_in, read_cluster, taints_of, with_taint
 from fedhpa.cli.drain.watch import Progress, watch
-from fedhpa.cli.hub_client import hub_error
+from fedhpa.cli.hub_client import asking
 from fedhpa.cli.member_notes import known_members
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Drained(msgspec.Struct, frozen=True):
             "drained": self.done,
             "replicas": self.progress.total,
             "moved": self.progress.moved,
-            "waiting": [one.to_json() for one in self.progress.waiting],
-            "notMoved": [one.to_json() for one in self.alone],
+            "waiting": msgspec.to_builtins(self.progress.waiting),
+            "notMoved": msgspec.to_builtins(self.alone),
         }
 
 
@@ -95,10 +95,8 @@ async def listing(hub: ApiClient, kind: str) -> list[Any]:
     from fedhpa.kube import resource_path
 
     path = resource_path(federatedhpa.API_VERSION, f"{kind.lower()}s")
-    try:
+    with asking(f"cannot list {kind}s"):
         return list((await hub.list_leniently(path, dict[str, Any])).items)
-    except ApiError as error:
-        raise hub_error(f"cannot list {kind}s", error) from error
 
 
 class Draining:
@@ -164,9 +162,7 @@ async def forecast(
         # A person who drains clusters need not read their objects. Labels of the source are unknown here.
         known = {name: KnownCluster(name) for name in await known_members(hub, sources.namespace)}
     if CLUSTERS in sources.names:
-        try:
+        with asking("cannot list Clusters"):
             found = (await hub.list_leniently(path, RawCluster)).items
-        except ApiError as error:
-            raise hub_error("cannot list Clusters", error) from error
         known |= {one.metadata.name: known_cluster(one) for one in found if isinstance(one, RawCluster)}
     return list(forecasts(raws, cluster, known)), list(scaled_by_rules_alone(crons, raws))

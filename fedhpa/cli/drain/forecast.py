@@ -13,11 +13,12 @@ import msgspec
 
 from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import at, condition, text_at
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.taints import DRAIN_TAINT, PREFER_NO_SCHEDULE, PROBE_TAINTS, Toleration, tolerated_for
-from fedhpa.api.texts import counted, listed, one_line
+from fedhpa.api.texts import listed, one_line
 from fedhpa.assignment import Place, split
-from fedhpa.cli.drain.objects import MAX_REASON, Entry, Scaled, name_of, read
+from fedhpa.cli.drain.objects import MAX_REASON, Entry, clusters_of, entry_of, name_of, number_of, obstacle_of
 from fedhpa.decision import ScalingSpec, decode_spec
 
 SURVIVES_CLUSTER_LOSS: Final = "SurvivesClusterLoss"
@@ -52,20 +53,11 @@ class Forecast(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def to_json(self) -> dict[str, Any]:
         """Returns the forecast as data. An unknown division is null."""
-        return {
-            "name": self.name,
-            "replicas": self.replicas,
-            "stays": self.stays,
-            "among": list(self.among),
-            "division": None if self.division is None else dict(self.division),
-            "unplaced": self.unplaced,
-            "room": self.room,
-        }
+        shown = ("name", "replicas", "stays", "among", "division", "unplaced", "room")
+        return {key: msgspec.to_builtins(getattr(self, key)) for key in shown}
 
     def __str__(self) -> str:
-        count = (
-            "an unknown number of replicas" if self.replicas is None else counted(self.replicas, "replica")
-        )
+        count = number_of(self.replicas)
         if self.stays:
             return f"{self.name}: {count} would stay: {self.stays}"
         if self.policy.copies:
@@ -85,21 +77,18 @@ def forecasts(
 ) -> Iterator[Forecast]:
     """Yields the forecast of each object with replicas in `cluster`. `clusters` are all registered ones."""
     for raw in raws:
-        found = read(raw)
-        if found is None:
+        if not isinstance(raw, dict) or not isinstance(at(raw, "status"), dict | None):
             yield Forecast(name_of(raw), None, "it cannot be read")
             continue
-        entry = found.entry(cluster)
+        entry = entry_of(raw, cluster)
         if entry is not None and entry.replicas != 0:
-            yield _forecast(raw, found, entry, clusters)
+            yield _forecast(raw, entry, clusters)
 
 
-def _forecast(
-    raw: Mapping[str, Any], found: Scaled, entry: Entry, clusters: Mapping[str, KnownCluster]
-) -> Forecast:
-    stays = Forecast(found.name, entry.replicas)
-    if found.obstacle:
-        return msgspec.structs.replace(stays, stays=found.obstacle)
+def _forecast(raw: Mapping[str, Any], entry: Entry, clusters: Mapping[str, KnownCluster]) -> Forecast:
+    stays = Forecast(name_of(raw), entry.replicas)
+    if obstacle := obstacle_of(raw):
+        return msgspec.structs.replace(stays, stays=obstacle)
     try:
         spec = decode_spec(raw.get("spec"))
     except InvalidObject as error:
@@ -109,16 +98,16 @@ def _forecast(
         return msgspec.structs.replace(stays, policy=policy)
     takers = {
         one.name: one
-        for one in found.clusters
+        for one in clusters_of(raw)
         if one.name != entry.name and _takes(one, clusters.get(one.name), spec.tolerations)
     }
     if not takers:
         return msgspec.structs.replace(stays, stays="no other cluster of the object takes replicas")
-    room, lacks_room = _room(found, entry.name)
+    room, lacks_room = _room(raw, entry.name)
     division, unplaced = _division(spec, entry, takers, clusters)
     among = tuple(one_line(name) for name in takers)
     return Forecast(
-        found.name, entry.replicas, "", among, division, policy, unplaced, room, lacks_room=lacks_room
+        name_of(raw), entry.replicas, "", among, division, policy, unplaced, room, lacks_room=lacks_room
     )
 
 
@@ -160,15 +149,14 @@ def _division(
     return more, max(leaving - sum(more.values()), 0)
 
 
-def _room(found: Scaled, cluster: str) -> tuple[str, bool]:
+def _room(raw: Mapping[str, Any], cluster: str) -> tuple[str, bool]:
     """Returns what the last decision says about room in the other clusters, and True if it is too little."""
-    conditions = (found.status.conditions if found.status else None) or []
-    said = next((one for one in conditions if one.type == SURVIVES_CLUSTER_LOSS), None)
-    if said is None:
+    said = condition(raw, SURVIVES_CLUSTER_LOSS)
+    if not said:
         return UNKNOWN, False
-    text = one_line(said.message, MAX_REASON)
-    if said.status == "True":
+    text = one_line(text_at(said, "message"), MAX_REASON)
+    if said.get("status") == "True":
         return "enough, by the last decision", False
     # The condition is about the worst cluster to lose, which may be another one.
-    lacks = said.status == "False" and text.startswith(f"without {cluster},")
+    lacks = said.get("status") == "False" and text.startswith(f"without {cluster},")
     return f"{'not enough' if lacks else UNKNOWN}, the last decision says: {text}", lacks

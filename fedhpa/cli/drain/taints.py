@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedhpa.api.cluster import API_VERSION
-from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import CLUSTERS, MemberSources
 from fedhpa.api.taints import NO_SCHEDULE, OWN_TAINTS
 from fedhpa.api.times import format_time
 from fedhpa.cli import member_notes
-from fedhpa.cli.hub_client import DEADLINE_SECONDS, NOT_SERVED, hub_error
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, asking, find
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
@@ -56,16 +56,8 @@ async def noted_in(hub: ApiClient, name: str, sources: MemberSources) -> str:
     """
     if not sources.has_foreign:
         return ""
-    from fedhpa.kube import NOT_FOUND
-
-    if CLUSTERS in sources.names:
-        try:
-            await hub.get_json(_path(name), deadline=DEADLINE_SECONDS)
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise _error("read", name, error) from error
-        else:
-            return ""
+    if CLUSTERS in sources.names and await find(hub, _path(name), f"Cluster {name}") is not None:
+        return ""
     await member_notes.check_member(hub, sources.namespace, name)
     return sources.namespace
 
@@ -74,10 +66,10 @@ async def read_cluster(hub: ApiClient, name: str, noted: str = "") -> Object:
     """Returns a Cluster, or what `noted` has of a member that is none. Raises ConfigError with the remedy."""
     if noted:
         return {"spec": {"taints": await member_notes.read_taints(hub, noted, name)}}
-    try:
-        return await hub.get_json(_path(name), deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        raise _error("read", name, error) from error
+    found = await find(hub, _path(name), f"Cluster {name}")
+    if found is None:
+        raise ConfigError(f"Cluster {name} not found: see the names with: kubectl get clusters")
+    return found
 
 
 async def change_taints(hub: ApiClient, name: str, change: Change, noted: str = "") -> Object | None:
@@ -102,10 +94,8 @@ async def change_taints(hub: ApiClient, name: str, change: Change, noted: str = 
         spec = {**(cluster.get("spec") or {}), "taints": wanted}
         return None if wanted is None else {**cluster, "spec": spec}
 
-    try:
+    with asking(f"cannot write Cluster {name}"):
         written = await update_with_retry(hub, _path(name), with_change, deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        raise _error("write", name, error) from error
     if wanted is None:
         return None
     if len(taints_of(written)) != len(wanted):
@@ -114,20 +104,6 @@ async def change_taints(hub: ApiClient, name: str, change: Change, noted: str = 
             "bring it up to date with: fedhpa crds --with-clusters | kubectl apply -f -"
         )
     return written
-
-
-def _error(action: str, name: str, error: ApiError) -> ConfigError:
-    """Returns the error of a request for a Cluster, with the remedy."""
-    from fedhpa.kube import NOT_FOUND
-
-    if error.status != NOT_FOUND:
-        return hub_error(f"cannot {action} Cluster {name}", error)
-    if NOT_SERVED in str(error):
-        return ConfigError(
-            "the hub does not serve Clusters: choose another --context, or install them with: "
-            "fedhpa crds --with-clusters | kubectl apply -f -"
-        )
-    return ConfigError(f"Cluster {name} not found: see the names with: kubectl get clusters")
 
 
 def _path(name: str) -> str:

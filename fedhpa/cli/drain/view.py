@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -22,28 +22,18 @@ MAX_LINES: Final = 50
 OTHER_LINES: Final = 3
 
 
-class View(Protocol):
-    """Shows a drain to a person."""
+class View:
+    """Shows a drain to a person. This one shows nothing, for output that is one JSON document."""
 
     def show(self, progress: Progress) -> None:
         """Shows the progress."""
 
     def running(self) -> AbstractContextManager[object]:
         """Returns the context in which it is shown."""
-
-
-class Silent:
-    """Shows nothing, for output that is one JSON document."""
-
-    def show(self, progress: Progress) -> None:
-        """Shows nothing."""
-
-    def running(self) -> AbstractContextManager[object]:
-        """Returns an empty context."""
         return nullcontext()
 
 
-class Lines(Silent):
+class Lines(View):
     """Prints a line for each object that changed, and one with the sum."""
 
     def __init__(self) -> None:
@@ -62,7 +52,7 @@ class Lines(Silent):
             typer.echo(line)
 
 
-class Bar:
+class Bar(View):
     """Draws one bar over all objects, and a line for each object that waits."""
 
     def __init__(self, console: Console) -> None:

@@ -37,23 +37,6 @@ class Progress(msgspec.Struct, frozen=True):
         return self.total - self.left
 
 
-class Tally:
-    """The most replicas that each object had in the cluster: the replicas to move."""
-
-    def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
-        self._most: dict[str, int] = {}
-
-    def progress(self, waiting: Sequence[Waiting]) -> Progress:
-        """Returns the progress after another look."""
-        left = 0
-        for one in waiting:
-            count = one.replicas or 0
-            left += count
-            self._most[one.name] = max(count, self._most.get(one.name, 0))
-        return Progress(self._cluster, sum(self._most.values()), left, tuple(waiting))
-
-
 async def watch(
     cluster: str,
     look: Look,
@@ -68,7 +51,9 @@ async def watch(
     `look` returns the objects with replicas in the cluster; `warn` gets each new problem. Returns the last
     progress. Raises ConfigError if the first look fails.
     """
-    tally, found, warned = Tally(cluster), None, ""
+    # The most replicas that each object had in the cluster are the replicas to move.
+    most: dict[str, int] = {}
+    found, warned = None, ""
     ends = None if timeout is None else clock.monotonic() + timeout
     while True:
         begun = clock.monotonic()
@@ -84,7 +69,9 @@ async def watch(
                 warn(f"{text}; trying again")
         else:
             warned = ""
-            found = tally.progress(waiting)
+            counts = {one.name: one.replicas or 0 for one in waiting}
+            most |= {name: max(count, most.get(name, 0)) for name, count in counts.items()}
+            found = Progress(cluster, sum(most.values()), sum(counts.values()), tuple(waiting))
             show(found)
             if not waiting:
                 return found

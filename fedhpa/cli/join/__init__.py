@@ -10,10 +10,10 @@ import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import AcceptedServer
-from fedhpa.api.times import parse_duration
 from fedhpa.cli import suggestions
 from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
-from fedhpa.cli.options import Context, Kubeconfig, PropagationMode, cluster_name
+from fedhpa.cli.hub_client import HUB
+from fedhpa.cli.options import Context, Kubeconfig, PropagationMode, cluster_name, seconds_of
 from fedhpa.cli.rbac import ScaleTargets, scale_targets
 
 ClusterKubeconfig = Annotated[
@@ -243,10 +243,7 @@ def release_clusters(
     seconds = timeout_seconds(timeout) or 0.0
 
     async def run() -> None:
-        async with registration.opened(registration.HUB, registration.Source(kubeconfig, context)) as (
-            hub,
-            _,
-        ):
+        async with registration.opened(HUB, registration.Source(kubeconfig, context)) as (hub, _):
             await release.release_all(hub, namespace, seconds, typer.echo, SYSTEM.monotonic)
 
     asyncio.run(run())
@@ -267,20 +264,9 @@ def _file(kubeconfig: Path | None) -> str:
 
 
 def _lifetime(text: str) -> int:
-    from fedhpa.api.errors import InvalidObject
     from fedhpa.api.tokens import LONGEST_SECONDS, SHORTEST_SECONDS
 
-    try:
-        seconds = parse_duration(text)
-    except InvalidObject as error:
-        raise ConfigError(f"--token-lifetime: {error}") from error
+    seconds = seconds_of("--token-lifetime", text, LIFETIME)
     if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
         raise ConfigError(f"--token-lifetime={text}: expected a duration from 10m to 87600h")
     return int(seconds)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.command("join")(join)
-    app.command("unjoin")(unjoin)
-    app.command("release-clusters")(release_clusters)

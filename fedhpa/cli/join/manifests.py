@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fedhpa.api import membership
 from fedhpa.api.rights import Manifest
-from fedhpa.cli.join.registration import CLUSTER, Wanted, address_of, config_of
+from fedhpa.cli.hub_client import MEMBER
+from fedhpa.cli.join.registration import Wanted, address_of, config_of
 
 MEMBER_TITLE = """\
 # Part of the member {name}: apply it there.
@@ -19,7 +20,7 @@ COMMAND = """
 
 async def parts(wanted: Wanted) -> list[tuple[str, list[Manifest]]]:
     """Returns title and manifests of both parts. Reads the member's kubeconfig only. Raises ConfigError."""
-    config = await config_of(CLUSTER, wanted.member)
+    config = await config_of(MEMBER, wanted.member)
     notes: list[str] = []
     address = address_of(wanted, config, notes.append)
     name, namespace = wanted.name, wanted.namespace

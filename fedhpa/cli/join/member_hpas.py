@@ -9,8 +9,8 @@ from typing import Final
 from fedhpa.api.errors import ApiError, ConfigError, Conflict
 from fedhpa.api.member_hpas import API_VERSIONS, MANAGED_BY, MANAGER, OWNER, PLURAL, MemberHpa, Owner
 from fedhpa.api.texts import listed
-from fedhpa.cli.hub_client import DEADLINE_SECONDS
-from fedhpa.cli.join.registration import CLUSTER, Side
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, MEMBER, hub_error
+from fedhpa.cli.join.registration import Side
 from fedhpa.kube import NOT_FOUND, resource_path
 
 Say = Callable[[str], None]
@@ -43,7 +43,7 @@ async def remove_member_hpas(member: Side, hub_id: str, say: Say) -> None:
             tasks = [group.create_task(_remove(member, hpa, hub_id, version, slots)) for hpa in ours]
     except TimeoutError as error:
         raise ConfigError(
-            f"{CLUSTER}: its HorizontalPodAutoscalers were not removed within {REMOVAL_SECONDS:g} s: run the "
+            f"{MEMBER}: its HorizontalPodAutoscalers were not removed within {REMOVAL_SECONDS:g} s: run the "
             "command again"
         ) from error
     results = [task.result() for task in tasks]
@@ -64,7 +64,7 @@ async def _listed(member: Side) -> tuple[str, Sequence[MemberHpa]]:
             return version, (await member.api.list(path, MemberHpa, label_selector=SELECTOR)).items
         except ApiError as error:
             if error.status != NOT_FOUND:
-                raise member.error(f"cannot list {PLURAL}", error) from error
+                raise hub_error(f"cannot list {PLURAL}", error, member.side) from error
     return API_VERSIONS[0], []
 
 
@@ -84,5 +84,6 @@ async def _remove(
                 return False
             except ApiError as error:
                 if not isinstance(error, Conflict) or attempt == TRIES:
-                    return member.error(f"cannot delete {PLURAL} {owner.namespace}/{owner.name}", error)
+                    action = f"cannot delete {PLURAL} {owner.namespace}/{owner.name}"
+                    return hub_error(action, error, member.side)
     return False

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +21,19 @@ from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.identity import IDENTITY_PATH
 from fedhpa.api.membership import CLUSTER_LABEL, SECRET_ANNOTATION, Address
-from fedhpa.api.rights import MEMBER, Manifest, Subject, Switches
+from fedhpa.api.rights import MEMBER as MEMBER_ACCOUNT
+from fedhpa.api.rights import Manifest, Subject, Switches
 from fedhpa.api.texts import one_line
-from fedhpa.cli.hub_client import DEADLINE_SECONDS, FORBIDDEN, NO_ANSWER, NOT_SERVED, UNAUTHORIZED
+from fedhpa.cli.hub_client import (
+    DEADLINE_SECONDS,
+    FORBIDDEN,
+    HUB,
+    MEMBER,
+    OPTIONS,
+    UNAUTHORIZED,
+    asking,
+    find,
+)
 from fedhpa.cli.options import read_certificates
 from fedhpa.kube import (
     NOT_FOUND,
@@ -37,22 +47,6 @@ from fedhpa.kube import (
 )
 from fedhpa.members import CLUSTERS_PATH, Cluster
 
-HUB, CLUSTER = "the hub", "the member"
-# The options by which a person chooses each side.
-OPTIONS: Final = {
-    HUB: ("--kubeconfig", "--context"),
-    CLUSTER: ("--cluster-kubeconfig", "--cluster-context"),
-}
-PLURALS: Final = {
-    "Namespace": "namespaces",
-    "ServiceAccount": "serviceaccounts",
-    "Secret": "secrets",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "Cluster": "clusters",
-}
 # An API server learns of new accounts and roles by a watch.
 SETTLE_SECONDS: Final = 15.0
 RETRY_SECONDS: Final = 0.2
@@ -94,32 +88,26 @@ class Side:
 
     async def find(self, path: str, what: str) -> dict[str, Any] | None:
         """Returns an object, or None if it does not exist. Raises ConfigError."""
-        try:
-            return await self.api.get_json(path, deadline=DEADLINE_SECONDS)
-        except ApiError as error:
-            if error.status == NOT_FOUND and NOT_SERVED not in str(error):
-                return None
-            raise self.error(f"cannot read {what}", error) from error
+        return await find(self.api, path, what, self.side)
 
     async def apply(self, manifest: Manifest) -> None:
         """Creates an object, or merges the manifest into the existing one. Raises ConfigError."""
         path, what = path_of(manifest), name_of(manifest)
-        try:
+        with self.asking(f"cannot write {what}"):
             if await self.find(path, what) is None:
                 await self.api.post(path.rpartition("/")[0], manifest, deadline=DEADLINE_SECONDS)
             elif manifest["kind"] != "Namespace":
                 await self.api.patch(path, manifest, manager=MANAGER, deadline=DEADLINE_SECONDS)
-        except ApiError as error:
-            raise self.error(f"cannot write {what}", error) from error
 
     async def delete(self, manifest: Manifest) -> bool:
         """Deletes an object. Returns False if it does not exist. Raises ConfigError."""
-        try:
-            await self.api.delete(path_of(manifest), deadline=DEADLINE_SECONDS)
-        except ApiError as error:
-            if error.status == NOT_FOUND:
+        with self.asking(f"cannot delete {name_of(manifest)}"):
+            try:
+                await self.api.delete(path_of(manifest), deadline=DEADLINE_SECONDS)
+            except ApiError as error:
+                if error.status != NOT_FOUND:
+                    raise
                 return False
-            raise self.error(f"cannot delete {name_of(manifest)}", error) from error
         return True
 
     async def uid(self) -> str:
@@ -127,18 +115,9 @@ class Side:
         found = await self.find(IDENTITY_PATH, "namespace kube-system")
         return str(((found or {}).get("metadata") or {}).get("uid") or "")
 
-    def error(self, action: str, error: ApiError) -> ConfigError:
-        """Returns the error of a request, with the remedy."""
-        kubeconfig, context = OPTIONS[self.side]
-        if error.status == UNAUTHORIZED:
-            remedy = f"log in again, or correct {kubeconfig} or {context}"
-        elif error.status == FORBIDDEN:
-            remedy = f"name an administrator of {self.side} with {kubeconfig} or {context}"
-        elif error.status == NO_ANSWER:
-            remedy = f"check that {self.side} runs, and {kubeconfig} and {context}"
-        else:
-            remedy = "run the command again"
-        return ConfigError(f"{self.side}: {action}: {one_line(str(error))}: {remedy}")
+    def asking(self, action: str) -> AbstractContextManager[None]:
+        """Turns an ApiError within the context into a ConfigError with the remedy."""
+        return asking(action, self.side)
 
 
 async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
@@ -201,7 +180,7 @@ async def config_of(side: str, source: Source) -> ApiConfig:
 @asynccontextmanager
 async def _sides(wanted: Wanted) -> AsyncIterator[tuple[Side, Side, ApiConfig]]:
     async with AsyncExitStack() as stack:
-        member, config = await stack.enter_async_context(opened(CLUSTER, wanted.member))
+        member, config = await stack.enter_async_context(opened(MEMBER, wanted.member))
         hub, _ = await stack.enter_async_context(opened(HUB, wanted.hub))
         yield hub, member, config
 
@@ -247,17 +226,9 @@ def _unverified(config: ApiConfig) -> bool:
 async def _stored_cluster(hub: Side, wanted: Wanted, address: Address) -> dict[str, Any] | None:
     """Returns the Cluster of that name. Raises ConfigError if it is of another member."""
     path = resource_path(API_VERSION, "clusters", name=wanted.name)
-    try:
-        found = await hub.api.get_json(path, deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        if error.status == NOT_FOUND and NOT_SERVED in str(error):
-            raise ConfigError(
-                "the hub serves no Clusters: install them with: fedhpa crds --with-clusters | kubectl apply "
-                "-f -"
-            ) from error
-        if error.status == NOT_FOUND:
-            return None
-        raise hub.error(f"cannot read Cluster {wanted.name}", error) from error
+    found = await hub.find(path, f"Cluster {wanted.name}")
+    if found is None:
+        return None
     spec = found.get("spec") or {}
     same = spec.get("id") == address.uid if spec.get("id") and address.uid else False
     if not same and str(spec.get("apiEndpoint") or "").rstrip("/") != address.endpoint:
@@ -274,12 +245,13 @@ async def other_name(hub: Side, name: str, uid: str, endpoint: str) -> str:
 
     A Cluster without spec.id is compared by its endpoint.
     """
-    try:
-        clusters = (await hub.api.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
-    except ApiError as error:
-        if error.status == NOT_FOUND:  # the hub serves no Clusters any more
-            return ""
-        raise hub.error("cannot list the Clusters", error) from error
+    with hub.asking("cannot list the Clusters"):
+        try:
+            clusters = (await hub.api.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return ""  # the hub serves no Clusters any more
     for each in clusters:
         spec, metadata = each.spec, each.metadata
         same = spec.id == uid if spec.id and uid else spec.apiEndpoint.rstrip("/") == endpoint
@@ -303,21 +275,16 @@ async def _token(member: Side, wanted: Wanted, account: str, say: Say, now: floa
     """Returns a token of the account. Raises ConfigError."""
     path = resource_path("v1", "serviceaccounts", wanted.namespace, account, "token")
     body = msgspec.json.encode(tokens.token_request(wanted.seconds))
+    json = "application/json"
     try:
-        answer = await member.api.request(
-            "POST",
-            path,
-            body=body,
-            content_type="application/json",
-            deadline=DEADLINE_SECONDS,
-            limit=MAX_ANSWER,
-        )
+        with member.asking("cannot request a token"):
+            answer = await member.api.request(
+                "POST", path, body=body, content_type=json, deadline=DEADLINE_SECONDS, limit=MAX_ANSWER
+            )
         issued = tokens.issued_token(answer.body, f"{wanted.namespace}/{account}", now)
-    except ApiError as error:
-        raise member.error("cannot request a token", error) from error
     except InvalidObject as error:
         raise ConfigError(f"the member: cannot use its token: {error}") from error
-    if issued.expires < now + wanted.seconds * 0.9 and account == MEMBER:  # said once for both
+    if issued.expires < now + wanted.seconds * 0.9 and account == MEMBER_ACCOUNT:  # said once for both
         say(f"the member has shortened the token's lifetime to {(issued.expires - now) / 3600:.1f} hours")
     return issued
 
@@ -340,7 +307,7 @@ async def _token_works(
     async with ApiClient(with_token, deadline=DEADLINE_SECONDS) as api:
         while True:
             try:
-                for path in ("/readyz", "/api/v1/pods" if account == MEMBER else IDENTITY_PATH):
+                for path in ("/readyz", "/api/v1/pods" if account == MEMBER_ACCOUNT else IDENTITY_PATH):
                     await api.request("GET", path, params={"limit": "1"}, limit=8 * 1024 * 1024)
             except ApiError as error:
                 refused = error.status in (UNAUTHORIZED, FORBIDDEN)
@@ -385,13 +352,8 @@ def is_of(found: dict[str, Any], cluster: str) -> bool:
 
 def path_of(manifest: Manifest) -> str:
     """Returns the path of an object."""
-    metadata = manifest["metadata"]
-    return resource_path(
-        manifest["apiVersion"],
-        PLURALS[manifest["kind"]],
-        metadata.get("namespace", ""),
-        metadata["name"],
-    )
+    metadata, plural = manifest["metadata"], f"{manifest['kind'].lower()}s"
+    return resource_path(manifest["apiVersion"], plural, metadata.get("namespace", ""), metadata["name"])
 
 
 def name_of(manifest: Manifest) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.cluster_finalizers import own_finalizers
-from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.errors import ConfigError
 from fedhpa.cli.hub_client import DEADLINE_SECONDS
 from fedhpa.cli.join.registration import MANAGER, Side
 from fedhpa.kube import resource_path
@@ -62,10 +62,8 @@ async def release_all(hub: Side, namespace: str, timeout: float, say: Say, monot
         if monotonic() >= ends:
             raise ConfigError(f"{holder} still holds a Lease: stop the controller, and run the command again")
         await asyncio.sleep(LOOK_SECONDS)
-    try:
+    with hub.asking("cannot list Clusters"):
         listed = await hub.api.get_json(resource_path(API_VERSION, "clusters"), deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        raise hub.error("cannot list Clusters", error) from error
     held = [
         one["metadata"]
         for one in listed.get("items") or ()
@@ -84,14 +82,10 @@ async def _deleted(hub: Side, name: str) -> dict[str, Any] | None:
 
 
 async def _leader(hub: Side, monotonic: Monotonic, namespace: str = "") -> str:
-    try:
+    with hub.asking("cannot list Leases"):
         return await leading_controller(hub.api, namespace, monotonic, deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        raise hub.error("cannot list Leases", error) from error
 
 
 async def _release(hub: Side, metadata: Mapping[str, Any]) -> None:
-    try:
+    with hub.asking(f"cannot write Cluster {metadata['name']}"):
         await change_finalizers(hub.api, metadata, without_own, manager=MANAGER, deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        raise hub.error(f"cannot write Cluster {metadata['name']}", error) from error

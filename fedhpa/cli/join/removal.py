@@ -10,11 +10,9 @@ from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError
 from fedhpa.api.membership import SECRET_ANNOTATION, Address
 from fedhpa.api.rights import Switches
-from fedhpa.cli.hub_client import DEADLINE_SECONDS
+from fedhpa.cli.hub_client import DEADLINE_SECONDS, HUB, MEMBER
 from fedhpa.cli.join.member_hpas import REMAINING, remove_member_hpas
 from fedhpa.cli.join.registration import (
-    CLUSTER,
-    HUB,
     MANAGER,
     Side,
     Source,
@@ -51,7 +49,7 @@ async def remove(
     async with opened(HUB, hub) as (side, _):
         stored = await _stored_cluster(side, name)
         if member is not None:
-            async with opened(CLUSTER, member) as (there, config):
+            async with opened(MEMBER, member) as (there, config):
                 await _check_same(name, stored, there, config, side)
                 if stored is None and not force:
                     raise ConfigError(
@@ -75,12 +73,13 @@ async def remove(
 
 async def _stored_cluster(hub: Side, name: str) -> dict[str, Any] | None:
     path = resource_path(API_VERSION, "clusters", name=name)
-    try:
-        return await hub.api.get_json(path, deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        if error.status == NOT_FOUND:  # or the hub serves no Clusters any more
-            return None
-        raise hub.error(f"cannot read Cluster {name}", error) from error
+    with hub.asking(f"cannot read Cluster {name}"):
+        try:
+            return await hub.api.get_json(path, deadline=DEADLINE_SECONDS)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return None  # or the hub serves no Clusters any more
 
 
 async def _check_same(
@@ -153,10 +152,8 @@ async def _forget_secret(hub: Side, cluster: dict[str, Any], stored: dict[str, A
     if SECRET_ANNOTATION not in annotations:
         return False
     patch = {"metadata": {"annotations": {SECRET_ANNOTATION: None}}}
-    try:
+    with hub.asking("cannot write the Cluster"):
         await hub.api.patch(path_of(cluster), patch, manager=MANAGER, deadline=DEADLINE_SECONDS)
-    except ApiError as error:
-        raise hub.error("cannot write the Cluster", error) from error
     return True
 
 

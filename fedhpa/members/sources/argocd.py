@@ -25,13 +25,13 @@ from fedhpa.members.cluster import (
     Access,
     Cluster,
     ClusterMeta,
-    ClusterSpec,
     ForeignCluster,
     foreign_meta,
 )
 from fedhpa.members.sources.addresses import checked_proxy, checked_server, patterns_of
 from fedhpa.members.sources.notes import MemberNotes
-from fedhpa.members.sources.source import Changes, Found
+from fedhpa.members.sources.secrets import REREAD_SECONDS, read_again
+from fedhpa.members.sources.source import Changes, Found, Source
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,6 @@ LABEL: Final = "argocd.argoproj.io/secret-type"
 SELECTOR: Final = f"{LABEL}=cluster"
 MAX_CONFIG: Final = 256 * 1024
 MAX_NAMESPACES: Final = 256
-REREAD_SECONDS: Final = 1.0
 # Fields with which Argo CD makes credentials, and the way to write the same for a ClusterProfile.
 _UNSUPPORTED: Final = {
     "exec_provider_config": (
@@ -135,10 +134,10 @@ def read_secret(secret: _Secret, ending: str = "") -> ArgoCluster | None:
     return ArgoCluster(name, named, secret.metadata, namespaces, config, _text(data, "server"))
 
 
-class ArgoSource:
+class ArgoSource(Source):
     """The cluster Secrets of Argo CD that the flag names."""
 
-    kind: Final = ARGOCD
+    kind = ARGOCD
 
     def __init__(
         self,
@@ -150,7 +149,7 @@ class ArgoSource:
         deadline: float,
         clock: Clock,
     ) -> None:
-        self._hub, self._notes, self._deadline = hub, notes, deadline
+        self._hub, self._member_notes, self._deadline = hub, notes, deadline
         self._namespace = sources.argocd_namespace
         self._insecure = sources.argocd_insecure
         self._patterns = patterns_of(list(sources.argocd_servers), "--argocd-servers")
@@ -166,6 +165,8 @@ class ArgoSource:
             for name in sources.argocd_secrets
             if name != ALL or not ending
         ]
+        where = f"cluster secrets in {self._namespace}"
+        super().__init__([(where, one) for one in self._secrets], notes, any_list=True)
 
     def _watch(self, name: str, ending: str, changed: Changes, clock: Clock) -> Reflector[ArgoCluster]:
         reflector: Reflector[ArgoCluster] = Reflector(
@@ -192,25 +193,6 @@ class ArgoSource:
         reflector.subscribe(note)
         return reflector
 
-    @property
-    def problem(self) -> str | None:
-        """The reason why the clusters may be out of date; None if one of the Secrets is up to date."""
-        problems = [one.problem for one in self._secrets]
-        if all(problems):
-            return f"listing cluster secrets in {self._namespace}: {problems[0]}"
-        return self._notes.problem
-
-    @property
-    def listed(self) -> bool:
-        """True once the hub has shown or refused each Secret, and shown what is noted about the clusters."""
-        tried = all(one.synced.is_set() or one.failures for one in self._secrets)
-        return tried and self._notes.listed
-
-    @property
-    def complete(self) -> bool:
-        """True if each Secret is known, also one that does not exist."""
-        return all(one.synced.is_set() for one in self._secrets)
-
     def _clusters(self) -> Mapping[str, ArgoCluster]:
         """Returns the clusters by name. The first Secret has a name."""
         found: dict[str, ArgoCluster] = {}
@@ -223,12 +205,9 @@ class ArgoSource:
         """Returns the names of the clusters."""
         return self._clusters().keys()
 
-    def find(self, name: str) -> Cluster | None:
-        """Returns the record of a cluster, with its taints."""
+    def _record(self, name: str) -> Cluster | None:
         found = self._clusters().get(name)
-        if found is None:
-            return None
-        return msgspec.structs.replace(found.record(), spec=ClusterSpec(taints=self._notes.taints(name)))
+        return None if found is None else found.record()
 
     def access(self, cluster: Cluster) -> Found:
         """Returns the access to a cluster."""
@@ -240,7 +219,7 @@ class ArgoSource:
             access = self._access_of(found)
         except InvalidObject as error:
             return Found(str(error))
-        refusal, pending = self._notes.refusal(name, access)
+        refusal, pending = self._member_notes.refusal(name, access)
         return Found(refusal, pending) if refusal else Found(access)
 
     def _access_of(self, found: ArgoCluster) -> Access:
@@ -283,7 +262,7 @@ class ArgoSource:
         """Forget what was read of a cluster."""
         self._reread.pop(name, None)
         self._reread_at.pop(name, None)
-        self._notes.forget(name)
+        self._member_notes.forget(name)
 
     async def reread(self, cluster: Cluster, apply: Callable[[], Awaitable[None]]) -> None:
         """Read the Secret of a cluster again."""
@@ -291,14 +270,10 @@ class ArgoSource:
         if self._clock() - self._reread_at.get(name, float("-inf")) < REREAD_SECONDS:
             return
         self._reread_at[name] = self._clock()
-        path = resource_path("v1", "secrets", origin.namespace, origin.name)
-        try:
-            secret = await self._hub.get(path, _Secret, deadline=self._deadline)
-        except Exception as error:  # the watch reports what is wrong
-            log.debug("secret not read again", cluster=name, error=str(error))
-            return
+        key = (origin.namespace, origin.name)
+        secret = await read_again(self._hub, key, _Secret, self._deadline, cluster=name)
         ending = METRICS_ENDING if origin.name.endswith(METRICS_ENDING) else ""
-        found = read_secret(secret, ending)
+        found = None if secret is None else read_secret(secret, ending)
         if found is not None and found.name == name:
             self._reread[name] = found
             await apply()
@@ -306,7 +281,7 @@ class ArgoSource:
     async def run(self) -> None:
         """Follow the Secrets until cancelled."""
         async with asyncio.TaskGroup() as group:
-            self._notes.within(group)
+            self._member_notes.within(group)
             for reflector in self._secrets:
                 group.create_task(supervise("secret-watch", reflector.run))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final
 
 from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.errors import InvalidObject
@@ -20,15 +19,15 @@ from fedhpa.members.cluster import (
     secret_key,
 )
 from fedhpa.members.sources.secrets import SecretKey, SecretWatch, SecretWatches
-from fedhpa.members.sources.source import Changes, Found
+from fedhpa.members.sources.source import Changes, Found, Source
 
 
-class ClusterSource:
+class ClusterSource(Source):
     """The Clusters of the hub, and their Secrets. With `reads_metrics` the token that only reads metrics
     comes first, where there is one that the hub lets us have.
     """
 
-    kind: Final = CLUSTERS
+    kind = CLUSTERS
 
     def __init__(
         self,
@@ -42,32 +41,16 @@ class ClusterSource:
         self._reads_metrics = reads_metrics
         self._clusters = Reflector(hub, CLUSTERS_PATH, Cluster, _registered, name="clusters", clock=clock)
         self._clusters.subscribe(lambda change: changed(change.key[1]))
+        super().__init__([(CLUSTERS_PATH, self._clusters)])
         self._secrets: SecretWatches[SecretData] = SecretWatches(
             hub, secret_data, changed, deadline=deadline, clock=clock
         )
-
-    @property
-    def problem(self) -> str | None:
-        """The reason why the list of Clusters may be out of date; None if it is not."""
-        problem = self._clusters.problem
-        return None if problem is None else f"listing {CLUSTERS_PATH}: {problem}"
-
-    @property
-    def listed(self) -> bool:
-        """True once the hub has listed the Clusters."""
-        return self._clusters.synced.is_set()
-
-    @property
-    def complete(self) -> bool:
-        """True once the hub has listed them."""
-        return self._clusters.synced.is_set()
 
     def names(self) -> Collection[str]:
         """Returns the names of the Clusters."""
         return [name for _, name in self._clusters.store]
 
-    def find(self, name: str) -> Cluster | None:
-        """Returns the Cluster of that name; None without one."""
+    def _record(self, name: str) -> Cluster | None:
         return self._clusters.store.get(("", name))
 
     def access(self, cluster: Cluster) -> Found:

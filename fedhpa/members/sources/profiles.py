@@ -35,7 +35,6 @@ from fedhpa.members.cluster import (
     Access,
     Cluster,
     ClusterMeta,
-    ClusterSpec,
     ClusterStatus,
     Condition,
     ForeignCluster,
@@ -45,7 +44,7 @@ from fedhpa.members.sources.addresses import checked_proxy, checked_server
 from fedhpa.members.sources.notes import MemberNotes
 from fedhpa.members.sources.plugins import Plugins, usable_text
 from fedhpa.members.sources.providers import Provider, read_providers
-from fedhpa.members.sources.source import Changes, Found
+from fedhpa.members.sources.source import Changes, Found, Source
 
 log = structlog.get_logger(__name__)
 
@@ -155,13 +154,13 @@ def choose(profile: ClusterProfile, providers: Collection[Provider]) -> tuple[Pr
     raise InvalidObject(f"its profile has the access providers {has}, and the provider file {ours}: add one")
 
 
-class ProfileSource:
+class ProfileSource(Source):
     """The ClusterProfiles of the namespaces, and the credentials that plugins make for them.
 
     Raises ConfigError for an unusable provider file. A file that is replaced by an unusable one is kept.
     """
 
-    kind: Final = CLUSTER_PROFILES
+    kind = CLUSTER_PROFILES
 
     def __init__(
         self, hub: ApiClient, sources: MemberSources, notes: MemberNotes, changed: Changes, *, clock: Clock
@@ -169,7 +168,7 @@ class ProfileSource:
         self._file = sources.provider_file
         self._fingerprint = file_fingerprint([Path(self._file)])
         self._providers = read_providers(self._file)
-        self._notes = notes
+        self._member_notes = notes
         self._changed = changed
         self._plugins = Plugins(sources.plugin_environment, changed, clock=clock.monotonic, wall=clock.wall)
         self._profiles = [
@@ -186,24 +185,8 @@ class ProfileSource:
         self._namespaces = sources.profile_namespaces
         for reflector in self._profiles:
             reflector.subscribe(lambda change: changed(change.key[1]))
-
-    @property
-    def problem(self) -> str | None:
-        """The reason why the profiles, or what is noted about them, may be out of date; None if not."""
-        for namespace, reflector in zip(self._namespaces, self._profiles, strict=True):
-            if reflector.problem is not None:
-                return f"listing clusterprofiles in {namespace}: {reflector.problem}"
-        return self._notes.problem
-
-    @property
-    def listed(self) -> bool:
-        """True once the hub has listed the profiles, and shown what is noted about their clusters."""
-        return all(one.synced.is_set() for one in self._profiles) and self._notes.listed
-
-    @property
-    def complete(self) -> bool:
-        """True once the hub has listed them."""
-        return all(one.synced.is_set() for one in self._profiles)
+        places = (f"clusterprofiles in {namespace}" for namespace in self._namespaces)
+        super().__init__(list(zip(places, self._profiles, strict=True)), notes)
 
     def names(self) -> Collection[str]:
         """Returns the names of the profiles."""
@@ -217,12 +200,9 @@ class ProfileSource:
                 return found
         return None
 
-    def find(self, name: str) -> Cluster | None:
-        """Returns the record of a profile, with its taints."""
+    def _record(self, name: str) -> Cluster | None:
         profile = self.profile(name)
-        if profile is None:
-            return None
-        return msgspec.structs.replace(profile.record(), spec=ClusterSpec(taints=self._notes.taints(name)))
+        return None if profile is None else profile.record()
 
     def access(self, cluster: Cluster) -> Found:
         """Returns the access to a cluster, with the credentials of its plugin."""
@@ -237,7 +217,7 @@ class ProfileSource:
             self._plugins.release(name)
             return Found(str(error))
         # The plugin runs only for a server that may have the credentials, because it may send them itself.
-        refusal, pending = self._notes.refusal(name, access)
+        refusal, pending = self._member_notes.refusal(name, access)
         if refusal:
             self._plugins.release(name)
             return Found(refusal, pending)
@@ -252,7 +232,7 @@ class ProfileSource:
     def release(self, name: str) -> None:
         """Forget the credentials of a cluster."""
         self._plugins.release(name)
-        self._notes.forget(name)
+        self._member_notes.forget(name)
 
     async def reread(self, cluster: Cluster, apply: Callable[[], Awaitable[None]]) -> None:
         """Run the plugin again."""
@@ -263,7 +243,7 @@ class ProfileSource:
         """Follow the profiles until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._plugins.within(group)
-            self._notes.within(group)
+            self._member_notes.within(group)
             for reflector in self._profiles:
                 group.create_task(supervise("profiles-watch", reflector.run))
             group.create_task(supervise("provider-file", self._follow_file))

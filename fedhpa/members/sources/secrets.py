@@ -9,9 +9,8 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
-from fedhpa.api.errors import ApiError, FedHPAError
+from fedhpa.api.errors import FedHPAError
 from fedhpa.kube import (
-    NOT_FOUND,
     ApiClient,
     Backoff,
     Change,
@@ -31,6 +30,20 @@ SECRET_BACKOFF_SECONDS: Final = (0.5, 10.0)
 
 SecretKey = tuple[str, str]
 D = TypeVar("D")
+
+
+async def read_again(
+    hub: ApiClient, key: SecretKey, kind: type[D], deadline: float, *, cluster: str
+) -> D | None:
+    """Returns a Secret that is read again after a 401; None if it cannot be read, which its watch reports."""
+    namespace, name = key
+    try:
+        return await hub.get(resource_path("v1", "secrets", namespace, name), kind, deadline=deadline)
+    except FedHPAError as error:
+        log.debug("secret not read again", cluster=cluster, error=str(error))
+    except Exception as error:
+        report_failure("secret-read", error, cluster=cluster, namespace=namespace, name=name)
+    return None
 
 
 @dataclass
@@ -110,20 +123,12 @@ class SecretWatches(Generic[D]):
         if not watches:
             return
         watch = next((one for one in watches if one.data is not None), watches[-1])
-        namespace, name = watch.key
         async with watch.lock:
             if self._clock() - watch.reread_at < REREAD_SECONDS:
                 return
             watch.reread_at = self._clock()
-            path = resource_path("v1", "secrets", namespace, name)
-            try:
-                secret = await self._hub.get(path, Secret, deadline=self._deadline)
-            except FedHPAError as error:
-                absent = isinstance(error, ApiError) and error.status == NOT_FOUND
-                log.debug("secret not read again", cluster=user, absent=absent, error=str(error))
-                return
-            except Exception as error:
-                report_failure("secret-read", error, cluster=user, namespace=namespace, name=name)
+            secret = await read_again(self._hub, watch.key, Secret, self._deadline, cluster=user)
+            if secret is None:
                 return
             watch.reread = self._read(secret)
             # Under the lock, so that other calls that got a 401 wait for the new token.
