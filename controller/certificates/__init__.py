@@ -5,11 +5,4 @@ decided by `certs.keeping`; docs/how-to/certificates.md is for people.
 """
 
 from controller.certificates.certificate_series import CertificateMetrics
-from controller.certificates.leading import LEASE, lead_certificates, secrets_config
-
-__all__ = [
-    "LEASE",
-    "CertificateMetrics",
-    "lead_certificates",
-    "secrets_config",
-]
+from controller.certificates.leading import lead_certificates, secrets_config

@@ -24,18 +24,3 @@ from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets
 from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners
-
-__all__ = [
-    "CronMetrics",
-    "CronReconciler",
-    "CronTargets",
-    "CronWorker",
-    "PlannedTarget",
-    "Remembered",
-    "WorkloadOwners",
-    "is_run_by_karmada",
-    "planned_targets",
-    "read_memory",
-    "read_target",
-    "values_of",
-]

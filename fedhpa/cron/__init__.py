@@ -26,28 +26,3 @@ from fedhpa.cron.timetables import (
     timetable,
 )
 from fedhpa.cron.zones import UnknownZone, load_zone
-
-__all__ = [
-    "SHORTEST_INTERVAL",
-    "Dates",
-    "InvalidSchedule",
-    "Schedule",
-    "TargetBounds",
-    "Timetable",
-    "UnknownZone",
-    "affected_times",
-    "allowed_dates",
-    "count_times",
-    "forecast_warnings",
-    "load_zone",
-    "next_times",
-    "parse",
-    "parse_date",
-    "parse_excluded",
-    "parse_window",
-    "previous_time",
-    "shortest_interval",
-    "times",
-    "timetable",
-    "warn_missing_time_zones",
-]

@@ -16,7 +16,7 @@ from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import Resource, ResourceMapper, group_path, resource_path, segment
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.reflector import Change, Key, Reflector
-from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Listing, Response
+from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response
 from fedhpa.kube.rotation import follow_config
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
@@ -29,53 +29,3 @@ from fedhpa.kube.supervision import (
 )
 from fedhpa.kube.supervision import TASKS as KUBE_TASKS
 from fedhpa.kube.writes import get_scale, patch_finalizers, patch_status, put_scale, update_with_retry
-
-__all__ = [
-    "FAILURE_OBSERVER",
-    "KUBE_TASKS",
-    "MAX_MESSAGE",
-    "NOT_FOUND",
-    "PAGE_SIZE",
-    "SYSTEM",
-    "UNAUTHORIZED",
-    "ApiClient",
-    "ApiConfig",
-    "Backoff",
-    "Change",
-    "Clock",
-    "Credentials",
-    "EventRecorder",
-    "InvolvedObject",
-    "Key",
-    "LeaderElector",
-    "LeaseTiming",
-    "ListForm",
-    "Listing",
-    "NoCredentials",
-    "Reflector",
-    "Resource",
-    "ResourceMapper",
-    "Response",
-    "StaticCredentials",
-    "Turns",
-    "contain",
-    "contain_unlogged",
-    "decode_in_pieces",
-    "decode_items",
-    "explain",
-    "follow_config",
-    "get_scale",
-    "group_path",
-    "gzip_pieces",
-    "load_config",
-    "patch_finalizers",
-    "patch_status",
-    "put_scale",
-    "reason_of",
-    "report_failure",
-    "resource_path",
-    "segment",
-    "supervise",
-    "tls_context",
-    "update_with_retry",
-]

@@ -31,49 +31,9 @@ from fedhpa.members.lists import (
     Upstream,
     pod_metrics_path,
 )
-from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
+from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member
 from fedhpa.members.member import TASKS as MEMBER_TASKS
 from fedhpa.members.registry import Gone, MemberRegistry
 from fedhpa.members.slow_lists import Again
 from fedhpa.members.sources.providers import read_providers
 from fedhpa.members.watches import WATCHED_VERSION, PodCache, ScaleCache
-
-__all__ = [
-    "CALLER_QUOTA",
-    "CLUSTERS_PATH",
-    "MEMBER_TASKS",
-    "METRICS_API",
-    "NOT_PROBED",
-    "NO_LIMITS",
-    "OWN_REASONS",
-    "POD_METRICS_LIST",
-    "READY",
-    "WATCHED_VERSION",
-    "Access",
-    "Again",
-    "CircuitBreaker",
-    "Cluster",
-    "ClusterMeta",
-    "ForeignCluster",
-    "Gone",
-    "HpaCache",
-    "Member",
-    "MemberClient",
-    "MemberRegistry",
-    "MemberState",
-    "PodCache",
-    "ScaleCache",
-    "Secret",
-    "SharedLists",
-    "Upstream",
-    "api_config",
-    "change_finalizers",
-    "leading_controller",
-    "metrics_key",
-    "pod_metrics_path",
-    "read_access",
-    "read_providers",
-    "secret_data",
-    "secret_key",
-    "without_own",
-]

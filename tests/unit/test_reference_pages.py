@@ -74,15 +74,9 @@ OTHER_NAMES = {
 
 
 def literals(tree: ast.Module) -> Iterator[str]:
-    """The texts of a module, without the names that it exports."""
-    exported = {
-        id(node)
-        for statement in tree.body
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
-        for node in ast.walk(statement.value)
-    }
+    """The texts of a module."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in exported:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 
 
