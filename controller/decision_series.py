@@ -1,4 +1,4 @@
-"""Prometheus series of the controller.
+"""What the controller shows of its decisions: its Prometheus series, and the log of the last decisions.
 
 Some are those of kube-controller-manager (HPA 1.36, section 11). Their names differ, because one Prometheus
 often scrapes both.
@@ -6,19 +6,31 @@ often scrapes both.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.background import KnownObjects
 from controller.certificates import CertificateMetrics
-from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
 from controller.object_series import ObjectFigures, ObjectSeries
 from controller.replica_series import ReplicaSeries
-from fedhpa.decision import ABLE_TO_SCALE, READY, SCALING_LIMITED, Decision, MetricResult, Resets, held_since
+from fedhpa.decision import (
+    ABLE_TO_SCALE,
+    READY,
+    SCALING_LIMITED,
+    Decision,
+    MetricResult,
+    Resets,
+    compact_decision,
+    explained_json,
+    held_since,
+)
 from fedhpa.kube import KUBE_TASKS, Key
 from fedhpa.members import MEMBER_TASKS, Member
 
@@ -81,6 +93,55 @@ TASKS = (
     "write-member-hpa",
     "write-scale",
 )
+
+
+# The log of decisions.
+MAX_COUNT: Final = 1000
+MAX_BYTES: Final = 8 * 1024 * 1024
+# A larger decision, over very many clusters or metrics, is kept in the compact form of the status.
+MAX_DECISION_BYTES: Final = 64 * 1024
+DEFAULT_LIMIT: Final = 100
+
+
+@dataclass(frozen=True)
+class _Entry:
+    namespace: str
+    name: str
+    body: bytes
+
+
+class DecisionLog:
+    """The newest decisions of all objects, bounded in number and bytes."""
+
+    def __init__(self, *, max_count: int = MAX_COUNT, max_bytes: int = MAX_BYTES) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._entries: deque[_Entry] = deque()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, namespace: str, name: str, decision: Decision, *, written: bool) -> None:
+        """Keep a decision; `written` is true if a scale was written because of it."""
+        head = {"namespace": namespace, "name": name, "written": written}
+        body = msgspec.json.encode({**head, "decision": explained_json(decision)})
+        if len(body) > MAX_DECISION_BYTES:
+            body = msgspec.json.encode({**head, "decision": compact_decision(decision)})
+        self._entries.append(_Entry(namespace, name, body))
+        self.size += len(body)
+        while len(self._entries) > self._max_count or self.size > self._max_bytes:
+            self.size -= len(self._entries.popleft().body)
+
+    def newest(self, namespace: str = "", name: str = "", limit: int = DEFAULT_LIMIT) -> list[bytes]:
+        """Up to `limit` decisions as JSON, newest first; "" matches all namespaces or names."""
+        found: list[bytes] = []
+        for entry in reversed(self._entries):
+            if len(found) >= limit:
+                break
+            if namespace in ("", entry.namespace) and name in ("", entry.name):
+                found.append(entry.body)
+        return found
 
 
 class ControllerMetrics:

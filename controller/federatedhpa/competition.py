@@ -97,11 +97,12 @@ class CompetingAutoscalers:
         HPAs of this hub; `hub_id` is its identity, "" if unknown.
         """
         namespace = str(raw["metadata"]["namespace"])
-        target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
-        if target is None:
-            return ()
+        now = self._clock()
         alone_until, asked = self._alone.get(namespace, _NOBODY)
         if now < alone_until and asked == clients.keys():
+            return ()
+        target = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef"))
+        if target is None:
             return ()
         found: list[str] = []
         others, valid = False, float("inf")

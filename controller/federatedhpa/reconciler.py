@@ -16,13 +16,7 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import (
-    ASSIGNED,
-    DISTRIBUTED,
-    POLICY_IS_MISSING,
-    ModeChanges,
-    is_deleted,
-)
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING, ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
@@ -104,8 +98,7 @@ class FederatedHPAReconciler:
 
     def keeps(self, raw: Mapping[str, Any]) -> bool:
         """False for an object that is being deleted without a finalizer of ours."""
-        metadata = raw["metadata"]
-        return not metadata.get("deletionTimestamp") or FINALIZER in (metadata.get("finalizers") or ())
+        return not raw["metadata"].get("deletionTimestamp") or _has_finalizer(raw)
 
     def foreign(self, raw: Mapping[str, Any]) -> Neighbour:
         """Return the selectors of an object of another shard."""
@@ -178,7 +171,7 @@ class FederatedHPAReconciler:
         if self.memories.get(key) is not memory:
             return False  # deleted in between
         first = not memory.reconciled
-        if is_deleted(raw):
+        if raw["metadata"].get("deletionTimestamp"):
             await self._delete(key, raw, memory)
             return False
         try:
@@ -219,7 +212,7 @@ class FederatedHPAReconciler:
                 await self._publisher.record(memory, decision, snapshot)
             except Conflict as error:
                 return self._begin_anew(key, error, first=first)
-        leaves = blocked is None and self._modes.leaves(raw)
+        leaves = blocked is None and _has_finalizer(raw) and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot)
         self._publisher.publish(key, raw, memory, decision, snapshot, targets.hub_problem, finish, done)
@@ -292,10 +285,14 @@ class FederatedHPAReconciler:
         self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float
     ) -> Blocked | None:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
+        blocked: Blocked | None = None
         found = self._autoscalers.has_ours(key, self._snapshots.members)
-        blocked = await self._modes.blocked(key, raw, memory, now, found=found)
-        if self._modes.leaves(raw):
-            memory.leave_distributed()
+        if not found and not _has_finalizer(raw):
+            memory.leaving_since = None
+        else:
+            blocked = await self._modes.blocked(key, raw, memory, now, found=found)
+            if self._modes.leaves(raw):
+                memory.leave_distributed()
         if blocked is not None or (raw.get("spec") or {}).get("mode") != DISTRIBUTED:
             return blocked
         if problem := memory.recording.problem:
@@ -395,3 +392,7 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
+
+
+def _has_finalizer(raw: Mapping[str, Any]) -> bool:
+    return FINALIZER in (raw["metadata"].get("finalizers") or ())

@@ -187,8 +187,10 @@ class SnapshotBuilder:
         shows = hpa.spec.publish or any(one.type == PUBLISHED for one in hpa.status.conditions)
         placement = self.placements.given(hpa, candidates, readings, memory) if shows else None
         awaited = placement.names if placement is not None else frozenset[str]()
-        blocked = nowhere_yet(workload.text, awaited, readings)
-        blocked = blocked or await self._without_workload(workload, memory, readings)
+        if awaited and awaited.issuperset(readings):
+            blocked: Blocked | None = nowhere_yet(workload.text, awaited)
+        else:
+            blocked = await self._without_workload(workload, memory, readings)
         left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
         expected = {name: reading for name, reading in readings.items() if name not in left_out}
         self.ambiguities.note_selectors(key, memory, expected)

@@ -228,10 +228,8 @@ class Placements:
         return (Finding("NoClusterProfile", text),)
 
 
-def nowhere_yet(workload: str, awaited: frozenset[str], readings: Mapping[str, object]) -> Blocked | None:
-    """Returns why a published workload that no cluster has yet is not scaled; None if one may have it."""
-    if not awaited or not awaited.issuperset(readings):
-        return None
+def nowhere_yet(workload: str, awaited: frozenset[str]) -> Blocked:
+    """Returns why a published workload that no cluster has yet is not scaled."""
     return Blocked("FailedGetScale", awaited_in(workload, sorted(awaited)))
 
 

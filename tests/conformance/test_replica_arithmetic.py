@@ -39,8 +39,8 @@ from fedhpa.scaling.replicas import (
     group_pods,
     propose_average,
     propose_utilization,
+    requested_milli,
 )
-from fedhpa.scaling.requests import requested_milli
 from tests.conformance.facts import NOW, ClusterOfPods, at, params, pod_json, text_at
 from tests.conformance.tables import table
 
@@ -235,15 +235,10 @@ def groups_of(case: dict[str, Any]) -> Groups:
     return Groups(
         pods=len(metrics),
         ready=len(known),
-        unready=0,
-        ignored=0,
-        missing=0,
         counted=len(metrics),
         counted_sum=sum(metrics.values()),
         known_sum=sum(known.values()),
         known_requests=sum(requests[name] for name in known),
-        unready_requests=0,
-        missing_requests=(),
         shares={"member1": Share(len(metrics), sum(metrics.values()))},
     )
 
