@@ -13,9 +13,9 @@ import pytest
 
 from fedhpa.assignment import ClusterState, Course
 from fedhpa.cli.main import run
-from fedhpa.decision import Absence, ClusterMemory, MemoryState, Rebalance
+from fedhpa.decision import Absence, Blocked, ClusterMemory, MemoryState, Rebalance
 from fedhpa.decision.record import wire
-from fedhpa.decision.record.history import RawScenarioHistory
+from fedhpa.decision.record.memory import RawHistory
 from fedhpa.decision.settings import RawController
 from testbed.reference import chart, pages
 from tests.support.sources import parsed
@@ -130,14 +130,14 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
         RawController,
         wire.RawScenarioCluster,
         wire.RawScale,
-        RawScenarioHistory,
+        RawHistory,
         MemoryState,
         ClusterMemory,
         Absence,
         Rebalance,
         ClusterState,
         Course,
-        wire.RawBlocked,
+        Blocked,
     ],
 )
 def test_every_key_of_a_scenario_is_on_its_page(part: type[msgspec.Struct]) -> None:

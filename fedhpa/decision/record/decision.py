@@ -28,10 +28,8 @@ from fedhpa.decision.model import (
     Step,
     member_bounds,
 )
-from fedhpa.decision.record.history import encode_history
-from fedhpa.decision.record.memory import encode_memory
+from fedhpa.decision.record.memory import encode_history, encode_memory
 from fedhpa.decision.settings import encode_settings
-from fedhpa.metric_types.metric import ClusterShare, PodCounts
 
 JSON = object
 
@@ -62,7 +60,6 @@ def explained_json(decision: Decision) -> Mapping[str, JSON]:
 
 
 def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
-    coverage = decision.coverage
     return {
         "now": now_text or format_time(decision.now),
         "currentReplicas": decision.current_replicas,
@@ -70,20 +67,9 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
         "rescale": decision.rescale,
         "reason": decision.reason,
         "error": decision.error,
-        "coverage": {
-            "expected": coverage.expected,
-            "answered": coverage.answered,
-            "missing": coverage.missing,
-            "policy": coverage.policy,
-            "applied": coverage.applied,
-            **({"lost": coverage.lost} if coverage.lost else {}),
-            **({"bridged": coverage.bridged} if coverage.bridged else {}),
-        },
+        "coverage": msgspec.to_builtins(decision.coverage),
         "metrics": [_metric(metric) for metric in decision.metrics],
-        "steps": [
-            {"step": step.step, "from": step.before, "to": step.after, "reason": step.reason}
-            for step in decision.steps
-        ],
+        "steps": list(map(msgspec.to_builtins, decision.steps)),
         "conditions": [
             {
                 "type": condition.type,
@@ -93,28 +79,15 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
             }
             for condition in decision.conditions
         ],
-        "events": [
-            {"type": event.type, "reason": event.reason, "message": event.message}
-            for event in decision.events
-        ],
+        "events": list(map(msgspec.to_builtins, decision.events)),
         **({"memberships": msgspec.to_builtins(decision.memberships)} if decision.memberships else {}),
     }
 
 
 def _assignment(decision: Decision) -> Mapping[str, JSON]:
-    return _bounds(decision) if decision.distributed else {"assignment": _shares(decision)}
-
-
-def _shares(decision: Decision) -> list[Mapping[str, JSON]]:
-    return [
-        {
-            "cluster": share.cluster,
-            "replicas": share.replicas,
-            "minReplicas": share.min_replicas,
-            "maxReplicas": share.max_replicas,
-        }
-        for share in decision.assignment
-    ]
+    if decision.distributed:
+        return _bounds(decision)
+    return {"assignment": list(map(msgspec.to_builtins, decision.assignment))}
 
 
 def _bounds(decision: Decision) -> Mapping[str, JSON]:
@@ -147,13 +120,14 @@ def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:
     return msgspec.json.encode(to_json(decision, name, now_text))
 
 
-def _metric(metric: MetricResult) -> Mapping[str, JSON]:
-    return {
-        **metric_fields(metric),
-        "pods": None if metric.pods is None else msgspec.to_builtins(metric.pods),
-        "clusters": share_fields(metric),
-        **({"missing": metric.missing} if metric.missing else {}),
-    }
+def _metric(metric: MetricResult) -> dict[str, JSON]:
+    fields: dict[str, JSON] = msgspec.to_builtins(metric)
+    del fields["status"]
+    if not metric.missing:
+        del fields["missing"]
+    if metric.usage_ratio is not None and not math.isfinite(metric.usage_ratio):
+        fields["usageRatio"] = None
+    return fields
 
 
 _MAX_TEXT: Final = 256
@@ -175,31 +149,6 @@ class CompactCoverage(msgspec.Struct):
     applied: bool = False
 
 
-class CompactMetric(msgspec.Struct):
-    """One entry of metrics."""
-
-    index: int
-    type: str
-    name: str
-    target: dict[str, JSON]
-    current: dict[str, JSON] | None = None
-    usageRatio: float | None = None
-    proposal: int | None = None
-    error: str | None = None
-    pods: PodCounts | None = None
-    clusters: dict[str, ClusterShare] = {}
-    missing: dict[str, str] = {}
-
-
-class CompactStep(msgspec.Struct, rename={"before": "from", "after": "to"}):
-    """One entry of steps."""
-
-    step: str
-    before: int
-    after: int
-    reason: str
-
-
 class CompactDecision(msgspec.Struct):
     """A decision as far as `fedhpa explain` shows it."""
 
@@ -211,8 +160,8 @@ class CompactDecision(msgspec.Struct):
     coverage: CompactCoverage
     moved: bool = False
     error: str | None = None
-    metrics: list[CompactMetric] = []
-    steps: list[CompactStep] = []
+    metrics: tuple[MetricResult, ...] = ()
+    steps: tuple[Step, ...] = ()
     tolerance: tuple[float, float] | None = None
     distributed: bool = False
     memberships: dict[str, ClusterMembership] = {}
@@ -252,10 +201,7 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
             _compact_metric(metric, detailed=index < _MAX_DETAILED)
             for index, metric in enumerate(decision.metrics[:_MAX_METRICS])
         ],
-        "steps": [
-            {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
-            for step in decision.steps
-        ],
+        "steps": [{**msgspec.to_builtins(step), "reason": _short(step.reason)} for step in decision.steps],
         **({"memberships": msgspec.to_builtins(members)} if members else {}),
         **(
             {"changes": [_short(one) for one in decision.changes[:_MAX_CLUSTERS]]} if decision.changes else {}
@@ -286,8 +232,8 @@ def decode_compact(
         reason=compact.reason,
         error=compact.error,
         coverage=_stored_coverage(compact.coverage, state),
-        metrics=tuple(_stored_metric(metric) for metric in compact.metrics),
-        steps=tuple(Step(step.step, step.before, step.after, step.reason) for step in compact.steps),
+        metrics=compact.metrics,
+        steps=compact.steps,
         conditions=conditions,
         events=(),
         status={},
@@ -328,54 +274,16 @@ def _stored_coverage(compact: CompactCoverage, state: MemoryState) -> Coverage:
     )
 
 
-def _stored_metric(compact: CompactMetric) -> MetricResult:
-    return MetricResult(
-        index=compact.index,
-        type=compact.type,
-        name=compact.name,
-        current=compact.current,
-        target=compact.target,
-        usage_ratio=compact.usageRatio,
-        proposal=compact.proposal,
-        error=compact.error,
-        pods=compact.pods,
-        clusters=compact.clusters,
-        status={},
-        missing=compact.missing,
-    )
-
-
-def metric_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Returns the fields that a metric has in a decision and in its compact form."""
-    ratio = metric.usage_ratio
-    return {
-        "index": metric.index,
-        "type": metric.type,
-        "name": metric.name,
-        "current": metric.current,
-        "target": metric.target,
-        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
-        "proposal": metric.proposal,
-        "error": metric.error,
-    }
-
-
-def share_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Returns each cluster's share of a metric."""
-    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
-
-
 def _compact_metric(metric: MetricResult, *, detailed: bool) -> Mapping[str, JSON]:
-    entry = metric_fields(metric)
+    entry = _metric(metric)
+    details = {name: entry.pop(name, None) for name in ("pods", "clusters", "missing")}
     if metric.error is not None:
         entry["error"] = _short(metric.error)
-    if detailed and metric.pods is not None:
-        entry["pods"] = msgspec.to_builtins(metric.pods)
-    if detailed and metric.clusters:
-        entry["clusters"] = dict(list(share_fields(metric).items())[:_MAX_CLUSTERS])
-    if detailed and metric.missing:
-        missing = list(metric.missing.items())[:_MAX_CLUSTERS]
-        entry["missing"] = {cluster: _short(reason) for cluster, reason in missing}
+    if metric.missing:
+        details["missing"] = {cluster: _short(reason) for cluster, reason in metric.missing.items()}
+    for name, values in details.items():
+        if detailed and isinstance(values, dict) and values:
+            entry[name] = dict(list(values.items())[:_MAX_CLUSTERS])
     return entry
 
 
