@@ -32,7 +32,7 @@ from fedhpa.decision import (
     held_since,
 )
 from fedhpa.kube import KUBE_TASKS, Key
-from fedhpa.members import MEMBER_TASKS, Member
+from fedhpa.members import MEMBER_TASKS
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
 # Lateness: from one tenth of a second to several sync periods.
@@ -171,7 +171,7 @@ class ControllerMetrics:
             (*labels, "metric_type"),
             registry=registry,
         )
-        self._objects = Gauge(
+        self.objects = Gauge(
             "fedhpa_controller_objects", "FederatedHPAs in this process' shards.", registry=registry
         )
         self._shown: dict[Key, ObjectFigures] = {}
@@ -191,27 +191,27 @@ class ControllerMetrics:
         )
         for reason in REASONS:
             self._failures.labels(reason)
-        self._status_failures = Counter(
+        self.status_failures = Counter(
             "fedhpa_controller_status_write_failures",
             "Writes of a status that the hub did not store.",
             registry=registry,
         )
-        self._events_dropped = Counter(
+        self.events_dropped = Counter(
             "fedhpa_controller_events_dropped",
             "Events that were not recorded: too many of them, or the hub refused them.",
             registry=registry,
         )
         what = "1 while this process leads the shard. Also for its other Leases: clusters, certificates."
         self._leader = Gauge("fedhpa_controller_leader", what, ("shard",), registry=registry)
-        self._member_series = MemberSeries()
-        registry.register(self._member_series)
+        self.members = MemberSeries()
+        registry.register(self.members)
         self._statuses: dict[Key, Mapping[str, Any]] = {}
         self._failing: dict[Key, str] = {}
         registry.register(ReplicaSeries(self._statuses, self._failing))
         self.decisions = DecisionLog()
         self.tokens = TokenMetrics(registry)
         self._known = KnownObjects(self._forget)
-        self._paused = Gauge(
+        self.paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
         )
         self._task_failures = Counter(
@@ -261,31 +261,6 @@ class ControllerMetrics:
         self._failures.labels(reason).inc()
         self._failing[namespace, name] = reason
 
-    def count_status_failure(self) -> None:
-        """Count a status that the hub did not store."""
-        self._status_failures.inc()
-
-    def count_scale_failure(self, cluster: str) -> None:
-        """Count a scale that was not written; `cluster` is "" for the hub."""
-        self._member_series.count_scale_failure(cluster)
-
-    def count_hpa_write(self, cluster: str, result: str) -> None:
-        """Count a write of a member HPA; `result` is a value of `Result`."""
-        self._member_series.count_hpa_write(cluster, result)
-
-    def count_dropped_event(self) -> None:
-        """Count an event that was not recorded."""
-        self._events_dropped.inc()
-
-    def watch_members(
-        self,
-        members: Callable[[], Mapping[str, Member]],
-        duplicates: Callable[[], Mapping[str, Member]] = dict,
-    ) -> None:
-        """Show the probes of these members, the failed writes of scales in each, and their other names."""
-        self._member_series.members = members
-        self._member_series.duplicates = duplicates
-
     def set_leader(self, shard: str, leads: bool) -> None:
         """Show whether this process leads a shard."""
         self._leader.labels(shard).set(leads)
@@ -294,14 +269,6 @@ class ControllerMetrics:
         """Show a result of the hub's checks. A finding lasts while any source has it."""
         (self._findings.add if found else self._findings.discard)((reason, source))
         self._hub.labels(reason).set(any(each == reason for each, _ in self._findings))
-
-    def set_paused(self, paused: bool) -> None:
-        """Show the value of --pause."""
-        self._paused.set(paused)
-
-    def set_objects(self, count: int) -> None:
-        """Show the number of FederatedHPAs."""
-        self._objects.set(count)
 
     def record_decision(
         self, namespace: str, name: str, decision: Decision, *, written: bool, seconds: float

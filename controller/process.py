@@ -93,7 +93,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
     metrics, cron_metrics = ControllerMetrics(registry, clock=clock.monotonic), CronMetrics(registry)
-    metrics.set_paused(settings.paused)
+    metrics.paused.set(settings.paused)
     FAILURE_OBSERVER.set(metrics.task_failed)
     if settings.paused:
         log.warning("paused: decisions are computed and shown, but neither scales nor statuses are written")
@@ -120,7 +120,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
         holds = NamespaceHolds(
             hub, _lease_namespace(values), on_finding=metrics.set_hub_finding, clock=clock.monotonic
         )
-        metrics.watch_members(lambda: members.registered, lambda: members.duplicates)
+        metrics.members.watch(lambda: members.registered, lambda: members.duplicates)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(supervise("members", members.run)),
@@ -204,7 +204,7 @@ async def _lead_clusters(
             clock=clock.monotonic,
             wall=clock.wall,
         )
-    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
+    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.events_dropped.inc)
     await lead_clusters(hub, members, events, metrics.tokens, clock, elector, sources)
 
 
@@ -254,9 +254,9 @@ async def _lead_rules(
     async def work(shard: Shard, leads: Callable[[], bool]) -> None:
         def count(objects: int) -> None:
             counts[shard] = objects
-            cron_metrics.set_objects(sum(counts.values()))
+            cron_metrics.objects.set(sum(counts.values()))
 
-        events = EventRecorder(hub, CRON_COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
+        events = EventRecorder(hub, CRON_COMPONENT, wall=clock.wall, on_drop=metrics.events_dropped.inc)
         await lead_rules(
             settings,
             hub,

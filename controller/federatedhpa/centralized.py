@@ -112,7 +112,7 @@ class CentralizedDecisions:
         elif failed:
             memory.left |= written
         for cluster in refused:
-            self._metrics.count_scale_failure(cluster)
+            self._metrics.members.count_scale_failure(cluster)
         if refused and written:
             log.warning("scale written in part", error=error_of(outcomes), written=written, **names(key))
         return outcomes

@@ -101,9 +101,6 @@ class CompetingAutoscalers:
         alone_until, asked = self._alone.get(namespace, _NOBODY)
         if now < alone_until and asked == clients.keys():
             return ()
-        target = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef"))
-        if target is None:
-            return ()
         found: list[str] = []
         others, valid = False, float("inf")
         places = [(name, HPA_KIND, clients[name]) for name in sorted(clients)]
@@ -115,6 +112,7 @@ class CompetingAutoscalers:
                 if not self._refreshing.is_busy(place):
                     self._refreshing.put(place, functools.partial(self._refresh, place, client, hub_id))
             if listed.autoscalers:
+                target = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef"))
                 where = "" if kind == CRON_KIND else f" in {cluster}"
                 found += [
                     f"{kind} {namespace}/{one.name}{where}"

@@ -180,8 +180,8 @@ class DistributedDecisions:
         for one in outcomes:
             cluster, result = one.write.cluster, one.result
             if not isinstance(one.write, SetScale):
-                self._metrics.count_hpa_write(cluster, result.value)
+                self._metrics.members.count_hpa_write(cluster, result.value)
             elif result not in (Result.CONFIRMED, Result.SUPERSEDED):
-                self._metrics.count_scale_failure(cluster)
+                self._metrics.members.count_scale_failure(cluster)
             if isinstance(one.write, RemoveHpa) and result is Result.CONFIRMED:
                 log.info("cluster no longer selected", cluster=cluster, **names(key))

@@ -24,7 +24,7 @@ from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
 from controller.federatedhpa.memory import ObjectMemory, replacement
-from controller.federatedhpa.publication import FailureReports, Publisher, latest, log_decision
+from controller.federatedhpa.publication import Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.federatedhpa.stepped_clock import SteppedClock
@@ -75,13 +75,10 @@ class FederatedHPAReconciler:
         self.memories: dict[Key, ObjectMemory] = {}
         self._times = SteppedClock(wall, clock)
         self._writes = asyncio.Semaphore(WRITE_CONCURRENCY)
-        self._health = HealthLog(clock, metrics.count_status_failure)
+        self._health = HealthLog(clock, metrics.status_failures.inc)
         self._publications: Background[Key] = Background("publish", PUBLISH_CONCURRENCY, names)
-        self._failures = FailureReports(
-            hub, events, metrics, self._health, self._publications, wall, writes=not settings.paused
-        )
         self._publisher = Publisher(
-            hub, events, self._health, self._failures, self._publications, self.memories, settings
+            hub, events, metrics, self._health, self._publications, self.memories, settings, wall
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
         writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
@@ -186,7 +183,7 @@ class FederatedHPAReconciler:
             snapshot, targets = await self._snapshots.build(key, newest, self.memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
-            self._failures.report(memory.health, raw, INVALID_OBJECT, str(error))
+            self._publisher.report_failure(memory.health, raw, INVALID_OBJECT, str(error))
             return False
         finally:
             memory.reconciled = True
@@ -327,7 +324,7 @@ class FederatedHPAReconciler:
         raw = objects.get(key)
         if raw is None:
             return self.retry(key)
-        self._failures.report(self._known(key, raw).health, raw, reason, message)
+        self._publisher.report_failure(self._known(key, raw).health, raw, reason, message)
         self._metrics.watch_success(*key)
         return until_slot(key, self.period(raw), self._clock())
 
@@ -341,7 +338,7 @@ class FederatedHPAReconciler:
             self.forget(key)
             return
         raw = {"metadata": {"namespace": key[0], "name": key[1], "uid": uid}}
-        self._failures.record(self._known(key, raw).health, raw, INVALID_OBJECT, message)
+        self._publisher.note_failure(self._known(key, raw).health, raw, INVALID_OBJECT, message)
 
     def _known(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         """The memory of an object, whose record may not be read yet."""

@@ -46,7 +46,6 @@ from fedhpa.decision import (
     PublicationOutcome,
     PublishPlacement,
     ScalingObject,
-    awaited_in,
 )
 from fedhpa.kube import ApiClient, Key, Resource
 from fedhpa.members import Member
@@ -230,7 +229,8 @@ class Placements:
 
 def nowhere_yet(workload: str, awaited: frozenset[str]) -> Blocked:
     """Returns why a published workload that no cluster has yet is not scaled."""
-    return Blocked("FailedGetScale", awaited_in(workload, sorted(awaited)))
+    where = listed(sorted(awaited), _MAX_NAMED, "more clusters")
+    return Blocked("FailedGetScale", f"{workload} runs in no cluster yet, and is awaited in {where}")
 
 
 def is_awaited(name: str, reading: ClusterSnapshot, memory: ObjectMemory) -> bool:

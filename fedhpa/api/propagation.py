@@ -43,16 +43,6 @@ class ReplicaScheduling(msgspec.Struct, frozen=True):
     weightPreference: WeightPreference | None = None
 
 
-class PlacementToleration(msgspec.Struct, frozen=True):
-    """core/v1 Toleration as a placement has it."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    tolerationSeconds: int | None = None
-
-
 class Placement(msgspec.Struct, frozen=True):
     """Placement: the fields that say which clusters get replicas, and how many.
 
@@ -62,7 +52,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     clusterAffinity: dict[str, Any] | None = None
     clusterAffinities: list[dict[str, Any]] | None = None
-    clusterTolerations: list[PlacementToleration] | None = None
+    clusterTolerations: list[Toleration] | None = None
     spreadConstraints: list[dict[str, Any]] | None = None
     replicaScheduling: ReplicaScheduling | None = None
 
@@ -80,16 +70,7 @@ class Placement(msgspec.Struct, frozen=True):
     @property
     def tolerations(self) -> tuple[Toleration, ...]:
         """The tolerations of taints of Clusters."""
-        return tuple(
-            Toleration(
-                one.key,
-                one.operator,
-                one.value,
-                one.effect,
-                None if one.tolerationSeconds is None else float(one.tolerationSeconds),
-            )
-            for one in self.clusterTolerations or ()
-        )
+        return tuple(self.clusterTolerations or ())
 
     @property
     def scheduling(self) -> str:

@@ -72,13 +72,4 @@ from fedhpa.decision.spec import (
     decode_spec,
 )
 from fedhpa.decision.status import SELECTOR_SEPARATOR, held_since, targets
-from fedhpa.decision.whereabouts import (
-    Search,
-    awaited_in,
-    forbidden_in_member,
-    forbidden_on_hub,
-    missing_in_members,
-    missing_on_hub,
-    no_candidates,
-)
 from fedhpa.scaling import Recommendation, ScaleEvent

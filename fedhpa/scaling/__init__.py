@@ -34,6 +34,7 @@ from fedhpa.scaling.records import (
     usage_record,
 )
 from fedhpa.scaling.replicas import (
+    ClusterPods,
     CurrentSize,
     Groups,
     Part,

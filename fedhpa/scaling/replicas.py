@@ -17,7 +17,7 @@ import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64
-from fedhpa.scaling.records import IGNORED, PENDING, PodRecord
+from fedhpa.scaling.records import IGNORED, PENDING, CustomSample, PodRecord, UsageRecord
 from fedhpa.scaling.requests import PodRequests
 
 
@@ -30,22 +30,6 @@ class Tolerances(msgspec.Struct, frozen=True):
     def within(self, ratio: float) -> bool:
         """True if the usage ratio calls for no change."""
         return 1.0 - self.scale_down <= ratio <= 1.0 + self.scale_up
-
-
-class Sampled(Protocol):
-    """The fields of a sample that the readiness rules read: POSIX seconds and seconds."""
-
-    @property
-    def name(self) -> str:
-        """The name of the pod."""
-
-    @property
-    def timestamp(self) -> float:
-        """The time of the measurement."""
-
-    @property
-    def window(self) -> float:
-        """The length of the measurement."""
 
 
 class ClusterPods(Protocol):
@@ -66,7 +50,7 @@ class ClusterPods(Protocol):
 
 # One cluster's part of a metric: the cluster, the values by pod name in milli-units, and the records behind
 # them, which only the rules for young pods read. The values may name pods that are not listed.
-Part: TypeAlias = tuple[ClusterPods, dict[str, int], Sequence[Sampled]]
+Part: TypeAlias = tuple[ClusterPods, dict[str, int], Sequence[UsageRecord | CustomSample]]
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -154,7 +138,7 @@ def _group_cluster(
     last_requests, requested = None, 0
     ready = unready = ignored = ready_sum = ready_requested = unready_requested = 0
     missing = groups.missing_requests
-    samples: dict[str, Sampled] = {}
+    samples: dict[str, UsageRecord | CustomSample] = {}
     for pod in cluster.pods:
         if request is not None and pod.requests is not last_requests:
             last_requests = pod.requests
@@ -218,7 +202,9 @@ def requested_milli(requests: PodRequests, resource: str, container: str, pod_na
     return total
 
 
-def _is_unready(pod: PodRecord, samples: Mapping[str, Sampled], readiness: Readiness) -> bool:
+def _is_unready(
+    pod: PodRecord, samples: Mapping[str, UsageRecord | CustomSample], readiness: Readiness
+) -> bool:
     if not pod.ready or pod.start is None:
         return True
     if pod.start + readiness.cpu_initialization_period > readiness.now:
