@@ -17,9 +17,9 @@ import structlog
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
 from controller.failure_log import HealthLog, ObjectHealth, WriteFailure, names
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
 from controller.loop import RECONCILE_FAILED

@@ -20,15 +20,15 @@ from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
-from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
+from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.memory import ObjectMemory, replacement
 from controller.federatedhpa.publication import Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
+from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.federatedhpa.stepped_clock import SteppedClock
-from controller.flags import DIRECT, Settings
+from controller.flags import Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
 from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot, until_slot
@@ -81,7 +81,7 @@ class FederatedHPAReconciler:
             hub, events, metrics, self._health, self._publications, self.memories, settings, wall
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
-        writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
+        writer, removal = snapshots.propagation.writers(self._owner, events)
         self._distributed = DistributedDecisions(hub, writer, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
         lost_after, writes = settings.decision.cluster_lost_timeout, not settings.paused
@@ -294,7 +294,7 @@ class FederatedHPAReconciler:
             return blocked
         if problem := memory.recording.problem:
             return Blocked(NO_RECORD, problem, condition=ASSIGNED)
-        if self._settings.propagation == DIRECT and not memory.spec_of(raw).assignment.policy:
+        if self._snapshots.propagation.needs_policy and not memory.spec_of(raw).assignment.policy:
             return Blocked(NO_POLICY, POLICY_IS_MISSING, condition=ASSIGNED)
         problem = self._identity.problem
         return Blocked(HUB_UNKNOWN, problem, condition=ASSIGNED) if problem else None
