@@ -154,6 +154,7 @@ async def workload_of(mapper: ResourceMapper, spec: Mapping[str, Any], namespace
     return Workload(resource, namespace, str(reference.get("name", "")))
 
 
+@dataclass(eq=False)
 class Direct:
     """--propagation=direct: the controller writes the scale of the workload in each member.
 
@@ -163,19 +164,11 @@ class Direct:
     # Without a policy each cluster would run maxReplicas in mode Distributed.
     needs_policy = True
 
-    def __init__(
-        self,
-        members: Mapping[str, Member],
-        duplicates: Mapping[str, Member],
-        hpas: HpaCache,
-        deadline: float,
-        followed: Callable[[Key, ScalingObject, ObjectMemory, float], tuple[frozenset[str], str | None]],
-    ) -> None:
-        self._members = members
-        self._duplicates = duplicates
-        self._hpas = hpas
-        self._deadline = deadline
-        self._followed = followed
+    _members: Mapping[str, Member]
+    _duplicates: Mapping[str, Member]
+    _hpas: HpaCache
+    _deadline: float
+    _followed: Callable[[Key, ScalingObject, ObjectMemory, float], tuple[frozenset[str], str | None]]
 
     def refusal(self, spec: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # every field is built
         """Why an object with this spec cannot be acted on; None if it can."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,16 +27,14 @@ from fedhpa.kube import ApiClient, Key
 log = structlog.get_logger(__name__)
 
 
+@dataclass(eq=False)
 class DistributedDecisions:
     """Decides on one object at a time, and writes member HPAs by `writer`."""
 
-    def __init__(
-        self, hub: ApiClient, writer: HpaWriter, metrics: ControllerMetrics, settings: Settings
-    ) -> None:
-        self._hub = hub
-        self._writer = writer
-        self._metrics = metrics
-        self._settings = settings
+    _hub: ApiClient
+    _writer: HpaWriter
+    _metrics: ControllerMetrics
+    _settings: Settings
 
     async def decide_and_write(
         self,

@@ -8,7 +8,7 @@ ResourceBinding.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -103,6 +103,7 @@ class _Binding(msgspec.Struct, frozen=True):
     status: _BindingStatus = _BindingStatus()
 
 
+@dataclass(eq=False)
 class Karmada:
     """--propagation=karmada: the hub has a template of the workload, and Karmada divides its replicas.
 
@@ -111,23 +112,13 @@ class Karmada:
 
     needs_policy = False
 
-    def __init__(
-        self,
-        members: Mapping[str, Member],
-        duplicates: Mapping[str, Member],
-        hpas: HpaCache,
-        deadline: float,
-        hub: ApiClient,
-        mapper: ResourceMapper,
-        search: WorkloadSearch,
-    ) -> None:
-        self._members = members
-        self._duplicates = duplicates
-        self._hpas = hpas
-        self._deadline = deadline
-        self._hub = hub
-        self._mapper = mapper
-        self._search = search
+    _members: Mapping[str, Member]
+    _duplicates: Mapping[str, Member]
+    _hpas: HpaCache
+    _deadline: float
+    _hub: ApiClient
+    _mapper: ResourceMapper
+    _search: WorkloadSearch
 
     def refusal(self, spec: Mapping[str, Any]) -> str | None:
         """Why an object with this spec cannot be acted on; None if it can."""

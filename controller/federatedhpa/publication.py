@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -45,31 +46,21 @@ FLUSH_SECONDS: Final = 2.0
 FLUSH_CONCURRENCY: Final = 16
 
 
+@dataclass(eq=False)
 class Publisher:
     """Writes ScalingRecords, statuses and events, and reports failures. `memories` are those of all objects.
 
     A failure is reported once, until the object is reconciled again.
     """
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        events: EventRecorder,
-        metrics: ControllerMetrics,
-        health: HealthLog,
-        background: Background[Key],
-        memories: Mapping[Key, ObjectMemory],
-        settings: Settings,
-        wall: Callable[[], float],
-    ) -> None:
-        self._hub = hub
-        self._events = events
-        self._metrics = metrics
-        self._health = health
-        self._background = background
-        self._memories = memories
-        self._settings = settings
-        self._wall = wall
+    _hub: ApiClient
+    _events: EventRecorder
+    _metrics: ControllerMetrics
+    _health: HealthLog
+    _background: Background[Key]
+    _memories: Mapping[Key, ObjectMemory]
+    _settings: Settings
+    _wall: Callable[[], float]
 
     def note_failure(self, health: ObjectHealth, raw: Mapping[str, Any], reason: str, message: str) -> bool:
         """Count and log a failure; record it as an event if it is a new one. Returns True if it is."""

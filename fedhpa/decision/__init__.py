@@ -21,6 +21,9 @@ from fedhpa.decision.memory import (
     History,
     MemoryState,
     Rebalance,
+    Resets,
+    SizeChange,
+    resets_after,
 )
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
@@ -42,11 +45,17 @@ from fedhpa.decision.model import (
     Step,
 )
 from fedhpa.decision.outcome import history_after_scale
-from fedhpa.decision.record.decision import compact_decision, explained_json, to_json, to_line
+from fedhpa.decision.record.decision import (
+    StoredRecord,
+    compact_decision,
+    decode_stored,
+    encode_stored,
+    explained_json,
+    to_json,
+    to_line,
+)
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
-from fedhpa.decision.record.stored import StoredRecord, decode_stored, encode_stored
 from fedhpa.decision.record.stored_status import RawStatus, StoredStatus, last_answer, stored_status
-from fedhpa.decision.resets import Resets, SizeChange, resets_after
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     Answer,
