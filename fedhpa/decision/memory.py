@@ -214,8 +214,8 @@ class Awaited(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     warned: bool = False
 
 
-# So many changes of the size by others within this time are a conflict. It is over once nothing has changed for
-# as long. One change by a person is none: the controller simply decides anew.
+# So many changes by others within this time are a conflict. It is over once nothing has changed for as long.
+# One change by a person is none: the controller simply decides anew.
 CHANGES: Final = 3
 WITHIN_SECONDS: Final = 600.0
 
