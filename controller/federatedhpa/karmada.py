@@ -15,7 +15,7 @@ import msgspec
 
 from controller.apply.plan import HpaWriter
 from controller.apply.scales import WritableScale
-from controller.apply.template import Bound, WithMetadata
+from controller.apply.template import BindingSpec, Bound, WithMetadata
 from controller.apply.works import WorkWriter
 from controller.distributed.mode_changes import DISTRIBUTED, Removal
 from controller.distributed.removal import HpaRemoval, WorkRemoval
@@ -69,11 +69,6 @@ class _ResourceReference(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _TargetCluster(msgspec.Struct, frozen=True):
-    name: str = ""
-    replicas: int | None = None
-
-
 class _Suspension(msgspec.Struct, frozen=True):
     scheduling: bool | None = None
 
@@ -84,11 +79,9 @@ class _EvictionTask(msgspec.Struct, frozen=True):
     producer: str = ""
 
 
-class _BindingSpec(msgspec.Struct, frozen=True):
+class _BindingSpec(BindingSpec, frozen=True):
     resource: _ResourceReference = _ResourceReference()
-    clusters: list[_TargetCluster] | None = None
     placement: Placement | None = None
-    replicas: int = 0
     suspension: _Suspension | None = None
     gracefulEvictionTasks: list[_EvictionTask] | None = None
 
