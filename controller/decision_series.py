@@ -1,4 +1,4 @@
-"""What the controller shows of its decisions: its Prometheus series, and the log of the last decisions.
+"""The Prometheus series of the controller, and the log of its last decisions.
 
 Some are those of kube-controller-manager (HPA 1.36, section 11). Their names differ, because one Prometheus
 often scrapes both.

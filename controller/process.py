@@ -129,7 +129,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
                     supervise("readiness", lambda: _watch_readiness(health, members, settings.paused))
                 ),
             ]
-            work = _Leading(values, settings, hub, members, holds, metrics, cron_metrics, clock)
+            work = Leading(values, settings, hub, members, holds, metrics, cron_metrics, clock)
             place = _lease_namespace(values)
             if settings.paused:
                 record = functools.partial(record_paused, hub, place, work.leases(), clock)
@@ -159,8 +159,8 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
 
 
 @dataclasses.dataclass
-class _Leading:
-    """What this process does where it leads: it reconciles objects, runs rules and keeps the Clusters."""
+class Leading:
+    """The work of this process where it leads: it reconciles objects, runs rules and keeps the Clusters."""
 
     values: Values
     settings: Settings
@@ -229,7 +229,7 @@ class _Leading:
                         caches=caches,
                     )
 
-            await self._lead_shards(work, self.clock)
+            await self.lead_shards(work, self.clock)
 
     async def run_rules(self) -> None:
         """Run the rules of the CronFederatedHPAs of each shard that this process leads."""
@@ -255,9 +255,9 @@ class _Leading:
             )
 
         # A machine that was suspended must not write on an old claim.
-        await self._lead_shards(work, self.clock.counting_suspension(), kind=CRON)
+        await self.lead_shards(work, self.clock.counting_suspension(), kind=CRON)
 
-    async def _lead_shards(
+    async def lead_shards(
         self,
         work: Callable[[Shard, Callable[[], bool]], Coroutine[Any, Any, None]],
         clock: Clock,
