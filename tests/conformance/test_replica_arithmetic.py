@@ -172,18 +172,11 @@ def test_proposes_what_the_calculator_proposes(case: dict[str, Any]) -> None:
         assert result.current == {"value": reported}
 
 
-class _Sample:
-    def __init__(self, name: str, timestamp: float, window: float) -> None:
-        self.name = name
-        self.timestamp = timestamp
-        self.window = window
-
-
 @pytest.mark.parametrize("case", params(TABLE["group_pods"]))
 def test_groups_pods_as_the_calculator(case: dict[str, Any]) -> None:
     """Each pod falls into the calculator's group."""
     samples = [
-        _Sample(name, at(metric["timestamp"]) or 0.0, metric["window_s"])
+        CustomSample("cpu", "Pod", "", name, 0, at(metric["timestamp"]) or 0.0, metric["window_s"])
         for name, metric in case["metrics"].items()
     ]
     part = (
