@@ -5,5 +5,3 @@ API client. This package has code only: keys are in the files or Secrets of the 
 """
 
 from certs.authority import CertificateAuthority, IssuedCertificate, ensure_authority, ensure_certificate
-
-__all__ = ["CertificateAuthority", "IssuedCertificate", "ensure_authority", "ensure_certificate"]

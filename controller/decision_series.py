@@ -1,4 +1,4 @@
-"""Prometheus series of the controller.
+"""The Prometheus series of the controller, and the log of its last decisions.
 
 Some are those of kube-controller-manager (HPA 1.36, section 11). Their names differ, because one Prometheus
 often scrapes both.
@@ -6,21 +6,33 @@ often scrapes both.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from controller.background import KnownObjects
 from controller.certificates import CertificateMetrics
-from controller.decisions import DecisionLog
 from controller.member_series import MemberSeries
 from controller.member_tokens import TokenMetrics
 from controller.object_series import ObjectFigures, ObjectSeries
 from controller.replica_series import ReplicaSeries
-from fedhpa.decision import ABLE_TO_SCALE, READY, SCALING_LIMITED, Decision, MetricResult, Resets, held_since
+from fedhpa.decision import (
+    ABLE_TO_SCALE,
+    READY,
+    SCALING_LIMITED,
+    Decision,
+    MetricResult,
+    Resets,
+    compact_decision,
+    explained_json,
+    held_since,
+)
 from fedhpa.kube import KUBE_TASKS, Key
-from fedhpa.members import MEMBER_TASKS, Member
+from fedhpa.members import MEMBER_TASKS
 
 BUCKETS = tuple(0.001 * 2**power for power in range(15))
 # Lateness: from one tenth of a second to several sync periods.
@@ -83,6 +95,55 @@ TASKS = (
 )
 
 
+# The log of decisions.
+MAX_COUNT: Final = 1000
+MAX_BYTES: Final = 8 * 1024 * 1024
+# A larger decision, over very many clusters or metrics, is kept in the compact form of the status.
+MAX_DECISION_BYTES: Final = 64 * 1024
+DEFAULT_LIMIT: Final = 100
+
+
+@dataclass(frozen=True)
+class _Entry:
+    namespace: str
+    name: str
+    body: bytes
+
+
+class DecisionLog:
+    """The newest decisions of all objects, bounded in number and bytes."""
+
+    def __init__(self, *, max_count: int = MAX_COUNT, max_bytes: int = MAX_BYTES) -> None:
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._entries: deque[_Entry] = deque()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, namespace: str, name: str, decision: Decision, *, written: bool) -> None:
+        """Keep a decision; `written` is true if a scale was written because of it."""
+        head = {"namespace": namespace, "name": name, "written": written}
+        body = msgspec.json.encode({**head, "decision": explained_json(decision)})
+        if len(body) > MAX_DECISION_BYTES:
+            body = msgspec.json.encode({**head, "decision": compact_decision(decision)})
+        self._entries.append(_Entry(namespace, name, body))
+        self.size += len(body)
+        while len(self._entries) > self._max_count or self.size > self._max_bytes:
+            self.size -= len(self._entries.popleft().body)
+
+    def newest(self, namespace: str = "", name: str = "", limit: int = DEFAULT_LIMIT) -> list[bytes]:
+        """Up to `limit` decisions as JSON, newest first; "" matches all namespaces or names."""
+        found: list[bytes] = []
+        for entry in reversed(self._entries):
+            if len(found) >= limit:
+                break
+            if namespace in ("", entry.namespace) and name in ("", entry.name):
+                found.append(entry.body)
+        return found
+
+
 class ControllerMetrics:
     """The controller's series in one registry, and the log of its decisions."""
 
@@ -110,7 +171,7 @@ class ControllerMetrics:
             (*labels, "metric_type"),
             registry=registry,
         )
-        self._objects = Gauge(
+        self.objects = Gauge(
             "fedhpa_controller_objects", "FederatedHPAs in this process' shards.", registry=registry
         )
         self._shown: dict[Key, ObjectFigures] = {}
@@ -130,27 +191,27 @@ class ControllerMetrics:
         )
         for reason in REASONS:
             self._failures.labels(reason)
-        self._status_failures = Counter(
+        self.status_failures = Counter(
             "fedhpa_controller_status_write_failures",
             "Writes of a status that the hub did not store.",
             registry=registry,
         )
-        self._events_dropped = Counter(
+        self.events_dropped = Counter(
             "fedhpa_controller_events_dropped",
             "Events that were not recorded: too many of them, or the hub refused them.",
             registry=registry,
         )
         what = "1 while this process leads the shard. Also for its other Leases: clusters, certificates."
         self._leader = Gauge("fedhpa_controller_leader", what, ("shard",), registry=registry)
-        self._member_series = MemberSeries()
-        registry.register(self._member_series)
+        self.members = MemberSeries()
+        registry.register(self.members)
         self._statuses: dict[Key, Mapping[str, Any]] = {}
         self._failing: dict[Key, str] = {}
         registry.register(ReplicaSeries(self._statuses, self._failing))
         self.decisions = DecisionLog()
         self.tokens = TokenMetrics(registry)
         self._known = KnownObjects(self._forget)
-        self._paused = Gauge(
+        self.paused = Gauge(
             "fedhpa_controller_paused", "1 while --pause stops all writes.", registry=registry
         )
         self._task_failures = Counter(
@@ -200,31 +261,6 @@ class ControllerMetrics:
         self._failures.labels(reason).inc()
         self._failing[namespace, name] = reason
 
-    def count_status_failure(self) -> None:
-        """Count a status that the hub did not store."""
-        self._status_failures.inc()
-
-    def count_scale_failure(self, cluster: str) -> None:
-        """Count a scale that was not written; `cluster` is "" for the hub."""
-        self._member_series.count_scale_failure(cluster)
-
-    def count_hpa_write(self, cluster: str, result: str) -> None:
-        """Count a write of a member HPA; `result` is a value of `Result`."""
-        self._member_series.count_hpa_write(cluster, result)
-
-    def count_dropped_event(self) -> None:
-        """Count an event that was not recorded."""
-        self._events_dropped.inc()
-
-    def watch_members(
-        self,
-        members: Callable[[], Mapping[str, Member]],
-        duplicates: Callable[[], Mapping[str, Member]] = dict,
-    ) -> None:
-        """Show the probes of these members, the failed writes of scales in each, and their other names."""
-        self._member_series.members = members
-        self._member_series.duplicates = duplicates
-
     def set_leader(self, shard: str, leads: bool) -> None:
         """Show whether this process leads a shard."""
         self._leader.labels(shard).set(leads)
@@ -233,14 +269,6 @@ class ControllerMetrics:
         """Show a result of the hub's checks. A finding lasts while any source has it."""
         (self._findings.add if found else self._findings.discard)((reason, source))
         self._hub.labels(reason).set(any(each == reason for each, _ in self._findings))
-
-    def set_paused(self, paused: bool) -> None:
-        """Show the value of --pause."""
-        self._paused.set(paused)
-
-    def set_objects(self, count: int) -> None:
-        """Show the number of FederatedHPAs."""
-        self._objects.set(count)
 
     def record_decision(
         self, namespace: str, name: str, decision: Decision, *, written: bool, seconds: float

@@ -18,14 +18,22 @@ class MemberSeries(Collector):
     """Collects the series by cluster, which exist as long as the cluster is registered."""
 
     def __init__(self) -> None:
-        self.members: Callable[[], Mapping[str, Member]] = dict
-        self.duplicates: Callable[[], Mapping[str, Member]] = dict
+        self._members: Callable[[], Mapping[str, Member]] = dict
+        self._duplicates: Callable[[], Mapping[str, Member]] = dict
         self._scale_failures: dict[str, int] = {HUB: 0}
         self._hpa_writes: dict[tuple[str, str], int] = {}
         self._shown: set[str] = set()
 
+    def watch(
+        self,
+        members: Callable[[], Mapping[str, Member]],
+        duplicates: Callable[[], Mapping[str, Member]] = dict,
+    ) -> None:
+        """Show the probes of these members, the failed writes in each, and their other names."""
+        self._members, self._duplicates = members, duplicates
+
     def count_scale_failure(self, cluster: str) -> None:
-        """Count a scale that was not written."""
+        """Count a scale that was not written; `cluster` is "" for the hub."""
         self._scale_failures[cluster] = self._scale_failures.get(cluster, 0) + 1
 
     def count_hpa_write(self, cluster: str, result: str) -> None:
@@ -38,7 +46,7 @@ class MemberSeries(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yields the failed writes of scales, the writes of HPAs, the last probes, and other names."""
-        members = self.members()
+        members = self._members()
         for name in self._shown - members.keys():
             self._scale_failures.pop(name, None)
             for result in Result:
@@ -76,6 +84,6 @@ class MemberSeries(Collector):
             "1 for a Cluster that is left out because it is the same cluster as another one, `same_as`.",
             labels=["cluster", "same_as"],
         )
-        for name, member in sorted(self.duplicates().items()):
+        for name, member in sorted(self._duplicates().items()):
             duplicates.add_metric([name, member.same_as], 1)
         yield duplicates

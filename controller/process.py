@@ -38,7 +38,6 @@ from controller.pause import record_paused, release_clusters
 from controller.shard_work import COMPONENT, CRON_COMPONENT, SharedCaches, lead, lead_rules
 from controller.shards import CRON, Division, Shard, ShardElection
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.member_sources import MemberSources
 from fedhpa.kube import (
     FAILURE_OBSERVER,
     SYSTEM,
@@ -93,7 +92,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
     for collector in (ProcessCollector, PlatformCollector):
         collector(registry=registry)
     metrics, cron_metrics = ControllerMetrics(registry, clock=clock.monotonic), CronMetrics(registry)
-    metrics.set_paused(settings.paused)
+    metrics.paused.set(settings.paused)
     FAILURE_OBSERVER.set(metrics.task_failed)
     if settings.paused:
         log.warning("paused: decisions are computed and shown, but neither scales nor statuses are written")
@@ -120,7 +119,7 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
         holds = NamespaceHolds(
             hub, _lease_namespace(values), on_finding=metrics.set_hub_finding, clock=clock.monotonic
         )
-        metrics.watch_members(lambda: members.registered, lambda: members.duplicates)
+        metrics.members.watch(lambda: members.registered, lambda: members.duplicates)
         async with asyncio.TaskGroup() as group:
             background = [
                 group.create_task(supervise("members", members.run)),
@@ -130,35 +129,23 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
                     supervise("readiness", lambda: _watch_readiness(health, members, settings.paused))
                 ),
             ]
+            work = Leading(values, settings, hub, members, holds, metrics, cron_metrics, clock)
+            place = _lease_namespace(values)
             if settings.paused:
-                record = functools.partial(
-                    record_paused, hub, _lease_namespace(values), _leases_of(values), clock
-                )
+                record = functools.partial(record_paused, hub, place, work.leases(), clock)
                 background.append(group.create_task(supervise("events", record)))
                 if settings.propagation == DIRECT:
-                    release = functools.partial(
-                        release_clusters, hub, members, _lease_namespace(values), clock
-                    )
+                    release = functools.partial(release_clusters, hub, members, place, clock)
                     background.append(group.create_task(supervise("cluster-finalizers", release)))
             leading = []
             if FEDERATED_HPA in values[CONTROLLERS]:
-                run_autoscalers = functools.partial(
-                    _lead_autoscalers, values, settings, hub, members, holds, metrics, clock
-                )
-                leading.append(group.create_task(supervise("shards", run_autoscalers)))
+                leading.append(group.create_task(supervise("shards", work.reconcile_objects)))
             if CRON_FEDERATED_HPA in values[CONTROLLERS]:
-                run_rules = functools.partial(
-                    _lead_rules, values, settings, hub, members, holds, metrics, cron_metrics, clock
-                )
-                leading.append(group.create_task(supervise("cron-shards", run_rules)))
+                leading.append(group.create_task(supervise("cron-shards", work.run_rules)))
             if not settings.paused:
-                keep_clusters = functools.partial(
-                    _lead_clusters, values, settings.sources, hub, members, metrics, clock
-                )
-                leading.append(group.create_task(supervise("clusters-lead", keep_clusters)))
+                leading.append(group.create_task(supervise("clusters-lead", work.keep_clusters)))
             if values[MANAGE_CERTIFICATES] and not settings.paused:
-                place, timing = _lease_namespace(values), _lease_timing(values)
-                told = metrics.certificates, place, timing, metrics.set_leader
+                told = metrics.certificates, place, _lease_timing(values), metrics.set_leader
                 keep = functools.partial(lead_certificates, values, hub, secrets_at, *told, clock=clock)
                 leading.append(group.create_task(supervise("certificates-lead", keep)))
             await signals.stop.wait()
@@ -171,145 +158,137 @@ async def run(values: Values, signals: Signals, *, clock: Clock, connect: Connec
                 task.cancel()
 
 
-def _leases_of(values: Values) -> dict[str, str]:
-    """The first Lease that each controller of this process would hold, with the source of its events."""
-    leases = {
-        FEDERATED_HPA: (Shard(0, _division(values)).lease, COMPONENT),
-        CRON_FEDERATED_HPA: (Shard(0, _division(values), CRON).lease, CRON_COMPONENT),
-    }
-    return dict(leases[kind] for kind in values[CONTROLLERS])
+@dataclasses.dataclass
+class Leading:
+    """The work of this process where it leads: it reconciles objects, runs rules and keeps the Clusters."""
 
+    values: Values
+    settings: Settings
+    hub: ApiClient
+    members: MemberRegistry
+    holds: NamespaceHolds
+    metrics: ControllerMetrics
+    cron_metrics: CronMetrics
+    clock: Clock
 
-async def _lead_clusters(
-    values: Values,
-    sources: MemberSources,
-    hub: ApiClient,
-    members: MemberRegistry,
-    metrics: ControllerMetrics,
-    clock: Clock,
-) -> None:
-    """Keep the members' conditions and tokens while this process holds the Lease for it."""
-    elector, show = None, functools.partial(metrics.set_leader, "clusters")
-    show(not values[common.LEADER_ELECT])
-    if values[common.LEADER_ELECT]:
-        place, identity = _lease_namespace(values), f"{socket.gethostname()}_{uuid.uuid4()}"
-        timing = _lease_timing(values)
-        elector = LeaderElector(
-            hub,
-            place,
-            CLUSTERS_LEASE,
-            identity,
-            timing=timing,
-            on_change=show,
-            clock=clock.monotonic,
-            wall=clock.wall,
+    @property
+    def division(self) -> Division:
+        """How the objects are divided into shards."""
+        return Division(self.values[SHARDS], self.values[SHARD_BY])
+
+    def leases(self) -> dict[str, str]:
+        """The first Lease that each controller of this process would hold, with the source of its events."""
+        leases = {
+            FEDERATED_HPA: (Shard(0, self.division).lease, COMPONENT),
+            CRON_FEDERATED_HPA: (Shard(0, self.division, CRON).lease, CRON_COMPONENT),
+        }
+        return dict(leases[kind] for kind in self.values[CONTROLLERS])
+
+    def events(self, component: str) -> EventRecorder:
+        """A recorder of events of one source."""
+        return EventRecorder(
+            self.hub, component, wall=self.clock.wall, on_drop=self.metrics.events_dropped.inc
         )
-    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
-    await lead_clusters(hub, members, events, metrics.tokens, clock, elector, sources)
 
+    async def keep_clusters(self) -> None:
+        """Keep the members' conditions and tokens while this process holds the Lease for it."""
+        elector, show = None, functools.partial(self.metrics.set_leader, "clusters")
+        show(not self.values[common.LEADER_ELECT])
+        if self.values[common.LEADER_ELECT]:
+            elector = LeaderElector(
+                self.hub,
+                _lease_namespace(self.values),
+                CLUSTERS_LEASE,
+                _identity(),
+                timing=_lease_timing(self.values),
+                on_change=show,
+                clock=self.clock.monotonic,
+                wall=self.clock.wall,
+            )
+        events, tokens, sources = self.events(COMPONENT), self.metrics.tokens, self.settings.sources
+        await lead_clusters(self.hub, self.members, events, tokens, self.clock, elector, sources)
 
-async def _lead_autoscalers(
-    values: Values,
-    settings: Settings,
-    hub: ApiClient,
-    members: MemberRegistry,
-    holds: NamespaceHolds,
-    metrics: ControllerMetrics,
-    clock: Clock,
-) -> None:
-    counts: dict[Shard, int] = {}
-    async with asyncio.TaskGroup() as group:
-        # The shards of this process read the same namespaces.
-        shared = SharedCaches(group, clock)
+    async def reconcile_objects(self) -> None:
+        """Reconcile the FederatedHPAs of each shard that this process leads."""
+        counts: dict[Shard, int] = {}
+        async with asyncio.TaskGroup() as group:
+            # The shards of this process read the same namespaces.
+            shared = SharedCaches(group, self.clock)
 
-        async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
-            async with shared.used() as caches:
-                await lead(
-                    settings,
-                    hub,
-                    members,
-                    metrics,
-                    shard=shard,
-                    counts=counts,
-                    clock=clock,
-                    holds=holds,
-                    caches=caches,
-                )
+            async def work(shard: Shard, leads: Callable[[], bool]) -> None:  # noqa: ARG001  # writes have versions
+                async with shared.used() as caches:
+                    await lead(
+                        self.settings,
+                        self.hub,
+                        self.members,
+                        self.metrics,
+                        shard=shard,
+                        counts=counts,
+                        clock=self.clock,
+                        holds=self.holds,
+                        caches=caches,
+                    )
 
-        await _lead_shards(values, settings, hub, metrics, work, clock)
+            await self.lead_shards(work, self.clock)
 
+    async def run_rules(self) -> None:
+        """Run the rules of the CronFederatedHPAs of each shard that this process leads."""
+        counts: dict[Shard, int] = {}
 
-async def _lead_rules(
-    values: Values,
-    settings: Settings,
-    hub: ApiClient,
-    members: MemberRegistry,
-    holds: NamespaceHolds,
-    metrics: ControllerMetrics,
-    cron_metrics: CronMetrics,
-    clock: Clock,
-) -> None:
-    counts: dict[Shard, int] = {}
+        async def work(shard: Shard, leads: Callable[[], bool]) -> None:
+            def count(objects: int) -> None:
+                counts[shard] = objects
+                self.cron_metrics.set_objects(sum(counts.values()))
 
-    async def work(shard: Shard, leads: Callable[[], bool]) -> None:
-        def count(objects: int) -> None:
-            counts[shard] = objects
-            cron_metrics.set_objects(sum(counts.values()))
+            await lead_rules(
+                self.settings,
+                self.hub,
+                self.members,
+                self.events(CRON_COMPONENT),
+                self.cron_metrics,
+                shard=shard,
+                leads=leads,
+                on_count=count,
+                on_finding=functools.partial(self.metrics.set_hub_finding, source=str(shard)),
+                clock=self.clock,
+                holds=self.holds,
+            )
 
-        events = EventRecorder(hub, CRON_COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
-        await lead_rules(
-            settings,
-            hub,
-            members,
-            events,
-            cron_metrics,
-            shard=shard,
-            leads=leads,
-            on_count=count,
-            on_finding=functools.partial(metrics.set_hub_finding, source=str(shard)),
+        # A machine that was suspended must not write on an old claim.
+        await self.lead_shards(work, self.clock.counting_suspension(), kind=CRON)
+
+    async def lead_shards(
+        self,
+        work: Callable[[Shard, Callable[[], bool]], Coroutine[Any, Any, None]],
+        clock: Clock,
+        *,
+        kind: str = "",
+    ) -> None:
+        """Call `work` for each shard that this process leads, with a function that tells if it still does."""
+        show = self.metrics.set_leader
+        if not self.values[common.LEADER_ELECT] or self.settings.paused:
+            # A paused process writes no Lease either. Several processes that only read do no harm.
+            shard = Shard(kind=kind)
+            show(str(shard), True)
+            await supervise("shard", lambda: work(shard, lambda: True), name=str(shard))
+            return
+        for index in range(self.division.count):
+            show(str(Shard(index, self.division, kind)), False)
+        election = ShardElection(
+            self.hub,
+            _lease_namespace(self.values),
+            _identity(),
+            self.division,
+            kind=kind,
+            timing=_lease_timing(self.values),
             clock=clock,
-            holds=holds,
+            on_lead=lambda shard, leads: show(str(shard), leads),
         )
-
-    # A machine that was suspended must not write on an old claim.
-    await _lead_shards(values, settings, hub, metrics, work, clock.counting_suspension(), kind=CRON)
+        await election.run(lambda shard: work(shard, functools.partial(election.leads, shard)))
 
 
-async def _lead_shards(
-    values: Values,
-    settings: Settings,
-    hub: ApiClient,
-    metrics: ControllerMetrics,
-    work: Callable[[Shard, Callable[[], bool]], Coroutine[Any, Any, None]],
-    clock: Clock,
-    *,
-    kind: str = "",
-) -> None:
-    """Call `work` for each shard that this process leads, with a function that tells if it still does."""
-    if not values[common.LEADER_ELECT] or settings.paused:
-        # A paused process writes no Lease either. Several processes that only read do no harm.
-        shard = Shard(kind=kind)
-        metrics.set_leader(str(shard), True)
-        await supervise("shard", lambda: work(shard, lambda: True), name=str(shard))
-        return
-    division = _division(values)
-    for index in range(division.count):
-        metrics.set_leader(str(Shard(index, division, kind)), False)
-    election = ShardElection(
-        hub,
-        _lease_namespace(values),
-        f"{socket.gethostname()}_{uuid.uuid4()}",
-        division,
-        kind=kind,
-        timing=_lease_timing(values),
-        clock=clock,
-        on_lead=lambda shard, leads: metrics.set_leader(str(shard), leads),
-    )
-    await election.run(lambda shard: work(shard, functools.partial(election.leads, shard)))
-
-
-def _division(values: Values) -> Division:
-    return Division(values[SHARDS], values[SHARD_BY])
+def _identity() -> str:
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 async def _watch_readiness(health: Health, members: MemberRegistry, paused: bool) -> None:

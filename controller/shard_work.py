@@ -165,9 +165,9 @@ async def lead(
 
     def count(objects: int) -> None:
         by_shard[shard] = objects
-        metrics.set_objects(sum(by_shard.values()))
+        metrics.objects.set(sum(by_shard.values()))
 
-    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.count_dropped_event)
+    events = EventRecorder(hub, COMPONENT, wall=clock.wall, on_drop=metrics.events_dropped.inc)
     # The stack ends after the tasks.
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         if caches is None:

@@ -46,7 +46,8 @@ async def _cost(size: FleetSize) -> tuple[float, float]:
             rounds.append(time.process_time() - began)
             # A watch that failed lists all pods again, and that is another cost.
             pods, places = fleet.caches.pods, {key[0] for key in size.keys}
-            assert all(pods.up_to_date(each, place) for each in fleet.members.values() for place in places)
+            now, members = fleet.ahead[0] + asyncio.get_running_loop().time(), fleet.members.values()
+            assert all(pods.of_available(each, place, now) for each in members for place in places)
         changes = fleet.changes(CHANGED)
         fleet.pass_time(PERIOD_SECONDS)
         with counted() as calls:

@@ -8,6 +8,7 @@ take over an HPA of somebody else without a conflict where the values are equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
@@ -92,20 +93,14 @@ def _owned(found: Mapping[str, Any], owner: Owner) -> MemberHpa:
     return stored
 
 
+@dataclass(eq=False)
 class MemberHpaWriter:
     """An HpaWriter by the clients of the members. `deadline` are the seconds of one request."""
 
-    def __init__(
-        self,
-        members: Mapping[str, Member],
-        hpas: HpaCache,
-        owner_of: Callable[[Key], Owner],
-        deadline: float,
-    ) -> None:
-        self._members = members
-        self._hpas = hpas
-        self._owner_of = owner_of
-        self._deadline = deadline
+    _members: Mapping[str, Member]
+    _hpas: HpaCache
+    _owner_of: Callable[[Key], Owner]
+    _deadline: float
 
     async def apply(
         self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str

@@ -33,19 +33,23 @@ class WithMetadata(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _Share(msgspec.Struct, frozen=True):
+class TargetCluster(msgspec.Struct, frozen=True):
+    """The part of one cluster in a ResourceBinding."""
+
     name: str = ""
     replicas: int | None = None
 
 
-class _BindingSpec(msgspec.Struct, frozen=True):
+class BindingSpec(msgspec.Struct, frozen=True):
+    """The replicas of a ResourceBinding, and how it divides them."""
+
     replicas: int = 0
-    clusters: list[_Share] | None = None
+    clusters: list[TargetCluster] | None = None
 
 
 class _Binding(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: _BindingSpec = _BindingSpec()
+    spec: BindingSpec = BindingSpec()
 
     def shows(self, bound: Bound) -> bool:
         """True if it divides the replicas as the one that was read."""

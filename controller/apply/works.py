@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -108,25 +109,18 @@ class Work(msgspec.Struct, frozen=True):
         return ""
 
 
+@dataclass(eq=False)
 class WorkWriter:
     """An HpaWriter by Works. `deadline` are the seconds of one request, and of the wait for Karmada.
 
     `owner_of` returns the owner of a FederatedHPA's HPAs. A write is confirmed when the member shows the HPA.
     """
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        members: Mapping[str, Member],
-        hpas: HpaCache,
-        owner_of: Callable[[Key], Owner],
-        deadline: float,
-    ) -> None:
-        self._hub = hub
-        self._members = members
-        self._hpas = hpas
-        self._owner_of = owner_of
-        self._deadline = deadline
+    _hub: ApiClient
+    _members: Mapping[str, Member]
+    _hpas: HpaCache
+    _owner_of: Callable[[Key], Owner]
+    _deadline: float
 
     async def apply(
         self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str

@@ -4,12 +4,5 @@ One process does so at a time: the holder of the Lease `fedhpa-controller-certif
 decided by `certs.keeping`; docs/how-to/certificates.md is for people.
 """
 
-from controller.certificates.certificate_series import CertificateMetrics
-from controller.certificates.leading import LEASE, lead_certificates, secrets_config
-
-__all__ = [
-    "LEASE",
-    "CertificateMetrics",
-    "lead_certificates",
-    "secrets_config",
-]
+from controller.certificates.leading import lead_certificates, secrets_config
+from controller.certificates.manager import CertificateMetrics

@@ -16,8 +16,7 @@ from typing import Final
 import structlog
 
 from certs.certificate_store import CertificateStore
-from controller.certificates.certificate_series import CertificateMetrics
-from controller.certificates.manager import COMPONENT, CertificateManager
+from controller.certificates.manager import COMPONENT, CertificateManager, CertificateMetrics
 from controller.flags import (
     CERTIFICATES_HOSTS,
     CERTIFICATES_KUBECONFIG,

@@ -11,14 +11,9 @@
 - `one_shot`: one read of a target for the command line.
 """
 
-from controller.cronfederatedhpa.objects import RULE_FIELDS as RULE_FIELDS
-from controller.cronfederatedhpa.objects import is_run_by_karmada as is_run_by_karmada
-from controller.cronfederatedhpa.one_shot import PlannedTarget as PlannedTarget
-from controller.cronfederatedhpa.one_shot import planned_targets as planned_targets
-from controller.cronfederatedhpa.one_shot import read_target as read_target
-from controller.cronfederatedhpa.one_shot import values_of as values_of
-from controller.cronfederatedhpa.reconciler import CronReconciler as CronReconciler
-from controller.cronfederatedhpa.reporter import CronMetrics as CronMetrics
-from controller.cronfederatedhpa.targets import CronTargets as CronTargets
-from controller.cronfederatedhpa.worker import CronWorker as CronWorker
-from controller.cronfederatedhpa.worker import WorkloadOwners as WorkloadOwners
+from controller.cronfederatedhpa.objects import RULE_FIELDS, is_run_by_karmada
+from controller.cronfederatedhpa.one_shot import PlannedTarget, planned_targets, read_target, values_of
+from controller.cronfederatedhpa.reconciler import CronReconciler
+from controller.cronfederatedhpa.reporter import CronMetrics
+from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners

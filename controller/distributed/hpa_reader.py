@@ -12,13 +12,18 @@ from typing import Final, NamedTuple
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.member_hpas import PLURAL, V2, MemberHpa
-from fedhpa.decision import Failure, forbidden_in_member
+from fedhpa.decision import Failure
 from fedhpa.kube import Key, contain
 from fedhpa.members import HpaCache, Member
 
 TASK: Final = "read-member-hpa"
 RIGHT: Final = f"list and watch {PLURAL} of API group autoscaling"
 FORBIDDEN: Final = 403
+
+
+def forbidden_in_member(right: str, error: str) -> str:
+    """Returns why a member does not answer that forbids to read the workload's scale."""
+    return f"the controller may not {right} in this cluster (HTTP 403: {error})"
 
 
 class HpaReading(NamedTuple):

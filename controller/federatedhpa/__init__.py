@@ -10,12 +10,3 @@ from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.one_shot import one_shot_reader, read_recording, settings_for
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
-
-__all__ = [
-    "FederatedHPAReconciler",
-    "MemberCaches",
-    "SnapshotBuilder",
-    "one_shot_reader",
-    "read_recording",
-    "settings_for",
-]

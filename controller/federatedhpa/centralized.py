@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -43,13 +44,13 @@ DEADLINE_SECONDS: Final = 3.0
 _MAX_NAME: Final = 64
 
 
+@dataclass(eq=False)
 class CentralizedDecisions:
     """Decides on one object at a time, and writes to the hub or to the members."""
 
-    def __init__(self, hub: ApiClient, metrics: ControllerMetrics, settings: Settings) -> None:
-        self._hub = hub
-        self._metrics = metrics
-        self._settings = settings
+    _hub: ApiClient
+    _metrics: ControllerMetrics
+    _settings: Settings
 
     async def decide_and_write(
         self,
@@ -112,7 +113,7 @@ class CentralizedDecisions:
         elif failed:
             memory.left |= written
         for cluster in refused:
-            self._metrics.count_scale_failure(cluster)
+            self._metrics.members.count_scale_failure(cluster)
         if refused and written:
             log.warning("scale written in part", error=error_of(outcomes), written=written, **names(key))
         return outcomes

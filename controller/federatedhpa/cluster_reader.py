@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from controller.distributed.hpa_reader import FORBIDDEN, forbidden_in_member
 from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.metric_reader import (
     CustomAnswers,
@@ -26,12 +27,7 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
-from fedhpa.decision import (
-    ClusterSnapshot,
-    Failure,
-    WorkloadReading,
-    forbidden_in_member,
-)
+from fedhpa.decision import ClusterSnapshot, Failure, WorkloadReading
 from fedhpa.kube import NOT_FOUND, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
@@ -92,7 +88,6 @@ NOT_REGISTERED = "no Cluster of this name is registered"
 FIRST_LIST_SECONDS = 10.0
 # The name of the task of each cluster, in the log and the counter of failures.
 TASK: Final = "read-cluster"
-FORBIDDEN: Final = 403
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,13 @@
-"""The candidate clusters of a FederatedHPA, their records, and fields that the propagation cannot act on.
+"""The candidate clusters of a FederatedHPA and their records, and propagation direct.
 
 With propagation karmada these are the clusters of the ResourceBinding, or all registered clusters if the hub
 serves no bindings. With propagation direct these are the clusters of spec.clusterAffinity, or all registered
-clusters without one (docs/reference/processes.md). Nothing is scaled while a field is set that this version
-cannot act on. Fields that it does not even know hold nothing; another condition names them.
+clusters without one (docs/reference/processes.md).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -17,20 +15,29 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.apply.member_hpas import MemberHpaWriter
+from controller.apply.plan import HpaWriter
+from controller.apply.scales import WritableScale
 from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading
+from controller.distributed.mode_changes import Removal
+from controller.distributed.removal import HpaRemoval
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
+from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.memory import Completed, ObjectMemory
 from fedhpa.api.affinity import Selection
 from fedhpa.api.cluster_affinity import ClusterAffinity
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.gate import Judgement
-from fedhpa.api.member_hpas import MemberHpa, differing_fields, wanted_spec
+from fedhpa.api.member_hpas import MemberHpa, Owner, differing_fields, wanted_spec
 from fedhpa.api.propagation import Placement
 from fedhpa.api.texts import listed
 from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
-from fedhpa.members import Gone, Member
+from fedhpa.kube import EventRecorder, Key, ResourceMapper
+from fedhpa.members import Gone, HpaCache, Member
+
+HUB_DEADLINE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,65 @@ def without_duplicates(
     return replace(found, names=names, named=found.named - duplicates.keys()), tuple(findings)
 
 
+async def workload_of(mapper: ResourceMapper, spec: Mapping[str, Any], namespace: str) -> Workload:
+    """The workload that a spec names. Raises InvalidObject and ApiError."""
+    reference = spec.get("scaleTargetRef") or {}
+    api_version, kind = str(reference.get("apiVersion") or "v1"), str(reference.get("kind", ""))
+    resource = await mapper.resolve(api_version, kind, deadline=HUB_DEADLINE_SECONDS)
+    return Workload(resource, namespace, str(reference.get("name", "")))
+
+
+@dataclass(eq=False)
+class Direct:
+    """--propagation=direct: the controller writes the scale of the workload in each member.
+
+    `duplicates` are other names of the `members`. `deadline` is that of one request to a member.
+    """
+
+    # Without a policy each cluster would run maxReplicas in mode Distributed.
+    needs_policy = True
+
+    _members: Mapping[str, Member]
+    _duplicates: Mapping[str, Member]
+    _hpas: HpaCache
+    _deadline: float
+    _followed: Callable[[Key, ScalingObject, ObjectMemory, float], tuple[frozenset[str], str | None]]
+
+    def refusal(self, spec: Mapping[str, Any]) -> str | None:  # noqa: ARG002  # every field is built
+        """Why an object with this spec cannot be acted on; None if it can."""
+        return None
+
+    async def clusters(
+        self,
+        key: Key,
+        spec: Mapping[str, Any],
+        hpa: ScalingObject,
+        workload: Workload,  # noqa: ARG002  # Karmada's ResourceBinding is that of the workload
+        memory: ObjectMemory,
+        running: Collection[str],
+        now: float,
+    ) -> tuple[Candidates, str | None]:
+        """The candidates, and why the PlacementDecision of another scheduler cannot be followed.
+
+        Those of `running` have replicas, and stay candidates until these are gone. Raises InvalidObject.
+        """
+        found = by_affinity(spec.get("clusterAffinity"), {**self._members, **self._duplicates}, running)
+        if not hpa.spec.follows:
+            return found, None
+        decided, unfollowed = self._followed(key, hpa, memory, now)
+        return narrowed(found, decided, running), unfollowed
+
+    async def template(self, workload: Workload) -> WritableScale | None:  # noqa: ARG002  # there is none
+        """The scale of the template on the hub; None, because the members have the scales."""
+        return None
+
+    def writers(self, owner: Callable[[Key], Owner], events: EventRecorder) -> tuple[HpaWriter, Removal]:
+        """The writer and the remover of member HPAs: the members' own clients."""
+        writer = MemberHpaWriter(self._members, self._hpas, owner, self._deadline)
+        removal = HpaRemoval(self._members, self._duplicates, self._hpas, writer, events, self._deadline)
+        return writer, removal
+
+
 # As long as a deleted Cluster waits for its replicas.
 FORGOTTEN_SECONDS: Final = 3600.0
 # Reasons in conditions.
@@ -147,77 +213,6 @@ NOT_BUILT: Final = "NotBuilt"
 UNKNOWN_FIELD: Final = "UnknownField"
 _MAX_UNKNOWN: Final = 5
 _MAX_DUPLICATES: Final = 3
-PROPAGATED: Final = "Karmada's scheduler divides the replicas by the workload's PropagationPolicy"
-# The API server holds the object to shorter names, unless its CRD is another one.
-_MAX_SHOWN: Final = 64
-_MAX_JSON: Final = 200
-
-_WEIGHTED: Final = (
-    "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, "
-    "weightPreference: {%s}}"
-)
-# The policies that a PropagationPolicy has, too (docs/decisions/0017).
-_IN_POLICY: Final = {
-    "Duplicated": "replicaScheduling: {replicaSchedulingType: Duplicated}",
-    "Aggregated": (
-        "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}"
-    ),
-    # Overflow needs a division by free capacity.
-    "Prioritized": (
-        "clusterAffinities: [{affinityName: first, clusterNames: [...], overflowAffinities: "
-        "[{affinityName: next, ...}]}] and replicaScheduling: {replicaSchedulingType: Divided, "
-        "replicaDivisionPreference: Aggregated} (since Karmada v1.18)"
-    ),
-    "DynamicWeighted": _WEIGHTED % "dynamicWeight: AvailableReplicas",
-    "StaticWeighted": _WEIGHTED % "staticWeightList: [{targetCluster: {clusterNames: [...]}, weight: ...}]",
-}
-WHEN_QUIET: Final = "WhenQuiet"
-_REBALANCER: Final = (
-    "leave the field out, and create a WorkloadRebalancer (apps.karmada.io/v1alpha1) that names the workload "
-    "whenever it is to be placed anew"
-)
-_OF_KARMADA: Final = {
-    "clusterHPAPreference": (
-        "leave the field out, and limit the namespace in each cluster by the staticAssignments of a "
-        "FederatedResourceQuota"
-    ),
-    "autoscaleMultiClusterDelay": (
-        "leave the field out, and run karmada-descheduler, whose --unschedulable-threshold is that delay"
-    ),
-}
-
-NO_BINDINGS: Final = (
-    "spec.mode: Distributed with --propagation=karmada needs Karmada's ResourceBindings, which this hub does "
-    "not serve: use --propagation=direct"
-)
-
-
-def unsupported_field(spec: Mapping[str, Any], *, direct: bool) -> str | None:
-    """A message that names the first unsupported field of the spec; None if there is none.
-
-    `direct` is true if this controller places the replicas (--propagation=direct).
-    """
-    if direct:
-        return None
-    if (spec.get("clusterAffinity") or {}).get("placementDecision"):
-        return _not_built("spec.clusterAffinity.placementDecision", "name the clusters in its spec.placement")
-    if spec.get("mode") == "Distributed":
-        return _unsupported_target(spec.get("scaleTargetRef"))
-    given = spec.get("federatedHPAAssignment") or {}
-    assignment = given.get("federatedHPAAssignmentType")
-    if assignment is not None:
-        field = f"spec.federatedHPAAssignment.federatedHPAAssignmentType: {str(assignment)[:_MAX_SHOWN]}"
-        return _not_built(field, _remedy(str(assignment)))
-    if given.get("rebalance") == WHEN_QUIET:
-        return _not_built("spec.federatedHPAAssignment.rebalance: WhenQuiet", _REBALANCER)
-    for name, remedy in _OF_KARMADA.items():
-        if spec.get(name):
-            return _not_built(f"spec.{name}", remedy)
-    affinity = spec.get("clusterAffinity")
-    if affinity:
-        # JSON is YAML too, and a placement has the same fields.
-        return _not_built("spec.clusterAffinity", _in_placement(f"clusterAffinity: {_short_json(affinity)}"))
-    return None
 
 
 def unknown_fields(judgement: Judgement) -> tuple[Finding, ...]:
@@ -227,38 +222,6 @@ def unknown_fields(judgement: Judgement) -> tuple[Finding, ...]:
         return ()
     what = f"this release does not know {listed(paths, _MAX_UNKNOWN)}, which has no effect"
     return (Finding(UNKNOWN_FIELD, f"{what}: run a release that does, or remove it"),)
-
-
-def _unsupported_target(reference: object) -> str | None:
-    found = reference if isinstance(reference, Mapping) else {}
-    version, kind = (str(found.get(name))[:_MAX_SHOWN] for name in ("apiVersion", "kind"))
-    if (version, kind) == ("apps/v1", "Deployment"):
-        return None
-    return (
-        f"spec.scaleTargetRef: {version} {kind}: with --propagation=karmada mode Distributed is built only "
-        "for apps/v1 Deployment, because Karmada undoes what member HPAs set on other kinds: use mode "
-        "Centralized, or --propagation=direct"
-    )
-
-
-def _remedy(policy: str) -> str:
-    if policy not in _IN_POLICY:
-        return "Karmada has no such policy, so leave the field out, or use --propagation=direct"
-    return _in_placement(_IN_POLICY[policy])
-
-
-def _in_placement(fields: str) -> str:
-    return f"leave the field out, and write {fields} in the spec.placement of the PropagationPolicy"
-
-
-def _short_json(value: object) -> str:
-    """The value as JSON; {...} for one that is too long for a condition."""
-    text = json.dumps(value)
-    return text if len(text) <= _MAX_JSON else "{...}"
-
-
-def _not_built(what: str, remedy: str) -> str:
-    return f"{what} is not built for --propagation=karmada, where {PROPAGATED}: {remedy}"
 
 
 async def cluster_snapshots(

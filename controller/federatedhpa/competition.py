@@ -97,9 +97,7 @@ class CompetingAutoscalers:
         HPAs of this hub; `hub_id` is its identity, "" if unknown.
         """
         namespace = str(raw["metadata"]["namespace"])
-        target, now = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef")), self._clock()
-        if target is None:
-            return ()
+        now = self._clock()
         alone_until, asked = self._alone.get(namespace, _NOBODY)
         if now < alone_until and asked == clients.keys():
             return ()
@@ -114,6 +112,7 @@ class CompetingAutoscalers:
                 if not self._refreshing.is_busy(place):
                     self._refreshing.put(place, functools.partial(self._refresh, place, client, hub_id))
             if listed.autoscalers:
+                target = target_of(namespace, (raw.get("spec") or {}).get("scaleTargetRef"))
                 where = "" if kind == CRON_KIND else f" in {cluster}"
                 found += [
                     f"{kind} {namespace}/{one.name}{where}"

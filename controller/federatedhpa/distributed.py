@@ -3,69 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import structlog
 
-from controller.apply.member_hpas import MemberHpaWriter
 from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, to_hpas, to_scales
 from controller.apply.template import hold
-from controller.apply.works import WorkWriter
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import Removal, has_finalizer, set_finalizer
-from controller.distributed.removal import HpaRemoval, WorkRemoval
+from controller.distributed.mode_changes import has_finalizer, set_finalizer
 from controller.failure_log import names
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
-from controller.flags import DIRECT, Settings
+from controller.flags import Settings
 from controller.holds import member_spec
 from fedhpa.api.errors import Conflict, FedHPAError
-from fedhpa.api.member_hpas import Owner
 from fedhpa.assignment import Outcome, RemoveHpa, Result, SetBounds, SetScale, Write
 from fedhpa.decision import Decision, Snapshot, decide
-from fedhpa.kube import ApiClient, EventRecorder, Key
+from fedhpa.kube import ApiClient, Key
 
 log = structlog.get_logger(__name__)
 
 
-def hpa_writers(
-    hub: ApiClient,
-    snapshots: SnapshotBuilder,
-    events: EventRecorder,
-    settings: Settings,
-    owner: Callable[[Key], Owner],
-) -> tuple[HpaWriter, Removal]:
-    """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
-    deadline = settings.member_deadline
-    members, duplicates, hpas = snapshots.members, snapshots.duplicates, snapshots.hpas
-    if settings.propagation == DIRECT:
-        writer = MemberHpaWriter(members, hpas, owner, deadline)
-        return writer, HpaRemoval(members, duplicates, hpas, writer, events, deadline)
-    works = WorkWriter(hub, members, hpas, owner, deadline)
-    removal = HpaRemoval(members, duplicates, hpas, works, events, deadline)
-    return works, WorkRemoval(
-        hub,
-        members,
-        removal,
-        works,
-        snapshots.bound,
-        member_deadline=deadline,
-        hub_deadline=HUB_DEADLINE_SECONDS,
-    )
-
-
+@dataclass(eq=False)
 class DistributedDecisions:
     """Decides on one object at a time, and writes member HPAs by `writer`."""
 
-    def __init__(
-        self, hub: ApiClient, writer: HpaWriter, metrics: ControllerMetrics, settings: Settings
-    ) -> None:
-        self._hub = hub
-        self._writer = writer
-        self._metrics = metrics
-        self._settings = settings
+    _hub: ApiClient
+    _writer: HpaWriter
+    _metrics: ControllerMetrics
+    _settings: Settings
 
     async def decide_and_write(
         self,
@@ -180,8 +149,8 @@ class DistributedDecisions:
         for one in outcomes:
             cluster, result = one.write.cluster, one.result
             if not isinstance(one.write, SetScale):
-                self._metrics.count_hpa_write(cluster, result.value)
+                self._metrics.members.count_hpa_write(cluster, result.value)
             elif result not in (Result.CONFIRMED, Result.SUPERSEDED):
-                self._metrics.count_scale_failure(cluster)
+                self._metrics.members.count_scale_failure(cluster)
             if isinstance(one.write, RemoveHpa) and result is Result.CONFIRMED:
                 log.info("cluster no longer selected", cluster=cluster, **names(key))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -17,9 +18,9 @@ import structlog
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
 from controller.failure_log import HealthLog, ObjectHealth, WriteFailure, names
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
 from controller.loop import RECONCILE_FAILED
@@ -40,29 +41,28 @@ MAX_MESSAGE: Final = 512
 PATCH_SECONDS: Final = 5.0
 
 
-class FailureReports:
-    """Reports failures, each once until the object is reconciled again."""
+# After the loss of a Lease, five seconds remain before another process leads; releasing it takes two.
+FLUSH_SECONDS: Final = 2.0
+FLUSH_CONCURRENCY: Final = 16
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        events: EventRecorder,
-        metrics: ControllerMetrics,
-        health: HealthLog,
-        background: Background[Key],
-        wall: Callable[[], float],
-        *,
-        writes: bool,
-    ) -> None:
-        self._hub = hub
-        self._background = background
-        self._events = events
-        self._metrics = metrics
-        self._health = health
-        self._wall = wall
-        self._writes = writes
 
-    def record(self, health: ObjectHealth, raw: Mapping[str, Any], reason: str, message: str) -> bool:
+@dataclass(eq=False)
+class Publisher:
+    """Writes ScalingRecords, statuses and events, and reports failures. `memories` are those of all objects.
+
+    A failure is reported once, until the object is reconciled again.
+    """
+
+    _hub: ApiClient
+    _events: EventRecorder
+    _metrics: ControllerMetrics
+    _health: HealthLog
+    _background: Background[Key]
+    _memories: Mapping[Key, ObjectMemory]
+    _settings: Settings
+    _wall: Callable[[], float]
+
+    def note_failure(self, health: ObjectHealth, raw: Mapping[str, Any], reason: str, message: str) -> bool:
         """Count and log a failure; record it as an event if it is a new one. Returns True if it is."""
         self._metrics.count_failure(*health.key, reason)
         text = one_line(message, MAX_MESSAGE)
@@ -70,24 +70,24 @@ class FailureReports:
         if health.reported == text:
             return False
         health.reported = text
-        if self._writes:
+        if not self._settings.paused:
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", reason, text)])
         return True
 
-    def report(self, health: ObjectHealth, raw: Mapping[str, Any], reason: str, message: str) -> None:
-        """Do what `record` does, and soon set the conditions for a new failure. The hub may refuse that."""
-        if self.record(health, raw, reason, message) and self._writes:
+    def report_failure(self, health: ObjectHealth, raw: Mapping[str, Any], reason: str, message: str) -> None:
+        """As `note_failure`, and soon set the conditions for a new failure. The hub may refuse that."""
+        if self.note_failure(health, raw, reason, message) and not self._settings.paused:
             text = one_line(message, MAX_MESSAGE)
             status = {"conditions": self._conditions(raw, reason, text)}
-            self._background.put(health.key, partial(self._write, health, text, status))
+            self._background.put(health.key, partial(self._write_conditions, health, text, status))
 
-    async def _write(self, health: ObjectHealth, text: str, status: dict[str, Any]) -> None:
+    async def _write_conditions(self, health: ObjectHealth, text: str, status: dict[str, Any]) -> None:
         if health.reported != text:
             return  # reconciled or gone meanwhile
         try:
             await patch_status(self._hub, FEDERATED_HPAS.path(*health.key), status, deadline=PATCH_SECONDS)
         except FedHPAError as error:
-            self._metrics.count_status_failure()
+            self._metrics.status_failures.inc()
             log.debug("condition not written", error=str(error), **names(health.key))
 
     def _conditions(self, raw: Mapping[str, Any], reason: str, message: str) -> list[Mapping[str, Any]]:
@@ -111,33 +111,6 @@ class FailureReports:
         )
         generation = (raw.get("metadata") or {}).get("generation")
         return [able, *others, {**ready, **({"observedGeneration": generation} if generation else {})}]
-
-
-# After the loss of a Lease, five seconds remain before another process leads; releasing it takes two.
-FLUSH_SECONDS: Final = 2.0
-FLUSH_CONCURRENCY: Final = 16
-
-
-class Publisher:
-    """Writes ScalingRecords, statuses and events. `memories` are those of all objects."""
-
-    def __init__(
-        self,
-        hub: ApiClient,
-        events: EventRecorder,
-        health: HealthLog,
-        failures: FailureReports,
-        background: Background[Key],
-        memories: Mapping[Key, ObjectMemory],
-        settings: Settings,
-    ) -> None:
-        self._hub = hub
-        self._events = events
-        self._health = health
-        self._failures = failures
-        self._background = background
-        self._memories = memories
-        self._settings = settings
 
     async def record(self, memory: ObjectMemory, decision: Decision, snapshot: Snapshot) -> None:
         """Store what a restart must know, if it is due. Raises Conflict; the recording keeps other refusals.
@@ -209,7 +182,7 @@ class Publisher:
     def _report(self, memory: ObjectMemory, raw: Mapping[str, Any], reason: str) -> None:
         """Report a write that raised, unless the object is gone."""
         if self._memories.get(memory.health.key) is memory:
-            self._failures.report(memory.health, raw, RECONCILE_FAILED, reason)
+            self.report_failure(memory.health, raw, RECONCILE_FAILED, reason)
 
     async def _write(
         self,

@@ -16,25 +16,19 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import (
-    ASSIGNED,
-    DISTRIBUTED,
-    POLICY_IS_MISSING,
-    ModeChanges,
-    is_deleted,
-)
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING, ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
-from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
+from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.memory import ObjectMemory, replacement
-from controller.federatedhpa.publication import FailureReports, Publisher, latest, log_decision
+from controller.federatedhpa.publication import Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
-from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
+from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.federatedhpa.stepped_clock import SteppedClock
-from controller.flags import DIRECT, Settings
+from controller.flags import Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
 from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot, until_slot
@@ -81,16 +75,13 @@ class FederatedHPAReconciler:
         self.memories: dict[Key, ObjectMemory] = {}
         self._times = SteppedClock(wall, clock)
         self._writes = asyncio.Semaphore(WRITE_CONCURRENCY)
-        self._health = HealthLog(clock, metrics.count_status_failure)
+        self._health = HealthLog(clock, metrics.status_failures.inc)
         self._publications: Background[Key] = Background("publish", PUBLISH_CONCURRENCY, names)
-        self._failures = FailureReports(
-            hub, events, metrics, self._health, self._publications, wall, writes=not settings.paused
-        )
         self._publisher = Publisher(
-            hub, events, self._health, self._failures, self._publications, self.memories, settings
+            hub, events, metrics, self._health, self._publications, self.memories, settings, wall
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
-        writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
+        writer, removal = snapshots.propagation.writers(self._owner, events)
         self._distributed = DistributedDecisions(hub, writer, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
         lost_after, writes = settings.decision.cluster_lost_timeout, not settings.paused
@@ -104,8 +95,7 @@ class FederatedHPAReconciler:
 
     def keeps(self, raw: Mapping[str, Any]) -> bool:
         """False for an object that is being deleted without a finalizer of ours."""
-        metadata = raw["metadata"]
-        return not metadata.get("deletionTimestamp") or FINALIZER in (metadata.get("finalizers") or ())
+        return not raw["metadata"].get("deletionTimestamp") or _has_finalizer(raw)
 
     def foreign(self, raw: Mapping[str, Any]) -> Neighbour:
         """Return the selectors of an object of another shard."""
@@ -178,7 +168,7 @@ class FederatedHPAReconciler:
         if self.memories.get(key) is not memory:
             return False  # deleted in between
         first = not memory.reconciled
-        if is_deleted(raw):
+        if raw["metadata"].get("deletionTimestamp"):
             await self._delete(key, raw, memory)
             return False
         try:
@@ -193,7 +183,7 @@ class FederatedHPAReconciler:
             snapshot, targets = await self._snapshots.build(key, newest, self.memories, now, late=late)
         except InvalidObject as error:
             self._metrics.record_failure(self._clock() - began)
-            self._failures.report(memory.health, raw, INVALID_OBJECT, str(error))
+            self._publisher.report_failure(memory.health, raw, INVALID_OBJECT, str(error))
             return False
         finally:
             memory.reconciled = True
@@ -219,7 +209,7 @@ class FederatedHPAReconciler:
                 await self._publisher.record(memory, decision, snapshot)
             except Conflict as error:
                 return self._begin_anew(key, error, first=first)
-        leaves = blocked is None and self._modes.leaves(raw)
+        leaves = blocked is None and _has_finalizer(raw) and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot)
         self._publisher.publish(key, raw, memory, decision, snapshot, targets.hub_problem, finish, done)
@@ -292,15 +282,19 @@ class FederatedHPAReconciler:
         self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float
     ) -> Blocked | None:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
+        blocked: Blocked | None = None
         found = self._autoscalers.has_ours(key, self._snapshots.members)
-        blocked = await self._modes.blocked(key, raw, memory, now, found=found)
-        if self._modes.leaves(raw):
-            memory.leave_distributed()
+        if not found and not _has_finalizer(raw):
+            memory.leaving_since = None
+        else:
+            blocked = await self._modes.blocked(key, raw, memory, now, found=found)
+            if self._modes.leaves(raw):
+                memory.leave_distributed()
         if blocked is not None or (raw.get("spec") or {}).get("mode") != DISTRIBUTED:
             return blocked
         if problem := memory.recording.problem:
             return Blocked(NO_RECORD, problem, condition=ASSIGNED)
-        if self._settings.propagation == DIRECT and not memory.spec_of(raw).assignment.policy:
+        if self._snapshots.propagation.needs_policy and not memory.spec_of(raw).assignment.policy:
             return Blocked(NO_POLICY, POLICY_IS_MISSING, condition=ASSIGNED)
         problem = self._identity.problem
         return Blocked(HUB_UNKNOWN, problem, condition=ASSIGNED) if problem else None
@@ -330,7 +324,7 @@ class FederatedHPAReconciler:
         raw = objects.get(key)
         if raw is None:
             return self.retry(key)
-        self._failures.report(self._known(key, raw).health, raw, reason, message)
+        self._publisher.report_failure(self._known(key, raw).health, raw, reason, message)
         self._metrics.watch_success(*key)
         return until_slot(key, self.period(raw), self._clock())
 
@@ -344,7 +338,7 @@ class FederatedHPAReconciler:
             self.forget(key)
             return
         raw = {"metadata": {"namespace": key[0], "name": key[1], "uid": uid}}
-        self._failures.record(self._known(key, raw).health, raw, INVALID_OBJECT, message)
+        self._publisher.note_failure(self._known(key, raw).health, raw, INVALID_OBJECT, message)
 
     def _known(self, key: Key, raw: Mapping[str, Any]) -> ObjectMemory:
         """The memory of an object, whose record may not be read yet."""
@@ -395,3 +389,7 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
+
+
+def _has_finalizer(raw: Mapping[str, Any]) -> bool:
+    return FINALIZER in (raw["metadata"].get("finalizers") or ())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,13 +11,11 @@ import msgspec
 
 from controller.apply.plan import WriteTargets, member_scales
 from controller.apply.scales import WritableScale
-from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.distributed.mode_changes import DISTRIBUTED
 from controller.distributed.removal import clusters_with_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
-from controller.federatedhpa.bindings import NoBinding, TargetUnreadable, by_binding, on_karmada
 from controller.federatedhpa.cluster_reader import (
     HubSamples,
     MemberCaches,
@@ -26,18 +24,17 @@ from controller.federatedhpa.cluster_reader import (
     read_clusters,
 )
 from controller.federatedhpa.clusters import (
-    NO_BINDINGS,
     NOT_BUILT,
     Candidates,
-    by_affinity,
+    Direct,
     cluster_snapshots,
     hpa_fields,
-    narrowed,
-    unsupported_field,
     with_gone,
     without_duplicates,
+    workload_of,
 )
 from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
+from controller.federatedhpa.karmada import NO_BINDINGS, Karmada, NoBinding, TargetUnreadable
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
@@ -61,10 +58,8 @@ from fedhpa.decision import (
     decode_object,
     decode_spec,
 )
-from fedhpa.kube import NOT_FOUND, ApiClient, Key, ResourceMapper, get_scale
+from fedhpa.kube import ApiClient, Key, ResourceMapper
 from fedhpa.members import Again, Gone, HpaCache, Member
-
-HUB_DEADLINE_SECONDS: Final = 10.0
 
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
@@ -99,8 +94,12 @@ class SnapshotBuilder:
         self._search = WorkloadSearch(hub, members, clock=clock)
         self.ambiguities = Ambiguities(clock)
         self.placements = Placements(hub, members, settings, duplicates=duplicates, clock=clock)
-        # The deadline of a write of a scale, and what gets the newer states of it.
-        self._of_writes = settings.member_deadline, caches.scales.note
+        common = members, duplicates, caches.hpas, settings.member_deadline
+        self.propagation: Direct | Karmada = (
+            Direct(*common, self.placements.followed)
+            if settings.propagation == DIRECT
+            else Karmada(*common, hub, self._mapper, self._search)
+        )
 
     @property
     def members(self) -> Mapping[str, Member]:
@@ -143,24 +142,20 @@ class SnapshotBuilder:
         hpa = self._object(raw, memory.spec_of(raw))
         spec = raw.get("spec") or {}
         holds = () if self._holds is None else self._holds.of(key[0])
-        unsupported = unsupported_field(spec, direct=self._settings.propagation == DIRECT)
-        self.ambiguities.note_target(key, spec, scales=unsupported is None)
-        if unsupported is not None:
-            return self._blocked(hpa, memory, Blocked(NOT_BUILT, unsupported, condition="ScalingActive"))
+        refusal = self.propagation.refusal(spec)
+        self.ambiguities.note_target(key, spec, scales=refusal is None)
+        if refusal is not None:
+            return self._blocked(hpa, memory, Blocked(NOT_BUILT, refusal, condition="ScalingActive"))
         try:
-            workload = await self._workload(spec, key[0])
+            workload = await workload_of(self._mapper, spec, key[0])
             own = self._holding(key, memory.state) if spec.get("mode") == DISTRIBUTED else frozenset[str]()
             holding = memory.running(workload.path) | own
-            chosen = await self._candidates(spec, workload, holding)
-            if self._settings.propagation != DIRECT:
-                unable = memory.state.unable
-                chosen = on_karmada(chosen, spec, self._members, unable, self.duplicates, holding)
-            elif hpa.spec.follows:
-                decided, unfollowed = self.placements.followed(key, hpa, memory, now)
-                chosen = narrowed(chosen, decided, holding)
+            chosen, unfollowed = await self.propagation.clusters(
+                key, spec, hpa, workload, memory, holding, now
+            )
             candidates, found = without_duplicates(chosen, self.duplicates)
             candidates, gone = with_gone(candidates, memory, holding, self._members, self._gone, now)
-            template = await self._template(workload)
+            template = await self.propagation.template(workload)
         except NoBinding as error:
             no_binding = Blocked("FailedGetBinding", str(error), event="FailedGetBindings")
             return self._blocked(hpa, memory, no_binding)
@@ -170,7 +165,7 @@ class SnapshotBuilder:
         except (ApiError, InvalidObject) as error:
             return self._without_scale(hpa, memory, str(error), hub_problem=hub_problem(error))
         distributed = hpa.spec.mode == DISTRIBUTED
-        if distributed and self._settings.propagation != DIRECT:
+        if distributed and template is not None:
             if candidates.bound is None:
                 return self._blocked(hpa, memory, Blocked(NOT_BUILT, NO_BINDINGS, condition="ScalingActive"))
             hpa = self._object(raw, decode_spec(with_assignment(dict(spec), candidates.placement)))
@@ -187,8 +182,10 @@ class SnapshotBuilder:
         shows = hpa.spec.publish or any(one.type == PUBLISHED for one in hpa.status.conditions)
         placement = self.placements.given(hpa, candidates, readings, memory) if shows else None
         awaited = placement.names if placement is not None else frozenset[str]()
-        blocked = nowhere_yet(workload.text, awaited, readings)
-        blocked = blocked or await self._without_workload(workload, memory, readings)
+        if awaited and awaited.issuperset(readings):
+            blocked: Blocked | None = nowhere_yet(workload.text, awaited)
+        else:
+            blocked = await self._without_workload(workload, memory, readings, template)
         left_out = awaited if template is not None else awaited | (memory.without_workload - candidates.named)
         expected = {name: reading for name, reading in readings.items() if name not in left_out}
         self.ambiguities.note_selectors(key, memory, expected)
@@ -256,21 +253,6 @@ class SnapshotBuilder:
         )
         return snapshot, targets
 
-    async def bound(self, key: Key, raw: Mapping[str, Any]) -> Bound | None:
-        """Returns template and ResourceBinding of an object's workload; None if one of them is gone.
-
-        Raises ApiError.
-        """
-        spec = raw.get("spec") or {}
-        try:
-            return (await self._candidates(spec, await self._workload(spec, key[0]))).bound
-        except (NoBinding, InvalidObject):
-            return None
-        except TargetUnreadable as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
-
     def _lost_after(self, hpa: ScalingObject) -> float:
         own = hpa.spec.lost_after
         return self._settings.decision.cluster_lost_timeout if own is None else own
@@ -330,47 +312,16 @@ class SnapshotBuilder:
         # --pause means dryRun for every object: computed and shown, never written nor remembered as written.
         return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, dry_run=True))
 
-    async def _workload(self, spec: Mapping[str, Any], namespace: str) -> Workload:
-        reference = spec.get("scaleTargetRef") or {}
-        api_version, kind = str(reference.get("apiVersion") or "v1"), str(reference.get("kind", ""))
-        resource = await self._mapper.resolve(api_version, kind, deadline=HUB_DEADLINE_SECONDS)
-        return Workload(resource, namespace, str(reference.get("name", "")))
-
-    async def _candidates(
-        self, spec: Mapping[str, Any], workload: Workload, running: Collection[str] = ()
-    ) -> Candidates:
-        if self._settings.propagation == DIRECT:
-            return by_affinity(spec.get("clusterAffinity"), {**self._members, **self.duplicates}, running)
-        try:
-            return await by_binding(
-                self._hub,
-                self._mapper,
-                workload.resource,
-                workload.namespace,
-                workload.name,
-                self._members,
-                HUB_DEADLINE_SECONDS,
-            )
-        except TargetUnreadable as error:
-            text = await self._search.unreadable_on_hub(workload, error, scale=False)
-            raise TargetUnreadable(text, status=error.status, reason=error.reason) from error
-
-    async def _template(self, workload: Workload) -> WritableScale | None:
-        if self._settings.propagation == DIRECT:
-            return None
-        try:
-            scale = await get_scale(self._hub, workload.path, deadline=HUB_DEADLINE_SECONDS)
-            return WritableScale(self._hub, workload.path, scale, HUB_DEADLINE_SECONDS)
-        except ApiError as error:
-            text = await self._search.unreadable_on_hub(workload, error)
-            raise ApiError(text, status=error.status, reason=error.reason) from error
-
     async def _without_workload(
-        self, workload: Workload, memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot]
+        self,
+        workload: Workload,
+        memory: ObjectMemory,
+        readings: Mapping[str, ClusterSnapshot],
+        template: WritableScale | None,
     ) -> Blocked | None:
         """Why there is nothing to scale; None if a cluster has the workload or may have it."""
         nowhere = memory.without_workload.union(memory.absent_since).issuperset(readings)
-        if readings and not (self._settings.propagation == DIRECT and nowhere):
+        if readings and not (template is None and nowhere):
             return None
         return Blocked("FailedGetScale", await self._search.missing_in_members(workload, tuple(readings)))
 

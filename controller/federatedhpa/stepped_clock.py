@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from controller.federatedhpa.memory import ObjectMemory
-from fedhpa.decision import NEW_MEMBER, Absence, ClusterMemory, History
+from fedhpa.decision import NEW_MEMBER, ClusterMemory, History
 from fedhpa.kube import Key
 
 log = structlog.get_logger(__name__)
@@ -68,13 +68,17 @@ class SteppedClock:
 
 def redate(memory: ObjectMemory, seconds: float) -> None:
     """Move all times in the memory by so many seconds."""
+
+    def moved(entries: tuple[S, ...]) -> tuple[S, ...]:
+        return tuple(_times_moved(one, ("time",), seconds) for one in entries)
+
     known = memory.history
-    memory.history = History(
-        None if known.recommendations is None else tuple(_moved(e, seconds) for e in known.recommendations),
-        tuple(_moved(event, seconds) for event in known.scale_ups),
-        tuple(_moved(event, seconds) for event in known.scale_downs),
-    )
-    absences = {name: _clock_moved(clock, seconds) for name, clock in memory.state.absences.items()}
+    recommendations = None if known.recommendations is None else moved(known.recommendations)
+    memory.history = History(recommendations, moved(known.scale_ups), moved(known.scale_downs))
+    absences = {
+        name: _times_moved(clock, ("since", "back", "gone"), seconds)
+        for name, clock in memory.state.absences.items()
+    }
     clusters = {name: _cluster_moved(one, seconds) for name, one in memory.state.clusters.items()}
     resets = memory.state.resets
     if resets is not None:
@@ -94,11 +98,6 @@ def redate(memory: ObjectMemory, seconds: float) -> None:
     memory.recording.at += seconds
 
 
-def _moved(entry: S, seconds: float) -> S:
-    timed: Any = entry
-    return msgspec.structs.replace(entry, time=timed.time + seconds)
-
-
 def _cluster_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
     standing = known.standing
     if standing != NEW_MEMBER:
@@ -111,7 +110,3 @@ def _times_moved(known: S, names: Sequence[str], seconds: float) -> S:
     times = {name: getattr(known, name) for name in names}
     moved = {name: max(at + seconds, 0.0) for name, at in times.items() if at is not None}
     return msgspec.structs.replace(known, **moved)
-
-
-def _clock_moved(clock: Absence, seconds: float) -> Absence:
-    return _times_moved(clock, ("since", "back", "gone"), seconds)

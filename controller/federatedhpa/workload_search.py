@@ -1,6 +1,7 @@
 """Looks for a workload on the other side: on the hub if no member has it, in the members if the hub has none.
 
-Only a workload that is missing is looked for, at most once a minute, so a fleet pays nothing for the message.
+Often the flag --propagation is wrong, and not the workload. Only a workload that is missing is looked for, at
+most once a minute, so a fleet pays nothing for the message.
 """
 
 from __future__ import annotations
@@ -10,15 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from controller.federatedhpa.cluster_reader import FORBIDDEN, Workload, read_right
+import msgspec
+
+from controller.distributed.hpa_reader import FORBIDDEN
+from controller.federatedhpa.cluster_reader import Workload, read_right
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.decision import (
-    Search,
-    forbidden_on_hub,
-    missing_in_members,
-    missing_on_hub,
-    no_candidates,
-)
+from fedhpa.api.texts import listed
 from fedhpa.kube import NOT_FOUND, ApiClient, contain, get_scale
 from fedhpa.members import Member
 
@@ -32,6 +30,74 @@ DEADLINE_SECONDS: Final = 3.0
 HUB_NAME: Final = "the hub"
 # The answer of a server where the rights are withheld on purpose: it says nothing about the workload.
 WITHHELD: Final = "withheld"
+
+
+# People read the condition, and there may be a thousand clusters.
+_MAX_NAMED: Final = 8
+_MAX_REASON: Final = 256
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a workload was looked for on the other side.
+
+    `found` and `absent` name the places that have it and that answered 404. `unknown` maps places without a
+    usable answer to the reason. A place is a cluster, or the hub.
+    """
+
+    found: Sequence[str] = ()
+    absent: Sequence[str] = ()
+    unknown: Mapping[str, str] = {}
+
+
+def missing_in_members(workload: str, clusters: Sequence[str], hub: Search) -> str:
+    """Returns the message for a workload (`KIND NAMESPACE/NAME`) that none of the `clusters` has."""
+    head = f"{workload}: 404 in {_names(clusters)}"
+    if hub.found:
+        return f"{head}; it exists on the hub: is --propagation=karmada meant?"
+    if hub.absent:
+        return f"{head}, and on the hub: create it in the clusters"
+    return f"{head}: create it in the clusters{_unknown(hub)}"
+
+
+def missing_on_hub(workload: str, error: str, members: Search) -> str:
+    """Returns the message for a workload that the hub does not have; `error` is the hub's answer."""
+    head = f"{workload}: 404 on the hub"
+    if members.found:
+        return f"{head}; {_elsewhere(members)} ({error})"
+    also = f", and in {_names(members.absent)}" if members.absent else ""
+    return f"{head}{also}: create it on the hub ({error}){_unknown(members)}"
+
+
+def forbidden_on_hub(workload: str, right: str, error: str, members: Search) -> str:
+    """Returns the message for a workload that the controller may not read on the hub.
+
+    `right` is the missing right, like `get deployments/scale`, and `error` the hub's answer.
+    """
+    elsewhere = f"; {_elsewhere(members)}" if members.found else ""
+    return f"{workload}: the controller may not {right} on the hub{elsewhere} (HTTP 403: {error})"
+
+
+def no_candidates(registered: int) -> str:
+    """Returns the message for an object without any cluster; `registered` Clusters exist on the hub."""
+    if not registered:
+        return "no Cluster is registered on the hub: register the member clusters"
+    return f"spec.clusterAffinity selects none of the {registered} registered clusters"
+
+
+def _elsewhere(members: Search) -> str:
+    return f"it exists in {_names(members.found)}: is --propagation=direct meant?"
+
+
+def _unknown(search: Search) -> str:
+    unasked = [
+        f"{place} cannot be asked: {reason[:_MAX_REASON]}"
+        for place, reason in list(search.unknown.items())[:_MAX_NAMED]
+    ]
+    return "".join(f"; {one}" for one in unasked)
+
+
+def _names(clusters: Sequence[str]) -> str:
+    return listed(clusters, _MAX_NAMED, "more clusters")
 
 
 class WorkloadSearch:

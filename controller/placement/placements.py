@@ -46,7 +46,6 @@ from fedhpa.decision import (
     PublicationOutcome,
     PublishPlacement,
     ScalingObject,
-    awaited_in,
 )
 from fedhpa.kube import ApiClient, Key, Resource
 from fedhpa.members import Member
@@ -228,11 +227,10 @@ class Placements:
         return (Finding("NoClusterProfile", text),)
 
 
-def nowhere_yet(workload: str, awaited: frozenset[str], readings: Mapping[str, object]) -> Blocked | None:
-    """Returns why a published workload that no cluster has yet is not scaled; None if one may have it."""
-    if not awaited or not awaited.issuperset(readings):
-        return None
-    return Blocked("FailedGetScale", awaited_in(workload, sorted(awaited)))
+def nowhere_yet(workload: str, awaited: frozenset[str]) -> Blocked:
+    """Returns why a published workload that no cluster has yet is not scaled."""
+    where = listed(sorted(awaited), _MAX_NAMED, "more clusters")
+    return Blocked("FailedGetScale", f"{workload} runs in no cluster yet, and is awaited in {where}")
 
 
 def is_awaited(name: str, reading: ClusterSnapshot, memory: ObjectMemory) -> bool:

@@ -10,14 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
+from fedhpa.api.assignment_policies import AssignmentPolicy
 from fedhpa.api.taints import Toleration
 
 # The values of replicaSchedulingType in a placement.
 DIVIDED: Final = "Divided"
 DUPLICATED: Final = "Duplicated"
-_AGGREGATED: Final = "Aggregated"
-_STATIC: Final = "StaticWeighted"
-_DYNAMIC: Final = "DynamicWeighted"
 _AVAILABLE: Final = "AvailableReplicas"
 
 
@@ -43,16 +41,6 @@ class ReplicaScheduling(msgspec.Struct, frozen=True):
     weightPreference: WeightPreference | None = None
 
 
-class PlacementToleration(msgspec.Struct, frozen=True):
-    """core/v1 Toleration as a placement has it."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    tolerationSeconds: int | None = None
-
-
 class Placement(msgspec.Struct, frozen=True):
     """Placement: the fields that say which clusters get replicas, and how many.
 
@@ -62,7 +50,7 @@ class Placement(msgspec.Struct, frozen=True):
 
     clusterAffinity: dict[str, Any] | None = None
     clusterAffinities: list[dict[str, Any]] | None = None
-    clusterTolerations: list[PlacementToleration] | None = None
+    clusterTolerations: list[Toleration] | None = None
     spreadConstraints: list[dict[str, Any]] | None = None
     replicaScheduling: ReplicaScheduling | None = None
 
@@ -80,16 +68,7 @@ class Placement(msgspec.Struct, frozen=True):
     @property
     def tolerations(self) -> tuple[Toleration, ...]:
         """The tolerations of taints of Clusters."""
-        return tuple(
-            Toleration(
-                one.key,
-                one.operator,
-                one.value,
-                one.effect,
-                None if one.tolerationSeconds is None else float(one.tolerationSeconds),
-            )
-            for one in self.clusterTolerations or ()
-        )
+        return tuple(self.clusterTolerations or ())
 
     @property
     def scheduling(self) -> str:
@@ -105,18 +84,21 @@ def assignment_of(placement: Placement | None) -> dict[str, Any]:
     """
     how = None if placement is None else placement.replicaScheduling
     if placement is None or how is None or placement.scheduling == DUPLICATED:
-        return _assignment(DUPLICATED)
-    if how.replicaDivisionPreference == _AGGREGATED:
-        return _assignment(_AGGREGATED)
+        return _assignment(AssignmentPolicy.DUPLICATED)
+    if how.replicaDivisionPreference == AssignmentPolicy.AGGREGATED:
+        return _assignment(AssignmentPolicy.AGGREGATED)
     weights = how.weightPreference or WeightPreference()
     if weights.dynamicWeight == _AVAILABLE:
-        return _assignment(_DYNAMIC)
+        return _assignment(AssignmentPolicy.DYNAMIC_WEIGHTED)
     static = sorted(weights.staticWeightList or (), key=lambda each: -each.weight)
     if not static:
-        return _assignment(_STATIC)  # equal weights, as in Karmada
+        return _assignment(AssignmentPolicy.STATIC_WEIGHTED)  # equal weights, as in Karmada
     # The first preference that selects a cluster counts.
     preferences = [{"targetCluster": one.targetCluster, "staticWeight": max(one.weight, 0)} for one in static]
-    return {**_assignment(_STATIC), "clusterAutoscalingPreference": [*preferences, {"staticWeight": 0}]}
+    return {
+        **_assignment(AssignmentPolicy.STATIC_WEIGHTED),
+        "clusterAutoscalingPreference": [*preferences, {"staticWeight": 0}],
+    }
 
 
 def with_assignment(spec: dict[str, Any], placement: Placement | None) -> dict[str, Any]:
@@ -138,5 +120,5 @@ def with_assignment(spec: dict[str, Any], placement: Placement | None) -> dict[s
     return {**spec, "federatedHPAAssignment": merged}
 
 
-def _assignment(policy: str) -> dict[str, Any]:
-    return {"federatedHPAAssignmentType": policy}
+def _assignment(policy: AssignmentPolicy) -> dict[str, Any]:
+    return {"federatedHPAAssignmentType": str(policy)}

@@ -44,7 +44,7 @@ class Taint(msgspec.Struct, frozen=True, omit_defaults=True):
     timeAdded: str | None = None
 
 
-class Toleration(msgspec.Struct, frozen=True):
+class Toleration(msgspec.Struct, frozen=True, rename={"seconds": "tolerationSeconds"}):
     """core/v1 Toleration; `seconds` limits how long a taint NoExecute is tolerated, None for no limit."""
 
     key: str = ""

@@ -189,3 +189,6 @@ class ObjectList(msgspec.Struct, Generic[T], frozen=True, gc=False):
     metadata: ListMeta = ListMeta()
     kind: str = ""
     apiVersion: str = ""
+
+    def __len__(self) -> int:
+        return len(self.items or ())

@@ -1,6 +1,6 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
-from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep, Rules
+from fedhpa.assignment.clusters import Bounds, HoldRules, Member, Rules
 from fedhpa.assignment.direct import Place, as_if, fair_split, limits, size_of_each, split
 from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
@@ -23,7 +23,6 @@ from fedhpa.assignment.state import (
     Count,
     Course,
     Seconds,
-    States,
     release_step,
 )
 from fedhpa.assignment.writes import (
@@ -37,51 +36,3 @@ from fedhpa.assignment.writes import (
     Write,
     next_scales,
 )
-
-__all__ = [
-    "NO_COURSE",
-    "NO_MOVE",
-    "NO_STATE",
-    "TEMPLATE",
-    "Bounds",
-    "ClusterState",
-    "Count",
-    "Course",
-    "HoldRules",
-    "Host",
-    "Member",
-    "Move",
-    "Outcome",
-    "Place",
-    "Plan",
-    "PlanStep",
-    "Previous",
-    "RemoveHpa",
-    "RepairHpa",
-    "ReportedUsage",
-    "Result",
-    "Rules",
-    "Seconds",
-    "SetBounds",
-    "SetScale",
-    "States",
-    "Write",
-    "apportion",
-    "as_if",
-    "assigned_for",
-    "fair_split",
-    "limited_for",
-    "limits",
-    "needed_replicas",
-    "next_scales",
-    "next_step",
-    "plan",
-    "receivers_back",
-    "release_step",
-    "size_of_each",
-    "split",
-    "spread",
-    "usage_of",
-    "waiting",
-    "without_surge",
-]

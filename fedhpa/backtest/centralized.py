@@ -148,16 +148,10 @@ def _proposal(
     groups = Groups(
         pods=count,
         ready=count,
-        unready=0,
-        ignored=0,
-        missing=0,
         counted=count,
         counted_sum=usage,
         known_sum=usage,
         known_requests=requests,
-        unready_requests=0,
-        missing_requests=(),
-        shares={},
     )
     try:
         if metric.average_value is not None:

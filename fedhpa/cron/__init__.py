@@ -10,20 +10,9 @@ Everything here is pure: the time is an argument. Other packages import from her
 docs/reference/schedules.md.
 """
 
-from fedhpa.cron.dates import Dates as Dates
-from fedhpa.cron.dates import allowed_dates as allowed_dates
-from fedhpa.cron.dates import parse_date as parse_date
-from fedhpa.cron.dates import parse_excluded as parse_excluded
-from fedhpa.cron.forecast.clock_changes import affected_times as affected_times
-from fedhpa.cron.forecast.warnings import forecast_warnings as forecast_warnings
-from fedhpa.cron.forecast.warnings import warn_missing_time_zones as warn_missing_time_zones
-from fedhpa.cron.grammar import InvalidSchedule as InvalidSchedule
-from fedhpa.cron.grammar import Schedule as Schedule
-from fedhpa.cron.grammar import parse as parse
-from fedhpa.cron.timetables import SHORTEST_INTERVAL as SHORTEST_INTERVAL
-from fedhpa.cron.timetables import Timetable as Timetable
-from fedhpa.cron.timetables import parse_window as parse_window
-from fedhpa.cron.timetables import shortest_interval as shortest_interval
-from fedhpa.cron.timetables import timetable as timetable
-from fedhpa.cron.zones import UnknownZone as UnknownZone
-from fedhpa.cron.zones import load_zone as load_zone
+from fedhpa.cron.dates import Dates, allowed_dates, parse_date, parse_excluded
+from fedhpa.cron.forecast.clock_changes import affected_times
+from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
+from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
+from fedhpa.cron.timetables import SHORTEST_INTERVAL, Timetable, parse_window, shortest_interval, timetable
+from fedhpa.cron.zones import UnknownZone, load_zone

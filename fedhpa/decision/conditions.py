@@ -15,6 +15,7 @@ from fedhpa.decision.memory import (
     QUIET_SECONDS,
     TOLD_STATES,
     Absence,
+    SizeChange,
 )
 from fedhpa.decision.messages import (
     HUB_COMPATIBLE,
@@ -27,7 +28,6 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.model import NORMAL, WARNING, Coverage, DecisionBuilder, Event, stored_time
 from fedhpa.decision.placement import ClusterHeadroom, worst_loss
-from fedhpa.decision.resets import SizeChange
 from fedhpa.decision.snapshot import ClusterSnapshot
 
 # People read events and conditions, so they name only so many autoscalers.

@@ -53,7 +53,7 @@ class Event(msgspec.Struct, frozen=True):
     message: str
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class Step(msgspec.Struct, frozen=True, gc=False, rename={"before": "from", "after": "to"}):
     """One step from the present size to the decided one. Steps that change nothing are kept, too."""
 
     step: str
@@ -62,7 +62,7 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     reason: str
 
 
-class Coverage(msgspec.Struct, frozen=True):
+class Coverage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The expected, answering and missing clusters, and the partialMetrics policy.
 
     `missing` maps a cluster to the reason. `applied` is True if the policy was in force because a cluster was
@@ -85,7 +85,7 @@ class Coverage(msgspec.Struct, frozen=True):
         return next(iter((*self.missing, *self.bridged)), "")
 
 
-class MetricResult(msgspec.Struct, frozen=True):
+class MetricResult(msgspec.Struct, frozen=True, rename={"usage_ratio": "usageRatio"}):
     """The result of one entry of spec.metrics; `status` is its entry of status.currentMetrics.
 
     `missing` maps the clusters that answered but failed to serve this metric to the reason.
@@ -99,13 +99,13 @@ class MetricResult(msgspec.Struct, frozen=True):
     usage_ratio: float | None
     proposal: int | None
     error: str | None
-    pods: PodCounts | None
-    clusters: Mapping[str, ClusterShare]
-    status: Mapping[str, JSON]
+    pods: PodCounts | None = None
+    clusters: Mapping[str, ClusterShare] = {}
+    status: Mapping[str, JSON] = {}
     missing: Mapping[str, str] = {}
 
 
-class Assignment(msgspec.Struct, frozen=True, gc=False):
+class Assignment(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """One cluster's share. The bounds are those of a member HPA, None without one."""
 
     cluster: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -9,11 +10,12 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import convert_json
 from fedhpa.api.times import format_duration, parse_duration
 from fedhpa.decision.record.fields import read_at
 
 
-class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The controller's flags that the arithmetic reads; durations are seconds.
 
     `new_hosts` is GROW or CORDON of `fedhpa.api.default_values`.
@@ -31,14 +33,6 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 JSON = object
 
-# JSON key -> field.
-_NUMBERS: Final = {
-    "tolerance": "tolerance",
-    "scaleUpLimitFactor": "scale_up_limit_factor",
-    "scaleUpLimitMinimum": "scale_up_limit_minimum",
-}
-# JSON key -> field of a text, with the values that it may have.
-_TEXTS: Final = {"newHosts": ("new_hosts", (default_values.GROW, default_values.CORDON))}
 # JSON key -> field of a duration, which is written as a Go duration.
 _DURATIONS: Final = {
     "downscaleStabilization": "downscale_stabilization",
@@ -63,17 +57,12 @@ class RawController(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
 
 def encode_settings(settings: ControllerSettings, *, changed_only: bool = False) -> Mapping[str, JSON]:
     """Returns all settings, or only those that differ from the defaults."""
-    defaults = ControllerSettings()
-    found: dict[str, JSON] = {}
-    for key, field in (_NUMBERS | _DURATIONS).items():
-        value = getattr(settings, field)
-        if not changed_only or value != getattr(defaults, field):
-            found[key] = format_duration(value) if key in _DURATIONS else value
-    for key, (field, _) in _TEXTS.items():
-        value = getattr(settings, field)
-        if not changed_only or value != getattr(defaults, field):
-            found[key] = value
-    return found
+    defaults = msgspec.to_builtins(ControllerSettings())
+    return {
+        key: format_duration(value) if key in _DURATIONS else value
+        for key, value in msgspec.to_builtins(settings).items()
+        if not changed_only or value != defaults[key]
+    }
 
 
 def decode_settings(raw: RawController) -> ControllerSettings:
@@ -82,28 +71,15 @@ def decode_settings(raw: RawController) -> ControllerSettings:
         field: read_at(f"controller.{key}", parse_duration, getattr(raw, field))
         for key, field in _DURATIONS.items()
     }
-    return ControllerSettings(
-        tolerance=raw.tolerance,
-        scale_up_limit_factor=raw.scale_up_limit_factor,
-        scale_up_limit_minimum=int(raw.scale_up_limit_minimum),
-        new_hosts=raw.new_hosts,
-        **durations,
-    )
+    minimum = {"scale_up_limit_minimum": int(raw.scale_up_limit_minimum)}
+    return ControllerSettings(**{**msgspec.structs.asdict(raw), **durations, **minimum})
 
 
 def stored_settings(raw: JSON) -> ControllerSettings:
     """Returns the settings of a stored decision. A setting that is absent or unreadable has its default."""
-    fields = raw if isinstance(raw, Mapping) else {}
-    found: dict[str, float | str] = {
-        field: str(fields[key]) for key, (field, allowed) in _TEXTS.items() if fields.get(key) in allowed
-    }
-    for key, field in (_NUMBERS | _DURATIONS).items():
-        value = fields.get(key)
-        if key in _DURATIONS and isinstance(value, str):
-            try:
-                found[field] = parse_duration(value)
-            except InvalidObject:
-                continue
-        elif key in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
-            found[field] = value
-    return ControllerSettings(**found)  # type: ignore[arg-type]  # names and types are of the tables above
+    kept: dict[str, JSON] = {}
+    for key, value in raw.items() if isinstance(raw, Mapping) else ():
+        with contextlib.suppress(InvalidObject):
+            decode_settings(convert_json({key: value}, RawController))
+            kept[key] = value
+    return decode_settings(convert_json(kept, RawController))

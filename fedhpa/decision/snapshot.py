@@ -22,7 +22,7 @@ from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, USAGE_API, Scal
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
 
 
-class Failure(msgspec.Struct, frozen=True, gc=False):
+class Failure(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
     """Data that could not be read, with the reason as one line."""
 
     error: str
@@ -147,7 +147,7 @@ class TemplateScale(msgspec.Struct, frozen=True):
     scheduling: str = ""
 
 
-class Blocked(msgspec.Struct, frozen=True):
+class Blocked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The obstacle to any decision: the reason and message of a condition that is then False.
 
     `event` is the reason of the event if it differs (Karmada: FailedGetBindings).

@@ -7,12 +7,15 @@ Source: docs/explanation/membership.md, "Stuck".
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from fedhpa.api.times import ZERO_TIME
 from fedhpa.decision.memory import MemoryState
 from fedhpa.decision.spec import ScalingSpec
 from fedhpa.scaling import IGNORED, PodRecord
+
+if TYPE_CHECKING:
+    from fedhpa.decision.fleet import ClusterView  # which calls this module
 
 # Nodes often take two minutes to come.
 DEFAULT_SECONDS: Final = 180.0
@@ -20,21 +23,6 @@ DEFAULT_SECONDS: Final = 180.0
 MAX_SECONDS: Final = 900.0
 # This part of the pods becomes ready within the time that is asked for.
 _MOST: Final = 0.9
-
-
-class AnsweringCluster(Protocol):
-    """A cluster that answers, with the workload's pods there."""
-
-    name: str
-    pods: tuple[PodRecord, ...]
-
-    @property
-    def replicas(self) -> int:
-        """The workload's spec.replicas."""
-
-    @property
-    def ready_pods(self) -> int:
-        """The number of pods that run and are ready."""
 
 
 class Stuck(NamedTuple):
@@ -45,7 +33,7 @@ class Stuck(NamedTuple):
 
 
 def stuck_clusters(
-    clusters: Sequence[AnsweringCluster],
+    clusters: Sequence[ClusterView],
     takers: Collection[str],
     memory: MemoryState,
     spec: ScalingSpec,
@@ -80,9 +68,7 @@ def stuck_clusters(
     return found
 
 
-def ready_nowhere(
-    clusters: Sequence[AnsweringCluster], memory: MemoryState, spec: ScalingSpec, now: float
-) -> str:
+def ready_nowhere(clusters: Sequence[ClusterView], memory: MemoryState, spec: ScalingSpec, now: float) -> str:
     """Returns how many replicas lack if some did for the delay in each of several clusters; else ""."""
     hosts = [cluster for cluster in clusters if cluster.replicas]
     for cluster in hosts:
@@ -107,7 +93,7 @@ def _why(lacking: int, nodeless: int, replicas: int) -> str:
     return f"{lacking} of {replicas} replicas {are} not ready there, and elsewhere they are"
 
 
-def lacking_since(cluster: AnsweringCluster, before: float | None, now: float) -> float | None:
+def lacking_since(cluster: ClusterView, before: float | None, now: float) -> float | None:
     """Returns since when a cluster has fewer pods than replicas; None if it has as many."""
     pods = sum(pod.state != IGNORED for pod in cluster.pods)
     if pods >= cluster.replicas:
@@ -116,7 +102,7 @@ def lacking_since(cluster: AnsweringCluster, before: float | None, now: float) -
 
 
 def _lacking_since(
-    cluster: AnsweringCluster, pods: Sequence[PodRecord], uncreated_since: float | None
+    cluster: ClusterView, pods: Sequence[PodRecord], uncreated_since: float | None
 ) -> float | None:
     """Returns since when a replica lacks though it has a node, and no pod was created or became ready."""
     lacks = [_unready_since(pod) for pod in pods if _is_counted(pod)]
@@ -143,7 +129,7 @@ def _node_delay(spec: ScalingSpec) -> float:
     return DEFAULT_SECONDS if spec.assignment.delay is None else spec.assignment.delay
 
 
-def _has_room(clusters: Iterable[AnsweringCluster], takers: Collection[str], memory: MemoryState) -> bool:
+def _has_room(clusters: Iterable[ClusterView], takers: Collection[str], memory: MemoryState) -> bool:
     """True if no pod waits for a node in some of the `takers` that is not stuck."""
     for cluster in clusters:
         known = memory.standing(cluster.name)
@@ -172,7 +158,7 @@ def _unready_since(pod: PodRecord) -> float:
 
 
 def _ready_elsewhere(
-    clusters: Iterable[AnsweringCluster], stuck: AnsweringCluster, versions: set[str], since: float
+    clusters: Iterable[ClusterView], stuck: ClusterView, versions: set[str], since: float
 ) -> bool:
     """True if pods of the same version became ready in another cluster since then, or all are ready there."""
     for cluster in clusters:
@@ -185,7 +171,7 @@ def _ready_elsewhere(
     return False
 
 
-def _delay(clusters: Iterable[AnsweringCluster], spec: ScalingSpec) -> float:
+def _delay(clusters: Iterable[ClusterView], spec: ScalingSpec) -> float:
     """Returns how many seconds a replica may lack: the object's delay, or the time that its pods need."""
     times = sorted(
         pod.ready_since - pod.start

@@ -20,14 +20,12 @@ from fedhpa.doctor.fleet import check_fleet
 from fedhpa.doctor.hub import check_definitions, check_hub, check_installed
 from fedhpa.doctor.members import Members
 from fedhpa.doctor.objects import check_objects
-from fedhpa.doctor.report import TABLE, Commands, Finding, NotChecked, Report
+from fedhpa.doctor.report import TABLE, Commands, Report
 from fedhpa.doctor.rights import check_rights
 from fedhpa.doctor.session import Session
 from fedhpa.doctor.site import Site
 from fedhpa.kube import ApiClient, Clock
 from fedhpa.kube.config import ConnectorFactory
-
-__all__ = ["TABLE", "Commands", "Finding", "NotChecked", "Report", "check_bundle", "examine", "write_bundle"]
 
 # A healthy server answers within this. A hung member costs it once.
 ANSWER_SECONDS: Final = 3.0

@@ -15,11 +15,12 @@ import aiohttp
 import msgspec
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.wire import ObjectList
 from fedhpa.kube.backoff import RateLimit
 from fedhpa.kube.bodies import MAX_BODY, MAX_LIST_BODY, ReadLimits, read_body, read_chunks, read_lines
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.outage import Outage
-from fedhpa.kube.pages import ListOptions, Page, WriteOptions, page_decoder, read_pages, undecoded_page
+from fedhpa.kube.pages import ListOptions, WriteOptions, page_decoder, read_pages, undecoded_page
 from fedhpa.kube.pieces import TooLarge
 from fedhpa.kube.responses import (
     GONE,
@@ -258,8 +259,8 @@ class ApiClient:
     async def _list(
         self,
         path: str,
-        decode: Callable[[bytes], Page],
-        salvage: Callable[[Sequence[bytes], bytes], Page] | None,
+        decode: Callable[[bytes], ObjectList[Any]],
+        salvage: Callable[[Sequence[bytes], bytes], ObjectList[Any]] | None,
         options: ListOptions,
     ) -> Listing[Any]:
         page_size, idle = options.get("page_size", PAGE_SIZE), options.get("idle", LIST_IDLE_SECONDS)

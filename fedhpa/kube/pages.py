@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence, Sized
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypedDict
 
 import msgspec
@@ -43,37 +43,23 @@ class WriteOptions(TypedDict, total=False):
     deadline: float | None
 
 
-class Page(Sized):
-    """A page of a list, or a piece of one: its items, and what it says of the list."""
-
-    def __init__(self, items: Sequence[Any], page: ObjectList[Any]) -> None:
-        self.items = items
-        self.version = page.metadata.resourceVersion
-        self.continue_ = page.metadata.continue_
-        self.kind = page.kind
-        self.api_version = page.apiVersion
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-
-def page_decoder(item: type[Any]) -> Callable[[bytes], Page]:
+def page_decoder(item: type[Any]) -> Callable[[bytes], ObjectList[Any]]:
     """Returns the function that decodes a page of a list. It raises InvalidJson."""
     kind = ObjectList[item]  # type: ignore[valid-type]  # a type made at run time
     is_free = getattr(item, "__origin__", item) is dict
 
-    def decode(body: bytes) -> Page:
-        found = decode_json(body, kind)
+    def decode(body: bytes) -> ObjectList[Any]:
+        found: ObjectList[Any] = decode_json(body, kind)
         if is_free and any(nested_deeper(entry, MAX_NESTING) for entry in found.items or ()):
             raise InvalidJson(TOO_DEEP)
-        return Page(found.items or (), found)
+        return found
 
     return decode
 
 
-def undecoded_page(items: Sequence[bytes], empty: bytes) -> Page:
+def undecoded_page(items: Sequence[bytes], empty: bytes) -> ObjectList[Any]:
     """Returns a page of items as their text; `empty` is the page without items. Raises InvalidJson."""
-    page = decode_json(empty, ObjectList[msgspec.Raw])
+    page: ObjectList[Any] = decode_json(empty, ObjectList[msgspec.Raw])
     for item in items:
         try:
             decode_json(item, msgspec.Raw)
@@ -81,14 +67,14 @@ def undecoded_page(items: Sequence[bytes], empty: bytes) -> Page:
             # One object that is nested too deeply must not hide the others. All else spoils the answer.
             if not isinstance(error.__cause__, RecursionError):
                 raise
-    return Page([msgspec.Raw(item) for item in items], page)
+    return msgspec.structs.replace(page, items=[msgspec.Raw(item) for item in items])
 
 
 async def read_pages(
     fetch: Callable[[Params], Awaitable[Response]],
     path: str,
-    decode: Callable[[bytes], Page],
-    salvage: Callable[[Sequence[bytes], bytes], Page] | None,
+    decode: Callable[[bytes], ObjectList[Any]],
+    salvage: Callable[[Sequence[bytes], bytes], ObjectList[Any]] | None,
     params: dict[str, str | int],
 ) -> Listing[Any]:
     """Returns the items of all pages of the list at `path`; `fetch` requests a page with its parameters.
@@ -106,12 +92,12 @@ async def read_pages(
         )
         # A server that sorts its keys names the kind after the items, so only some pieces have it.
         kind = next((piece.kind for piece in pieces if piece.kind), "")
-        check_collection(path, kind, next((piece.api_version for piece in pieces if piece.api_version), ""))
+        check_collection(path, kind, next((piece.apiVersion for piece in pieces if piece.apiVersion), ""))
         for piece in pieces:
-            items += piece.items
-        token = next((piece.continue_ for piece in pieces if piece.continue_), "")
+            items += piece.items or ()
+        token = next((one.metadata.continue_ for one in pieces if one.metadata.continue_), "")
         if not token:
-            versions = [piece.version for piece in pieces if piece.version]
+            versions = [version for one in pieces if (version := one.metadata.resourceVersion)]
             return Listing(items, versions[-1] if versions else "")
         if token in tokens:
             raise InvalidObject("the continue token is that of an earlier page")

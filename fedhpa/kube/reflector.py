@@ -109,7 +109,8 @@ class Reflector(Generic[T]):
         self._log = log.bind(api=client.config.name, collection=self._name)
         self._reader: ItemReader[T] = ItemReader(item, make, self._log, on_unreadable)
         self._store: Store[T] = Store(self._log)
-        # The record of a key, as in `store`; None without one.
+        # The records by (namespace, name), a live view; and the record of a key, None without one.
+        self.store: Mapping[Key, T] = self._store.view
         self.get: Callable[[Key], T | None] = self._store.view.get
         # Data that a reader derives from the store and keeps up to date. They end with the reflector.
         self.derived: object = None
@@ -128,11 +129,6 @@ class Reflector(Generic[T]):
         self._opened_at = self._unwatched_since = clock()
         # Its deadline is moved to end a watch that may deliver nothing.
         self._watch_timer = asyncio.timeout(None)
-
-    @property
-    def store(self) -> Mapping[Key, T]:
-        """The records, by (namespace, name); a live view."""
-        return self._store.view
 
     @property
     def problem(self) -> str | None:

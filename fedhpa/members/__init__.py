@@ -31,7 +31,7 @@ from fedhpa.members.lists import (
     Upstream,
     pod_metrics_path,
 )
-from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member, MemberState
+from fedhpa.members.member import NOT_PROBED, OWN_REASONS, Member
 from fedhpa.members.member import TASKS as MEMBER_TASKS
 from fedhpa.members.registry import Gone, MemberRegistry
 from fedhpa.members.slow_lists import Again

@@ -12,14 +12,7 @@ from fedhpa.api import default_values
 from fedhpa.api.autoscaling import V2Model
 from fedhpa.api.fielderror import FieldError
 from fedhpa.api.quantity import format_milli
-from fedhpa.scaling import (
-    CurrentSize,
-    Groups,
-    PodRecord,
-    Proposal,
-    Readiness,
-    UsageRecord,
-)
+from fedhpa.scaling import ClusterPods, CurrentSize, Groups, Proposal, Readiness, UsageRecord
 
 JSON = object
 
@@ -80,16 +73,8 @@ class MetricIdentity(NamedTuple):
     described_object: Mapping[str, JSON] | None = None
 
 
-class MeasuredCluster(Protocol):
+class MeasuredCluster(ClusterPods, Protocol):
     """A cluster that answered, as far as a metric reads it."""
-
-    @property
-    def name(self) -> str:
-        """The name of the cluster."""
-
-    @property
-    def pods(self) -> Sequence[PodRecord]:
-        """The workload's pods."""
 
     @property
     def usage(self) -> Sequence[UsageRecord]:
@@ -98,10 +83,6 @@ class MeasuredCluster(Protocol):
     @property
     def ready_pods(self) -> int:
         """The number of the workload's pods that run and are ready."""
-
-    @property
-    def age(self) -> float:
-        """The age of its answer in seconds: 0 unless the last one stands for a missed one."""
 
     def is_foreign(self, pod: str) -> bool:
         """True if the name is that of a listed pod that the workload's selector does not match."""

@@ -34,12 +34,12 @@ from fedhpa.scaling.records import (
     usage_record,
 )
 from fedhpa.scaling.replicas import (
+    ClusterPods,
     CurrentSize,
     Groups,
     Part,
     Proposal,
     Readiness,
-    Sampled,
     Tolerances,
     group_pods,
     propose_average,

@@ -17,8 +17,8 @@ import msgspec
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.quantity import MAX_INT64
-from fedhpa.scaling.records import IGNORED, PENDING, PodRecord
-from fedhpa.scaling.requests import requested_milli
+from fedhpa.scaling.records import IGNORED, PENDING, CustomSample, PodRecord, UsageRecord
+from fedhpa.scaling.requests import PodRequests
 
 
 class Tolerances(msgspec.Struct, frozen=True):
@@ -30,22 +30,6 @@ class Tolerances(msgspec.Struct, frozen=True):
     def within(self, ratio: float) -> bool:
         """True if the usage ratio calls for no change."""
         return 1.0 - self.scale_down <= ratio <= 1.0 + self.scale_up
-
-
-class Sampled(Protocol):
-    """The fields of a sample that the readiness rules read: POSIX seconds and seconds."""
-
-    @property
-    def name(self) -> str:
-        """The name of the pod."""
-
-    @property
-    def timestamp(self) -> float:
-        """The time of the measurement."""
-
-    @property
-    def window(self) -> float:
-        """The length of the measurement."""
 
 
 class ClusterPods(Protocol):
@@ -66,7 +50,7 @@ class ClusterPods(Protocol):
 
 # One cluster's part of a metric: the cluster, the values by pod name in milli-units, and the records behind
 # them, which only the rules for young pods read. The values may name pods that are not listed.
-Part: TypeAlias = tuple[ClusterPods, dict[str, int], Sequence[Sampled]]
+Part: TypeAlias = tuple[ClusterPods, dict[str, int], Sequence[UsageRecord | CustomSample]]
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -84,7 +68,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
     milli: int
 
 
-class Groups(msgspec.Struct, frozen=True):
+class Groups(msgspec.Struct):
     """All pods of a metric, classified.
 
     `counted` are the values of ready pods and of unlisted pods, `known` those of ready pods alone. Requests
@@ -92,19 +76,23 @@ class Groups(msgspec.Struct, frozen=True):
     of a pod could not be read, "" if all could.
     """
 
-    pods: int
-    ready: int
-    unready: int
-    ignored: int
-    missing: int
-    counted: int
-    counted_sum: int
-    known_sum: int
-    known_requests: int
-    unready_requests: int
-    missing_requests: tuple[int, ...]
-    shares: Mapping[str, Share]
+    pods: int = 0
+    ready: int = 0
+    unready: int = 0
+    ignored: int = 0
+    counted: int = 0
+    counted_sum: int = 0
+    known_sum: int = 0
+    known_requests: int = 0
+    unready_requests: int = 0
+    missing_requests: list[int] = []
+    shares: dict[str, Share] = {}
     request_error: str = ""
+
+    @property
+    def missing(self) -> int:
+        """The number of pods without a value."""
+        return len(self.missing_requests)
 
 
 def running_and_ready(pods: Sequence[PodRecord]) -> int:
@@ -126,59 +114,18 @@ def group_pods(
     `cpu` turns on the rules for young pods. `request` (resource, container or "") adds up the requests. The
     values of the parts are emptied. `strays` are values of pods in no known cluster, by their source.
     """
-    total = _Total()
-    shares: dict[str, Share] = {}
+    groups = Groups(pods=sum([len(cluster.pods) for cluster, _, _ in parts]))
     for part in parts:
-        shares[part[0].name] = _group_cluster(part, readiness, cpu, request, total)
+        groups.shares[part[0].name] = _group_cluster(part, readiness, cpu, request, groups)
     for source, values in strays.items():
-        shares[source] = Share(len(values), sum(values.values()))
-    return Groups(
-        pods=sum([len(cluster.pods) for cluster, _, _ in parts]),
-        ready=total.ready,
-        unready=total.unready,
-        ignored=total.ignored,
-        missing=total.missing,
-        counted=sum([share.pods for share in shares.values()]),
-        counted_sum=sum([share.milli for share in shares.values()]),
-        known_sum=total.known_sum,
-        known_requests=total.known_requests,
-        unready_requests=total.unready_requests,
-        missing_requests=tuple(total.missing_requests),
-        shares=shares,
-        request_error=total.request_error,
-    )
-
-
-class _Total:
-    __slots__ = (
-        "ignored",
-        "known_requests",
-        "known_sum",
-        "missing",
-        "missing_requests",
-        "ready",
-        "request_error",
-        "unready",
-        "unready_requests",
-    )
-
-    def __init__(self) -> None:
-        self.ready = self.unready = self.ignored = self.missing = 0
-        self.known_sum = self.known_requests = self.unready_requests = 0
-        self.missing_requests: list[int] = []
-        self.request_error = ""
-
-    def request_of(self, pod: PodRecord, resource: str, container: str) -> int:
-        # A missing request fails only a utilization target, and only if there is usage at all.
-        try:
-            return requested_milli(pod.requests, resource, container, pod.name)
-        except MetricsUnavailable as error:
-            self.request_error = self.request_error or str(error)
-            return 0
+        groups.shares[source] = Share(len(values), sum(values.values()))
+    groups.counted = sum([share.pods for share in groups.shares.values()])
+    groups.counted_sum = sum([share.milli for share in groups.shares.values()])
+    return groups
 
 
 def _group_cluster(
-    part: Part, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, total: _Total
+    part: Part, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, groups: Groups
 ) -> Share:
     # The one loop over all pods of a decision. Its variables are local, and the first branch takes most pods.
     cluster, values, records = part
@@ -190,13 +137,16 @@ def _group_cluster(
     resource, container = request or ("", "")
     last_requests, requested = None, 0
     ready = unready = ignored = ready_sum = ready_requested = unready_requested = 0
-    missing = total.missing_requests
-    samples: dict[str, Sampled] = {}
-    before = len(missing)
+    missing = groups.missing_requests
+    samples: dict[str, UsageRecord | CustomSample] = {}
     for pod in cluster.pods:
         if request is not None and pod.requests is not last_requests:
             last_requests = pod.requests
-            requested = total.request_of(pod, resource, container)
+            # A missing request fails only a utilization target, and only if there is usage at all.
+            try:
+                requested = requested_milli(pod.requests, resource, container, pod.name)
+            except MetricsUnavailable as error:
+                groups.request_error, requested = groups.request_error or str(error), 0
         value = take(pod.name, None)
         if value is not None and pod.settled and (not cpu or pod.start < long_ago):  # type: ignore[operator]  # settled pods have started
             ready += 1
@@ -216,20 +166,45 @@ def _group_cluster(
             ready += 1
             ready_sum += value
             ready_requested += requested
-    total.ready += ready
-    total.unready += unready
-    total.ignored += ignored
-    total.missing += len(missing) - before
-    total.known_sum += ready_sum
-    total.known_requests += ready_requested
-    total.unready_requests += unready_requested
+    groups.ready += ready
+    groups.unready += unready
+    groups.ignored += ignored
+    groups.known_sum += ready_sum
+    groups.known_requests += ready_requested
+    groups.unready_requests += unready_requested
     # The values left are those of unlisted pods. Kubernetes counts them in averages and in the last step.
     if values:
         return Share(ready + len(values), ready_sum + sum(values.values()))
     return Share(ready, ready_sum)
 
 
-def _is_unready(pod: PodRecord, samples: Mapping[str, Sampled], readiness: Readiness) -> bool:
+def requested_milli(requests: PodRequests, resource: str, container: str, pod_name: str) -> int:
+    """Returns the request of a pod, or of one container (`container` "" means all), in milli-units.
+
+    Raises MetricsUnavailable with Kubernetes' text if a container that counts has no request.
+    """
+    if not container and requests.pod_level is not None:
+        amount = requests.pod_level.get(resource)
+        if amount is None:
+            raise MetricsUnavailable(f"missing pod-level request for {resource} in Pod {pod_name}")
+        return amount
+    total = 0
+    found = not container
+    for name, milli in requests.containers:
+        if container and name != container:
+            continue
+        found = True
+        if resource not in milli:
+            raise MetricsUnavailable(f"missing request for {resource} in container {name} of Pod {pod_name}")
+        total += milli[resource]
+    if not found:
+        raise MetricsUnavailable(f"container {container} not found in Pod {pod_name}")
+    return total
+
+
+def _is_unready(
+    pod: PodRecord, samples: Mapping[str, UsageRecord | CustomSample], readiness: Readiness
+) -> bool:
     if not pod.ready or pod.start is None:
         return True
     if pod.start + readiness.cpu_initialization_period > readiness.now:

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from fedhpa.api import wire
-from fedhpa.api.errors import InvalidObject, InvalidQuantity, MetricsUnavailable
+from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.quantity import parse_milli
 
 K = TypeVar("K")
@@ -52,30 +52,6 @@ class SharedTexts(dict[str, str]):
 TEXTS: Final = SharedTexts()
 _request_sets: dict[tuple[tuple[str, int], ...], PodRequests] = {}
 _amount_sets: dict[tuple[tuple[str, wire.RawQuantity], ...], Mapping[str, int]] = {}
-
-
-def requested_milli(requests: PodRequests, resource: str, container: str, pod_name: str) -> int:
-    """Returns the request of a pod, or of one container (`container` "" means all), in milli-units.
-
-    Raises MetricsUnavailable with Kubernetes' text if a container that counts has no request.
-    """
-    if not container and requests.pod_level is not None:
-        amount = requests.pod_level.get(resource)
-        if amount is None:
-            raise MetricsUnavailable(f"missing pod-level request for {resource} in Pod {pod_name}")
-        return amount
-    total = 0
-    found = not container
-    for name, milli in requests.containers:
-        if container and name != container:
-            continue
-        found = True
-        if resource not in milli:
-            raise MetricsUnavailable(f"missing request for {resource} in container {name} of Pod {pod_name}")
-        total += milli[resource]
-    if not found:
-        raise MetricsUnavailable(f"container {container} not found in Pod {pod_name}")
-    return total
 
 
 def shared_requests(spec: wire.PodSpec) -> PodRequests:

@@ -12,32 +12,3 @@ from fedhpa.serving.reviews import ReviewProbe
 from fedhpa.serving.server import TlsServer, access_log, http_listeners, metrics_route
 from fedhpa.serving.tls import ServingTls, TlsFiles, peer_certificate
 from fedhpa.serving.trust import LiveTrust, TrustFiles
-
-__all__ = [
-    "CallerSeries",
-    "ClientVerifier",
-    "Garbage",
-    "Health",
-    "LiveTrust",
-    "Peers",
-    "ProcessSeries",
-    "ReadinessCheck",
-    "ReviewProbe",
-    "RowGauge",
-    "ServingTls",
-    "Signals",
-    "TlsFiles",
-    "TlsServer",
-    "TrustFiles",
-    "access_log",
-    "common_name",
-    "first_reported",
-    "http_listeners",
-    "is_trusted",
-    "metrics_route",
-    "names_of",
-    "peer_certificate",
-    "quick_loop",
-    "register_certificate",
-    "run_process",
-]

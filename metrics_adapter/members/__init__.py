@@ -1,9 +1,3 @@
 """Metrics read from the member clusters and merged."""
 
 from metrics_adapter.members.queries import ALL, CustomMetricQuery, MetricSelectors
-
-__all__ = [
-    "ALL",
-    "CustomMetricQuery",
-    "MetricSelectors",
-]

@@ -5,18 +5,3 @@ from metrics_adapter.prometheus.queries import custom_query, external_query, usa
 from metrics_adapter.prometheus.rules.file import read, read_rules
 from metrics_adapter.prometheus.rules.model import Rules, UsageRule
 from metrics_adapter.prometheus.store_series import StoreTelemetry
-
-__all__ = [
-    "Rules",
-    "StoreTelemetry",
-    "UsageRule",
-    "custom_query",
-    "equals",
-    "external_query",
-    "fill",
-    "quote",
-    "read",
-    "read_rules",
-    "selector_matchers",
-    "usage_query",
-]

@@ -19,32 +19,3 @@ from testbed.stage.registrations import (
 from testbed.stage.runs import Run, StartFailed, reap
 from testbed.stage.up import hold, say
 from testbed.stage.waiting import NotInTime, eventually, gather
-
-__all__ = [
-    "COMMANDS",
-    "CONTROLLER",
-    "MEMBER_USER",
-    "NAMESPACE",
-    "Credentials",
-    "NotInTime",
-    "PlaneApi",
-    "Processes",
-    "Run",
-    "StartFailed",
-    "add_commands",
-    "aggregated_api",
-    "by_certificate",
-    "carry_out",
-    "cluster_objects",
-    "documents",
-    "eventually",
-    "free_port",
-    "gather",
-    "has_condition",
-    "hold",
-    "member_rights",
-    "ready_pods",
-    "reap",
-    "say",
-    "write_kubeconfig",
-]

@@ -72,9 +72,9 @@ from fedhpa.scaling.replicas import (
     Readiness,
     group_pods,
     propose_value,
+    requested_milli,
     running_and_ready,
 )
-from fedhpa.scaling.requests import requested_milli
 from tests.conformance.facts import BASE, NOW, ClusterOfPods, params
 from tests.conformance.tables import table
 

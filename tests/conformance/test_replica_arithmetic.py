@@ -39,8 +39,8 @@ from fedhpa.scaling.replicas import (
     group_pods,
     propose_average,
     propose_utilization,
+    requested_milli,
 )
-from fedhpa.scaling.requests import requested_milli
 from tests.conformance.facts import NOW, ClusterOfPods, at, params, pod_json, text_at
 from tests.conformance.tables import table
 
@@ -172,18 +172,11 @@ def test_proposes_what_the_calculator_proposes(case: dict[str, Any]) -> None:
         assert result.current == {"value": reported}
 
 
-class _Sample:
-    def __init__(self, name: str, timestamp: float, window: float) -> None:
-        self.name = name
-        self.timestamp = timestamp
-        self.window = window
-
-
 @pytest.mark.parametrize("case", params(TABLE["group_pods"]))
 def test_groups_pods_as_the_calculator(case: dict[str, Any]) -> None:
     """Each pod falls into the calculator's group."""
     samples = [
-        _Sample(name, at(metric["timestamp"]) or 0.0, metric["window_s"])
+        CustomSample("cpu", "Pod", "", name, 0, at(metric["timestamp"]) or 0.0, metric["window_s"])
         for name, metric in case["metrics"].items()
     ]
     part = (
@@ -235,15 +228,10 @@ def groups_of(case: dict[str, Any]) -> Groups:
     return Groups(
         pods=len(metrics),
         ready=len(known),
-        unready=0,
-        ignored=0,
-        missing=0,
         counted=len(metrics),
         counted_sum=sum(metrics.values()),
         known_sum=sum(known.values()),
         known_requests=sum(requests[name] for name in known),
-        unready_requests=0,
-        missing_requests=(),
         shares={"member1": Share(len(metrics), sum(metrics.values()))},
     )
 

@@ -13,8 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from controller.decision_series import ControllerMetrics
-from controller.decisions import MAX_DECISION_BYTES, PATH, DecisionLog, decisions_route
+from controller.decision_series import MAX_DECISION_BYTES, ControllerMetrics, DecisionLog
+from controller.decisions import PATH, decisions_route
 from fedhpa.decision import Decision
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 
+from controller.cronfederatedhpa import CronMetrics
 from controller.decision_series import ControllerMetrics
 from controller.flags import SECTIONS
-from controller.process import _lead_shards
+from controller.process import Leading
 from controller.shards import Division, Shard
 from fedhpa.kube import SYSTEM, ApiClient
 from fedhpa.serving.flags.parsing import parse_flags
@@ -32,7 +34,9 @@ async def test_shards_that_are_led_are_shown() -> None:
         async def work(*_: object) -> None:
             await asyncio.Event().wait()
 
-        async with background(_lead_shards(values, controller_settings(), hub, metrics, work, clock=SYSTEM)):
+        nobody, rules = cast(Any, None), CronMetrics(registry)
+        leading = Leading(values, controller_settings(), hub, nobody, nobody, metrics, rules, SYSTEM)
+        async with background(leading.lead_shards(work, SYSTEM)):
             await eventually(lambda: leaders() == [1.0, 1.0])
 
         assert leaders() == [0.0, 0.0]

@@ -88,7 +88,7 @@ class Stage:
         self.registries["webhook"].register(self.peers)
         self.store.rules(1, 1)
         self.duplicates: dict[str, Any] = {}
-        self.leader.watch_members(
+        self.leader.members.watch(
             lambda: cast(Mapping[str, Member], {"m1": self.member}), lambda: self.duplicates
         )
         self.token_issued(days_ago=1)
@@ -102,7 +102,7 @@ class Stage:
         """Lets a minute pass in which everything works."""
         self.now += MINUTE
         for controller in (self.leader, self.standby):
-            controller.set_paused(False)
+            controller.paused.set(False)
             controller.set_leader("0", controller is self.leader)
             for finding in FINDINGS:
                 controller.set_hub_finding(finding, False)
@@ -238,9 +238,9 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         "ReconcileFailures",
     ),
     "one reconcile times out": (_once(lambda s: s.leader.count_failure(*OBJECT, "ReconcileTimedOut")), ""),
-    "one scale is not written": (_once(lambda s: s.leader.count_scale_failure("m1")), ""),
-    "one status is not written": (_once(lambda s: s.leader.count_status_failure()), ""),
-    "one event is dropped": (_once(lambda s: s.leader.count_dropped_event()), ""),
+    "one scale is not written": (_once(lambda s: s.leader.members.count_scale_failure("m1")), ""),
+    "one status is not written": (_once(lambda s: s.leader.status_failures.inc()), ""),
+    "one event is dropped": (_once(lambda s: s.leader.events_dropped.inc()), ""),
     "one caller is limited": (_once(lambda s: s.limits._refused.labels("user").inc()), ""),
     "one token is not reviewed": (_once(lambda s: s.callers.authentication(s.callers.ERROR)), ""),
     "one query is refused": (_once(lambda s: s.store.answered("refused", 0.1)), ""),
@@ -255,9 +255,9 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         "InvalidObjects",
     ),
     "reconciles are late": (lambda s: s.leader.set_bounds(*OBJECT, 1, 10, late=40.0), "ReconcilesLate"),
-    "scales are not written": (lambda s: s.leader.count_scale_failure("m1"), "ScaleWriteFailures"),
-    "statuses are not written": (lambda s: s.leader.count_status_failure(), "StatusWriteFailures"),
-    "events are dropped": (lambda s: s.leader.count_dropped_event(), "EventsDropped"),
+    "scales are not written": (lambda s: s.leader.members.count_scale_failure("m1"), "ScaleWriteFailures"),
+    "statuses are not written": (lambda s: s.leader.status_failures.inc(), "StatusWriteFailures"),
+    "events are dropped": (lambda s: s.leader.events_dropped.inc(), "EventsDropped"),
     "a cluster is missing": (_set(absent="Missing"), "ClusterMissing"),
     "a cluster has no metrics": (_set(absent="MetricsMissing"), "ClusterMissing"),
     "a cluster is lost": (_set(absent="Lost"), "ClusterLost"),
@@ -273,7 +273,7 @@ _FAULTS: dict[str, tuple[Callable[[Stage], Any], str]] = {
         lambda s: s.leader.set_conflicts(*OBJECT, dry_run=False, competitors=1),
         "CompetingAutoscalers",
     ),
-    "the controller is paused": (lambda s: s.leader.set_paused(True), "Paused"),
+    "the controller is paused": (lambda s: s.leader.paused.set(True), "Paused"),
     "a hold is forgotten": (_held(BEGIN - 10 * DAY), "HeldLong"),
     "a hold began today": (_held(BEGIN - DAY / 2), ""),
     "a rule waits for days": (lambda s: s.rules.show(OBJECT, None, BEGIN - 10 * DAY, ()), "CronHeldLong"),

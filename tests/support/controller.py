@@ -324,7 +324,7 @@ class ControllerWorld:
             await stack.enter_async_context(background(members.run()))
             registry = CollectorRegistry()
             metrics = ControllerMetrics(registry, clock=self.clock.monotonic)
-            metrics.watch_members(lambda: members.members)
+            metrics.members.watch(lambda: members.members)
             work = lead(made, client, members, metrics, clock=self.clock)
             if not made.paused:
                 events = EventRecorder(client, COMPONENT, wall=self.clock.wall)

@@ -82,7 +82,7 @@ def test_failed_writes_exist_while_the_cluster_does() -> None:
     registry = CollectorRegistry()
     metrics = ControllerMetrics(registry, clock=SYSTEM.monotonic)
     members: dict[str, Any] = {}
-    metrics.watch_members(lambda: cast(Any, members))
+    metrics.members.watch(lambda: cast(Any, members))
 
     class Probed:
         probe_seconds = 0.5
@@ -90,7 +90,7 @@ def test_failed_writes_exist_while_the_cluster_does() -> None:
     assert samples(registry, SCALES) == {"": 0.0}
     members |= {"m1": Probed(), "m2": Probed()}
     assert samples(registry, SCALES) == {"": 0.0, "m1": 0.0, "m2": 0.0}
-    metrics.count_scale_failure("m2")
+    metrics.members.count_scale_failure("m2")
     assert samples(registry, SCALES) == {"": 0.0, "m1": 0.0, "m2": 1.0}
     del members["m2"]
     assert samples(registry, SCALES) == {"": 0.0, "m1": 0.0}

@@ -143,6 +143,38 @@ def test_every_package_is_in_the_table() -> None:
     assert {use.package for use in all_uses()} - shared <= set(OFFERS)
 
 
+@cache
+def offered_names() -> list[tuple[str, str]]:
+    """Each name that the `__init__` of a package imports from within it."""
+    found: list[tuple[str, str]] = []
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("__init__.py")):
+        package = ".".join(path.relative_to(ROOT).parent.parts)
+        tree = parsed(path)
+        read = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        found += [
+            (package, alias.asname or alias.name)
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith(f"{package}.")
+            for alias in node.names
+            if (alias.asname or alias.name) not in read
+        ]
+    return found
+
+
+def test_each_name_that_a_package_offers_is_imported() -> None:
+    """An `__init__` imports a name only to offer it, so somebody else imports the name from there."""
+    paths = [path for folder in (*FOLDERS, "tests") for path in (ROOT / folder).rglob("*.py")]
+    imported = {
+        (str(node.module), alias.name)
+        for path in paths
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+    assert [one for one in offered_names() if one not in imported] == []
+
+
 @pytest.mark.parametrize(
     ("text", "refused"),
     [

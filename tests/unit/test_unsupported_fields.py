@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.clusters import unsupported_field
+from controller.federatedhpa.unsupported_fields import unsupported_field
 
 
 def policy(name: str) -> dict[str, Any]:
@@ -46,29 +46,26 @@ WEIGHTED = "{replicaSchedulingType: Divided, replicaDivisionPreference: Weighted
     ],
 )
 def test_the_remedy_is_named(spec: dict[str, Any], field: str, remedy: str) -> None:
-    """With Karmada the message has field, reason and remedy. With direct propagation all of it is built."""
-    message = unsupported_field(spec, direct=False)
+    """The message has field, reason and remedy."""
+    message = unsupported_field(spec)
 
     assert message is not None
     assert field in message
     assert remedy in message
     assert "Karmada's scheduler divides the replicas" in message
-    assert unsupported_field(spec, direct=True) is None
 
 
 def test_what_karmada_does_is_supported() -> None:
-    """A spec without these fields is acted on with both kinds of propagation."""
-    for direct in (True, False):
-        assert unsupported_field({"maxReplicas": 3, "mode": "Centralized"}, direct=direct) is None
-        never = {"federatedHPAAssignment": {"rebalance": "Never"}}
-        assert unsupported_field(never, direct=direct) is None
+    """A spec without these fields is acted on."""
+    assert unsupported_field({"maxReplicas": 3, "mode": "Centralized"}) is None
+    assert unsupported_field({"federatedHPAAssignment": {"rebalance": "Never"}}) is None
 
 
 def test_a_policy_that_bypassed_admission_is_shortened() -> None:
     """The message stays short, whatever the object holds."""
     affinity = {"clusterAffinity": {"exclude": ["x" * 512] * 1000}}
     for spec in (policy("x" * 10_000), affinity):
-        message = unsupported_field(spec, direct=False)
+        message = unsupported_field(spec)
 
         assert message is not None
         assert len(message) < 500
@@ -80,4 +77,4 @@ def test_an_affinity_that_selects_all_is_what_karmada_does() -> None:
     excluding = {"clusterAffinity": {"exclude": ["m2"]}, "mode": "Distributed", "scaleTargetRef": deployment}
     specs: list[dict[str, Any]] = [{"clusterAffinity": {}}, {"clusterAffinity": None}, excluding]
     for spec in specs:
-        assert unsupported_field(spec, direct=False) is None
+        assert unsupported_field(spec) is None

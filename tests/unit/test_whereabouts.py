@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedhpa.decision import (
+from controller.distributed.hpa_reader import forbidden_in_member
+from controller.federatedhpa.workload_search import (
     Search,
-    forbidden_in_member,
     forbidden_on_hub,
     missing_in_members,
     missing_on_hub,

@@ -148,7 +148,7 @@ async def test_each_write_is_counted_with_its_result(tmp_path: Path) -> None:
         apply(d, "m2", FAULTS[1])
         async with d.f.controller(calm=True) as controller:
             counts = controller.counted
-            counts.watch_members(lambda: controller.members.members)
+            counts.members.watch(lambda: controller.members.members)
             name = "fedhpa_distributed_writes_total"
             await asyncio.sleep(5)
             labels = {"cluster": "m1", "result": "confirmed"}

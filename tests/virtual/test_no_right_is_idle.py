@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.world.network import Cable
 from certs.certificate_store import CertificateStore
-from controller.certificates.certificate_series import CertificateMetrics
-from controller.certificates.manager import CertificateManager
-from controller.decisions import DecisionLog, decisions_route
+from controller.certificates.manager import CertificateManager, CertificateMetrics
+from controller.decision_series import DecisionLog
+from controller.decisions import decisions_route
 from controller.flags import HUB, MEMBERS
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA

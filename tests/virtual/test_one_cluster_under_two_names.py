@@ -92,7 +92,7 @@ async def test_one_cluster_under_two_names_counts_once(tmp_path: Path, with_id: 
         f.demand(300)  # the load of six pods at 50 %
         f.scale(maxReplicas=MAXIMUM)
         async with f.controller() as controller:
-            controller.counted.watch_members(
+            controller.counted.members.watch(
                 lambda: controller.members.registered, lambda: controller.members.duplicates
             )
             await asyncio.sleep(SETTLED)

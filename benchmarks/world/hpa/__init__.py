@@ -2,5 +2,3 @@
 
 from benchmarks.world.hpa.controller import Hpa, Sync
 from benchmarks.world.hpa.pods import PodFacts
-
-__all__ = ["Hpa", "PodFacts", "Sync"]

@@ -5,5 +5,3 @@ from __future__ import annotations
 from fedhpa.backtest.report.image import png, svg
 from fedhpa.backtest.report.page import html
 from fedhpa.backtest.report.terminal import terminal
-
-__all__ = ["html", "png", "svg", "terminal"]

@@ -5,5 +5,3 @@ Source: docs/explanation/distributed.md; the arithmetic is `fedhpa.assignment.pl
 
 from fedhpa.decision.distributed.bounds_view import SeenMembers
 from fedhpa.decision.distributed.decide import decide_bounds
-
-__all__ = ["SeenMembers", "decide_bounds"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import msgspec
 
@@ -18,9 +18,7 @@ from fedhpa.decision.memory import Absence
 from fedhpa.decision.record.fields import read_each, required_time
 from fedhpa.decision.record.kubernetes import Object, encode_pod, encode_sample, encode_usage
 from fedhpa.decision.record.wire import (
-    RawCustomAnswers,
-    RawExternalAnswers,
-    RawFailure,
+    RawAnswers,
     RawMemberHpa,
     RawScenarioCluster,
 )
@@ -208,19 +206,19 @@ def _select(
 
 
 def _decode_answer(
-    path: str, read: Callable[[T], R], raw: Sequence[T] | RawFailure | None
+    path: str, read: Callable[[T], R], raw: Sequence[T] | Failure | None
 ) -> tuple[R, ...] | Failure:
-    return Failure(raw.error) if isinstance(raw, RawFailure) else read_each(path, read, raw)
+    return raw if isinstance(raw, Failure) else read_each(path, read, raw)
 
 
 def _decode_answers(
     path: str,
     read: Callable[[T], R],
-    raw: Sequence[T] | RawCustomAnswers | RawExternalAnswers | None,
+    raw: Sequence[T] | RawAnswers[T] | None,
     metrics: Sequence[ScalingMetric],
 ) -> tuple[R, ...] | Mapping[str, tuple[R, ...] | Failure] | Failure:
     """Returns all values, the reason why there are none, or one answer for each query."""
-    if not isinstance(raw, RawCustomAnswers | RawExternalAnswers):
+    if not isinstance(raw, RawAnswers):
         return read_each(path, read, raw)
     if raw.error is not None:
         return Failure(raw.error)
@@ -230,8 +228,7 @@ def _decode_answers(
     for index, answer in raw.by_metric.items():
         if not index.isdecimal() or int(index) >= len(metrics):
             raise InvalidObject(f"{path}.byMetric.{index}: no index of spec.metrics")
-        values = cast("Sequence[T] | RawFailure", answer)
-        found[metrics[int(index)].query_key] = _decode_answer(f"{path}.byMetric.{index}", read, values)
+        found[metrics[int(index)].query_key] = _decode_answer(f"{path}.byMetric.{index}", read, answer)
     return found
 
 

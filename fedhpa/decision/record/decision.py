@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
+from fedhpa.api.scaling_record import check_version
 from fedhpa.api.times import format_time, parse_time
-from fedhpa.assignment import Bounds
-from fedhpa.decision.memory import ANSWERED_STATES, LOST_STATES, ClusterMemory, MemoryState
+from fedhpa.assignment import Bounds, Seconds
+from fedhpa.decision.memory import ANSWERED_STATES, LOST_STATES, VERSION, ClusterMemory, MemoryState
 from fedhpa.decision.model import (
     ClusterMembership,
     Coverage,
@@ -28,10 +29,8 @@ from fedhpa.decision.model import (
     Step,
     member_bounds,
 )
-from fedhpa.decision.record.history import encode_history
-from fedhpa.decision.record.memory import encode_memory
-from fedhpa.decision.settings import encode_settings
-from fedhpa.metric_types.metric import ClusterShare, PodCounts
+from fedhpa.decision.record.memory import encode_history, encode_memory
+from fedhpa.decision.settings import ControllerSettings, encode_settings, stored_settings
 
 JSON = object
 
@@ -62,7 +61,6 @@ def explained_json(decision: Decision) -> Mapping[str, JSON]:
 
 
 def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
-    coverage = decision.coverage
     return {
         "now": now_text or format_time(decision.now),
         "currentReplicas": decision.current_replicas,
@@ -70,20 +68,9 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
         "rescale": decision.rescale,
         "reason": decision.reason,
         "error": decision.error,
-        "coverage": {
-            "expected": coverage.expected,
-            "answered": coverage.answered,
-            "missing": coverage.missing,
-            "policy": coverage.policy,
-            "applied": coverage.applied,
-            **({"lost": coverage.lost} if coverage.lost else {}),
-            **({"bridged": coverage.bridged} if coverage.bridged else {}),
-        },
+        "coverage": msgspec.to_builtins(decision.coverage),
         "metrics": [_metric(metric) for metric in decision.metrics],
-        "steps": [
-            {"step": step.step, "from": step.before, "to": step.after, "reason": step.reason}
-            for step in decision.steps
-        ],
+        "steps": list(map(msgspec.to_builtins, decision.steps)),
         "conditions": [
             {
                 "type": condition.type,
@@ -93,28 +80,15 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
             }
             for condition in decision.conditions
         ],
-        "events": [
-            {"type": event.type, "reason": event.reason, "message": event.message}
-            for event in decision.events
-        ],
+        "events": list(map(msgspec.to_builtins, decision.events)),
         **({"memberships": msgspec.to_builtins(decision.memberships)} if decision.memberships else {}),
     }
 
 
 def _assignment(decision: Decision) -> Mapping[str, JSON]:
-    return _bounds(decision) if decision.distributed else {"assignment": _shares(decision)}
-
-
-def _shares(decision: Decision) -> list[Mapping[str, JSON]]:
-    return [
-        {
-            "cluster": share.cluster,
-            "replicas": share.replicas,
-            "minReplicas": share.min_replicas,
-            "maxReplicas": share.max_replicas,
-        }
-        for share in decision.assignment
-    ]
+    if decision.distributed:
+        return _bounds(decision)
+    return {"assignment": list(map(msgspec.to_builtins, decision.assignment))}
 
 
 def _bounds(decision: Decision) -> Mapping[str, JSON]:
@@ -147,13 +121,14 @@ def to_line(decision: Decision, name: str = "", now_text: str = "") -> bytes:
     return msgspec.json.encode(to_json(decision, name, now_text))
 
 
-def _metric(metric: MetricResult) -> Mapping[str, JSON]:
-    return {
-        **metric_fields(metric),
-        "pods": None if metric.pods is None else msgspec.to_builtins(metric.pods),
-        "clusters": share_fields(metric),
-        **({"missing": metric.missing} if metric.missing else {}),
-    }
+def _metric(metric: MetricResult) -> dict[str, JSON]:
+    fields: dict[str, JSON] = msgspec.to_builtins(metric)
+    del fields["status"]
+    if not metric.missing:
+        del fields["missing"]
+    if metric.usage_ratio is not None and not math.isfinite(metric.usage_ratio):
+        fields["usageRatio"] = None
+    return fields
 
 
 _MAX_TEXT: Final = 256
@@ -175,31 +150,6 @@ class CompactCoverage(msgspec.Struct):
     applied: bool = False
 
 
-class CompactMetric(msgspec.Struct):
-    """One entry of metrics."""
-
-    index: int
-    type: str
-    name: str
-    target: dict[str, JSON]
-    current: dict[str, JSON] | None = None
-    usageRatio: float | None = None
-    proposal: int | None = None
-    error: str | None = None
-    pods: PodCounts | None = None
-    clusters: dict[str, ClusterShare] = {}
-    missing: dict[str, str] = {}
-
-
-class CompactStep(msgspec.Struct, rename={"before": "from", "after": "to"}):
-    """One entry of steps."""
-
-    step: str
-    before: int
-    after: int
-    reason: str
-
-
 class CompactDecision(msgspec.Struct):
     """A decision as far as `fedhpa explain` shows it."""
 
@@ -211,8 +161,8 @@ class CompactDecision(msgspec.Struct):
     coverage: CompactCoverage
     moved: bool = False
     error: str | None = None
-    metrics: list[CompactMetric] = []
-    steps: list[CompactStep] = []
+    metrics: tuple[MetricResult, ...] = ()
+    steps: tuple[Step, ...] = ()
     tolerance: tuple[float, float] | None = None
     distributed: bool = False
     memberships: dict[str, ClusterMembership] = {}
@@ -252,10 +202,7 @@ def compact_decision(decision: Decision) -> Mapping[str, JSON]:
             _compact_metric(metric, detailed=index < _MAX_DETAILED)
             for index, metric in enumerate(decision.metrics[:_MAX_METRICS])
         ],
-        "steps": [
-            {"step": step.step, "from": step.before, "to": step.after, "reason": _short(step.reason)}
-            for step in decision.steps
-        ],
+        "steps": [{**msgspec.to_builtins(step), "reason": _short(step.reason)} for step in decision.steps],
         **({"memberships": msgspec.to_builtins(members)} if members else {}),
         **(
             {"changes": [_short(one) for one in decision.changes[:_MAX_CLUSTERS]]} if decision.changes else {}
@@ -286,8 +233,8 @@ def decode_compact(
         reason=compact.reason,
         error=compact.error,
         coverage=_stored_coverage(compact.coverage, state),
-        metrics=tuple(_stored_metric(metric) for metric in compact.metrics),
-        steps=tuple(Step(step.step, step.before, step.after, step.reason) for step in compact.steps),
+        metrics=compact.metrics,
+        steps=compact.steps,
         conditions=conditions,
         events=(),
         status={},
@@ -328,56 +275,70 @@ def _stored_coverage(compact: CompactCoverage, state: MemoryState) -> Coverage:
     )
 
 
-def _stored_metric(compact: CompactMetric) -> MetricResult:
-    return MetricResult(
-        index=compact.index,
-        type=compact.type,
-        name=compact.name,
-        current=compact.current,
-        target=compact.target,
-        usage_ratio=compact.usageRatio,
-        proposal=compact.proposal,
-        error=compact.error,
-        pods=compact.pods,
-        clusters=compact.clusters,
-        status={},
-        missing=compact.missing,
-    )
-
-
-def metric_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Returns the fields that a metric has in a decision and in its compact form."""
-    ratio = metric.usage_ratio
-    return {
-        "index": metric.index,
-        "type": metric.type,
-        "name": metric.name,
-        "current": metric.current,
-        "target": metric.target,
-        "usageRatio": ratio if ratio is not None and math.isfinite(ratio) else None,
-        "proposal": metric.proposal,
-        "error": metric.error,
-    }
-
-
-def share_fields(metric: MetricResult) -> dict[str, JSON]:
-    """Returns each cluster's share of a metric."""
-    return {name: {"pods": share.pods, "value": share.value} for name, share in metric.clusters.items()}
-
-
 def _compact_metric(metric: MetricResult, *, detailed: bool) -> Mapping[str, JSON]:
-    entry = metric_fields(metric)
+    entry = _metric(metric)
+    details = {name: entry.pop(name, None) for name in ("pods", "clusters", "missing")}
     if metric.error is not None:
         entry["error"] = _short(metric.error)
-    if detailed and metric.pods is not None:
-        entry["pods"] = msgspec.to_builtins(metric.pods)
-    if detailed and metric.clusters:
-        entry["clusters"] = dict(list(share_fields(metric).items())[:_MAX_CLUSTERS])
-    if detailed and metric.missing:
-        missing = list(metric.missing.items())[:_MAX_CLUSTERS]
-        entry["missing"] = {cluster: _short(reason) for cluster, reason in missing}
+    if metric.missing:
+        details["missing"] = {cluster: _short(reason) for cluster, reason in metric.missing.items()}
+    for name, values in details.items():
+        if detailed and isinstance(values, dict) and values:
+            entry[name] = dict(list(values.items())[:_MAX_CLUSTERS])
     return entry
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
+
+
+# The decision is left out of a larger content; the memory never is.
+MAX_BYTES: Final = 64 * 1024
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """The memory, and the compact form of the decision that left it; it is empty if it was too large.
+
+    `time` is that of the decision, in POSIX seconds. `hubAhead` is by how many seconds the hub's clock was
+    ahead of the clock that all times in the record are of.
+    """
+
+    version: int = 0
+    time: Seconds = 0.0
+    state: MemoryState = MemoryState()
+    decision: dict[str, Any] = {}
+    hubAhead: float = 0.0
+
+    @property
+    def propagation(self) -> str:
+        """The controller's --propagation, "" if unknown."""
+        return str(self.decision.get("propagation") or "")
+
+    @property
+    def settings(self) -> ControllerSettings:
+        """The controller's settings. One that is absent or unreadable has its default."""
+        return stored_settings(self.decision.get("controller"))
+
+    def last_decision(self, conditions: tuple[StatusCondition, ...] = ()) -> Decision | None:
+        """Returns the decision without status, events and shares; None without one.
+
+        `conditions` are those of the object's status. Raises InvalidObject if it cannot be read.
+        """
+        return decode_compact(self.decision, self.state, conditions) if self.decision else None
+
+
+def encode_stored(memory: MemoryState, decision: Decision) -> dict[str, JSON]:
+    """Returns the content with this memory and, unless it would be too large, the decision."""
+    state = msgspec.to_builtins(memory)
+    content: dict[str, JSON] = {"version": VERSION, "time": decision.now, "state": state}
+    whole = {**content, "decision": compact_decision(decision)}
+    return whole if len(msgspec.json.encode(whole)) <= MAX_BYTES else content
+
+
+def decode_stored(content: Mapping[str, JSON]) -> StoredRecord:
+    """Returns the content of a record. Raises UnknownVersion, or InvalidObject if it cannot be read."""
+    check_version(content, VERSION)
+    try:
+        return convert_json(content, StoredRecord)
+    except InvalidJson as error:
+        raise InvalidObject(f"it cannot be read: {error}") from error

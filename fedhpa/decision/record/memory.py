@@ -1,19 +1,24 @@
 """The memory of one decision as JSON: the state of a ScalingRecord, and `record` of scenarios and decisions.
 
+`history` of scenarios and decisions holds a part of it again, with times as RFC 3339.
+
 The controller stores it by itself, and a field that a newer release added is skipped. In a scenario no field
 may be unknown: a person may have written it, and a slip there would silently be a fresh start.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json, decode_json
-from fedhpa.decision.memory import Absence, ClusterMemory, MemoryState
-from fedhpa.decision.record.fields import path_first
+from fedhpa.api.times import format_time
+from fedhpa.decision.memory import Absence, ClusterMemory, History, MemoryState
+from fedhpa.decision.record.fields import path_first, required_time
+from fedhpa.scaling import Recommendation, ScaleEvent
 
 T = TypeVar("T")
 
@@ -61,3 +66,57 @@ def _check_names(path: str, raw: Any, read: object) -> None:
     elif isinstance(read, tuple):
         for index, (value, one) in enumerate(zip(raw, read, strict=True)):
             _check_names(f"{path}[{index}]", value, one)
+
+
+class RawRecommendation(msgspec.Struct, forbid_unknown_fields=True):
+    """One entry of history.recommendations."""
+
+    time: str
+    replicas: int
+
+
+class RawScaleEvent(msgspec.Struct, forbid_unknown_fields=True):
+    """One entry of history.scaleUps or history.scaleDowns."""
+
+    time: str
+    change: int
+
+
+class RawHistory(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
+    """history of a scenario. Absent recommendations are a fresh start, an empty list is not."""
+
+    recommendations: Sequence[RawRecommendation] | None = None
+    scale_ups: Sequence[RawScaleEvent] | None = None
+    scale_downs: Sequence[RawScaleEvent] | None = None
+
+
+def encode_history(history: History) -> Mapping[str, object]:
+    """Returns the history as JSON. A fresh start has no `recommendations`."""
+    known, ups, downs = history.recommendations, history.scale_ups, history.scale_downs
+    return {
+        **({} if known is None else {"recommendations": [_with_text(one) for one in known]}),
+        "scaleUps": [_with_text(one) for one in ups],
+        "scaleDowns": [_with_text(one) for one in downs],
+    }
+
+
+def decode_history(raw: RawHistory) -> History:
+    """Returns the history of a scenario. Raises InvalidObject naming the field."""
+    known: tuple[Recommendation, ...] | None = None
+    if raw.recommendations is not None:
+        known = tuple(
+            Recommendation(required_time(f"history.recommendations[{index}].time", one.time), one.replicas)
+            for index, one in enumerate(raw.recommendations)
+        )
+    ups, downs = (
+        tuple(
+            ScaleEvent(required_time(f"history.{name}[{index}].time", one.time), one.change)
+            for index, one in enumerate(events or ())
+        )
+        for name, events in (("scaleUps", raw.scale_ups), ("scaleDowns", raw.scale_downs))
+    )
+    return History(known, ups, downs)
+
+
+def _with_text(entry: Recommendation | ScaleEvent) -> Mapping[str, object]:
+    return {**msgspec.structs.asdict(entry), "time": format_time(entry.time)}

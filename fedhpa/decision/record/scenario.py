@@ -20,9 +20,8 @@ from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.memory import History, MemoryState
 from fedhpa.decision.record.clusters import decode_cluster, encode_cluster
 from fedhpa.decision.record.fields import path_first, read_each, required_time
-from fedhpa.decision.record.history import decode_history
 from fedhpa.decision.record.kubernetes import encode_sample
-from fedhpa.decision.record.memory import decode_memory, encode_memory
+from fedhpa.decision.record.memory import decode_history, decode_memory, encode_memory
 from fedhpa.decision.record.old_status import memory_of
 from fedhpa.decision.record.stored_status import RawStatus
 from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
@@ -215,7 +214,7 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
 def _blocked(raw: RawScenario, judgement: Judgement) -> Blocked | None:
     """Returns why nothing may be decided. The gate of the controller judges unknown values here, too."""
     if raw.blocked is not None:
-        return Blocked(**msgspec.structs.asdict(raw.blocked))
+        return raw.blocked
     return Blocked("InvalidObject", judgement.unknown_value) if judgement.unknown_value else None
 
 

@@ -6,26 +6,22 @@ as in Go. Kubernetes objects inside are decoded leniently.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
 from fedhpa.api import wire
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.taints import Taint
-from fedhpa.decision.record.history import RawScenarioHistory
+from fedhpa.decision.record.memory import RawHistory
 from fedhpa.decision.settings import RawController
-from fedhpa.decision.snapshot import PlacementInput
+from fedhpa.decision.snapshot import Blocked, Failure, PlacementInput
+
+T = TypeVar("T")
 
 
 class _Checked(msgspec.Struct, forbid_unknown_fields=True):
     """A part of the format itself: an unknown key is an error."""
-
-
-class RawFailure(_Checked):
-    """The reason why data is absent."""
-
-    error: str
 
 
 class RawTarget(_Checked):
@@ -46,18 +42,14 @@ class RawScale(_Checked, rename="camel"):
     error: str | None = None
 
 
-class RawCustomAnswers(_Checked, rename="camel"):
-    """customMetrics as one answer for each metric, by index in spec.metrics, or one reason for all."""
+class RawAnswers(_Checked, Generic[T], rename="camel"):
+    """customMetrics or externalMetrics: one answer for each metric, by index in spec.metrics.
+
+    `error` is one reason for all.
+    """
 
     error: str | None = None
-    by_metric: dict[str, list[wire.MetricValue] | RawFailure] | None = None
-
-
-class RawExternalAnswers(_Checked, rename="camel"):
-    """externalMetrics in the same form."""
-
-    error: str | None = None
-    by_metric: dict[str, list[wire.ExternalMetricValue] | RawFailure] | None = None
+    by_metric: dict[str, list[T] | Failure] | None = None
 
 
 class RawMemberHpa(MemberHpa, frozen=True):
@@ -74,9 +66,9 @@ class RawScenarioCluster(_Checked, rename="camel"):
     scale: RawScale
     error: str | None = None
     pods: list[wire.Pod] | None = None
-    pod_metrics: list[wire.PodMetrics] | RawFailure | None = None
-    custom_metrics: list[wire.MetricValue] | RawCustomAnswers | None = None
-    external_metrics: list[wire.ExternalMetricValue] | RawExternalAnswers | None = None
+    pod_metrics: list[wire.PodMetrics] | Failure | None = None
+    custom_metrics: list[wire.MetricValue] | RawAnswers[wire.MetricValue] | None = None
+    external_metrics: list[wire.ExternalMetricValue] | RawAnswers[wire.ExternalMetricValue] | None = None
     available_replicas: int | None = None
     most_replicas: int | None = None
     last_replicas: int | None = None
@@ -109,15 +101,6 @@ class RawHubMetrics(_Checked, rename="camel"):
     external_metrics: list[wire.ExternalMetricValue] | None = None
 
 
-class RawBlocked(_Checked):
-    """blocked: why nothing was gathered."""
-
-    reason: str
-    message: str
-    event: str = ""
-    condition: str = "AbleToScale"
-
-
 class RawHold(_Checked):
     """One entry of holds: the annotations of a namespace."""
 
@@ -144,11 +127,11 @@ class RawScenario(_Checked, rename=_KEYS):
     target: RawTarget | None = None
     clusters: list[RawScenarioCluster] | None = None
     hub_metrics: RawHubMetrics | None = None
-    history: RawScenarioHistory | None = None
+    history: RawHistory | None = None
     record: dict[str, Any] | None = None  # `memory` checks it
     ambiguous_with: list[str] | None = None
     competitors: list[str] | None = None
-    blocked: RawBlocked | None = None
+    blocked: Blocked | None = None
     selection: str = ""
     evictions: dict[str, str] = {}
     holds: list[RawHold] | None = None

@@ -4,6 +4,4 @@ A source is the only code that knows what kind of object registers a cluster, an
 """
 
 from fedhpa.members.sources.choice import sources_of
-from fedhpa.members.sources.source import Changes, Found, Source
-
-__all__ = ["Changes", "Found", "Source", "sources_of"]
+from fedhpa.members.sources.source import Source

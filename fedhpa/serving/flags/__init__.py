@@ -4,7 +4,6 @@ from fedhpa.serving.flags.parsing import CONFIG, exit_usage, parse_flags, parse_
 from fedhpa.serving.flags.types import (
     Flag,
     FlagType,
-    NotBuilt,
     Sections,
     Values,
     boolean,
@@ -17,24 +16,3 @@ from fedhpa.serving.flags.types import (
     string,
     strings,
 )
-
-__all__ = [
-    "CONFIG",
-    "Flag",
-    "FlagType",
-    "NotBuilt",
-    "Sections",
-    "Values",
-    "boolean",
-    "choice",
-    "duration",
-    "exit_usage",
-    "integer",
-    "number",
-    "parse_flags",
-    "parse_or_exit",
-    "path",
-    "split_list",
-    "string",
-    "strings",
-]

@@ -10,5 +10,3 @@ BREAKS: dict[str, Break] = {
     **members.BREAKS,
     **controllers.BREAKS,
 }
-
-__all__ = ["BREAKS"]

@@ -9,19 +9,3 @@ from tests.support.federation.controller import Controller, completed_reconciles
 from tests.support.federation.planes import ADMIN, HPAS, LEASES, Rescale, Seen
 from tests.support.federation.world import Federation, federation
 from tests.support.timing import background, until
-
-__all__ = [
-    "ADMIN",
-    "HPAS",
-    "LEASES",
-    "Adapter",
-    "Controller",
-    "Federation",
-    "Rescale",
-    "Seen",
-    "adapter",
-    "background",
-    "completed_reconciles",
-    "federation",
-    "until",
-]

@@ -1,4 +1,4 @@
-"""The candidate clusters with --propagation=karmada: those of the ResourceBinding and of its placement.
+"""Propagation karmada: the candidates are the clusters of the ResourceBinding and of its placement.
 
 Mode Centralized takes the clusters of the ResourceBinding, to which Karmada's scheduler gives replicas. Mode
 Distributed takes those that the placement selects, because Karmada drops empty clusters from a
@@ -7,22 +7,32 @@ ResourceBinding.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from controller.apply.template import Bound, WithMetadata
-from controller.distributed.mode_changes import DISTRIBUTED
-from controller.federatedhpa.clusters import Candidates, by_affinity
+from controller.apply.plan import HpaWriter
+from controller.apply.scales import WritableScale
+from controller.apply.template import BindingSpec, Bound, WithMetadata
+from controller.apply.works import WorkWriter
+from controller.distributed.mode_changes import DISTRIBUTED, Removal
+from controller.distributed.removal import HpaRemoval, WorkRemoval
+from controller.federatedhpa.cluster_reader import Workload
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, Candidates, by_affinity, workload_of
+from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.unsupported_fields import unsupported_field
+from controller.federatedhpa.workload_search import WorkloadSearch
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.member_hpas import Owner
 from fedhpa.api.propagation import DIVIDED, Placement
 from fedhpa.api.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, tolerated_for
 from fedhpa.api.texts import one_line
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import ApiClient, Resource, ResourceMapper
-from fedhpa.members import Member
+from fedhpa.decision import ScalingObject
+from fedhpa.kube import NOT_FOUND, ApiClient, EventRecorder, Key, Resource, ResourceMapper, get_scale
+from fedhpa.members import HpaCache, Member
 
 BINDING_API: Final = "work.karmada.io/v1alpha2"
 POLICY_LABELS: Final = (
@@ -35,6 +45,12 @@ POLICY_LABELS: Final = (
 _MAX_TASK: Final = 256
 CHOSEN: Final = (
     "the PropagationPolicy has spreadConstraints, so only the clusters of the ResourceBinding take part"
+)
+
+
+NO_BINDINGS: Final = (
+    "spec.mode: Distributed with --propagation=karmada needs Karmada's ResourceBindings, which this hub does "
+    "not serve: use --propagation=direct"
 )
 
 
@@ -53,11 +69,6 @@ class _ResourceReference(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _TargetCluster(msgspec.Struct, frozen=True):
-    name: str = ""
-    replicas: int | None = None
-
-
 class _Suspension(msgspec.Struct, frozen=True):
     scheduling: bool | None = None
 
@@ -68,11 +79,9 @@ class _EvictionTask(msgspec.Struct, frozen=True):
     producer: str = ""
 
 
-class _BindingSpec(msgspec.Struct, frozen=True):
+class _BindingSpec(BindingSpec, frozen=True):
     resource: _ResourceReference = _ResourceReference()
-    clusters: list[_TargetCluster] | None = None
     placement: Placement | None = None
-    replicas: int = 0
     suspension: _Suspension | None = None
     gracefulEvictionTasks: list[_EvictionTask] | None = None
 
@@ -87,6 +96,91 @@ class _Binding(msgspec.Struct, frozen=True):
     status: _BindingStatus = _BindingStatus()
 
 
+@dataclass(eq=False)
+class Karmada:
+    """--propagation=karmada: the hub has a template of the workload, and Karmada divides its replicas.
+
+    The arguments are those of `Direct`, and the hub with its discovery and the search for workloads.
+    """
+
+    needs_policy = False
+
+    _members: Mapping[str, Member]
+    _duplicates: Mapping[str, Member]
+    _hpas: HpaCache
+    _deadline: float
+    _hub: ApiClient
+    _mapper: ResourceMapper
+    _search: WorkloadSearch
+
+    def refusal(self, spec: Mapping[str, Any]) -> str | None:
+        """Why an object with this spec cannot be acted on; None if it can."""
+        return unsupported_field(spec)
+
+    async def clusters(
+        self,
+        key: Key,  # noqa: ARG002  # no PlacementDecision is followed
+        spec: Mapping[str, Any],
+        hpa: ScalingObject,  # noqa: ARG002
+        workload: Workload,
+        memory: ObjectMemory,
+        running: Collection[str],
+        now: float,  # noqa: ARG002
+    ) -> tuple[Candidates, str | None]:
+        """The candidates as `Direct.clusters` returns them. Raises NoBinding and TargetUnreadable, too."""
+        found = await self._by_binding(workload)
+        unable = memory.state.unable
+        return on_karmada(found, spec, self._members, unable, self._duplicates, running), None
+
+    async def template(self, workload: Workload) -> WritableScale | None:
+        """The scale of the template on the hub. Raises ApiError that says where the workload is instead."""
+        try:
+            scale = await get_scale(self._hub, workload.path, deadline=HUB_DEADLINE_SECONDS)
+            return WritableScale(self._hub, workload.path, scale, HUB_DEADLINE_SECONDS)
+        except ApiError as error:
+            text = await self._search.unreadable_on_hub(workload, error)
+            raise ApiError(text, status=error.status, reason=error.reason) from error
+
+    def writers(self, owner: Callable[[Key], Owner], events: EventRecorder) -> tuple[HpaWriter, Removal]:
+        """The writer and the remover of member HPAs: Karmada's Works."""
+        members, hpas, deadline = self._members, self._hpas, self._deadline
+        works = WorkWriter(self._hub, members, hpas, owner, deadline)
+        removal = HpaRemoval(members, self._duplicates, hpas, works, events, deadline)
+        return works, WorkRemoval(
+            self._hub,
+            members,
+            removal,
+            works,
+            self._bound,
+            member_deadline=deadline,
+            hub_deadline=HUB_DEADLINE_SECONDS,
+        )
+
+    async def _bound(self, key: Key, raw: Mapping[str, Any]) -> Bound | None:
+        """Returns template and ResourceBinding of an object's workload; None if one of them is gone.
+
+        Raises ApiError.
+        """
+        try:
+            workload = await workload_of(self._mapper, raw.get("spec") or {}, key[0])
+            return (await self._by_binding(workload)).bound
+        except (NoBinding, InvalidObject):
+            return None
+        except TargetUnreadable as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    async def _by_binding(self, workload: Workload) -> Candidates:
+        try:
+            return await by_binding(
+                self._hub, self._mapper, workload.resource, workload.namespace, workload.name, self._members
+            )
+        except TargetUnreadable as error:
+            text = await self._search.unreadable_on_hub(workload, error, scale=False)
+            raise TargetUnreadable(text, status=error.status, reason=error.reason) from error
+
+
 async def by_binding(
     hub: ApiClient,
     mapper: ResourceMapper,
@@ -94,19 +188,18 @@ async def by_binding(
     namespace: str,
     name: str,
     members: Mapping[str, Member],
-    deadline: float,
 ) -> Candidates:
     """The clusters that Karmada's scheduler chose for a workload, from its ResourceBinding.
 
     Raises TargetUnreadable, NoBinding, or ApiError if the hub does not answer.
     """
     try:
-        bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=deadline)
+        bindings = await mapper.resolve(BINDING_API, "ResourceBinding", deadline=HUB_DEADLINE_SECONDS)
     except InvalidObject:  # without Karmada nothing restricts the workload to some of the clusters
         return Candidates(tuple(sorted(members)))
     try:
         path = target.path(namespace, name)
-        template = await hub.get(path, WithMetadata, kind=target.kind, deadline=deadline)
+        template = await hub.get(path, WithMetadata, kind=target.kind, deadline=HUB_DEADLINE_SECONDS)
     except ApiError as error:
         raise TargetUnreadable(str(error), status=error.status, reason=error.reason) from error
     labels = template.metadata.labels or {}
