@@ -6,10 +6,11 @@ A write that the hub refuses is planned again without the events at fault, so th
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from controller.apply.scales import Superseded
-from controller.cronfederatedhpa.objects import FINALIZER, CronObject, NotLeading, ObjectWriter
+from controller.cronfederatedhpa.objects import FINALIZER, CronObject, NotLeading, ObjectWriter, off_loop
 from controller.cronfederatedhpa.targets import CronTargets, Reading
 from controller.cronfederatedhpa.units import Ahead, Unit
 from controller.scaling_records import NotRecorded
@@ -73,7 +74,8 @@ class Effects:
         for attempt in range(1, PLAN_TRIES + 1):
             scheduled = [self._scheduled(owner, unit) for owner in objects]
             holds = self._holds(unit.target.namespace)
-            attempts = Attempts(scheduled, record, reading.target, self._wall(), holds)
+            work = partial(Attempts, scheduled, record, reading.target, self._wall(), holds)
+            attempts = await off_loop(scheduled, work)
             try:
                 error = await self._try_all(unit, objects, attempts, reading)
             except Superseded as changed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ from controller.cronfederatedhpa.objects import (
     ObjectsByTarget,
     ObjectWriter,
     TargetKey,
+    off_loop,
 )
 from controller.cronfederatedhpa.reporter import (
     CronMetrics,
@@ -155,7 +157,8 @@ class CronReconciler:
         if unit.is_due(objects, now):
             return await self._apply(unit, objects, results)
         scheduled = [self._scheduled(owner, unit) for owner in objects]
-        planned = plan(scheduled, None, unreadable("not read yet", unread=True).target, now)
+        work = partial(plan, scheduled, None, unreadable("not read yet", unread=True).target, now)
+        planned = await off_loop(scheduled, work)
         if planned.applied or planned.invalid or planned.unjudged:
             return await self._apply(unit, objects, results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:
