@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -157,8 +156,8 @@ class CronReconciler:
         if unit.is_due(objects, now):
             return await self._apply(unit, objects, results)
         scheduled = [self._scheduled(owner, unit) for owner in objects]
-        work = partial(plan, scheduled, None, unreadable("not read yet", unread=True).target, now)
-        planned = await off_loop(scheduled, work)
+        unread = unreadable("not read yet", unread=True).target
+        planned = await off_loop(scheduled, lambda: plan(scheduled, None, unread, now))
         if planned.applied or planned.invalid or planned.unjudged:
             return await self._apply(unit, objects, results)
         if planned.wake is not None and planned.wake - now <= READ_AHEAD_SECONDS:

@@ -82,7 +82,7 @@ FLOODS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("events", FLOODS.values(), ids=FLOODS)
 async def test_a_flood_of_events_is_paced(events: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read at once is bounded, and then the rate. The store has what the last event says."""
+    """A burst of events is read at once, and others at a rate. The store has what the last event says."""
     monkeypatch.setattr(reflectors, "EVENT_BURST", 200)
     monkeypatch.setattr(reflectors, "EVENTS_PER_SECOND", 100)
     counts, reflector = await followed(flood(*events), seconds=20.0)

@@ -181,7 +181,7 @@ def test_nobody_fills_the_log(restored: None, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_names_without_end_do_not_fill_the_log(restored: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever makes up namespaces reaches the bound of the event."""
+    """A client that makes up namespaces reaches the bound of the event."""
     stream = io.StringIO()
     monkeypatch.setattr("logging.time.time", lambda: 1_800_000_000.0)
     configure_logs("json", 0, stream)
