@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -151,9 +151,3 @@ class KeptObjects(WantedWatches, Generic[T]):
         self._known.get(namespace, {}).pop(name, None)
         if not self._known.get(namespace):
             self._known.pop(namespace, None)
-
-
-def names_beyond(names: Sequence[str], wanted: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Returns the names that none of the manifests has."""
-    kept = {manifest["metadata"]["name"] for manifest in wanted}
-    return [name for name in names if name not in kept]

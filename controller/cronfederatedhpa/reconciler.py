@@ -9,7 +9,8 @@ ones are applied.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ from controller.cronfederatedhpa.objects import (
     ObjectsByTarget,
     ObjectWriter,
     TargetKey,
+    off_loop,
 )
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.targets import CronTargets, Reading, unreadable
@@ -40,8 +42,7 @@ from fedhpa.cron.execution.planning import plan
 from fedhpa.decision import Finding
 from fedhpa.kube import ApiClient, Backoff, EventRecorder, Key
 
-FIRST_RETRY_SECONDS: Final = 1.0
-MAX_RETRY_SECONDS: Final = 60.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
 # The end of a hold that keeps events waiting is noticed within this time.
 HELD_SECONDS: Final = 10.0
 # A change that somebody makes in an open window is told within a minute.
@@ -50,7 +51,6 @@ WATCH_SECONDS: Final = 50.0
 BLOCKED_SECONDS: Final = 60.0
 PASSES: Final = Lines("rules fail", "rules still fail", "rules run again")
 LINES: Final = Lines("status not written", "status still not written", "status is written again")
-
 # A reading is used for an execution if it is no older. The resourceVersion shows if it is outdated, so an
 # execution that waits for its turn in a busy minute need not read again.
 MAX_READING_AGE_SECONDS: Final = 60.0
@@ -152,8 +152,7 @@ class CronReconciler:
         await self._check.refresh()
         self.units.pruned = self._check.pruned
         now = self._wall()
-        if self._paused:
-            await self._free_deleted(objects)
+        await self._free_deleted(objects if self._paused else ())
         for owner in objects:
             finding = self._blocked(owner, now)
             self._check.note_contest(self.units.memory(owner.key).contest, None if finding is None else now)
@@ -164,7 +163,7 @@ class CronReconciler:
                 text = f"{lost}; the rules go on after the newest execution in the status"
                 self.report(owner.key, "MemoryLost", text)
         unit.recall_shares(self.units.memory(owner.key).rules.state for owner in objects)
-        effect = None if unit.is_due(objects, now) else self._nothing_due(unit, objects, now)
+        effect = None if unit.is_due(objects, now) else await self._nothing_due(unit, objects, now)
         if effect is None:
             effect = await self._make(unit, objects)
             now = self._wall()
@@ -175,10 +174,11 @@ class CronReconciler:
             await self._read(unit)
         return await self._finish(unit, objects, effect, now)
 
-    def _nothing_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> Effect | None:
+    async def _nothing_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> Effect | None:
         """Returns the plan of a pass without an effect; None if something may be due."""
         scheduled = [self.units.scheduled(owner, unit) for owner in objects]
-        planned = plan(scheduled, None, unreadable("not read yet", unread=True).target, now)
+        unread = unreadable("not read yet", unread=True).target
+        planned = await off_loop(scheduled, lambda: plan(scheduled, None, unread, now))
         return None if planned.applied or planned.invalid or planned.unjudged else Effect(planned, "", {})
 
     async def _make(self, unit: Unit, objects: Sequence[CronObject]) -> Effect:
@@ -188,7 +188,8 @@ class CronReconciler:
         for attempt in range(1, PLAN_TRIES + 1):
             scheduled = [self.units.scheduled(owner, unit) for owner in objects]
             holds = self._holds(unit.target.namespace)
-            attempts = Attempts(scheduled, record, reading.target, self._wall(), holds)
+            known = (scheduled, record, reading.target, self._wall(), holds)
+            attempts = await off_loop(scheduled, partial(Attempts, *known))
             try:
                 error = await self._try_all(unit, objects, attempts, reading)
                 break
@@ -340,10 +341,10 @@ class CronReconciler:
         finally:
             self.units.note(unit)
         for owner in objects:
-            recorded = False
+            unstored.add(owner.key[1])
             try:
                 failed |= not await self._record_one(unit, owner, settled, ran.get(owner.key[1]))
-                recorded = True
+                unstored.discard(owner.key[1])
                 await self._reporter.show(unit, owner, settled, now, waiting.get(owner.key[1]), owners)
                 await self._release(owner)
             except NotLeading:
@@ -351,8 +352,6 @@ class CronReconciler:
             except FedHPAError as error:
                 self._note_unstored(owner.key, error)
                 failed = True
-                if not recorded:
-                    unstored.add(owner.key[1])
             else:
                 self._note_unstored(owner.key, None)
         return frozenset(unstored), failed
@@ -386,7 +385,7 @@ class CronReconciler:
         if not self.units.targets_of(owner.key) and not await self.units.opened_elsewhere(owner.key):
             await self._writer.set_finalizer(latest, wanted=False)
 
-    async def _free_deleted(self, objects: list[CronObject]) -> None:
+    async def _free_deleted(self, objects: Iterable[CronObject]) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""
         for owner in objects:
             if owner.cron.metadata.deletion_timestamp and FINALIZER in owner.cron.metadata.finalizers:

@@ -169,7 +169,6 @@ def _preference(preference: ClusterPreference, path: str) -> PlacementPreference
 
 JSON = object
 
-SCALE_UP_ONLY: Final = "ScaleUpOnly"
 HOLD: Final = "Hold"
 FALLBACK: Final = "Fallback"
 PROCEED: Final = "Proceed"

@@ -47,12 +47,12 @@ class RateLimit:
         self._due = due
         return True
 
-    def wait_seconds(self, now: float) -> float:
-        """Take the next token. Returns the seconds until it is valid.
+    def wait_seconds(self, now: float, tokens: int = 1) -> float:
+        """Take the next tokens. Returns the seconds until they are valid.
 
-        The token stays taken if the caller gives up: this wastes a token but never allows a burst.
+        They stay taken if the caller gives up: this wastes a token but never allows a burst.
         """
         if not self._interval:
             return 0.0
-        self._due = max(self._due + self._interval, now - self._slack)
+        self._due = max(self._due + tokens * self._interval, now - self._slack)
         return max(self._due - now, 0.0)

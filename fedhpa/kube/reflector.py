@@ -20,7 +20,7 @@ import structlog
 from fedhpa.api.answers import BOOKMARK, EventCheck
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.json import decode_json
-from fedhpa.kube.backoff import Backoff
+from fedhpa.kube.backoff import Backoff, RateLimit
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.items import ItemReader, head_of
 from fedhpa.kube.outage import is_outage
@@ -42,8 +42,13 @@ WATCH_IDLE_SECONDS = 90.0
 WATCH_SECONDS = (300, 600)
 # A watch that ends sooner counts as a failure, so that the reflector backs off.
 SHORT_WATCH_SECONDS = 1.0
-FIRST_BACKOFF_SECONDS = 0.5
-MAX_BACKOFF_SECONDS = 30.0
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.5, 30.0
+# Lists of a server that makes each one useless back off, until one was of use for so long.
+LISTED_SECONDS = 120.0
+# Events of a collection, which a member could otherwise send without end. A cluster of 150,000 pods has some
+# hundred changes a second. An event counts once for each EVENT_BYTES.
+EVENTS_PER_SECOND, EVENT_BURST = 2_000, 40_000
+EVENT_BYTES = 4096
 NOT_LISTED = "not listed yet"
 
 
@@ -103,6 +108,9 @@ class Reflector(Generic[T]):
         self._list_idle = list_idle
         self._watch_idle = watch_idle
         self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        self._list_backoff = Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        self._listed_at = float("-inf")
+        self._pace = RateLimit(EVENTS_PER_SECOND, EVENT_BURST)
         self._on_problem = on_problem
         self._clock = clock
         self._name = name or path
@@ -122,9 +130,7 @@ class Reflector(Generic[T]):
         self._problem_since = clock()
         self._lists = 0
         self._failures = 0
-        self._watching = False
-        self._proven = False
-        self._doubtful = False
+        self._watching = self._proven = self._doubtful = False
         self._listing_since: float | None = None
         self._opened_at = self._unwatched_since = clock()
         # Its deadline is moved to end a watch that may deliver nothing.
@@ -196,7 +202,12 @@ class Reflector(Generic[T]):
             started = self._clock()
             try:
                 if not self._can_watch():
-                    await self._list()
+                    await asyncio.sleep(self._list_delay())
+                    started = self._listing_since = self._clock()
+                    try:
+                        await self._list()
+                    finally:
+                        self._listing_since = None
                 if self._can_watch():
                     self._watch_timer = asyncio.timeout(None)
                     async with self._watch_timer:
@@ -209,19 +220,12 @@ class Reflector(Generic[T]):
                 self._log.debug("resource version expired", detail=str(error))
             except FedHPAError as error:
                 if is_outage(error):
-                    reason = str(error).replace(self._path, "")
-                    self._client.outage.failed(reason, str(error), began=started)
+                    self._client.outage.failed(str(error).replace(self._path, ""), str(error), began=started)
                 self._failed(str(error), is_own=not is_outage(error))
             # No error that an answer causes in the code may end the task.
             except Exception as error:
                 self._version = ""
-                report_failure(
-                    "reflector",
-                    error,
-                    on_failure=self._failed,
-                    api=self._client.config.name,
-                    collection=self._name,
-                )
+                self._report("reflector", error, self._failed)
             if self._clock() - started >= SHORT_WATCH_SECONDS and self._problem is None:
                 self._backoff.reset()
                 continue
@@ -231,29 +235,33 @@ class Reflector(Generic[T]):
         """True if the store has a version to watch from, and it comes from the present server."""
         return bool(self._version) and self._generation == self._client.generation
 
+    def _list_delay(self) -> float:
+        """Returns the seconds to wait before a list of a server that was listed already."""
+        if self._generation != self._client.generation:
+            return 0.0
+        if self._clock() - self._listed_at >= LISTED_SECONDS:
+            self._list_backoff.reset()
+        return self._list_backoff.next()
+
     async def _list(self) -> None:
         generation = self._client.generation
         self._version = ""
-        self._listing_since = self._clock()
-        try:
-            listing = await self._client.list_leniently(
-                self._path,
-                self._item,
-                label_selector=self._selectors["labelSelector"],
-                field_selector=self._selectors["fieldSelector"],
-                page_size=self._page_size,
-                idle=self._list_idle,
-            )
-            records = await self._records(listing.items)
-        finally:
-            self._listing_since = None
+        listing = await self._client.list_leniently(
+            self._path,
+            self._item,
+            label_selector=self._selectors["labelSelector"],
+            field_selector=self._selectors["fieldSelector"],
+            page_size=self._page_size,
+            idle=self._list_idle,
+        )
+        records = await self._records(listing.items)
         if generation != self._client.generation:
             return  # the pages may come from two servers
         await self._replace(records)
         self._generation = generation
         self._version = listing.resource_version
         self._lists += 1
-        self._unwatched_since = self._clock()
+        self._listed_at = self._unwatched_since = self._clock()
         self._doubtful = False
         self._succeeded()
         self.synced.set()
@@ -270,11 +278,9 @@ class Reflector(Generic[T]):
     async def _replace(self, records: Mapping[Key, T | None]) -> None:
         """Store these records and remove all others."""
         turns = Turns()
-        for key in [key for key in self._store.view if key not in records]:
-            self._store.put(key, None)
-            await turns.pause()
+        gone: dict[Key, T | None] = {key: None for key in self._store.view if key not in records}
         self._reader.keep_only(records.keys())
-        for key, record in records.items():
+        for key, record in (*gone.items(), *records.items()):
             self._store.put(key, record)
             await turns.pause()
 
@@ -300,6 +306,8 @@ class Reflector(Generic[T]):
                     if line:
                         self._apply(line)
                         self._proven, self._doubtful = True, False
+                        if wait := self._pace.wait_seconds(self._clock(), 1 + len(line) // EVENT_BYTES):
+                            await asyncio.sleep(wait)
         except ApiError as error:
             if error.status == GONE:
                 raise _Expired(str(error)) from error

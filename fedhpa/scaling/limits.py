@@ -44,7 +44,6 @@ MAX: Final = "Max"
 MIN: Final = "Min"
 DISABLED: Final = "Disabled"
 PODS: Final = "Pods"
-PERCENT: Final = "Percent"
 
 
 class ScalingPolicy(msgspec.Struct, frozen=True):

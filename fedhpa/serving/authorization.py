@@ -11,20 +11,23 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import parse_field_selector
+from fedhpa.api.texts import one_line
 from fedhpa.cache import Cache, Fetched
 from fedhpa.kube import ApiClient
 from fedhpa.serving.authentication import (
     ENTRY_BYTES,
     MAX_CACHED_BYTES,
     REVIEW_DEADLINE,
+    TOKEN_REVIEWS,
     Authenticator,
+    TokenReview,
     User,
 )
 from fedhpa.serving.error_responses import status_response
 from fedhpa.serving.fairness import Fairness, Limits
-from fedhpa.serving.process_series import CallerSeries, LogLimit
+from fedhpa.serving.process_series import CallerSeries
 
 logger = structlog.get_logger(__name__)
 
@@ -43,6 +46,10 @@ IMPERSONATION_REFUSED = "impersonation is not supported here: send the request t
 # Verdicts on longer paths are not cached, because callers could fill the memory with them.
 MAX_CACHED_PATH = 1024
 MAX_CACHED_VERDICTS = 4096
+# The user of the access review. The answer does not matter, but the right to ask does.
+PROBE_USER = "fedhpa:readiness"
+# The token that is reviewed by a process that has none, because it uses a client certificate.
+NO_TOKEN = "fedhpa-readiness"  # noqa: S105 - it opens nothing
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,6 @@ class Guard:
         self._always_allowed = tuple(always_allowed)
         self._fairness = fairness or Fairness(Limits(), clock=clock)
         self._series = series or CallerSeries()
-        self._log_limit = LogLimit(clock)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -207,7 +213,7 @@ class Guard:
         except ApiError as error:
             # As in Kubernetes, a token that cannot be reviewed does not authenticate.
             self._series.authentication(CallerSeries.ERROR)
-            self._log_review_error(error)
+            logger.warning("token could not be reviewed", error=str(error))
             return status_response(401, "Unauthorized")
         if user is None:
             self._series.authentication(CallerSeries.UNAUTHENTICATED)
@@ -236,18 +242,53 @@ class Guard:
             return attributes.forbidden(user, verdict.reason)
         return await handler(request)
 
-    def _log_review_error(self, error: ApiError) -> None:
-        # Anyone can send tokens, which must not fill the log.
-        left_out = self._log_limit.left_out("token")
-        if left_out is not None:
-            logger.warning("token could not be reviewed", error=str(error), since_last_line=left_out)
-
     def _is_open(self, path: str) -> bool:
         path = path.rstrip("/") or "/"
         return any(
             path.startswith(allowed[:-1]) if allowed.endswith("*") else path == allowed
             for allowed in self._always_allowed
         )
+
+
+class ReviewProbe:
+    """Checks that the hub reviews tokens and access, with the clients that review for callers."""
+
+    def __init__(self, authentication: ApiClient, authorization: ApiClient) -> None:
+        self._authentication = authentication
+        self._authorization = authorization
+
+    async def problem(self) -> str | None:
+        """Returns why callers would be refused; None if both reviews work."""
+        try:
+            await self._review_access()
+        except FedHPAError as error:
+            return one_line(f"access cannot be reviewed: {error}")
+        try:
+            await self._review_token()
+        except FedHPAError as error:
+            return one_line(f"tokens cannot be reviewed: {error}")
+        return None
+
+    async def _review_access(self) -> None:
+        attributes = {"path": "/readyz", "verb": "get"}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": PROBE_USER, "nonResourceAttributes": attributes},
+        }
+        answer = await self._authorization.post(ACCESS_REVIEWS, review, deadline=REVIEW_DEADLINE)
+        answer.decode(AccessReview)
+
+    async def _review_token(self) -> None:
+        header = await self._authentication.config.credentials.authorization()
+        token = (header or "").partition(" ")[2] or NO_TOKEN
+        review = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token},
+        }
+        answer = await self._authentication.post(TOKEN_REVIEWS, review, deadline=REVIEW_DEADLINE)
+        answer.decode(TokenReview)
 
 
 @web.middleware

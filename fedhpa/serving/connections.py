@@ -90,6 +90,7 @@ class Connection(web.RequestHandler):
     def waits_until(self) -> float | None:
         """Returns when the client must have acted; None while the server is at work."""
         if self.writing_paused:
+            # Since the answer began. A client that always reads a little would otherwise hold it for ever.
             return self.since + READ_SECONDS
         if self.request is None:
             return self.since + HEADER_SECONDS
@@ -123,11 +124,6 @@ class Connection(web.RequestHandler):
         """Implements asyncio.Protocol."""
         self.peers.discard(self)
         super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        """Implements asyncio.Protocol."""
-        super().pause_writing()
-        self.since = self.loop.time()
 
     def data_received(self, data: bytes) -> None:
         """Implements asyncio.Protocol. A header is measured before it is parsed."""

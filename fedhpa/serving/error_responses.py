@@ -50,7 +50,18 @@ def status_response(
     headers: Mapping[str, str] | None = None,
 ) -> web.Response:
     """Returns a failure Status; `reason` defaults to Kubernetes' reason for the code."""
-    body = _status(code, message, REASONS.get(code, "") if reason is None else reason, details)
+    status: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": REASONS.get(code, "") if reason is None else reason,
+        "code": code,
+    }
+    if details is not None:
+        status["details"] = details
+    body = msgspec.json.encode(status)
     return web.Response(status=code, body=body, content_type="application/json", headers=headers)
 
 
@@ -63,21 +74,6 @@ def closing_response(response: web.Response) -> bytes:
         "Connection: close\r\n\r\n"
     )
     return head.encode() + response.body
-
-
-def _status(code: int, message: str, reason: str, details: Mapping[str, object] | None) -> bytes:
-    status: dict[str, object] = {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }
-    if details is not None:
-        status["details"] = details
-    return msgspec.json.encode(status)
 
 
 def from_http_exception(error: web.HTTPException) -> web.Response:

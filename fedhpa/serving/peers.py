@@ -20,8 +20,6 @@ import structlog
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fedhpa.serving.process_series import LogLimit
-
 logger = structlog.get_logger(__name__)
 
 # The hub opens a connection for each concurrent request, and there may be a thousand of them.
@@ -79,7 +77,6 @@ class Peers(Collector):
         self._places = {False: strangers, True: most - strangers}
         self._open: dict[bool, dict[Peer, None]] = {False: {}, True: {}}
         self._aborted: Counter[Reason] = Counter()
-        self._log_limit: LogLimit | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._open.values()))
@@ -125,17 +122,10 @@ class Peers(Collector):
                     self.abort(peer, Reason.TIMEOUT)
 
     def count(self, reason: Reason) -> None:
-        """Counts a connection that the server closes, and logs the first one of a minute."""
+        """Counts a connection that the server closes, and logs it if a bound is the reason."""
         self._aborted[reason] += 1
-        if reason not in LIMITS:
-            return
-        if self._log_limit is None:
-            self._log_limit = LogLimit(asyncio.get_running_loop().time)
-        left_out = self._log_limit.left_out(reason.value)
-        if left_out is not None:
-            logger.warning(
-                "connection closed", reason=LIMITS[reason], open=len(self), since_last_line=left_out
-            )
+        if reason in LIMITS:
+            logger.warning("connection closed", reason=LIMITS[reason], open=len(self))
 
     def collect(self) -> Iterator[Metric]:
         """Yields the number of connections, and how many were closed for which reason."""

@@ -16,28 +16,8 @@ logger = structlog.get_logger(__name__)
 TICK_SECONDS = 0.02
 # No request and no answer of a member may hold the loop for longer than 50 ms.
 LAG_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-# A longer hold-up is logged, at most once in LOG_SECONDS.
+# A longer hold-up is logged.
 LOGGED_LAG_SECONDS = 1.0
-LOG_SECONDS = 60.0
-
-
-class LogLimit:
-    """Lets one log line of a kind through in `seconds`; the others are counted."""
-
-    def __init__(self, clock: Callable[[], float], seconds: float = LOG_SECONDS) -> None:
-        self._clock = clock
-        self._seconds = seconds
-        self._next: dict[str, float] = {}
-        self._left_out: dict[str, int] = {}
-
-    def left_out(self, kind: str) -> int | None:
-        """Returns the lines left out since the last one; None if this line is to be left out, too."""
-        now = self._clock()
-        if now < self._next.get(kind, now):
-            self._left_out[kind] = self._left_out.get(kind, 0) + 1
-            return None
-        self._next[kind] = now + self._seconds
-        return self._left_out.pop(kind, 0)
 
 
 class ProcessSeries:
@@ -62,13 +42,12 @@ class ProcessSeries:
     async def measure_lag(self) -> None:
         """Measures the lag of the event loop until cancelled."""
         loop = asyncio.get_running_loop()
-        limit = LogLimit(loop.time)
         while True:
             due = loop.time() + TICK_SECONDS
             await asyncio.sleep(TICK_SECONDS)
             lag = max(loop.time() - due, 0.0)
             self.lag.observe(lag)
-            if lag > LOGGED_LAG_SECONDS and limit.left_out("lag") is not None:
+            if lag > LOGGED_LAG_SECONDS:
                 logger.warning("the event loop was held up", seconds=round(lag, 3))
 
 

@@ -12,8 +12,8 @@ import structlog
 from aiohttp import web
 from yarl import URL
 
+from fedhpa.serving.authorization import PROBE_USER
 from fedhpa.serving.logs import configure_logs
-from fedhpa.serving.reviews import PROBE_USER
 from tests.support.adapter.process import (
     CONFIG_MAPS,
     JANE,

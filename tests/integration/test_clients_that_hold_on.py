@@ -17,6 +17,7 @@ from fedhpa.serving import connections, listener, peers
 from fedhpa.serving.connections import MAX_HEAD_BYTES, MAX_HEADER_LINE
 from fedhpa.serving.error_responses import status_errors
 from fedhpa.serving.peers import Peers
+from tests.support.costs import least_longest_hold
 from tests.support.fakeapi import PATIENCE, eventually
 
 LONG = PATIENCE
@@ -121,24 +122,84 @@ async def test_a_stalled_request_is_closed(impatient: None, sent: bytes) -> None
     assert {entry["log_level"] for entry in logs} == {"debug"}
 
 
+async def drip(writer: asyncio.StreamWriter) -> None:
+    """Writes a byte each hundredth of a second."""
+    for _ in range(100_000):
+        writer.write(b"a")
+        await asyncio.sleep(0.01)
+
+
 async def test_a_slow_header_is_closed(impatience: Callable[[], None]) -> None:
     """The timeout covers the whole header, also behind a request that was answered."""
     async with served() as site, connected(site) as (reader, writer):
         writer.write(GET)
         await reader.readuntil(b"small")
         impatience()
-
-        async def drip() -> None:
-            writer.write(b"GET /")
-            while not writer.is_closing():
-                writer.write(b"a")
-                await asyncio.sleep(0.01)
-
-        dripping = asyncio.ensure_future(drip())
+        writer.write(b"GET /")
+        dripping = asyncio.ensure_future(drip(writer))
         try:
             assert await ended(reader) == b""
         finally:
             dripping.cancel()
+
+
+async def test_a_slow_body_is_closed(impatience: Callable[[], None]) -> None:
+    """The timeout covers the whole body, however short the pauses between its bytes are."""
+    async with served() as site, connected(site) as (reader, writer):
+        writer.write(POST.replace(b"Content-Length: 10", b"Content-Length: 1000000"))
+        impatience()
+
+        dripping = asyncio.ensure_future(drip(writer))
+        try:
+            assert await ended(reader) == b""
+        finally:
+            dripping.cancel()
+
+
+async def test_a_body_in_the_smallest_pieces_holds_no_loop() -> None:
+    """A chunk of one byte is six bytes, and each is handled by itself."""
+    body = b"1\r\na\r\n" * 100_000 + b"0\r\n\r\n"
+    head = POST.replace(b"Content-Length: 10", b"Transfer-Encoding: chunked")
+    async with served() as site:
+
+        async def sent() -> None:
+            async with connected(site) as (reader, writer):
+                writer.write(head + body)
+                async with asyncio.timeout(LONG):
+                    await reader.readuntil(b"100000")
+
+        assert await least_longest_hold(sent, 0.05) < 0.05
+
+
+async def test_a_slowly_read_answer_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timeout covers the whole answer. A client that always reads a little holds it no longer."""
+
+    async def in_pieces(_: web.Request) -> web.Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(128):
+                yield b"x" * 2**18
+
+        return web.Response(body=pieces())
+
+    monkeypatch.setitem(globals(), "large", in_pieces)
+    # The kernel lets the server go on a few times a second.
+    monkeypatch.setattr(connections, "READ_SECONDS", 1.0)
+    monkeypatch.setattr(peers, "SWEEP_SECONDS", 0.02)
+    async with served() as site, connected(site) as (reader, writer):
+        writer.write(GET.replace(b"small", b"large"))
+        await reader.readexactly(1000)
+
+        async def sip() -> None:
+            for _ in range(1000):
+                await reader.read(2**17)
+                await asyncio.sleep(0.03)
+
+        sipping = asyncio.ensure_future(sip())
+        try:
+            # The whole answer takes at least eight seconds at this pace.
+            await eventually(lambda: len(site.peers) == 0, 4.0)
+        finally:
+            sipping.cancel()
 
 
 async def test_an_unread_answer_is_dropped(impatience: Callable[[], None]) -> None:

@@ -32,6 +32,8 @@ from tests.support.adapter.application import DEADLINE, client_of
 from tests.support.adapter.upstream_requests import CUSTOM, DOCUMENTS, EXTERNAL, WORLD, Request, requests
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "contributing" / "conformance.md"
+JSON: Final = "application/json"
+YEAR: Final = 365 * 24 * 3600
 YamlLoader: Final = yaml.CBaseLoader
 
 
@@ -233,3 +235,38 @@ async def test_each_difference_from_upstream_has_a_reason(assets: Path, tmp_path
     table = PAGE.read_text(encoding="utf-8").partition("## The metrics adapter and upstream servers")[2]
     rows = re.findall(r"^\| (.+?) \| .+ \| .+ \|$", table.partition("These are not")[0], re.MULTILINE)
     assert rows == ["upstream", *EXPLAINED]
+
+
+async def test_documents_are_revalidated_as_upstream(assets: Path, tmp_path: Path) -> None:
+    """Each has an ETag, 304 for a client that sends it back, and the same caching at the URL of its hash."""
+    aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    version = f"/openapi/v3{CUSTOM}"
+    documents = [("/openapi/v2", JSON), ("/openapi/v3", JSON), (version, JSON), ("/apis", aggregated)]
+    async with both(assets, tmp_path) as (session, *servers):
+
+        async def seen(server: URL, path: str, **headers: str) -> tuple[int, str, str]:
+            url = URL(f"{str(server).rstrip('/')}{path}", encoded=True)
+            async with session.get(url, headers=headers) as response:
+                await response.read()
+                caching = response.headers.get("Cache-Control", "").replace(f", max-age={YEAR}", "")
+                return response.status, response.headers.get("ETag", ""), caching
+
+        async def revalidated(server: URL) -> list[object]:
+            found: list[object] = []
+            for path, accept in documents:
+                status, tag, _ = await seen(server, path, Accept=accept)
+                same = await seen(server, path, Accept=accept, **{"If-None-Match": tag})
+                other = await seen(server, path, Accept=accept, **{"If-None-Match": '"other"'})
+                found.append((path, status, bool(tag), same[0], other[:2] == (200, tag)))
+            async with session.get(server.with_path("/openapi/v3"), headers={"Accept": JSON}) as response:
+                listed = json.loads(await response.read())["paths"]
+            url = listed[version.removeprefix("/openapi/v3/")]["serverRelativeURL"]
+            _, tag, _ = await seen(server, version, Accept=JSON)
+            found.append(
+                (url == f"{version}?hash={tag.strip(chr(34))}", (await seen(server, url, Accept=JSON))[::2])
+            )
+            return found
+
+        theirs, ours = await revalidated(servers[0]), await revalidated(servers[1])
+
+    assert ours == theirs

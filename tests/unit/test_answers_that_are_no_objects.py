@@ -24,8 +24,7 @@ from fedhpa.kube.responses import Response
 from fedhpa.kube.writes import get_scale, patch_status, put_scale, update_with_retry
 from fedhpa.members.cluster import Secret
 from fedhpa.serving.authentication import TokenReviewer, User
-from fedhpa.serving.authorization import Attributes, Authorizer
-from fedhpa.serving.reviews import ReviewProbe
+from fedhpa.serving.authorization import Attributes, Authorizer, ReviewProbe
 from webhook.targets import Targets, _NotLookedUpError
 
 WEB = "/apis/apps/v1/namespaces/shop/deployments/web"

@@ -38,8 +38,7 @@ OTHERS = {
     "fedhpa/kube/writes.py": "for those who call its functions",
     "fedhpa/members/finalizers.py": "finalizers of Clusters",
     "fedhpa/serving/authentication.py": "reviews of tokens",
-    "fedhpa/serving/authorization.py": "reviews of access",
-    "fedhpa/serving/reviews.py": "reviews of tokens and access",
+    "fedhpa/serving/authorization.py": "reviews of tokens and access",
 }
 # Each of them sends a write of a scale or an HPA.
 OF_SCALES = frozenset(("put_scale", "set_replicas", "patch_bounds", "apply_hpa"))

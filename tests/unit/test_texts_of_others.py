@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ import structlog
 
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
 from fedhpa.api.texts import ascii_line, cut_line, for_terminal, one_line, redacted
-from fedhpa.serving.logs import configure_logs
+from fedhpa.serving.logs import MAX_LINES, MAX_LINES_ABOUT, configure_logs
 from metrics_adapter.members.source import Gathered, _reason
 from metrics_adapter.server.negotiation import warning_values
 
@@ -132,11 +133,59 @@ def test_nobody_writes_a_log_line_of_his_own(restored: None) -> None:
     log = structlog.get_logger("test")
     log.info("request", path="/a\n2026-03-11 [info] forged", other="\x1b[2J")
     try:
-        raise ValueError("a bug")
+        raise ValueError("a bug\n2026-03-11 [info] forged\r\x1b[2J\u202e")
     except ValueError:
         log.exception("failed")
+    logging.getLogger("library").warning("broken\n%s", "2026-03-11 [info] forged\x1b[2J")
 
     first, *rest = stream.getvalue().splitlines()
-    assert "/a\\n2026-03-11 [info] forged" in first
+    assert "/a 2026-03-11 [info] forged" in first
     assert "other=?[2J" in first
-    assert any(line.startswith("ValueError: a bug") for line in rest)
+    assert any(line.strip() == "ValueError: a bug" for line in rest)
+    assert not any(line.startswith("2026-03-11") for line in rest)
+    assert "\x1b" not in stream.getvalue()
+    assert "\r" not in stream.getvalue()
+    assert "\u202e" not in stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_line_is_bounded(restored: None, form: str) -> None:
+    """Texts of others may have megabytes, and each refusal of a request is a line."""
+    stream = io.StringIO()
+    configure_logs(form, 0, stream)
+    structlog.get_logger("test").info("request", path="/" + "a" * 1_000_000, names=["b" * 1_000_000])
+
+    assert len(stream.getvalue()) < 10_000
+
+
+def test_nobody_fills_the_log(restored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member has sixty lines of one event in a minute. The next minute counts the others."""
+    stream, now = io.StringIO(), 1_800_000_000.0
+    monkeypatch.setattr("logging.time.time", lambda: now)
+    configure_logs("json", 0, stream)
+    log = structlog.get_logger("test")
+    for number in range(1_000):
+        log.warning("object cannot be read", api="hostile", name=f"pod-{number}")
+        logging.getLogger("library").warning("broken %s", number)
+        log.info("audit", user="ada")
+    log.warning("object cannot be read", api="good", name="pod")
+    written = stream.getvalue()
+
+    assert written.count("hostile") == written.count("broken") == MAX_LINES_ABOUT
+    assert written.count("audit") == 1_000
+    assert written.count("good") == 1
+    now += 60.0
+    log.warning("object cannot be read", api="hostile", name="pod")
+    last = json.loads(stream.getvalue().splitlines()[-1])
+    assert (last["api"], last["lines_left_out"]) == ("hostile", 2 * (1_000 - MAX_LINES_ABOUT))
+
+
+def test_names_without_end_do_not_fill_the_log(restored: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that makes up namespaces reaches the bound of the event."""
+    stream = io.StringIO()
+    monkeypatch.setattr("logging.time.time", lambda: 1_800_000_000.0)
+    configure_logs("json", 0, stream)
+    for number in range(MAX_LINES + 100):
+        structlog.get_logger("test").warning("object cannot be read", namespace=f"n-{number}")
+
+    assert len(stream.getvalue().splitlines()) == MAX_LINES

@@ -16,8 +16,7 @@ from fedhpa.kube.config import ApiConfig
 from fedhpa.members import MemberRegistry, SharedLists
 from fedhpa.serving import Health
 from fedhpa.serving.authentication import Authenticator, TokenReviewer
-from fedhpa.serving.authorization import Authorizer, Guard
-from fedhpa.serving.reviews import ReviewProbe
+from fedhpa.serving.authorization import Authorizer, Guard, ReviewProbe
 from fedhpa.serving.tls import ServingTls, TlsFiles
 from fedhpa.serving.trust import LiveTrust, TrustFiles
 from metrics_adapter.adapter_series import Telemetry

@@ -17,9 +17,9 @@ from multidict import CIMultiDictProxy
 
 from certs import CertificateAuthority
 from fedhpa.kube import SYSTEM
+from fedhpa.serving.authorization import PROBE_USER
 from fedhpa.serving.flags.parsing import parse_flags
 from fedhpa.serving.process import Signals
-from fedhpa.serving.reviews import PROBE_USER
 from metrics_adapter.process import Adapter, serve
 from metrics_adapter.settings import FLAGS
 from testbed.stage.kubeconfig import write_kubeconfig
