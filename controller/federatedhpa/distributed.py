@@ -13,8 +13,7 @@ from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, 
 from controller.apply.template import hold
 from controller.apply.works import WorkWriter
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import Removal, has_finalizer, set_finalizer
-from controller.distributed.removal import HpaRemoval, WorkRemoval
+from controller.distributed.mode_changes import has_finalizer, set_finalizer
 from controller.failure_log import names
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas
@@ -25,35 +24,17 @@ from fedhpa.api.errors import Conflict, FedHPAError
 from fedhpa.api.member_hpas import Owner
 from fedhpa.assignment import Outcome, RemoveHpa, Result, SetBounds, SetScale, Write
 from fedhpa.decision import Decision, Snapshot, decide
-from fedhpa.kube import ApiClient, EventRecorder, Key
+from fedhpa.kube import ApiClient, Key
 
 log = structlog.get_logger(__name__)
 
 
-def hpa_writers(
-    hub: ApiClient,
-    snapshots: SnapshotBuilder,
-    events: EventRecorder,
-    settings: Settings,
-    owner: Callable[[Key], Owner],
-) -> tuple[HpaWriter, Removal]:
-    """The writer and the remover of member HPAs: by the members' own clients, or by Karmada's Works."""
-    deadline = settings.member_deadline
-    members, duplicates, hpas = snapshots.members, snapshots.duplicates, snapshots.hpas
-    if settings.propagation == DIRECT:
-        writer = MemberHpaWriter(members, hpas, owner, deadline)
-        return writer, HpaRemoval(members, duplicates, hpas, writer, events, deadline)
-    works = WorkWriter(hub, members, hpas, owner, deadline)
-    removal = HpaRemoval(members, duplicates, hpas, works, events, deadline)
-    return works, WorkRemoval(
-        hub,
-        members,
-        removal,
-        works,
-        snapshots.bound,
-        member_deadline=deadline,
-        hub_deadline=HUB_DEADLINE_SECONDS,
-    )
+def hpa_writer(
+    hub: ApiClient, snapshots: SnapshotBuilder, settings: Settings, owner: Callable[[Key], Owner]
+) -> HpaWriter:
+    """The writer of member HPAs: by the members' own clients, or by Karmada's Works."""
+    reads = snapshots.members, snapshots.hpas, owner, settings.member_deadline
+    return MemberHpaWriter(*reads) if settings.propagation == DIRECT else WorkWriter(hub, *reads)
 
 
 class DistributedDecisions:

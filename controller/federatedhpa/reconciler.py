@@ -16,19 +16,14 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import (
-    ASSIGNED,
-    DISTRIBUTED,
-    POLICY_IS_MISSING,
-    ModeChanges,
-    is_deleted,
-)
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING, is_deleted
+from controller.distributed.removal import ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
 from controller.federatedhpa.clusters import NOT_BUILT, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
-from controller.federatedhpa.distributed import DistributedDecisions, hpa_writers
+from controller.federatedhpa.distributed import DistributedDecisions, hpa_writer
 from controller.federatedhpa.memory import ObjectMemory, replacement
 from controller.federatedhpa.publication import FailureReports, Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
@@ -90,11 +85,10 @@ class FederatedHPAReconciler:
             hub, events, self._health, self._failures, self._publications, self.memories, settings
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
-        writer, removal = hpa_writers(hub, snapshots, events, settings, self._owner)
+        writer = hpa_writer(hub, snapshots, settings, self._owner)
         self._distributed = DistributedDecisions(hub, writer, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
-        lost_after, writes = settings.decision.cluster_lost_timeout, not settings.paused
-        self._modes = ModeChanges(hub, removal, HUB_DEADLINE_SECONDS, lost_after, writes=writes)
+        self._modes = ModeChanges(hub, snapshots, writer, events, settings)
         self._autoscalers = CompetingAutoscalers(clock=clock)
         found = metrics.set_hub_finding
         self._hub_check = HubCheck(hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=found)
