@@ -1,10 +1,10 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
-from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep, Rules
+from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules
 from fedhpa.assignment.direct import Place, as_if, fair_split, limits, size_of_each, split
 from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
-from fedhpa.assignment.member_hpa import ReportedUsage, limited_for, usage_of
+from fedhpa.assignment.member_hpa import HpaReport, report_of
 from fedhpa.assignment.mover import (
     needed_replicas,
     next_step,
@@ -47,8 +47,8 @@ __all__ = [
     "ClusterState",
     "Count",
     "Course",
-    "HoldRules",
     "Host",
+    "HpaReport",
     "Member",
     "Move",
     "Outcome",
@@ -58,7 +58,6 @@ __all__ = [
     "Previous",
     "RemoveHpa",
     "RepairHpa",
-    "ReportedUsage",
     "Result",
     "Rules",
     "Seconds",
@@ -70,7 +69,6 @@ __all__ = [
     "as_if",
     "assigned_for",
     "fair_split",
-    "limited_for",
     "limits",
     "needed_replicas",
     "next_scales",
@@ -78,10 +76,10 @@ __all__ = [
     "plan",
     "receivers_back",
     "release_step",
+    "report_of",
     "size_of_each",
     "split",
     "spread",
-    "usage_of",
     "waiting",
     "without_surge",
 ]

@@ -11,18 +11,19 @@ from dataclasses import replace
 
 from msgspec.structs import replace as with_fields
 
-from fedhpa.assignment.clusters import Bounds, HoldRules, Member, PlanStep
+from fedhpa.api.hold import Hold
+from fedhpa.assignment.clusters import Bounds, Member, PlanStep
 from fedhpa.assignment.plan import Plan, Previous
-from fedhpa.assignment.state import NO_STATE, ClusterState
+from fedhpa.assignment.state import NO_STATE
 
 
-def under_hold(made: Plan, hold: HoldRules, members: Sequence[Member], previous: Previous) -> Plan:
+def under_hold(made: Plan, hold: Hold, members: Sequence[Member], previous: Previous) -> Plan:
     """Returns what the hold allows of a pass. A failover may grow what it needs under every hold.
 
     No maximum and no minimum falls below what runs under `down`. Under `up` a minimum rises only to what
     runs, or as far as minReplicas asks.
     """
-    hold = replace(hold, up=hold.up and not made.lost)
+    down, up = hold.stops_down, hold.stops_up and not made.lost
     goals, scales, states = dict(made.goals), dict(made.scales), dict(made.states)
     for one in members:
         cluster = one.cluster
@@ -30,16 +31,25 @@ def under_hold(made: Plan, hold: HoldRules, members: Sequence[Member], previous:
             continue
         was, state = previous.states.get(cluster, NO_STATE), states[cluster]
         now, goal = made.present.get(cluster), goals.get(cluster)
-        loses = hold.down and now is not None and goal is None
-        enters = hold.up and now is None and goal is not None and state.minimum == 0
+        loses = down and now is not None and goal is None
+        enters = up and now is None and goal is not None and state.minimum == 0
         if loses or enters:
             goals[cluster], states[cluster] = now, was
             scales.pop(cluster, None)
             continue
         if goal is not None:
-            goal = goals[cluster] = _allowed(hold, now, goal, one.running, state.minimum or 0)
+            runs, least, most = one.running, goal.minimum, goal.maximum
+            if down:
+                most = max(most, runs if now is None else min(now.maximum, runs))
+                least = max(least, 0 if now is None else min(now.minimum, runs))
+            if up:
+                least = min(least, max(0 if now is None else now.minimum, state.minimum or 0, runs, 1))
+            goal = goals[cluster] = Bounds(minimum=min(least, most), maximum=most)
             states[cluster] = with_fields(state, floor=goal.minimum, maximum=goal.maximum)
-        if cluster in scales and _stops(hold, scales[cluster], one.running, was):
+        scale = scales.get(cluster, one.running)
+        # The first replicas of a cluster belong to minReplicas.
+        wakes = was.zero_since is not None or was.minimum == 0
+        if (down and scale < one.running) or (up and scale > one.running and wakes):
             del scales[cluster]
             zeroed = {"zero_since": was.zero_since, "idle_since": was.idle_since}
             states[cluster] = with_fields(states[cluster], **zeroed)
@@ -55,22 +65,5 @@ def under_hold(made: Plan, hold: HoldRules, members: Sequence[Member], previous:
         # A pass after the hold decides anew what it stopped, and a lowered maxReplicas acts at once then.
         assigned_for=made.assigned_for if goals == made.goals else previous.assigned_for,
         exceeded=0 if made.total is None else max(most - made.total + made.exceeded, 0),
-        steps=(*made.steps, PlanStep(step="hold", before=least, after=after, reason=hold.reason)),
+        steps=(*made.steps, PlanStep("hold", least, after, str(hold))),
     )
-
-
-def _allowed(hold: HoldRules, now: Bounds | None, goal: Bounds, runs: int, assigned: int) -> Bounds:
-    """Returns the bounds that a cluster may get. `assigned` is its minimum without help."""
-    least, most = goal.minimum, goal.maximum
-    if hold.down:
-        most = max(most, runs if now is None else min(now.maximum, runs))
-        least = max(least, 0 if now is None else min(now.minimum, runs))
-    if hold.up:
-        least = min(least, max(0 if now is None else now.minimum, assigned, runs, 1))
-    return Bounds(minimum=min(least, most), maximum=most)
-
-
-def _stops(hold: HoldRules, written: int, runs: int, before: ClusterState) -> bool:
-    """True if the hold stops the scale. The first replicas of a cluster belong to minReplicas."""
-    wakes = before.zero_since is not None or before.minimum == 0
-    return (hold.down and written < runs) or (hold.up and written > runs and wakes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.texts import listed
 from fedhpa.assignment import ClusterState, Member, Plan
 from fedhpa.decision.context import Context, describe
@@ -21,8 +20,6 @@ from fedhpa.decision.messages import (
     SCALING_LIMITED,
 )
 
-JSON = object
-
 # People read conditions, so they name only so many clusters.
 _MAX_NAMED: Final = 8
 _MAX_REASON: Final = 160
@@ -37,14 +34,8 @@ def report_members(
     """Sets the conditions that say how the members scale."""
     builder = context.builder
     builder.condition(ABLE_TO_SCALE, True, "SucceededGetScale", GOT_SCALE)
-    ours = {name: hpa for name, hpa in view.hpas.items() if hpa.ours}
-    failed = {
-        name: f"{found.get('reason') or 'unknown'}: {found.get('message') or 'no message'}"
-        for name, hpa in ours.items()
-        if (found := condition_of(hpa, SCALING_ACTIVE)).get("status") == "False"
-        # An HPA rests while its cluster runs no replica.
-        and found.get("reason") != "ScalingDisabled"
-    }
+    ours = view.reports
+    failed = {name: report.failure for name, report in ours.items() if report.failure}
     if failed:
         builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", describe(failed, most=_MAX_NAMED))
     else:
@@ -126,15 +117,6 @@ def _above_minimum(view: BoundsView, made: Plan) -> str:
     if view.policy.copies or least <= view.rules.minimum:
         return ""
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
-
-
-def condition_of(hpa: MemberHpa, kind: str) -> Mapping[str, JSON]:
-    """Returns a condition of a member HPA; empty without it."""
-    found = hpa.status.get("conditions")
-    for one in found[:16] if isinstance(found, list) else ():
-        if isinstance(one, dict) and one.get("type") == kind:
-            return one
-    return {}
 
 
 def _counted(count: int, one: str, several: str) -> str:
