@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -30,8 +31,9 @@ from benchmarks.closed_loop.actions import (
 from benchmarks.closed_loop.random_worlds import random_world
 from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import DISTRIBUTED, simulate
-from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World
-from benchmarks.world.cluster import AUTOSCALING, HPAS, NAME, NAMESPACE
+from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World, tied, wave
+from benchmarks.world.cluster import AUTOSCALING, HPAS, NAME, NAMESPACE, ClusterPlan
+from benchmarks.world.nodes import Nodes
 from fedhpa.decision import Decision, History, Snapshot, decide
 from tests.support.invariants import Judge
 from tests.support.nightly import NIGHT, NIGHTLY, examples
@@ -129,6 +131,30 @@ def test_the_invariants_hold_each_second_and_a_quiet_world_rests(
     writes, status_writes = quiet
     assert judge.writes - writes == 0
     assert judge.status_writes - status_writes <= SETTLES / STATUS_SECONDS + 1
+
+
+def tight() -> World:
+    """Two loads in antiphase that need all of maxReplicas at each moment, and at a peak all nodes.
+
+    Each change of bounds gives one cluster what the other had, and in every second minute somebody else
+    writes an HPA at the same time.
+    """
+    nodes = partial(Nodes, {"node-1": 10})
+    clusters = tuple(ClusterPlan(name, 6, start_seconds=15.0, nodes=nodes) for name in ("m1", "m2"))
+    load = tied(m1=wave(3, 2, 12), m2=wave(3, 2, 12, phase=0.5))
+    races = tuple((at * MINUTE, raced(("m1", "m2")[at // 2 % 2], 3)) for at in range(2, 30, 2))
+    return World("tight", "nothing is left over", clusters, load, minimum=4, maximum=12, events=races)
+
+
+def test_the_invariants_hold_where_nothing_is_left_over() -> None:
+    """There a raise that does not wait, or a take-back of busy replicas, shows at once."""
+    world = tight()
+    judge = Judge(world.target)
+    looks = tuple((float(second), judge.look) for second in range(int(30 * MINUTE)))
+    simulate(replace(world, events=(*looks, *world.events)), DISTRIBUTED, 0.5)
+
+    assert judge.broken == []
+    assert judge.writes >= 12
 
 
 def edited(most: int) -> Action:
