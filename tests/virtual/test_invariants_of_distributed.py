@@ -31,7 +31,7 @@ from benchmarks.closed_loop.actions import (
 from benchmarks.closed_loop.random_worlds import random_world
 from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import DISTRIBUTED, simulate
-from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World, tied, wave
+from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World, steps, tied
 from benchmarks.world.cluster import AUTOSCALING, HPAS, NAME, NAMESPACE, ClusterPlan
 from benchmarks.world.nodes import Nodes
 from fedhpa.decision import Decision, History, Snapshot, decide
@@ -134,15 +134,19 @@ def test_the_invariants_hold_each_second_and_a_quiet_world_rests(
 
 
 def tight() -> World:
-    """Two loads in antiphase that need all of maxReplicas at each moment, and at a peak all nodes.
+    """Two loads change places every six minutes: they need all of maxReplicas, and one cluster all its nodes.
 
-    Each change of bounds gives one cluster what the other had, and in every second minute somebody else
-    writes an HPA at the same time.
+    So each change of bounds gives one cluster what the other had, while somebody else writes the giver's HPA.
     """
     nodes = partial(Nodes, {"node-1": 10})
-    clusters = tuple(ClusterPlan(name, 6, start_seconds=15.0, nodes=nodes) for name in ("m1", "m2"))
-    load = tied(m1=wave(3, 2, 12), m2=wave(3, 2, 12, phase=0.5))
-    races = tuple((at * MINUTE, raced(("m1", "m2")[at // 2 % 2], 3)) for at in range(2, 30, 2))
+    begins = {"m1": 2, "m2": 10}
+    clusters = tuple(ClusterPlan(name, n, start_seconds=15.0, nodes=nodes) for name, n in begins.items())
+    turns = range(0, 30, 6)
+    first, second = (
+        steps(*((float(at), 5.0 if at // 6 % 2 == odd else 1.0) for at in turns)) for odd in (1, 0)
+    )
+    races = tuple((at * MINUTE, raced("m2" if at // 6 % 2 else "m1", 4)) for at in turns if at)
+    load = tied(m1=first, m2=second)
     return World("tight", "nothing is left over", clusters, load, minimum=4, maximum=12, events=races)
 
 
