@@ -128,25 +128,16 @@ class MemberHpa(msgspec.Struct, frozen=True, dict=True):
         """
         if self.__dict__.get("unchanged for") == hub:
             return self
-        if not _is_as_stored(self, hub):
-            return self._hidden()
-        self.__dict__["unchanged for"] = hub
-        return self
-
-    def _hidden(self) -> MemberHpa:
         metadata = self.metadata
+        owner = (metadata.annotations or {}).get(OWNER, "")
+        owned = not hub or owner.startswith(f"{hub}/{metadata.namespace}/{metadata.name}/")
+        if not owner or (owned and self.ours):
+            self.__dict__["unchanged for"] = hub
+            return self
         # Without the label nobody owns it, whatever the annotation says.
         hidden, marks = ("labels", metadata.labels) if self.ours else ("annotations", metadata.annotations)
         left = {name: value for name, value in (marks or {}).items() if name not in (MANAGED_BY, OWNER)}
         return msgspec.structs.replace(self, metadata=msgspec.structs.replace(metadata, **{hidden: left}))
-
-
-def _is_as_stored(hpa: MemberHpa, hub: str) -> bool:
-    """True if the hub sees the HPA with the marks that it has."""
-    metadata = hpa.metadata
-    owner = (metadata.annotations or {}).get(OWNER, "")
-    owned = not hub or owner.startswith(f"{hub}/{metadata.namespace}/{metadata.name}/")
-    return not owner or (owned and hpa.ours)
 
 
 def served_version(group_versions: Iterable[str]) -> str | None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
 from fedhpa.api.hold import Hold
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
+from fedhpa.api.texts import listed
 
 # People read reasons, and a status keeps them, so they name only so many clusters.
 _MAX_NAMED: Final = 5
@@ -181,6 +182,4 @@ def sentence(reasons: Iterable[str]) -> str:
 
 def named(clusters: Iterable[str]) -> str:
     """Returns the names of clusters in order, the first ones of many."""
-    found = sorted(clusters)
-    more = len(found) - _MAX_NAMED
-    return ", ".join(found[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed(sorted(clusters), _MAX_NAMED)

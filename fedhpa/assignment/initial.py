@@ -104,12 +104,7 @@ def _divided(
     least: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
     """Returns the shares of a total: at most `highs`, and above `least` and the clusters' lows first."""
-    limits = [
-        one.high
-        if (high := None if highs is None else highs[one.cluster]) is None
-        else lowest(high, one.high)
-        for one in members
-    ]
+    limits = [one.high if highs is None else lowest(highs[one.cluster], one.high) for one in members]
     high = [total if limit is None else limit for limit in limits]
     lows = [max(one.low, 0 if least is None else least[one.cluster]) for one in members]
     return by_policy(total, members, rules, list(map(min, lows, high)), high)

@@ -15,10 +15,9 @@ from msgspec import structs
 from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, named, sentence
 from fedhpa.assignment.divide import BRIDGE_SECONDS, Division, divide, limit_of
 from fedhpa.assignment.division import divider
-from fedhpa.assignment.incident import under_hold
 from fedhpa.assignment.initial import initial
 from fedhpa.assignment.moves import NO_MOVE, Move, held_minima, leave
-from fedhpa.assignment.plan import Goals, Plan, Previous
+from fedhpa.assignment.plan import Goals, Plan, Previous, under_hold
 from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
 from fedhpa.assignment.zero import zero
 
@@ -160,6 +159,13 @@ class _Pass:
             # Nothing runs yet.
             return replace(now, maxima={**now.maxima, **self._maxima, **stays})
         most = self._ceiling(stays)
+        triggers = list(self._triggers(stays))
+        written = self._course.written
+        due = rules.assists and self._divides and (written is None or self._now - written >= PERIOD_SECONDS)
+        calm = self._divides and all(one.is_calm for one in members)
+        # Nobody lacks anything, so another division could only be worth it by policy.
+        if calm and not (triggers or self._reasons or (due and any(map(_is_tight, members)))):
+            return now
 
         def found(members: Sequence[Member], *, keep: bool) -> Division:
             return divide(rules, members, keep=keep, floors=floors, fixed=stays, most=most)
@@ -176,11 +182,10 @@ class _Pass:
                 for one in members
             ]
             return found(members, keep=True)
-        self._reasons += self._triggers(stays)
+        self._reasons += triggers
         if not self._divides or self._reasons:
             return kept_rest
-        written = self._course.written
-        if rules.assists and (written is None or self._now - written >= PERIOD_SECONDS):
+        if due:
             anew = found(members, keep=False)
             if self._is_worth(anew.maxima):
                 self._reasons.append("for ten minutes nothing was written, so the rest is divided by policy")
@@ -269,10 +274,7 @@ class _Pass:
     def _is_worth(self, maxima: Mapping[str, int]) -> bool:
         """True if a cluster has little room, gets more, and enough moves."""
         rises = {one.cluster: max(maxima[one.cluster] - one.maximum, 0) for one in self._members}
-        tight = any(
-            rises[one.cluster] and one.maximum - one.running < max(1, one.maximum // 10)
-            for one in self._members
-        )
+        tight = any(rises[one.cluster] and _is_tight(one) for one in self._members)
         return tight and sum(rises.values()) >= max(2, self._rules.maximum // 10)
 
     def _goal(self, one: Member, most: int, floors: Mapping[str, int]) -> Bounds | None:
@@ -341,6 +343,10 @@ class _Pass:
         waits = "until as many are ready elsewhere" if self._divides else "and nothing grows for them"
         before, after = sum(there.values()), sum(stays.values())
         yield PlanStep("move", before, after, f"{sentence(texts)} {waits}")
+
+
+def _is_tight(one: Member) -> bool:
+    return one.maximum - one.running < max(1, one.maximum // 10)
 
 
 def _asks(one: Member) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 ONLY_DISTRIBUTED: Final = (
-    *(f"fedhpa/assignment/{name}.py" for name in ("clusters", "divide", "incident", "initial", "member_hpa")),
+    *(f"fedhpa/assignment/{name}.py" for name in ("clusters", "divide", "initial", "member_hpa")),
     *(f"fedhpa/assignment/{name}.py" for name in ("moves", "passes", "plan", "state", "zero")),
     "fedhpa/decision/distributed/*.py",
     "fedhpa/api/member_hpas.py",

@@ -69,15 +69,14 @@ class SeenMembers:
         """Keep a decision until the next pass, if time alone changes nothing in it before."""
         snapshot, memory, fleet, now = context.snapshot, decision.memory, context.fleet, context.now
         # An outlook becomes better only after a while.
-        outlook = context.builder.found(SURVIVES_CLUSTER_LOSS)
-        waits = outlook is not None and outlook.status != "True"
-        since = (stored_time(outlook) or 0.0) if waits and outlook is not None else now - QUIET_SECONDS
+        outlook = [one for one in decision.conditions if one.type == SURVIVES_CLUSTER_LOSS]
+        worse = [stored_time(one) or 0.0 for one in outlook if one.status != "True"]
         rests = (
             decision.plan is None
             and not (decision.writes or decision.error or decision.events)
             and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)
             and snapshot.placement is None
-            and now - since >= QUIET_SECONDS
+            and all(now - since >= QUIET_SECONDS for since in worse)
             and memory.clusters == snapshot.memory.clusters
             and all(one.is_calm for one in view.members)
             and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.texts import listed
+from fedhpa.api.texts import counted, listed
 from fedhpa.assignment import ClusterState, Member, Plan
 from fedhpa.decision.context import Context, describe
 from fedhpa.decision.distributed.bounds_view import BoundsView
@@ -25,6 +25,7 @@ _MAX_NAMED: Final = 8
 _MAX_REASON: Final = 160
 # Each remedy has two UIDs. Clusters beyond these are named once the first ones are solved.
 _MAX_REMEDIES: Final = 3
+NO_HPA: Final = "no member has an HPA yet"
 _NO_ROOM: Final = "no cluster has room for "
 
 
@@ -39,9 +40,8 @@ def report_members(
     if failed:
         builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", describe(failed, most=_MAX_NAMED))
     else:
-        text = f"{_counted(len(ours), 'member HPA scales', 'member HPAs scale')} the workload"
-        if not ours:
-            text = "no member has an HPA yet"
+        verb = "scales" if len(ours) == 1 else "scale"
+        text = f"{counted(len(ours), 'member HPA')} {verb} the workload" if ours else NO_HPA
         builder.condition(SCALING_ACTIVE, True, "MembersScale", text)
     pinned = [one.cluster for one in view.members if one.need is not None]
     if pinned:
@@ -84,7 +84,7 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
         builder.condition(ASSIGNED, True, "CapacityLimited", text)
     else:
         count = sum(bounds is not None for bounds in made.goals.values())
-        clusters = _counted(count, "cluster has", "clusters have")
+        clusters = f"{counted(count, 'cluster')} {'has' if count == 1 else 'have'}"
         chosen = f"; {context.snapshot.selection}" if context.snapshot.selection else ""
         text = f"{clusters} bounds as assigned{_above_minimum(view, made)}{chosen}"
         builder.condition(ASSIGNED, True, "Assigned", text)
@@ -108,7 +108,7 @@ def _no_room(view: BoundsView, made: Plan) -> str:
     lacking = min(made.unmet, view.rules.maximum - running)
     parts = [f"{made.unassigned} of maxReplicas {view.rules.maximum}"] if made.unassigned else []
     if lacking > 0:
-        parts.append(f"{_counted(lacking, 'replica', 'replicas')} that clusters need now")
+        parts.append(f"{counted(lacking, 'replica')} that clusters need now")
     return _NO_ROOM + ", and for ".join(parts) if parts else ""
 
 
@@ -117,10 +117,6 @@ def _above_minimum(view: BoundsView, made: Plan) -> str:
     if view.policy.copies or least <= view.rules.minimum:
         return ""
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
 
 
 def _names(clusters: Sequence[str]) -> str:
@@ -137,9 +133,7 @@ def report_moves(context: Context, view: BoundsView, made: Plan) -> None:
     }
     for one in view.members:
         if one.stuck:
-            context.waits[one.cluster] = (
-                f"it keeps {_counted(one.ready, 'ready pod', 'ready pods')} and one more"
-            )
+            context.waits[one.cluster] = f"it keeps {counted(one.ready, 'ready pod')} and one more"
         if one.leaving:
             context.waits[one.cluster] = _wait_of(context, one, made, unready)
 
@@ -154,10 +148,11 @@ def _wait_of(context: Context, one: Member, made: Plan, unready: Mapping[str, in
         return "spec.dryRun: nothing moves"
     if one.rolling:
         return "its pods have two versions, and a rollout ends first"
-    text = f"{stays} of {_counted(one.running, 'replica', 'replicas')} stay"
+    text = f"{stays} of {counted(one.running, 'replica')} stay"
     if not stays:
         return f"{text}, and its HPA goes"
     if unready:
         pods = sum(unready.values())
-        return f"{text} until {_counted(pods, 'pod is', 'pods are')} ready in {_names(sorted(unready))}"
+        are = f"{counted(pods, 'pod')} {'is' if pods == 1 else 'are'}"
+        return f"{text} until {are} ready in {_names(sorted(unready))}"
     return f"{text} until others run more"
