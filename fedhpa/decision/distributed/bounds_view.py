@@ -73,12 +73,12 @@ class SeenMembers:
         worse = [stored_time(one) or 0.0 for one in outlook if one.status != "True"]
         rests = (
             decision.plan is None
-            and not (decision.writes or decision.error or decision.events)
+            and not (decision.writes or decision.error or decision.events or decision.absences)
             and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)
             and snapshot.placement is None
             and all(now - since >= QUIET_SECONDS for since in worse)
             and memory.clusters == snapshot.memory.clusters
-            and all(one.is_calm for one in view.members)
+            and all(one.is_calm and one.ready >= one.running for one in view.members)
             and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())
             and all((report.scaled_at or now) <= now for report in view.reports.values())
         )
