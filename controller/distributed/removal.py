@@ -7,7 +7,7 @@ Works go, too, and Karmada's scheduler gets the workload back.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
@@ -18,23 +18,17 @@ from controller.apply.plan import HpaWriter, carry_out, failures, to_hpas
 from controller.apply.template import release
 from controller.apply.works import WorkWriter
 from controller.distributed.hpa_reader import is_ours, read_hpas
-from controller.distributed.mode_changes import (
-    ASSIGNED,
-    DISTRIBUTED,
-    clusters_with_hpas,
-    has_finalizer,
-    set_finalizer,
-)
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, clusters_with_hpas
 from controller.failure_log import names
 from controller.federatedhpa.snapshot import HUB_DEADLINE_SECONDS, SnapshotBuilder
 from controller.flags import Settings
-from controller.publish import FEDERATED_HPAS, record_events
+from controller.publish import FEDERATED_HPAS, FIELD_MANAGER, record_events
 from fedhpa.api.errors import FedHPAError
-from fedhpa.api.member_hpas import DELETION_WAITS
+from fedhpa.api.member_hpas import DELETION_WAITS, FINALIZER
 from fedhpa.api.texts import listed
 from fedhpa.assignment import RemoveHpa, Write
 from fedhpa.decision import LOST, Blocked, Event, Failure, MemoryState
-from fedhpa.kube import ApiClient, EventRecorder, Key, contain_each, get_scale
+from fedhpa.kube import ApiClient, EventRecorder, Key, contain_each, get_scale, patch_finalizers
 
 log = structlog.get_logger(__name__)
 
@@ -52,6 +46,35 @@ DRY_RUN: Final = (
     "-f FILE` shows what an object would decide"
 )
 MAX_NAMED: Final = 8
+
+
+def has_finalizer(raw: Mapping[str, Any]) -> bool:
+    """True if a FederatedHPA has the finalizer."""
+    return FINALIZER in (raw["metadata"].get("finalizers") or ())
+
+
+def is_deleted(raw: Mapping[str, Any]) -> bool:
+    """True if a FederatedHPA is being deleted."""
+    return bool(raw["metadata"].get("deletionTimestamp"))
+
+
+async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float, *, wanted: bool) -> bool:
+    """Add the finalizer to the object read as `raw`, or remove it. Other finalizers stay.
+
+    Returns False if the object was deleted, or created again, in between; then nothing is written. Raises
+    Conflict after five tries, and ApiError if the hub refuses. The deadline applies to each call.
+    """
+    metadata = raw["metadata"]
+    path = FEDERATED_HPAS.path(metadata["namespace"], metadata["name"])
+
+    def change(present: Sequence[str]) -> list[str]:
+        others = [each for each in present if each != FINALIZER]
+        if (FINALIZER in present) == wanted:
+            return list(present)
+        return [*others, FINALIZER] if wanted else others
+
+    found = await patch_finalizers(hub, path, metadata, change, manager=FIELD_MANAGER, deadline=deadline)
+    return found is not None and (FINALIZER in found) == wanted
 
 
 class Removed(Protocol):

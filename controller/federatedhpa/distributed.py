@@ -13,7 +13,7 @@ from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, 
 from controller.apply.template import hold
 from controller.apply.works import WorkWriter
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import has_finalizer, set_finalizer
+from controller.distributed.removal import has_finalizer, set_finalizer
 from controller.failure_log import names
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas

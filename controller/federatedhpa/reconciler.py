@@ -16,8 +16,8 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING, is_deleted
-from controller.distributed.removal import ModeChanges
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING
+from controller.distributed.removal import ModeChanges, is_deleted
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
