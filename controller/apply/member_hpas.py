@@ -14,6 +14,7 @@ from typing import Any, Final
 from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import OWNER, PLURAL, MemberHpa, Owner, differing_fields, new_member_hpa
+from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, resource_path
 from fedhpa.members import HpaCache, Member
 
@@ -22,11 +23,18 @@ NOT_REGISTERED: Final = "no Cluster of this name is registered"
 
 
 class NotOwned(FedHPAError):
-    """The member has an HPA of this name that is not ours."""
+    """The member has an HPA, or the hub a Work, of this name that is not ours."""
 
-    def __init__(self, hpa: MemberHpa) -> None:
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what} is not ours and stays as it is: {remedy}")
+
+
+def ours_of(hpa: MemberHpa) -> MemberHpa:
+    """Returns an HPA that is ours. Raises NotOwned for another one."""
+    if not hpa.ours:
         place = f"{hpa.metadata.namespace}/{hpa.metadata.name}"
-        super().__init__(f"HorizontalPodAutoscaler {place} is not ours and stays as it is: {hpa.remedy}")
+        raise NotOwned(f"HorizontalPodAutoscaler {place}", hpa.remedy)
+    return hpa
 
 
 async def apply_hpa(
@@ -48,7 +56,7 @@ async def apply_hpa(
         created = new_member_hpa(owner, spec, api_version)
         await client.post(resource_path(api_version, PLURAL, owner.namespace), created, deadline=deadline)
         return tuple(sorted(spec))
-    stored = _owned(found, owner)
+    stored = ours_of(convert_json(found, MemberHpa).seen_by(owner.hub))
     fields = differing_fields(stored.spec, spec)
     if fields:
         annotations = {**(stored.metadata.annotations or {}), OWNER: str(owner)}
@@ -65,7 +73,12 @@ async def delete_hpa(
     found = await read_if_there(client, path, deadline)
     if found is None:
         return False
-    metadata = _owned(found, owner).metadata
+    stored = ours_of(convert_json(found, MemberHpa).seen_by(owner.hub))
+    return await delete_read(client, path, stored.metadata, deadline)
+
+
+async def delete_read(client: ApiClient, path: str, metadata: ObjectMeta, deadline: float | None) -> bool:
+    """Deletes the object that was read, and no newer one. Returns False if it is gone. Raises ApiError."""
     only = {"uid": metadata.uid, "resourceVersion": metadata.resourceVersion}
     try:
         await client.delete(path, only=only, deadline=deadline)
@@ -84,13 +97,6 @@ async def read_if_there(client: ApiClient, path: str, deadline: float | None) ->
         if error.status == NOT_FOUND:
             return None
         raise
-
-
-def _owned(found: Mapping[str, Any], owner: Owner) -> MemberHpa:
-    stored = convert_json(found, MemberHpa).seen_by(owner.hub)
-    if not stored.ours:
-        raise NotOwned(stored)
-    return stored
 
 
 @dataclass(eq=False)

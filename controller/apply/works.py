@@ -14,13 +14,19 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.apply.member_hpas import FIELD_MANAGER, NOT_REGISTERED, NotOwned, read_if_there
-from fedhpa.api.errors import ApiError, FedHPAError, MemberUnavailable
+from controller.apply.member_hpas import (
+    FIELD_MANAGER,
+    MemberHpaWriter,
+    NotOwned,
+    delete_read,
+    ours_of,
+    read_if_there,
+)
+from fedhpa.api.errors import FedHPAError
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import (
     MANAGED_BY,
     MANAGER,
-    OWNER,
     HpaSpec,
     MemberHpa,
     Owner,
@@ -28,8 +34,8 @@ from fedhpa.api.member_hpas import (
     new_member_hpa,
 )
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.kube import NOT_FOUND, ApiClient, Key, resource_path
-from fedhpa.members import HpaCache, Member
+from fedhpa.kube import ApiClient, Key, resource_path
+from fedhpa.members import Member
 
 WORK_API: Final = "work.karmada.io/v1alpha1"
 PLURAL: Final = "works"
@@ -60,20 +66,6 @@ class NotApplied(FedHPAError):
     """Karmada has not done what a Work says, so the member may have the old HPA or the new one."""
 
 
-class _Manifest(msgspec.Struct, frozen=True):
-    apiVersion: str = ""
-    metadata: ObjectMeta = ObjectMeta()
-    spec: HpaSpec = HpaSpec()
-
-
-class _Workload(msgspec.Struct, frozen=True):
-    manifests: list[_Manifest] | None = None
-
-
-class _WorkSpec(msgspec.Struct, frozen=True):
-    workload: _Workload = _Workload()
-
-
 class _Condition(msgspec.Struct, frozen=True):
     type: str = ""
     status: str = ""
@@ -84,15 +76,10 @@ class _WorkStatus(msgspec.Struct, frozen=True):
     conditions: list[_Condition] | None = None
 
 
-class _WorkMeta(ObjectMeta, frozen=True, gc=False):
-    finalizers: list[str] | None = None
-
-
 class Work(msgspec.Struct, frozen=True):
-    """A stored Work with at most one HPA."""
+    """A stored Work, without what it applies."""
 
-    metadata: _WorkMeta = _WorkMeta()
-    spec: _WorkSpec = _WorkSpec()
+    metadata: ObjectMeta = ObjectMeta()
     status: _WorkStatus = _WorkStatus()
 
     @property
@@ -110,17 +97,13 @@ class Work(msgspec.Struct, frozen=True):
 
 
 @dataclass(eq=False)
-class WorkWriter:
+class WorkWriter(MemberHpaWriter):
     """An HpaWriter by Works. `deadline` are the seconds of one request, and of the wait for Karmada.
 
     `owner_of` returns the owner of a FederatedHPA's HPAs. A write is confirmed when the member shows the HPA.
     """
 
     _hub: ApiClient
-    _members: Mapping[str, Member]
-    _hpas: HpaCache
-    _owner_of: Callable[[Key], Owner]
-    _deadline: float
 
     async def apply(
         self, cluster: str, key: Key, spec: Mapping[str, Any], api_version: str
@@ -129,25 +112,19 @@ class WorkWriter:
 
         Raises NotApplied if Karmada refused, or did not apply it within the deadline.
         """
-        member = self._members.get(cluster)
-        if member is None:
-            raise MemberUnavailable(cluster, NOT_REGISTERED)
+        member, owner, path = self._member(cluster), self._owner_of(key), work_path(cluster, key)
         present = await self._member_hpa(member, key)
-        path = work_path(cluster, key)
-        owner = self._owner_of(key)
-        manifest = _manifest(cluster, owner, spec, api_version)
         found = await read_if_there(self._hub, path, self._deadline)
+        wanted = _wanted(found or {}, cluster, owner, spec, api_version)
         if found is None:
-            body = _new_work(cluster, key, owner.uid, manifest)
             collection = resource_path(WORK_API, PLURAL, f"{NAMESPACE_PREFIX}{cluster}")
-            await self._hub.post(collection, body, deadline=self._deadline)
+            await self._hub.post(collection, wanted, deadline=self._deadline)
         else:
             work = _owned(found, cluster, key)
             if work.metadata.deletionTimestamp is not None:
                 raise NotApplied(f"{_shown(cluster, key)} is being deleted")
-            if not _is_right(work, spec, api_version, owner):
-                changed = _changed(found, key, owner.uid, manifest)
-                await self._hub.put(path, changed, manager=FIELD_MANAGER, deadline=self._deadline)
+            if wanted != found:
+                await self._hub.put(path, wanted, manager=FIELD_MANAGER, deadline=self._deadline)
             elif work.problem:
                 raise NotApplied(f"Karmada cannot apply {_shown(cluster, key)}: {work.problem}")
 
@@ -185,15 +162,8 @@ class WorkWriter:
             await self._delete(work.metadata.namespace.removeprefix(NAMESPACE_PREFIX), key, work)
 
     async def _delete(self, cluster: str, key: Key, work: Work) -> None:
-        metadata = work.metadata
-        if metadata.deletionTimestamp is not None:
-            return
-        only = {"uid": metadata.uid, "resourceVersion": metadata.resourceVersion}
-        try:
-            await self._hub.delete(work_path(cluster, key), only=only, deadline=self._deadline)
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
+        if work.metadata.deletionTimestamp is None:
+            await delete_read(self._hub, work_path(cluster, key), work.metadata, self._deadline)
 
     async def _wait(
         self, cluster: str, key: Key, member: Member, done: Callable[[MemberHpa | None], bool]
@@ -218,20 +188,7 @@ class WorkWriter:
         if new:
             self._hpas.note(member, *key)
         hpa, _ = await self._hpas.read(member, *key)
-        if hpa is not None and not hpa.ours:
-            raise NotOwned(hpa)
-        return hpa
-
-
-class WorkNotOwned(NotOwned):
-    """The hub has a Work of this name that is not ours."""
-
-    def __init__(self, cluster: str, key: Key) -> None:
-        FedHPAError.__init__(
-            self,
-            f"{_shown(cluster, key)} is not ours and stays as it is: delete it, or give it the label "
-            f"{MANAGED_BY}={MANAGER} to hand it over",
-        )
+        return None if hpa is None else ours_of(hpa)
 
 
 def work_name(key: Key) -> str:
@@ -251,71 +208,54 @@ def _shown(cluster: str, key: Key) -> str:
     return f"Work {NAMESPACE_PREFIX}{cluster}/{work_name(key)}"
 
 
-def _manifest(cluster: str, owner: Owner, spec: Mapping[str, Any], api_version: str) -> dict[str, Any]:
+def _wanted(
+    found: Mapping[str, Any], cluster: str, owner: Owner, spec: Mapping[str, Any], api_version: str
+) -> dict[str, Any]:
+    """Returns a Work with our marks and this HPA alone; it is as `found` if that one is right.
+
+    All else stays, also uid, resourceVersion, and what Karmada's webhook adds to an HPA.
+    """
+    key = owner.namespace, owner.name
+    space, name = f"{NAMESPACE_PREFIX}{cluster}", work_name(key)
+    before = found.get("spec") or {}
+    workload = before.get("workload") or {}
+    manifests = workload.get("manifests") or []
+    known = manifests[0] if len(manifests) == 1 else {}
     hpa = new_member_hpa(owner, spec, api_version)
+    if known and not differing_fields(convert_json(known.get("spec") or {}, HpaSpec), spec):
+        hpa["spec"] = known["spec"]
     hpa["metadata"]["labels"] |= KARMADA_LABEL
-    hpa["metadata"]["annotations"] |= {
-        CONFLICT_RESOLUTION: ABORT,
-        # Karmada finds the Work of a changed or deleted HPA by them.
-        "work.karmada.io/namespace": f"{NAMESPACE_PREFIX}{cluster}",
-        "work.karmada.io/name": work_name((owner.namespace, owner.name)),
+    # Karmada finds the Work of a changed or deleted HPA by its namespace and name.
+    places = {"work.karmada.io/namespace": space, "work.karmada.io/name": name}
+    hpa["metadata"]["annotations"] |= {CONFLICT_RESOLUTION: ABORT, **places}
+    finalizers = (found.get("metadata") or {}).get("finalizers") or []
+    metadata = {
+        "name": name,
+        "namespace": space,
+        "finalizers": [*finalizers, *({EXECUTION_FINALIZER} - set(finalizers))],
+        "labels": {MANAGED_BY: MANAGER, UID_LABEL: owner.uid},
+        "annotations": {CONFLICT_RESOLUTION: ABORT, NAMESPACE_ANNOTATION: key[0], NAME_ANNOTATION: key[1]},
     }
-    return hpa
-
-
-def _new_work(cluster: str, key: Key, uid: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    manifest = {**known, **hpa, "metadata": _marked(known, hpa["metadata"])}
     return {
         "apiVersion": WORK_API,
         "kind": "Work",
-        "metadata": {
-            "name": work_name(key),
-            "namespace": f"{NAMESPACE_PREFIX}{cluster}",
-            "finalizers": [EXECUTION_FINALIZER],
-            "labels": {MANAGED_BY: MANAGER, UID_LABEL: uid},
-            "annotations": _annotations(key),
-        },
-        "spec": {"workload": {"manifests": [manifest]}},
+        **found,
+        "metadata": _marked(found, metadata),
+        "spec": {**before, "workload": {**workload, "manifests": [manifest]}},
     }
 
 
-def _annotations(key: Key) -> dict[str, str]:
-    return {CONFLICT_RESOLUTION: ABORT, NAMESPACE_ANNOTATION: key[0], NAME_ANNOTATION: key[1]}
-
-
-def _changed(found: dict[str, Any], key: Key, uid: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a Work with our marks and this manifest. All else stays, also uid and resourceVersion."""
-    metadata, spec = found["metadata"], found.get("spec") or {}
-    finalizers = metadata.get("finalizers") or []
-    kept = {
-        **metadata,
-        "labels": {**(metadata.get("labels") or {}), UID_LABEL: uid},
-        "annotations": {**(metadata.get("annotations") or {}), **_annotations(key)},
-        "finalizers": [*finalizers, *({EXECUTION_FINALIZER} - set(finalizers))],
-    }
-    workload = {**(spec.get("workload") or {}), "manifests": [manifest]}
-    return {**found, "metadata": kept, "spec": {**spec, "workload": workload}}
-
-
-def _is_right(work: Work, spec: Mapping[str, Any], api_version: str, owner: Owner) -> bool:
-    """True if the Work has this HPA alone. Karmada's webhook adds labels and annotations to it."""
-    metadata, manifests = work.metadata, work.spec.workload.manifests or []
-    if (metadata.labels or {}).get(UID_LABEL) != owner.uid or len(manifests) != 1:
-        return False
-    if EXECUTION_FINALIZER not in (metadata.finalizers or ()):
-        return False
-    manifest = manifests[0]
-    labels, annotations = manifest.metadata.labels or {}, manifest.metadata.annotations or {}
-    return (
-        manifest.apiVersion == api_version
-        and labels.items() >= {MANAGED_BY: MANAGER, **KARMADA_LABEL}.items()
-        and annotations.get(CONFLICT_RESOLUTION) == ABORT
-        and annotations.get(OWNER) == str(owner)
-        and not differing_fields(manifest.spec, spec)
-    )
+def _marked(known: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the metadata of an object with these fields. Its other labels and annotations stay."""
+    old = known.get("metadata") or {}
+    marks = {part: {**(old.get(part) or {}), **metadata[part]} for part in ("labels", "annotations")}
+    return {**old, **metadata, **marks}
 
 
 def _owned(found: Mapping[str, Any], cluster: str, key: Key) -> Work:
     work = convert_json(found, Work)
     if not work.ours:
-        raise WorkNotOwned(cluster, key)
+        remedy = f"delete it, or give it the label {MANAGED_BY}={MANAGER} to hand it over"
+        raise NotOwned(_shown(cluster, key), remedy)
     return work

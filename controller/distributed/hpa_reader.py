@@ -5,15 +5,13 @@ An error becomes the reason in the reading, never a missing HPA.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Final, NamedTuple
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.member_hpas import PLURAL, V2, MemberHpa
 from fedhpa.decision import Failure
-from fedhpa.kube import Key, contain
+from fedhpa.kube import Key, contain_each
 from fedhpa.members import HpaCache, Member
 
 TASK: Final = "read-member-hpa"
@@ -43,49 +41,33 @@ async def read_hpas(
 ) -> dict[str, HpaReading]:
     """Read the HPA of this namespace and name in the named clusters that are registered."""
     found: dict[str, HpaReading] = {}
-    missing: list[Member] = []
+    missing = []
     for name in names:
         member = members.get(name)
         if member is None:
             continue
         if not member.ready:
-            found[name] = HpaReading(Failure(member.state.message or member.state.reason))
-            continue
-        known = cache.cached(member, *key)
-        if known is None:
-            missing.append(member)
+            found[name] = _unread(member.state.message or member.state.reason)
+        elif (known := cache.cached(member, *key)) is None:
+            missing.append(name)
         else:
             found[name] = HpaReading(*known)
+
+    async def read(name: str) -> HpaReading:
+        try:
+            return HpaReading(*await cache.read(members[name], *key))
+        except MemberUnavailable as error:
+            reason = error.reason
+        except ApiError as error:
+            reason = str(error)
+            if error.status == FORBIDDEN:
+                return _unread(forbidden_in_member(RIGHT, reason))
+        # The watch keeps only the text of a refusal.
+        return _unread(forbidden_in_member(RIGHT, reason) if "forbidden" in reason else reason)
+
     if missing:
-        async with asyncio.TaskGroup() as group:  # the tasks never raise
-            tasks = {
-                member.name: group.create_task(
-                    contain(
-                        TASK,
-                        partial(_read, cache, member, key),
-                        _unread,
-                        cluster=member.name,
-                        namespace=key[0],
-                        name=key[1],
-                    )
-                )
-                for member in missing
-            }
-        found.update((name, task.result()) for name, task in tasks.items())
+        found |= await contain_each(TASK, missing, read, _unread, namespace=key[0], name=key[1])
     return found
-
-
-async def _read(cache: HpaCache, member: Member, key: Key) -> HpaReading:
-    try:
-        return HpaReading(*await cache.read(member, *key))
-    except MemberUnavailable as error:
-        reason = error.reason
-    except ApiError as error:
-        reason = str(error)
-        if error.status == FORBIDDEN:
-            return _unread(forbidden_in_member(RIGHT, reason))
-    # The watch keeps only the text of a refusal.
-    return _unread(forbidden_in_member(RIGHT, reason) if "forbidden" in reason else reason)
 
 
 def _unread(reason: str) -> HpaReading:

@@ -1,32 +1,35 @@
 """Removes our HPAs from the members, when a FederatedHPA is deleted or leaves mode Distributed.
 
-The workloads keep their replicas. With --propagation=karmada the Works go, too, and Karmada's scheduler gets
-the workload back.
+The workloads keep their replicas, and a finalizer keeps the object until then. With --propagation=karmada the
+Works go, too, and Karmada's scheduler gets the workload back.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, Protocol
 
 import structlog
 
 from controller.apply.member_hpas import NOT_REGISTERED, NotOwned
 from controller.apply.plan import HpaWriter, carry_out, failures, to_hpas
-from controller.apply.template import Bound, release
+from controller.apply.template import release
 from controller.apply.works import WorkWriter
 from controller.distributed.hpa_reader import is_ours, read_hpas
-from controller.distributed.mode_changes import has_finalizer
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, clusters_with_hpas
 from controller.failure_log import names
-from controller.publish import FEDERATED_HPAS, record_events
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
+from controller.federatedhpa.snapshot import SnapshotBuilder
+from controller.flags import Settings
+from controller.publish import FEDERATED_HPAS, FIELD_MANAGER, record_events
 from fedhpa.api.errors import FedHPAError
+from fedhpa.api.member_hpas import DELETION_WAITS, FINALIZER
+from fedhpa.api.texts import listed
 from fedhpa.assignment import RemoveHpa, Write
-from fedhpa.decision import LOST, Event, Failure, MemoryState
-from fedhpa.kube import ApiClient, EventRecorder, Key, contain, get_scale
-from fedhpa.members import HpaCache, Member
+from fedhpa.decision import LOST, Blocked, Event, Failure, MemoryState
+from fedhpa.kube import ApiClient, EventRecorder, Key, contain_each, get_scale, patch_finalizers
 
 log = structlog.get_logger(__name__)
 
@@ -35,57 +38,127 @@ LEFT: Final = "MemberHPALeft"
 TASK: Final = "read-scale-for-release"
 # The place of an error of the hub, among those of clusters.
 HUB: Final = "hub"
-# Returns template and ResourceBinding of an object's workload; None if one of them is gone.
-BoundReader: TypeAlias = Callable[[Key, Mapping[str, Any]], Awaitable[Bound | None]]
+# The reasons of Assigned.
+HELD: Final = "DistributedHeld"
+REMOVING: Final = "RemovingMemberHPAs"
+DRY_RUN: Final = (
+    "spec.dryRun is set, so the member HPAs of mode Distributed stay and go on scaling, and the new mode "
+    "does not begin: set spec.dryRun to false to remove them, or spec.mode to Distributed; `fedhpa preview "
+    "-f FILE` shows what an object would decide"
+)
+MAX_NAMED: Final = 8
 
 
-class HpaRemoval:
-    """Removes the HPAs of one FederatedHPA at a time. `deadline` are the seconds of one request.
+def has_finalizer(raw: Mapping[str, Any]) -> bool:
+    """True if a FederatedHPA has the finalizer."""
+    return FINALIZER in (raw["metadata"].get("finalizers") or ())
 
-    `duplicates` are other names of the members. Their HPAs are those of the members.
+
+def is_deleted(raw: Mapping[str, Any]) -> bool:
+    """True if a FederatedHPA is being deleted."""
+    return bool(raw["metadata"].get("deletionTimestamp"))
+
+
+async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float, *, wanted: bool) -> bool:
+    """Add the finalizer to the object read as `raw`, or remove it. Other finalizers stay.
+
+    Returns False if the object was deleted, or created again, in between; then nothing is written. Raises
+    Conflict after five tries, and ApiError if the hub refuses. The deadline applies to each call.
     """
+    metadata = raw["metadata"]
+    path = FEDERATED_HPAS.path(metadata["namespace"], metadata["name"])
+
+    def change(present: Sequence[str]) -> list[str]:
+        others = [each for each in present if each != FINALIZER]
+        if (FINALIZER in present) == wanted:
+            return list(present)
+        return [*others, FINALIZER] if wanted else others
+
+    found = await patch_finalizers(hub, path, metadata, change, manager=FIELD_MANAGER, deadline=deadline)
+    return found is not None and (FINALIZER in found) == wanted
+
+
+class Removed(Protocol):
+    """The memory of an object whose HPAs are removed.
+
+    `leaving_since` is since when they are to be removed, in POSIX seconds, None if they are not.
+    """
+
+    state: MemoryState
+    leaving_since: float | None
+
+
+class ModeChanges:
+    """The way out of mode Distributed, for one object at a time. `writer` wrote the member HPAs."""
 
     def __init__(
         self,
-        members: Mapping[str, Member],
-        duplicates: Mapping[str, Member],
-        hpas: HpaCache,
+        hub: ApiClient,
+        snapshots: SnapshotBuilder,
         writer: HpaWriter,
         events: EventRecorder,
-        deadline: float,
+        settings: Settings,
     ) -> None:
-        self._members = members
-        self._duplicates = duplicates
-        self._hpas = hpas
+        self._hub = hub
+        self._snapshots = snapshots
         self._writer = writer
         self._events = events
-        self._deadline = deadline
+        self._settings = settings
 
-    async def remove(
-        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
-    ) -> dict[str, str]:
-        """Remove our HPAs of this name from all members. Returns the reason by cluster where one may remain.
+    async def delete(self, key: Key, raw: Mapping[str, Any], memory: Removed, now: float) -> None:
+        """Remove the member HPAs of an object that is being deleted, then its finalizer.
 
-        A cluster that is Lost is no longer waited for, and if `overdue` none is: an event names it.
+        Until all are gone, or their clusters past the lost time-out, the finalizer stays. Raises FedHPAError
+        if the hub refuses to remove it. With --pause it waits, because nothing may be written.
         """
-        assigned = clusters_with_hpas(state) - self._duplicates.keys()
-        if not state.clusters and has_finalizer(raw):
-            assigned = set(self._members)  # the record was lost, so each may have one
-        readings = await read_hpas(self._hpas, self._members, self._members, key)
-        left = dict.fromkeys(assigned - readings.keys(), NOT_REGISTERED)
-        left |= {
-            name: reading.hpa.error
-            for name, reading in readings.items()
-            # A member that never had our HPA need not answer.
-            if isinstance(reading.hpa, Failure) and name in assigned
-        }
-        ours = [name for name, reading in readings.items() if is_ours(reading)]
-        left |= await self._deleted(key, ours) if self._hpas.hub else dict.fromkeys(ours, HUB_UNKNOWN)
-        # An unregistered cluster can never answer, so its HPA is not waited for.
-        given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(state))
-        for name in sorted(given_up):
-            self._report(key, raw, name, left[name])
-        return {name: reason for name, reason in left.items() if name not in given_up}
+        if self._settings.paused:
+            if memory.leaving_since is None:
+                memory.leaving_since = now
+                log.warning("deletion waits", remedy=DELETION_WAITS, **names(key))
+            return
+        since = datetime.fromisoformat(raw["metadata"]["deletionTimestamp"]).timestamp()
+        left = await self._remove(key, raw, memory.state, overdue=now - since >= self._lost_seconds(raw))
+        if left:
+            log.info("deletion waits for members", clusters=left, **names(key))
+            return
+        await set_finalizer(self._hub, raw, HUB_DEADLINE_SECONDS, wanted=False)
+
+    async def blocked(
+        self, key: Key, raw: Mapping[str, Any], memory: Removed, now: float, *, found: bool
+    ) -> Blocked | None:
+        """Returns why an object of another mode than Distributed must not be scaled yet; None if it may be.
+
+        `found` is True if members have our HPAs of its name. An object with the finalizer had them. An absent
+        mode holds them, because the hub may have dropped the field. Mode Centralized removes them.
+        """
+        spec = raw.get("spec") or {}
+        if spec.get("mode") == DISTRIBUTED or not (found or has_finalizer(raw)):
+            memory.leaving_since = None
+            return None
+        if not spec.get("mode"):
+            return Blocked(HELD, _held(key), condition=ASSIGNED)
+        if self._settings.paused:
+            return Blocked(REMOVING, "the member HPAs are removed once --pause ends", condition=ASSIGNED)
+        if spec.get("dryRun") is True:
+            return Blocked(REMOVING, DRY_RUN, condition=ASSIGNED)
+        since = memory.leaving_since = now if memory.leaving_since is None else memory.leaving_since
+        left = await self._remove(key, raw, memory.state, overdue=now - since >= self._lost_seconds(raw))
+        if not left:
+            return None
+        found_in = listed([f"{name}: {reason}" for name, reason in sorted(left.items())], MAX_NAMED)
+        message = f"nothing is scaled until the member HPAs of mode Distributed are removed: {found_in}"
+        return Blocked(REMOVING, message, condition=ASSIGNED)
+
+    def leaves(self, raw: Mapping[str, Any]) -> bool:
+        """True if the object left mode Distributed and still has the finalizer."""
+        return has_finalizer(raw) and (raw.get("spec") or {}).get("mode") not in (None, "", DISTRIBUTED)
+
+    async def finish(self, key: Key, raw: Mapping[str, Any]) -> None:
+        """Remove the finalizer of an object that left mode Distributed. A refusal is only logged."""
+        try:
+            await set_finalizer(self._hub, raw, HUB_DEADLINE_SECONDS, wanted=False)
+        except FedHPAError as error:
+            log.warning("finalizer not removed", error=str(error), **names(key))
 
     def report_unregistered(
         self, key: Key, raw: Mapping[str, Any], before: MemoryState, after: MemoryState
@@ -94,13 +167,63 @@ class HpaRemoval:
 
         `before` may have our HPA in them, and they are not in `after` any more.
         """
-        known = {*self._members, *self._duplicates, *after.clusters}
+        known = {*self._snapshots.members, *self._snapshots.duplicates, *after.clusters}
         for name in sorted(clusters_with_hpas(before) - known):
             self._report(key, raw, name, NOT_REGISTERED)
 
+    async def _remove(
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
+    ) -> dict[str, str]:
+        """Remove HPAs and Works, then the hold of the workload. Returns why something may remain, by cluster.
+
+        The HPAs go first, so that nothing changes the replicas that the template gets.
+        """
+        left = await self._remove_hpas(key, raw, state, overdue=overdue)
+        if not isinstance(self._writer, WorkWriter):
+            return left
+        try:
+            await self._writer.discard(key)
+            if left:
+                return left
+            bound = await self._snapshots.propagation.bound(key, raw)
+            if bound is not None:
+                running = await self._running(bound.shares, bound.template_path)
+                await release(self._hub, bound, running, HUB_DEADLINE_SECONDS)
+        except FedHPAError as error:
+            return {**left, HUB: str(error)}
+        return left
+
+    async def _remove_hpas(
+        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
+    ) -> dict[str, str]:
+        """Remove our HPAs of this name from all members. Returns the reason by cluster where one may remain.
+
+        A cluster that is Lost is no longer waited for, and if `overdue` none is: an event names it.
+        """
+        members, hpas = self._snapshots.members, self._snapshots.hpas
+        # Those of a duplicate are the HPAs of the member.
+        assigned = clusters_with_hpas(state) - self._snapshots.duplicates.keys()
+        if not state.clusters and has_finalizer(raw):
+            assigned = set(members)  # the record was lost, so each may have one
+        readings = await read_hpas(hpas, members, members, key)
+        left = dict.fromkeys(assigned - readings.keys(), NOT_REGISTERED)
+        left |= {
+            name: reading.hpa.error
+            for name, reading in readings.items()
+            # A member that never had our HPA need not answer.
+            if isinstance(reading.hpa, Failure) and name in assigned
+        }
+        ours = [name for name, reading in readings.items() if is_ours(reading)]
+        left |= await self._deleted(key, ours) if hpas.hub else dict.fromkeys(ours, HUB_UNKNOWN)
+        # An unregistered cluster can never answer, so its HPA is not waited for.
+        given_up = left.keys() if overdue else (left.keys() - readings.keys()) | (left.keys() & _lost(state))
+        for name in sorted(given_up):
+            self._report(key, raw, name, left[name])
+        return {name: reason for name, reason in left.items() if name not in given_up}
+
     async def _deleted(self, key: Key, clusters: Iterable[str]) -> dict[str, str]:
         """Delete the HPAs of these clusters at once. Returns the reason by cluster where that failed."""
-        delete = to_hpas(self._writer, key, self._deadline)
+        delete = to_hpas(self._writer, key, self._settings.member_deadline)
 
         async def send(write: Write) -> None:
             with contextlib.suppress(NotOwned):  # it stays as it is
@@ -117,82 +240,37 @@ class HpaRemoval:
             f"the HorizontalPodAutoscaler {namespace}/{name} stays in cluster {cluster!r} ({reason}): delete "
             f"it there with `kubectl -n {namespace} delete horizontalpodautoscaler {name}`"
         )
-        log.warning("member HPA left", cluster=cluster, namespace=namespace, name=name, reason=reason)
+        log.warning("member HPA left", cluster=cluster, reason=reason, **names(key))
         record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", LEFT, message)])
-
-
-class WorkRemoval:
-    """Removes the Works of one FederatedHPA at a time. The deadlines are the seconds of one request."""
-
-    def __init__(
-        self,
-        hub: ApiClient,
-        members: Mapping[str, Member],
-        removal: HpaRemoval,
-        works: WorkWriter,
-        bound: BoundReader,
-        *,
-        member_deadline: float,
-        hub_deadline: float,
-    ) -> None:
-        self._hub = hub
-        self._members = members
-        self._removal = removal
-        self._works = works
-        self._bound = bound
-        self._member_deadline = member_deadline
-        self._hub_deadline = hub_deadline
-
-    async def remove(
-        self, key: Key, raw: Mapping[str, Any], state: MemoryState, *, overdue: bool
-    ) -> dict[str, str]:
-        """Remove Works and HPAs, then the hold of the workload, as `Removal.remove`.
-
-        The HPAs go first, so that nothing changes the replicas that the template gets.
-        """
-        left = await self._removal.remove(key, raw, state, overdue=overdue)
-        try:
-            await self._works.discard(key)
-            if left:
-                return left
-            bound = await self._bound(key, raw)
-            if bound is not None:
-                running = await self._running(bound.shares, bound.template_path)
-                await release(self._hub, bound, running, self._hub_deadline)
-        except FedHPAError as error:
-            return {**left, HUB: str(error)}
-        return left
-
-    def report_unregistered(
-        self, key: Key, raw: Mapping[str, Any], before: MemoryState, after: MemoryState
-    ) -> None:
-        """Report clusters that were unregistered, as `Removal.report_unregistered`."""
-        self._removal.report_unregistered(key, raw, before, after)
 
     async def _running(self, clusters: Iterable[str], path: str) -> dict[str, int]:
         """The replicas of the workload in the clusters that answer."""
-        members = self._members
-        asked = [members[name] for name in clusters if name in members and members[name].state.ready]
-        async with asyncio.TaskGroup() as group:  # the tasks never raise
-            tasks = {
-                member.name: group.create_task(
-                    contain(TASK, partial(self._replicas, member, path), lambda _: None, cluster=member.name)
-                )
-                for member in asked
-            }
-        found = {name: task.result() for name, task in tasks.items()}
+        members = self._snapshots.members
+        asked = [name for name in clusters if name in members and members[name].state.ready]
+
+        async def read(name: str) -> int | None:
+            deadline = self._settings.member_deadline
+            try:
+                return (await get_scale(members[name].client, path, deadline=deadline)).spec.replicas
+            except FedHPAError:
+                return None
+
+        found = await contain_each(TASK, asked, read, lambda _: None)
         return {name: replicas for name, replicas in found.items() if replicas is not None}
 
-    async def _replicas(self, member: Member, path: str) -> int | None:
-        try:
-            return (await get_scale(member.client, path, deadline=self._member_deadline)).spec.replicas
-        except FedHPAError:
-            return None
+    def _lost_seconds(self, raw: Mapping[str, Any]) -> float:
+        partial = (raw.get("spec") or {}).get("partialMetrics")
+        own = partial.get("lostAfterSeconds") if isinstance(partial, Mapping) else None
+        valid = isinstance(own, int | float) and not isinstance(own, bool) and own > 0
+        return float(own) if valid and own is not None else self._settings.decision.cluster_lost_timeout
 
 
-def clusters_with_hpas(state: MemoryState) -> set[str]:
-    """Returns the clusters that may have an HPA of ours."""
-    return {name for name, one in state.clusters.items() if one.may_have_hpa}
+def _held(key: Key) -> str:
+    return (
+        f"spec.mode is absent, but {key[0]}/{key[1]} has member HPAs of mode Distributed: nothing is "
+        "written. Set spec.mode to Distributed or Centralized. If your manifest sets it, the hub's CRD drops "
+        "the field: install the CRDs of this release"
+    )
 
 
 def _lost(state: MemoryState) -> set[str]:

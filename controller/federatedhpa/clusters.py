@@ -20,8 +20,6 @@ from controller.apply.plan import HpaWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading
-from controller.distributed.mode_changes import Removal
-from controller.distributed.removal import HpaRemoval
 from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.memory import Completed, ObjectMemory
@@ -34,7 +32,7 @@ from fedhpa.api.member_hpas import MemberHpa, Owner, differing_fields, wanted_sp
 from fedhpa.api.propagation import Placement
 from fedhpa.api.texts import listed
 from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
-from fedhpa.kube import EventRecorder, Key, ResourceMapper
+from fedhpa.kube import Key, ResourceMapper
 from fedhpa.members import Gone, HpaCache, Member
 
 HUB_DEADLINE_SECONDS: Final = 10.0
@@ -198,11 +196,13 @@ class Direct:
         """The scale of the template on the hub; None, because the members have the scales."""
         return None
 
-    def writers(self, owner: Callable[[Key], Owner], events: EventRecorder) -> tuple[HpaWriter, Removal]:
-        """The writer and the remover of member HPAs: the members' own clients."""
-        writer = MemberHpaWriter(self._members, self._hpas, owner, self._deadline)
-        removal = HpaRemoval(self._members, self._duplicates, self._hpas, writer, events, self._deadline)
-        return writer, removal
+    def writer(self, owner: Callable[[Key], Owner]) -> HpaWriter:
+        """The writer of member HPAs: the members' own clients."""
+        return MemberHpaWriter(self._members, self._hpas, owner, self._deadline)
+
+    async def bound(self, key: Key, raw: Mapping[str, Any]) -> Bound | None:  # noqa: ARG002  # there is none
+        """Template and ResourceBinding of an object's workload; None, because nothing is bound."""
+        return None
 
 
 # As long as a deleted Cluster waits for its replicas.

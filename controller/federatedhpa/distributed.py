@@ -12,7 +12,7 @@ import structlog
 from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, to_hpas, to_scales
 from controller.apply.template import hold
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import has_finalizer, set_finalizer
+from controller.distributed.removal import has_finalizer, set_finalizer
 from controller.failure_log import names
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
 from controller.federatedhpa.memory import ObjectMemory
@@ -70,17 +70,14 @@ class DistributedDecisions:
             bounds = [one for one in outcomes if isinstance(one.write, SetBounds)]
             decision = decide(snapshot, memory.history, now, rules, outcomes=bounds, write_error=error)
         elif has_finalizer(raw) and not snapshot.hpa.spec.dry_run and may_write():
-            await self._follow(key, targets, memory.uid)
+            # A ResourceBinding follows what runs between two passes, too.
+            try:
+                await self._hold(targets, memory.uid)
+            except FedHPAError as error:
+                log.warning("resource binding not updated", error=str(error), **names(key))
         memory.note_decision(snapshot, decision)
         memory.note_pass(decision)
         return decision, written
-
-    async def _follow(self, key: Key, targets: WriteTargets, uid: str) -> None:
-        """Let a ResourceBinding follow what runs between two passes. A refusal is only logged."""
-        try:
-            await self._hold(targets, uid)
-        except FedHPAError as error:
-            log.warning("resource binding not updated", namespace=key[0], name=key[1], error=str(error))
 
     async def _record_intent(self, memory: ObjectMemory, decision: Decision) -> str:
         """Record which clusters are about to hold our HPA. Returns why that failed, "" if it did not.
@@ -93,13 +90,13 @@ class DistributedDecisions:
             for write in decision.hpa_writes
             if write.after is not None and not recording.may_have_hpa(write.cluster)
         }
-        if new:
-            try:
+        try:
+            if new:
                 await recording.write(expecting_hpas(memory.state, new), decision)
-            except Conflict:
-                raise
-            except FedHPAError as error:
-                return recording.obstacle or str(error)
+        except Conflict:
+            raise
+        except FedHPAError as error:
+            return recording.obstacle or str(error)
         return ""
 
     async def _hold(self, targets: WriteTargets, uid: str) -> None:
@@ -123,15 +120,14 @@ class DistributedDecisions:
         The second value is the first error that is not one of a change of bounds. Without the finalizer
         nothing is written, because a deletion would then leave the HPAs behind. The hub follows.
         """
+        what = "the finalizer could not be set"
         try:
             if not await set_finalizer(self._hub, raw, HUB_DEADLINE_SECONDS, wanted=True):
                 return (), "the FederatedHPA is being deleted"
-        except FedHPAError as refusal:
-            return (), f"the finalizer could not be set: {refusal}"
-        try:
+            what = "the hub could not be prepared"
             await self._hold(targets, uid)
         except FedHPAError as refusal:
-            return (), f"the hub could not be prepared: {refusal}"
+            return (), f"{what}: {refusal}"
         scales, deadline = targets.scales, self._settings.member_deadline
         present = {name: scale.replicas for name, scale in scales.items()}
         to_scale = to_scales(scales)

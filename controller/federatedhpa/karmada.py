@@ -17,8 +17,7 @@ from controller.apply.plan import HpaWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import BindingSpec, Bound, WithMetadata
 from controller.apply.works import WorkWriter
-from controller.distributed.mode_changes import DISTRIBUTED, Removal
-from controller.distributed.removal import HpaRemoval, WorkRemoval
+from controller.distributed.mode_changes import DISTRIBUTED
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, Candidates, by_affinity, workload_of
 from controller.federatedhpa.memory import ObjectMemory
@@ -31,7 +30,7 @@ from fedhpa.api.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, tolerated_for
 from fedhpa.api.texts import one_line
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import ScalingObject
-from fedhpa.kube import NOT_FOUND, ApiClient, EventRecorder, Key, Resource, ResourceMapper, get_scale
+from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, ResourceMapper, get_scale
 from fedhpa.members import HpaCache, Member
 
 BINDING_API: Final = "work.karmada.io/v1alpha2"
@@ -141,22 +140,11 @@ class Karmada:
             text = await self._search.unreadable_on_hub(workload, error)
             raise ApiError(text, status=error.status, reason=error.reason) from error
 
-    def writers(self, owner: Callable[[Key], Owner], events: EventRecorder) -> tuple[HpaWriter, Removal]:
-        """The writer and the remover of member HPAs: Karmada's Works."""
-        members, hpas, deadline = self._members, self._hpas, self._deadline
-        works = WorkWriter(self._hub, members, hpas, owner, deadline)
-        removal = HpaRemoval(members, self._duplicates, hpas, works, events, deadline)
-        return works, WorkRemoval(
-            self._hub,
-            members,
-            removal,
-            works,
-            self._bound,
-            member_deadline=deadline,
-            hub_deadline=HUB_DEADLINE_SECONDS,
-        )
+    def writer(self, owner: Callable[[Key], Owner]) -> HpaWriter:
+        """The writer of member HPAs: Karmada's Works."""
+        return WorkWriter(self._members, self._hpas, owner, self._deadline, self._hub)
 
-    async def _bound(self, key: Key, raw: Mapping[str, Any]) -> Bound | None:
+    async def bound(self, key: Key, raw: Mapping[str, Any]) -> Bound | None:
         """Returns template and ResourceBinding of an object's workload; None if one of them is gone.
 
         Raises ApiError.

@@ -16,7 +16,8 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING, ModeChanges
+from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING
+from controller.distributed.removal import ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
@@ -81,11 +82,10 @@ class FederatedHPAReconciler:
             hub, events, metrics, self._health, self._publications, self.memories, settings, wall
         )
         self._identity = HubIdentity(hub, settings.hub_id, clock=clock)
-        writer, removal = snapshots.propagation.writers(self._owner, events)
+        writer = snapshots.propagation.writer(self._owner)
         self._distributed = DistributedDecisions(hub, writer, metrics, settings)
         self._centralized = CentralizedDecisions(hub, metrics, settings)
-        lost_after, writes = settings.decision.cluster_lost_timeout, not settings.paused
-        self._modes = ModeChanges(hub, removal, HUB_DEADLINE_SECONDS, lost_after, writes=writes)
+        self._modes = ModeChanges(hub, snapshots, writer, events, settings)
         self._autoscalers = CompetingAutoscalers(clock=clock)
         found = metrics.set_hub_finding
         self._hub_check = HubCheck(hub, CRD_PATH, OUR_PATHS, plural=PLURAL, clock=clock, on_finding=found)

@@ -12,8 +12,7 @@ import msgspec
 from controller.apply.plan import WriteTargets, member_scales
 from controller.apply.scales import WritableScale
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
-from controller.distributed.mode_changes import DISTRIBUTED
-from controller.distributed.removal import clusters_with_hpas
+from controller.distributed.mode_changes import DISTRIBUTED, clusters_with_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
 from controller.federatedhpa.cluster_reader import (

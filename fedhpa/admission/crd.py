@@ -24,14 +24,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from fedhpa.admission.defaults import default_scaling_rules
-from fedhpa.api import cluster, cronfederatedhpa, federatedhpa, placements, scaling_record
+from fedhpa.api import cluster, cronfederatedhpa, default_values, federatedhpa, placements, scaling_record
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
 from fedhpa.api.shape import Property, Shape, properties
 from fedhpa.api.yaml import print_yaml
-from fedhpa.metric_types.entries import default_entries
 
 Schema = dict[str, Any]
 _INT32: Final = {"minimum": -(2**31), "maximum": 2**31 - 1}
@@ -234,9 +232,9 @@ def _first_line(model: type[ApiModel]) -> str:
 
 def _with_default(model: type[ApiModel], name: str, schema: Schema) -> Schema:
     if model is federatedhpa.FederatedHPASpec and name == "metrics":
-        schema["default"] = default_entries()
+        schema["default"] = default_values.default_metrics()
     if model is Behavior:
-        for field, value in default_scaling_rules()[name].items():
+        for field, value in default_values.default_scaling_rules()[name].items():
             schema["properties"][field]["default"] = value
         # The API server creates an absent direction as {} and then applies the defaults of its fields.
         schema["default"] = {}

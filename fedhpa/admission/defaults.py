@@ -11,33 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedhpa.api import default_values
-from fedhpa.metric_types.entries import default_entries
 
 Patch = list[dict[str, Any]]
 
 _ALIASES = ("federatedMinReplicas", "federatedMaxReplicas")
-
-
-def default_scaling_rules() -> dict[str, dict[str, Any]]:
-    """Returns, for each direction, the JSON defaults of the fields that a given `behavior` leaves out."""
-    return {
-        "scaleUp": {
-            "stabilizationWindowSeconds": default_values.SCALE_UP_STABILIZATION_SECONDS,
-            "selectPolicy": default_values.SELECT_POLICY,
-            "policies": _policies(default_values.SCALE_UP_POLICIES),
-        },
-        "scaleDown": {
-            "selectPolicy": default_values.SELECT_POLICY,
-            "policies": _policies(default_values.SCALE_DOWN_POLICIES),
-        },
-    }
-
-
-def _policies(policies: tuple[default_values.ScalingPolicyDefault, ...]) -> list[dict[str, Any]]:
-    return [
-        {"type": policy.type, "value": policy.value, "periodSeconds": policy.period_seconds}
-        for policy in policies
-    ]
 
 
 def default_patch(raw: Mapping[str, Any]) -> Patch:
@@ -49,13 +26,13 @@ def default_patch(raw: Mapping[str, Any]) -> Patch:
     spec = raw.get("spec")
     if spec is None:
         # Karmada decodes an absent spec as an empty one.
-        value = {"minReplicas": default_values.MIN_REPLICAS, "metrics": default_entries()}
+        value = {"minReplicas": default_values.MIN_REPLICAS, "metrics": default_values.default_metrics()}
         return [{"op": "add", "path": "/spec", "value": value}]
     patch: Patch = []
     if spec.get("minReplicas") is None and all(spec.get(alias) is None for alias in _ALIASES):
         patch.append({"op": "add", "path": "/spec/minReplicas", "value": default_values.MIN_REPLICAS})
     if not spec.get("metrics"):
-        patch.append({"op": "add", "path": "/spec/metrics", "value": default_entries()})
+        patch.append({"op": "add", "path": "/spec/metrics", "value": default_values.default_metrics()})
     if spec.get("behavior") is not None:
         patch += _behavior_patch(spec["behavior"])
     return patch
@@ -63,7 +40,7 @@ def default_patch(raw: Mapping[str, Any]) -> Patch:
 
 def _behavior_patch(behavior: Mapping[str, Any]) -> Patch:
     patch: Patch = []
-    for direction, rules in default_scaling_rules().items():
+    for direction, rules in default_values.default_scaling_rules().items():
         path = f"/spec/behavior/{direction}"
         given = behavior.get(direction)
         if given is None:

@@ -53,39 +53,6 @@ _REFERENCE_FIELDS: Final = ("apiVersion", "kind", "name")
 _DISABLED: Final = "Disabled"
 _QUANTITIES: Final = frozenset({"value", "averageValue"})
 
-# An API server fills these in where `metrics` or `behavior` leave them out.
-_DEFAULT_METRICS: Final = (
-    {
-        "type": default_values.METRIC_TYPE,
-        "resource": {
-            "name": default_values.METRIC_RESOURCE_NAME,
-            "target": {
-                "type": "Utilization",
-                "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION,
-            },
-        },
-    },
-)
-
-
-def _policies(defaults: Iterable[default_values.ScalingPolicyDefault]) -> list[dict[str, Any]]:
-    return [
-        {"type": each.type, "value": each.value, "periodSeconds": each.period_seconds} for each in defaults
-    ]
-
-
-_DEFAULT_RULES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "scaleUp": {
-        "stabilizationWindowSeconds": default_values.SCALE_UP_STABILIZATION_SECONDS,
-        "selectPolicy": default_values.SELECT_POLICY,
-        "policies": _policies(default_values.SCALE_UP_POLICIES),
-    },
-    "scaleDown": {
-        "selectPolicy": default_values.SELECT_POLICY,
-        "policies": _policies(default_values.SCALE_DOWN_POLICIES),
-    },
-}
-
 
 class HpaSpec(msgspec.Struct, frozen=True):
     """HorizontalPodAutoscalerSpec. `metrics` and `behavior` are passed on as they came."""
@@ -161,25 +128,16 @@ class MemberHpa(msgspec.Struct, frozen=True, dict=True):
         """
         if self.__dict__.get("unchanged for") == hub:
             return self
-        if not _is_as_stored(self, hub):
-            return self._hidden()
-        self.__dict__["unchanged for"] = hub
-        return self
-
-    def _hidden(self) -> MemberHpa:
         metadata = self.metadata
+        owner = (metadata.annotations or {}).get(OWNER, "")
+        owned = not hub or owner.startswith(f"{hub}/{metadata.namespace}/{metadata.name}/")
+        if not owner or (owned and self.ours):
+            self.__dict__["unchanged for"] = hub
+            return self
         # Without the label nobody owns it, whatever the annotation says.
         hidden, marks = ("labels", metadata.labels) if self.ours else ("annotations", metadata.annotations)
         left = {name: value for name, value in (marks or {}).items() if name not in (MANAGED_BY, OWNER)}
         return msgspec.structs.replace(self, metadata=msgspec.structs.replace(metadata, **{hidden: left}))
-
-
-def _is_as_stored(hpa: MemberHpa, hub: str) -> bool:
-    """True if the hub sees the HPA with the marks that it has."""
-    metadata = hpa.metadata
-    owner = (metadata.annotations or {}).get(OWNER, "")
-    owned = not hub or owner.startswith(f"{hub}/{metadata.namespace}/{metadata.name}/")
-    return not owner or (owned and hpa.ours)
 
 
 def served_version(group_versions: Iterable[str]) -> str | None:
@@ -198,7 +156,9 @@ def wanted_spec(federated: Mapping[str, Any], minimum: int, maximum: int, api_ve
         "scaleTargetRef": {name: reference[name] for name in _REFERENCE_FIELDS if reference.get(name)},
         "minReplicas": minimum,
         "maxReplicas": maximum,
-        "metrics": [_known_metric(metric) for metric in federated.get("metrics") or _DEFAULT_METRICS],
+        "metrics": [
+            _known_metric(metric) for metric in federated.get("metrics") or default_values.default_metrics()
+        ],
     }
     behavior = federated.get("behavior")
     if behavior:
@@ -250,38 +210,26 @@ def differing_fields(stored: HpaSpec, wanted: Mapping[str, Any]) -> tuple[str, .
     Defaults that an API server fills in, equal quantities in another notation, and a missing tolerance are no
     difference.
     """
-    old = _canonical(msgspec.to_builtins(stored))
-    new = _canonical(wanted)
-    for direction in _DEFAULT_RULES:
-        _ignore_missing_tolerance(old.get("behavior", {}).get(direction, {}), new, direction)
+    old, new = _canonical(msgspec.to_builtins(stored)), _canonical(wanted)
+    for direction in default_values.default_scaling_rules():
+        if _TOLERANCE not in old.get("behavior", {}).get(direction, {}):
+            new.get("behavior", {}).get(direction, {}).pop(_TOLERANCE, None)
     return tuple(sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)))
 
 
-def _ignore_missing_tolerance(old: Mapping[str, Any], new: Mapping[str, Any], direction: str) -> None:
-    if _TOLERANCE not in old:
-        new.get("behavior", {}).get(direction, {}).pop(_TOLERANCE, None)
-
-
 def _canonical(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a spec with all defaults, without empty fields, and with one notation for equal quantities."""
-    filled = dict(spec)
-    if filled.get("minReplicas") is None:
-        filled["minReplicas"] = default_values.MIN_REPLICAS
-    if not filled.get("metrics"):
-        filled["metrics"] = list(_DEFAULT_METRICS)
-    behavior = filled.get("behavior")
+    """Returns a spec with all defaults, without empty fields, and with one notation for equal quantities.
+
+    An API server fills in the defaults where `metrics` or `behavior` leave them out.
+    """
+    filled: dict[str, Any] = {"minReplicas": default_values.MIN_REPLICAS}
+    filled |= _plain({**spec, "metrics": spec.get("metrics") or default_values.default_metrics()})
+    behavior = spec.get("behavior")
     if isinstance(behavior, Mapping) and behavior:
-        filled["behavior"] = {
-            direction: _with_defaults(behavior.get(direction), defaults)
-            for direction, defaults in _DEFAULT_RULES.items()
-        }
-    canonical: dict[str, Any] = _plain(filled)
-    return canonical
-
-
-def _with_defaults(rules: object, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    own = rules if isinstance(rules, Mapping) else {}
-    return {**defaults, **{name: value for name, value in own.items() if value is not None}}
+        own = {one: rules for one, rules in _plain(behavior).items() if isinstance(rules, Mapping)}
+        defaults = default_values.default_scaling_rules()
+        filled["behavior"] = {one: {**rules, **own.get(one, {})} for one, rules in defaults.items()}
+    return filled
 
 
 def _plain(value: Any, parent: str = "") -> Any:

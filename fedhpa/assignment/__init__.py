@@ -1,10 +1,10 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
-from fedhpa.assignment.clusters import Bounds, HoldRules, Member, Rules
+from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules
 from fedhpa.assignment.direct import Place, as_if, fair_split, limits, size_of_each, split
 from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for
-from fedhpa.assignment.member_hpa import ReportedUsage, limited_for, usage_of
+from fedhpa.assignment.member_hpa import HpaReport, report_of
 from fedhpa.assignment.mover import (
     needed_replicas,
     next_step,

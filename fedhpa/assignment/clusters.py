@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, Literal, TypeAlias
+from typing import Final, NamedTuple
 
 from fedhpa.api.assignment_policies import EQUAL, AssignmentPolicy
+from fedhpa.api.hold import Hold
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
-
-Step: TypeAlias = Literal["initial", "distribute", "move", "hold", "zero"]
+from fedhpa.api.texts import listed
 
 # People read reasons, and a status keeps them, so they name only so many clusters.
 _MAX_NAMED: Final = 5
@@ -23,15 +23,6 @@ class Bounds:
 
     minimum: int
     maximum: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldRules:
-    """The stopped directions of a hold: `down`, `up`, or both. `reason` is for people."""
-
-    down: bool
-    up: bool
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +42,7 @@ class Rules:
     assists: bool = True
     scales_to_zero: bool = False
     assigned_for: str = ""
-    hold: HoldRules | None = None
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,15 +160,14 @@ def lowest(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStep:
-    """One step of the pass with its reason.
+class PlanStep(NamedTuple):
+    """One step of the pass with its reason: initial, distribute, move, hold or zero.
 
     `before` and `after` are sums over all clusters: of maxima for initial and distribute, of minima for hold,
     of replicas for move and zero.
     """
 
-    step: Step
+    step: str
     before: int
     after: int
     reason: str
@@ -192,6 +182,4 @@ def sentence(reasons: Iterable[str]) -> str:
 
 def named(clusters: Iterable[str]) -> str:
     """Returns the names of clusters in order, the first ones of many."""
-    found = sorted(clusters)
-    more = len(found) - _MAX_NAMED
-    return ", ".join(found[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed(sorted(clusters), _MAX_NAMED)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fedhpa.api.assignment_policies import EQUAL, PRIORITY, AssignmentPolicy
+from fedhpa.api.assignment_policies import PRIORITY
 from fedhpa.api.taints import CORDONED
-from fedhpa.assignment.clusters import Member, lowest
+from fedhpa.assignment.clusters import Member, Rules, lowest
 from fedhpa.assignment.division import divider, fill, in_order
 
 # A missing cluster's maximum counts in full for so long, as its last answer does.
@@ -41,208 +41,175 @@ class Division:
 
 
 def divide(
-    total: int,
+    rules: Rules,
     members: Sequence[Member],
-    policy: AssignmentPolicy = EQUAL,
     *,
-    uid: str = "",
     keep: bool = False,
     floors: Shares = NOTHING,
     fixed: Shares = NOTHING,
     most: int | None = None,
 ) -> Division:
-    """Returns the maxReplicas of each cluster, of `total` for all of them; EQUAL gives equal weights.
+    """Returns the maxReplicas of each cluster, of the FederatedHPA's for all of them.
 
     `members` are not lost. With `keep` the rest above all needs stays where it is, as far as it can.
     `floors` are replicas that clusters run for others. `fixed` are the maxima of leaving clusters.
-    Where more than the total runs, `most` of it stays; None is the total.
+    Where more than maxReplicas runs, `most` of it stays; None is maxReplicas.
     """
-    if policy.copies:
-        return Division(maxima={one.cluster: fixed.get(one.cluster, _whole(total, one)) for one in members})
-    held = {one.cluster: one.maximum for one in members if not one.answers}
+    if rules.policy.copies:
+        copies = {one.cluster: lowest(rules.maximum, limit_of(one)) or 0 for one in members}
+        held = {one.cluster: one.maximum for one in members if not one.answers}
+        return Division(maxima={**copies, **held, **fixed})
     able = [one for one in members if one.answers and one.cluster not in fixed]
-    levels = _Levels(able, policy, uid, floors)
+    levels = [_Levels(one, floors.get(one.cluster, 0), _counted(one, able, rules)) for one in able]
+    # Clusters that do not answer, and HPAs that are not ours, come first, but nothing that runs is cut for
+    # them. After a minute, a missing cluster counts only as far as the others neither run nor need its share.
+    least = sum(each.running for each in levels)
+    if any(one.missing_for >= BRIDGE_SECONDS for one in members):
+        least = sum(each.needed for each in levels)
     leaves = sum(fixed.values())
-    left = levels.left(total - leaves, (total if most is None else most) - leaves, members)
-    shares, cordoned_grow = levels.shares(max(left, 0), keep=keep)
+    held = {one.cluster: one.maximum for one in members if not one.answers}
+    left = rules.maximum - leaves - sum(held.values())
+    left = max(left, min((rules.maximum if most is None else most) - leaves, least))
+    room = max(left - sum(each.needed for each in levels), 0)
+    shares, lacking, cordoned_grow = _shares(max(left, 0), levels, rules, keep=keep)
+    unmet = sum(max(each.need - shares[each.member.cluster], 0) for each in levels)
     maxima = {**held, **fixed, **shares}
-    return Division(
-        maxima={one.cluster: maxima[one.cluster] for one in members},
-        unmet=levels.unmet(shares),
-        room=max(left - sum(levels.needed), 0),
-        cordoned_grow=cordoned_grow,
-    )
+    maxima = {one.cluster: maxima[one.cluster] for one in members}
+    return Division(maxima=maxima, unmet=lacking + unmet, room=room, cordoned_grow=cordoned_grow)
 
 
-def _whole(total: int, member: Member) -> int:
-    high = limit_of(member)
-    if not member.answers:
-        return member.maximum
-    return total if high is None else min(total, high)
+def by_policy(
+    total: int,
+    members: Sequence[Member],
+    rules: Rules,
+    low: Sequence[int],
+    high: Sequence[int],
+    have: Sequence[int] | None = None,
+) -> dict[str, int]:
+    """Returns shares of a total between `low` and `high`, as the policy divides them.
+
+    By rank each cluster is first filled up to its capacity; `have` is what it has of that besides.
+    """
+    levels = [low]
+    if rules.policy.by_rank:
+        besides = [0] * len(members) if have is None else have
+        rooms = [
+            most if (room := one.capacity) is None else min(max(room - part, 0), most)
+            for one, most, part in zip(members, high, besides, strict=True)
+        ]
+        levels.append([max(pair) for pair in zip(low, rooms, strict=True)])
+    named = {one.cluster: one for one in members}
+    return fill(total, named, [*levels, high], divider(named, rules.policy, rules.uid))
 
 
 class _Levels:
-    """The levels of the clusters that can be written, as lists in the order of `members`."""
+    """The levels of a cluster that can be written, each within its limit.
 
-    def __init__(self, members: Sequence[Member], policy: AssignmentPolicy, uid: str, floors: Shares) -> None:
-        self._members, self._policy, self._uid = members, policy, uid
-        self._highs = [limit_of(one) for one in members]
-        self.minima = self._within([_minimum(one) for one in members])
+    `need` is the need that counts, 0 without one.
+    """
+
+    def __init__(self, member: Member, floor: int, need: int) -> None:
+        self.member, self.need, self._limit = member, need, limit_of(member)
+        # An HPA is always left at least 1.
+        self.minimum = self._within(0 if member.minimum is None else max(member.minimum, 1))
         # One replica that does not serve yet stays in a Stuck cluster: it is the evidence.
-        runs = [max(one.serving + one.stuck, floors.get(one.cluster, 0)) for one in members]
-        self.running = self._above(self.minima, runs)
+        runs, serves = max(member.serving + member.stuck, floor), max(member.serving, floor)
+        self.running = max(self.minimum, self._within(runs))
         # Serving replicas come before a minimum that nothing runs of, and before the evidence.
-        serves = [max(one.serving, floors.get(one.cluster, 0)) for one in members]
-        self._least = [min(low, max(share, 1)) for low, share in zip(self.minima, serves, strict=True)]
-        self._serves = self._above(self._least, serves)
+        self.least = min(self.minimum, max(serves, 1))
+        self.serves = max(self.least, self._within(serves))
         # Replicas beyond the need of the moment are the first to go where not all can stay.
-        self._busy = self._above(
-            self.minima,
-            [
-                share
-                if one.wanted is None or one.stuck
-                else min(share, max(one.wanted, floors.get(one.cluster, 0)))
-                for one, share in zip(members, runs, strict=True)
-            ],
-        )
-        self._needs = [self._counted(one) for one in members]
-        self.needed = self._above(self.running, self._needs)
-        # Replicas that Stuck clusters lack and nobody else can take.
-        self._back = 0
+        if member.wanted is not None and not member.stuck:
+            runs = min(runs, max(member.wanted, floor))
+        self.busy = max(self.minimum, self._within(runs))
 
-    def left(self, total: int, most: int, members: Sequence[Member]) -> int:
-        """Returns what clusters that do not answer, and HPAs that are not ours, leave of the total.
+    @property
+    def needed(self) -> int:
+        """What runs, and what a pinned cluster needs."""
+        return max(self.running, self._within(self.need))
 
-        Running replicas are never cut for them, up to `most`. After a minute, a missing cluster counts only
-        as far as the others neither run nor need its share.
-        """
-        held = sum(one.maximum for one in members if not one.answers)
-        least = sum(self.running)
-        if any(one.missing_for >= BRIDGE_SECONDS for one in members):
-            least = max(least, sum(self.needed))
-        return max(total - held, min(most, least))
-
-    def unmet(self, shares: Shares) -> int:
-        """Returns the replicas that are needed and fit nowhere, or only in Stuck clusters."""
-        return self._back + sum(
-            max(need - shares[one.cluster], 0) for one, need in zip(self._members, self._needs, strict=True)
-        )
-
-    def shares(self, left: int, *, keep: bool) -> tuple[dict[str, int], bool]:
-        """Returns the maxima that add up to `left`, or to less; True if Cordoned clusters had to grow."""
-        running, needed = self.running, self.needed
-        if left < sum(needed):
-            running = self._without_surplus(sum(needed) - left)
-            needed = self._above(running, self._needs)
-        serves = [min(pair) for pair in zip(self._serves, running, strict=True)]
-        busy = [min(pair) for pair in zip(self._busy, serves, strict=True)]
-        levels = [self._least, busy, serves, running, needed]
-        if keep:
-            # A spare cluster keeps what it has. One that is back has what it runs.
-            kept = [one.running if one.back else one.maximum for one in self._members]
-            levels.append(self._above(needed, kept))
-        shares = fill(left, self._names, levels, divider(self._named, self._policy, self._uid))
-        left -= sum(shares.values())
-        left = self._add(shares, left, [one for one in self._members if _may_grow(one)])
-        left = self._add(
-            shares, left, [one for one in self._members if one.minimum == 0 and not one.membership]
-        )
-        stuck = [one for one in self._members if one.stuck and one.has_hpa]
-        highs = {one.cluster: lowest(one.high, max(one.maximum, shares[one.cluster])) for one in stuck}
-        rest = self._add(shares, left, stuck, highs)
-        self._back = min(left - rest, sum(max(one.running - one.serving - 1, 0) for one in stuck))
-        left = rest
-        last = [one for one in self._members if one.membership == CORDONED and one.has_hpa]
-        return shares, self._add(shares, left, last) < left
-
-    def _add(
-        self,
-        shares: dict[str, int],
-        left: int,
-        members: Sequence[Member],
-        highs: Mapping[str, int | None] | None = None,
-    ) -> int:
-        """Divides `left` more replicas by policy on top of the shares. Returns what nobody could take.
-
-        By rank each cluster is filled up to its capacity, and then the first one.
-        """
-        if not members or left <= 0:
-            return left
-        limits = {one.cluster: one.high for one in members} if highs is None else highs
-        most = [
-            left if (high := limits[one.cluster]) is None else max(min(high - shares[one.cluster], left), 0)
-            for one in members
-        ]
-        levels = [most]
-        if self._policy.by_rank:
-            rooms = [
-                more if one.capacity is None else max(min(one.capacity - shares[one.cluster], more), 0)
-                for one, more in zip(members, most, strict=True)
-            ]
-            levels.insert(0, rooms)
-        named = {one.cluster: one for one in members}
-        for cluster, more in fill(left, named, levels, divider(named, self._policy, self._uid)).items():
-            shares[cluster] += more
-            left -= more
-        return left
-
-    def _without_surplus(self, lacking: int) -> list[int]:
-        """Returns what runs without what others need more: take-back, from the largest surplus on."""
-        least = [
-            share if one.pinned_for is not None or one.wanted is None else max(low, one.wanted + _MARGIN)
-            for one, low, share in zip(self._members, self.minima, self.running, strict=True)
-        ]
-        surplus = {
-            one.cluster: max(share - keep, 0)
-            for one, share, keep in zip(self._members, self.running, least, strict=True)
-        }
-        taken: dict[str, int] = {}
-        for cluster in in_order(surplus, self._uid):
-            taken[cluster] = min(surplus[cluster], lacking)
-            lacking -= taken[cluster]
-        return [share - taken[one.cluster] for one, share in zip(self._members, self.running, strict=True)]
-
-    def _counted(self, member: Member) -> int:
-        """Returns the need of a cluster, 0 while it does not count.
-
-        By rank it counts once every higher rank is pinned, Stuck or asks for no more than it runs, or after
-        two minutes.
-        """
-        need = member.need
-        if need is None or member.pinned_for is None or member.stuck:
+    @property
+    def surplus(self) -> int:
+        """The replicas that others may take back: those beyond the present need and a margin."""
+        if self.member.pinned_for is not None or self.member.wanted is None:
             return 0
-        if not self._policy.by_rank or member.pinned_for >= _PINNED_SECONDS:
-            return need
-        rank = _rank(member, self._policy)
-        higher = [one for one in self._members if _rank(one, self._policy) > rank and one.has_hpa]
-        waits = any(
-            one.pinned_for is None and not one.stuck and one.wanted is not None and one.wanted > one.running
-            for one in higher
-        )
-        return 0 if waits else need
+        return max(self.running - max(self.minimum, self.member.wanted + _MARGIN), 0)
 
-    @property
-    def _names(self) -> list[str]:
-        return [one.cluster for one in self._members]
+    def below(self, keep: bool) -> tuple[int, ...]:
+        """Returns the levels in order. With `keep` the last one is what the cluster has."""
+        serves = min(self.serves, self.running)
+        levels = (self.least, min(self.busy, serves), serves, self.running, self.needed)
+        # A spare cluster keeps what it has. One that is back has what it runs.
+        has = self.member.running if self.member.back else self.member.maximum
+        return (*levels, max(self.needed, self._within(has))) if keep else levels
 
-    @property
-    def _named(self) -> dict[str, Member]:
-        return {one.cluster: one for one in self._members}
+    def _within(self, number: int) -> int:
+        return number if self._limit is None else min(number, self._limit)
 
-    def _within(self, wanted: Sequence[int]) -> list[int]:
-        return [
-            number if high is None else min(number, high)
-            for number, high in zip(wanted, self._highs, strict=True)
+
+def _shares(
+    left: int, levels: Sequence[_Levels], rules: Rules, *, keep: bool
+) -> tuple[dict[str, int], int, bool]:
+    """Returns the maxima that add up to `left`, or to less.
+
+    Then the replicas that Stuck clusters lack and nobody can take, and True if Cordoned ones had to grow.
+    """
+    lacking = sum(each.needed for each in levels) - left
+    surplus = {each.member.cluster: each.surplus for each in levels}
+    named = {each.member.cluster: each for each in levels}
+    for cluster in in_order(surplus, rules.uid) if lacking > 0 else ():
+        taken = min(surplus[cluster], max(lacking, 0))
+        named[cluster].running -= taken
+        lacking -= taken
+    members = {one.cluster: one for each in levels for one in (each.member,)}
+    rows = [each.below(keep) for each in levels]
+    shares = fill(left, named, list(zip(*rows, strict=True)), divider(members, rules.policy, rules.uid))
+    left -= sum(shares.values())
+
+    def add(able: Sequence[Member], highs: Mapping[str, int | None]) -> int:
+        """Gives what is left to some clusters by policy, on top of the shares; returns what is left then."""
+        have = [shares[one.cluster] for one in able]
+        highest = [
+            left if (high := highs[one.cluster]) is None else max(min(high - part, left), 0)
+            for one, part in zip(able, have, strict=True)
         ]
+        more = by_policy(left, able, rules, [0] * len(able), highest, have) if able and left > 0 else {}
+        for cluster, part in more.items():
+            shares[cluster] += part
+        return left - sum(more.values())
 
-    def _above(self, level: Sequence[int], wanted: Sequence[int]) -> list[int]:
-        """Returns a level raised to the wanted shares, as far as the clusters' limits allow."""
-        return [max(pair) for pair in zip(level, self._within(wanted), strict=True)]
+    highs = {one.cluster: one.high for one in members.values()}
+    found = [one for one in members.values() if not one.membership and one.has_hpa]
+    left = add([one for one in found if one.minimum], highs)
+    left = add([one for one in found if not one.minimum], highs)
+    stuck = [one for one in members.values() if one.stuck and one.has_hpa]
+    rest = add(stuck, {one.cluster: lowest(one.high, max(one.maximum, shares[one.cluster])) for one in stuck})
+    back = min(left - rest, sum(max(one.running - one.serving - 1, 0) for one in stuck))
+    left = rest
+    cordoned = [one for one in members.values() if one.membership == CORDONED and one.has_hpa]
+    return shares, back, add(cordoned, highs) < left
 
 
-def _minimum(member: Member) -> int:
-    """Returns what a cluster is always left: an HPA has at least 1."""
-    return 0 if member.minimum is None else max(member.minimum, 1)
+def _counted(member: Member, members: Sequence[Member], rules: Rules) -> int:
+    """Returns the need of a cluster, 0 while it does not count.
+
+    By rank it counts once every higher rank is pinned, Stuck or asks for no more than it runs, or after two
+    minutes.
+    """
+    need = member.need
+    if need is None or member.pinned_for is None or member.stuck:
+        return 0
+    if not rules.policy.by_rank or member.pinned_for >= _PINNED_SECONDS:
+        return need
+    of_rank = {
+        one.cluster: one.priority if rules.policy.preference == PRIORITY else one.rank for one in members
+    }
+    waits = any(
+        one.pinned_for is None and not one.stuck and one.wanted is not None and one.wanted > one.running
+        for one in members
+        if of_rank[one.cluster] > of_rank[member.cluster] and one.has_hpa
+    )
+    return 0 if waits else need
 
 
 def limit_of(member: Member) -> int | None:
@@ -254,12 +221,3 @@ def limit_of(member: Member) -> int | None:
     if member.membership == CORDONED:
         return lowest(member.high, max(member.serving, member.minimum or 0, 1))
     return member.high
-
-
-def _may_grow(member: Member) -> bool:
-    """True if a cluster takes part in the rest: Members with a part of minReplicas of their own."""
-    return not member.membership and bool(member.minimum)
-
-
-def _rank(member: Member, policy: AssignmentPolicy) -> int:
-    return member.priority if policy.preference == PRIORITY else member.rank

@@ -1,4 +1,4 @@
-"""Reads the need of a cluster from the status of its own HorizontalPodAutoscaler (autoscaling/v2).
+"""Reads what a pass needs from the status of its own HorizontalPodAutoscaler (autoscaling/v2).
 
 The status comes from the member, so everything in it that cannot be read is unknown. An unknown value never
 becomes a number. Source: docs/explanation/distributed.md.
@@ -7,7 +7,7 @@ becomes a number. Source: docs/explanation/distributed.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -28,14 +28,23 @@ _VALUES: Final = {
 }
 
 
-class ReportedUsage(NamedTuple):
-    """The `highest` usage / target of the metrics that have a value, None without any.
+class HpaReport(NamedTuple):
+    """The status of an HPA, as far as a pass reads it. An unreadable part is unknown: None, or missing.
 
-    It is `complete` if every metric has one.
+    `highest` is the highest usage / target of the metrics that have a value; it is `complete` if every metric
+    has one. `values` has those of each metric in milli-units, by the API's names, such as averageUtilization.
+    `limited_since` is since when it asks for more than its maxReplicas, infinitely long ago without a time.
+    `failure` says why it cannot compute; "" if it can.
     """
 
-    highest: Fraction | None
-    complete: bool
+    highest: Fraction | None = None
+    complete: bool = False
+    values: tuple[Mapping[str, int], ...] = ()
+    limited_since: float | None = None
+    current: int | None = None
+    desired: int | None = None
+    scaled_at: float | None = None
+    failure: str = ""
 
     def load(self, ready: int, *, known: bool = False) -> Fraction | None:
         """Returns the replicas that would keep the present usage exactly at target; None if unknown.
@@ -47,50 +56,49 @@ class ReportedUsage(NamedTuple):
             return None
         return min(ready * self.highest, _MOST)
 
-
-def usage_of(hpa: JSON) -> ReportedUsage:
-    """Returns the usage that an HPA reports."""
-    # While the HPA cannot compute, its values are old.
-    if _condition(_object(hpa, "status"), "ScalingActive").get("status") == "False":
-        return ReportedUsage(None, complete=False)
-    ratios = list(_ratios(hpa))
-    values = [ratio for ratio in ratios if ratio is not None]
-    return ReportedUsage(max(values, default=None), len(values) == len(ratios))
+    def limited_for(self, now: float) -> float | None:
+        """Returns for how many seconds it has asked for more than its maxReplicas; None if it does not."""
+        return None if self.limited_since is None else max(now - self.limited_since, 0.0)
 
 
-def limited_for(hpa: JSON, now: float) -> float | None:
-    """Returns for how many seconds an HPA has asked for more than its maxReplicas; None if it does not.
-
-    ScalingLimited keeps its time between its reasons, so the clock begins with the last scaling at the
-    earliest. Without any time it is infinite.
-    """
-    status = _object(hpa, "status")
-    limited = _condition(status, "ScalingLimited")
-    if limited.get("status") != "True" or limited.get("reason") != "TooManyReplicas":
-        return None
-    times = [time_at(limited.get("lastTransitionTime")), time_at(status.get("lastScaleTime"))]
-    known = [time for time in times if time is not None]
-    return max(now - max(known), 0.0) if known else math.inf
-
-
-def _ratios(hpa: JSON) -> Iterator[Fraction | None]:
-    """Yields usage / target for each metric of the spec, None for a metric without a value."""
-    values = _objects(_object(hpa, "status").get("currentMetrics"))
-    for metric in _objects(_object(hpa, "spec").get("metrics")):
-        same = (value for value in values if _identity(value, "current") == _identity(metric, "target"))
-        yield _ratio(metric, next(same, None))
-
-
-def _ratio(metric: Mapping[str, JSON], value: Mapping[str, JSON] | None) -> Fraction | None:
-    target = _object(_source(metric), "target")
-    kind = target.get("type")
-    name = _VALUES.get(kind) if isinstance(kind, str) else None
-    if name is None or value is None:
-        return None
-    current, wanted = _milli(_object(_source(value), "current").get(name)), _milli(target.get(name))
-    if current is None or not wanted:
-        return None
-    return Fraction(current, wanted)
+def report_of(metrics: JSON, status: JSON) -> HpaReport:
+    """Returns what an HPA with the `metrics` in its spec reports."""
+    status = status if isinstance(status, Mapping) else {}
+    active, limited = (_condition(status, kind) for kind in ("ScalingActive", "ScalingLimited"))
+    scaled, since = time_at(status.get("lastScaleTime")), None
+    if limited.get("status") == "True" and limited.get("reason") == "TooManyReplicas":
+        # The condition keeps its time between its reasons, so the clock begins with the last scaling.
+        times = [time_at(limited.get("lastTransitionTime")), scaled]
+        since = max((time for time in times if time is not None), default=-math.inf)
+    reported = _objects(status.get("currentMetrics"))
+    values, ratios = [], []
+    for metric in _objects(metrics):
+        same = (value for value in reported if _identity(value, "current") == _identity(metric, "target"))
+        current, target = _object(_source(next(same, {})), "current"), _object(_source(metric), "target")
+        found = {name: _milli(current[name]) for name in _VALUES.values() if name in current}
+        values.append({name: milli for name, milli in found.items() if milli is not None})
+        kind = target.get("type")
+        name = _VALUES.get(kind, "") if isinstance(kind, str) else ""
+        value, wanted = values[-1].get(name), _milli(target.get(name))
+        if value is not None and wanted:
+            ratios.append(Fraction(value, wanted))
+    failure = ""
+    if active.get("status") == "False":
+        # While the HPA cannot compute, its values are old.
+        ratios = []
+        # It rests while its cluster runs no replica.
+        if active.get("reason") != "ScalingDisabled":
+            failure = f"{active.get('reason') or 'unknown'}: {active.get('message') or 'no message'}"
+    return HpaReport(
+        highest=max(ratios, default=None),
+        complete=len(ratios) == len(values),
+        values=tuple(values),
+        limited_since=since,
+        current=_count(status.get("currentReplicas")),
+        desired=_count(status.get("desiredReplicas")),
+        scaled_at=scaled,
+        failure=failure,
+    )
 
 
 def _identity(metric: Mapping[str, JSON], value: str) -> tuple[JSON, Mapping[str, JSON]] | None:
@@ -108,6 +116,12 @@ def _source(metric: Mapping[str, JSON]) -> Mapping[str, JSON]:
 def _condition(status: Mapping[str, JSON], kind: str) -> Mapping[str, JSON]:
     found = (one for one in _objects(status.get("conditions")) if one.get("type") == kind)
     return next(found, {})
+
+
+def _count(value: JSON) -> int | None:
+    """Returns a number of replicas; None if it cannot be one."""
+    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return value if known else None  # type: ignore[return-value]  # a number
 
 
 def _object(value: JSON, key: str) -> Mapping[str, JSON]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fedhpa.assignment.clusters import Member, Rules, lowest
-from fedhpa.assignment.division import divider, fill
+from fedhpa.assignment.divide import by_policy
 
 
 class Move(NamedTuple):
@@ -58,14 +58,7 @@ def leave(members: Sequence[Member], rules: Rules, size: int, step: int, *, shri
         have + _room(one, lowest(one.high, one.capacity), more)
         for one, have in zip(takers, base, strict=True)
     ]
-    return Move(stays, _filled(max(wanted, 0), takers, [base, highs], rules), size)
-
-
-def _filled(
-    total: int, members: Sequence[Member], levels: Sequence[Sequence[int]], rules: Rules
-) -> dict[str, int]:
-    named = {one.cluster: one for one in members}
-    return fill(total, named, levels, divider(named, rules.policy, rules.uid))
+    return Move(stays, by_policy(max(wanted, 0), takers, rules, base, highs), size)
 
 
 def _present(member: Member) -> int:
@@ -89,13 +82,8 @@ def held_minima(members: Sequence[Member], rules: Rules) -> dict[str, int]:
         return {}
     able = [one for one in members if one.answers and not one.lost and not one.membership and one.minimum]
     least = [one.minimum or 0 for one in able]
-    running = [max(one.serving, low) for one, low in zip(able, least, strict=True)]
+    low = [max(one.serving - part, 0) for one, part in zip(able, least, strict=True)]
     room = max(rules.maximum - sum(one.running for one in members if not one.lost), 0)
-    highs = [_room(one, one.high, room) for one in able]
-    levels = [[have - low for have, low in zip(running, least, strict=True)]]
-    if rules.policy.by_rank:
-        rooms = [_room(one, one.capacity, more) for one, more in zip(able, highs, strict=True)]
-        levels.append([have + more for have, more in zip(levels[0], rooms, strict=True)])
-    levels.append([have + more for have, more in zip(levels[0], highs, strict=True)])
-    added = _filled(min(lacking, sum(levels[0]) + room), able, levels, rules)
-    return {one.cluster: low + added[one.cluster] for one, low in zip(able, least, strict=True)}
+    high = [have + _room(one, one.high, room) for one, have in zip(able, low, strict=True)]
+    added = by_policy(min(lacking, sum(low) + room), able, rules, low, high, least)
+    return {one.cluster: part + added[one.cluster] for one, part in zip(able, least, strict=True)}

@@ -12,15 +12,14 @@ from typing import Final
 
 from msgspec import structs
 
-from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, Step, named, sentence
+from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules, named, sentence
 from fedhpa.assignment.divide import BRIDGE_SECONDS, Division, divide, limit_of
 from fedhpa.assignment.division import divider
-from fedhpa.assignment.incident import under_hold
 from fedhpa.assignment.initial import initial
 from fedhpa.assignment.moves import NO_MOVE, Move, held_minima, leave
-from fedhpa.assignment.plan import Goals, Plan, Previous
+from fedhpa.assignment.plan import Goals, Plan, Previous, under_hold
 from fedhpa.assignment.state import NO_STATE, ClusterState, release_step
-from fedhpa.assignment.zero import Zeroed, zero
+from fedhpa.assignment.zero import zero
 
 # The rest is divided by policy again so long after the last write. A spare cluster that nobody needs leaves,
 # and a surplus that members do not scale down goes, after the same time.
@@ -31,18 +30,6 @@ _STEP_SECONDS: Final = 60
 _ALL: Final = 2**31 - 1
 # The text comes from the record, which another program may have written.
 _MAX_DIGITS: Final = 10
-
-
-def plan(
-    rules: Rules, members: Sequence[Member], previous: Previous, now: float, move: Move = NO_MOVE
-) -> Plan:
-    """Returns the bounds and scales to write, the next states, and each step with its reason.
-
-    `members` are all candidate clusters, in any order. `now` is a POSIX time in seconds. `move` is the step
-    of a return or a rebalance.
-    """
-    made = _Pass(rules, members, previous, now).plan(move)
-    return made if rules.hold is None else under_hold(made, rules.hold, members, previous)
 
 
 class _Pass:
@@ -57,20 +44,18 @@ class _Pass:
         self._step = release_step(rules.maximum)
         division, _, total = previous.assigned_for.partition("/")
         self._total = int(total) if total.isdecimal() and len(total) <= _MAX_DIGITS else None
-        self._anew = ""
+        waited = [one.cluster for one in self._members if one.answers and self._before(one).waits]
+        self._anew = f"{named(waited)}: can be written for the first time" if waited else ""
         if not division:
             self._anew = "the bounds are assigned for the first time"
         elif division != rules.assigned_for:
             self._anew = "minReplicas, the policy, the preferences or the candidate clusters changed"
-        else:
-            waited = [one.cluster for one in self._members if one.answers and self._before(one).waits]
-            self._anew = f"{named(waited)}: can be written for the first time" if waited else ""
         self._maxima: Mapping[str, int] | None = None
-        self._reasons: list[str] = []
+        self._reasons = [self._anew] if self._anew else []
 
     def plan(self, move: Move) -> Plan:
         """Returns the result of the pass. `move` is a step that clusters do not leave by."""
-        rules, before = self._rules, sum(one.maximum for one in self._members)
+        rules, previous, before = self._rules, self._previous, sum(one.maximum for one in self._members)
         self._set_minima(move.floors)
         if not move.stays:
             move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
@@ -78,33 +63,38 @@ class _Pass:
         floors = held_minima([*self._members, *(one for one in self._all if one.lost)], rules)
         floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
         found = self._divided(floors, move.stays)
-        maxima = dict(found.maxima)
         gone = {one.cluster: 0 for one in self._members if one.leaving and one.answers}
-        maxima |= {**gone, **move.stays}
-        zeroed = zero(rules, self._members, self._previous.states, maxima, found.unmet, self._now)
-        self._begin_at_zero(zeroed)
+        maxima = {**found.maxima, **gone, **move.stays}
+        states, why_zero = zero(rules, self._members, previous.states, maxima, found.unmet, self._now)
         goals = {one.cluster: self._goal(one, maxima[one.cluster], floors) for one in self._members}
         goals |= {one.cluster: one.written for one in self._all if one.lost}
-        scales = self._scales(goals, zeroed)
+        scales = self._scales(goals, states)
         present = {one.cluster: _present(one) for one in self._all}
         if goals != present or scales or self._course.written is None:
             self._course = structs.replace(self._course, written=self._now)
         after = sum(maxima.values())
         surplus = after - rules.maximum if self._divides else 0
-        first: Step = "initial" if self._anew else "distribute"
         reason = sentence(self._reasons or ["no cluster asks for another division, so the bounds stay"])
-        steps = [PlanStep(step=first, before=before, after=after, reason=reason)]
+        steps = [PlanStep("initial" if self._anew else "distribute", before, after, reason)]
         steps += self._move_steps(move.stays)
-        steps += self._zero_steps(scales, zeroed)
-        return Plan(
+        if rules.scales_to_zero and rules.assists:
+            running = sum(one.running for one in self._members)
+            change = sum(scales[one.cluster] - one.running for one in self._members if one.cluster in scales)
+            reason = sentence(why_zero or ["no cluster goes to 0 or comes back"])
+            steps.append(PlanStep("zero", running, running + change, reason))
+        minima = {one.cluster: one.minimum for one in self._members}
+        made = Plan(
             total=max(rules.maximum, after) if self._divides else None,
             present=present,
             goals=goals,
             scales=scales,
-            states={one.cluster: self._state(one, goals, zeroed, found.unmet) for one in self._all},
+            states={
+                one.cluster: self._state(one, minima.get(one.cluster), goals, states, found.unmet)
+                for one in self._all
+            },
             course=self._course,
             assigned_for=f"{rules.assigned_for}/{rules.maximum}",
-            before=self._previous.assigned_for,
+            before=previous.assigned_for,
             first=frozenset(one.cluster for one in self._members if one.need is not None),
             lost=frozenset(one.cluster for one in self._all if one.lost),
             unassigned=max(-surplus, 0),
@@ -115,6 +105,7 @@ class _Pass:
             cordoned_grow=found.cordoned_grow,
             steps=tuple(steps),
         )
+        return made if rules.hold is None else under_hold(made, rules.hold, self._all, previous)
 
     def _unconfirmed(self) -> list[Member]:
         """Returns the clusters whose last write failed, and which have an HPA of ours."""
@@ -128,12 +119,9 @@ class _Pass:
         """
         rules = self._rules
         if self._anew:
-            self._reasons.append(self._anew)
             # A lost cluster keeps its part of minReplicas, and nothing of maxReplicas.
             everywhere = [replace(one, maximum=0) if one.lost else one for one in self._all]
-            first = initial(
-                rules.minimum, rules.maximum, everywhere, rules.policy, exact=rules.exact, uid=rules.uid
-            )
+            first = initial(rules, everywhere)
             if not any(one.leaving and one.running for one in self._members):
                 self._maxima = first.maxima
             self._members = [replace(one, minimum=first.minima[one.cluster]) for one in self._members]
@@ -171,18 +159,16 @@ class _Pass:
             # Nothing runs yet.
             return replace(now, maxima={**now.maxima, **self._maxima, **stays})
         most = self._ceiling(stays)
+        triggers = list(self._triggers(stays))
+        written = self._course.written
+        due = rules.assists and self._divides and (written is None or self._now - written >= PERIOD_SECONDS)
+        calm = self._divides and all(one.is_calm for one in members)
+        # Nobody lacks anything, so another division could only be worth it by policy.
+        if calm and not (triggers or self._reasons or (due and any(map(_is_tight, members)))):
+            return now
 
         def found(members: Sequence[Member], *, keep: bool) -> Division:
-            return divide(
-                rules.maximum,
-                members,
-                rules.policy,
-                uid=rules.uid,
-                keep=keep,
-                floors=floors,
-                fixed=stays,
-                most=most,
-            )
+            return divide(rules, members, keep=keep, floors=floors, fixed=stays, most=most)
 
         # The first division is not complete before each HPA was written once.
         begins = not self._previous.assigned_for and any(one.has_hpa and not one.maximum for one in members)
@@ -196,11 +182,10 @@ class _Pass:
                 for one in members
             ]
             return found(members, keep=True)
-        self._reasons += self._triggers(stays)
+        self._reasons += triggers
         if not self._divides or self._reasons:
             return kept_rest
-        written = self._course.written
-        if rules.assists and (written is None or self._now - written >= PERIOD_SECONDS):
+        if due:
             anew = found(members, keep=False)
             if self._is_worth(anew.maxima):
                 self._reasons.append("for ten minutes nothing was written, so the rest is divided by policy")
@@ -289,10 +274,7 @@ class _Pass:
     def _is_worth(self, maxima: Mapping[str, int]) -> bool:
         """True if a cluster has little room, gets more, and enough moves."""
         rises = {one.cluster: max(maxima[one.cluster] - one.maximum, 0) for one in self._members}
-        tight = any(
-            rises[one.cluster] and one.maximum - one.running < max(1, one.maximum // 10)
-            for one in self._members
-        )
+        tight = any(rises[one.cluster] and _is_tight(one) for one in self._members)
         return tight and sum(rises.values()) >= max(2, self._rules.maximum // 10)
 
     def _goal(self, one: Member, most: int, floors: Mapping[str, int]) -> Bounds | None:
@@ -303,53 +285,49 @@ class _Pass:
         least = max(one.minimum or 0, floors.get(one.cluster, 0), 1)
         return Bounds(minimum=min(least, most), maximum=most)
 
-    def _scales(self, goals: Goals, zeroed: Zeroed) -> dict[str, int]:
-        """Returns the replicas that the hub writes: 0 where no HPA stays, and the first ones elsewhere."""
-        scales = {}
+    def _scales(self, goals: Goals, states: dict[str, ClusterState]) -> dict[str, int]:
+        """Returns the replicas that the hub writes: 0 where no HPA stays, and the first ones elsewhere.
+
+        Clusters without replicas begin at 0 if the whole workload may.
+        """
+        rules, scales = self._rules, {}
+        may_begin_at_zero = rules.scales_to_zero and rules.assists and not rules.minimum
         for one in self._members:
             if not one.answers:
                 continue
-            goal = goals[one.cluster]
-            sleeps = zeroed.states.get(one.cluster, NO_STATE).zero_since is not None
-            if goal is None or sleeps:
+            goal, state = goals[one.cluster], states.get(one.cluster, NO_STATE)
+            if may_begin_at_zero and one.has_hpa and one.written is None and not one.running:
+                state = states[one.cluster] = structs.replace(state, zero_since=self._now)
+            if goal is None or state.zero_since is not None:
                 if one.running:
                     scales[one.cluster] = 0
             elif not one.running and not one.leaving:
                 scales[one.cluster] = min(max(one.minimum or 0, 1), goal.maximum)
         return scales
 
-    def _begin_at_zero(self, zeroed: Zeroed) -> None:
-        """Let clusters without replicas begin at 0 if the whole workload may."""
-        rules = self._rules
-        if not rules.scales_to_zero or not rules.assists or rules.minimum:
-            return
-        for one in self._members:
-            if one.has_hpa and one.answers and one.written is None and not one.running:
-                known = zeroed.states.get(one.cluster, NO_STATE)
-                zeroed.states[one.cluster] = structs.replace(known, zero_since=self._now)
-
-    def _state(self, one: Member, goals: Goals, zeroed: Zeroed, unmet: int) -> ClusterState:
+    def _state(
+        self, one: Member, least: int | None, goals: Goals, states: Mapping[str, ClusterState], unmet: int
+    ) -> ClusterState:
+        """Returns what to remember of a cluster as it was read. `least` is its minimum of this pass."""
         before = self._before(one)
         if one.foreign:
             return ClusterState(waits=True)
         if not one.answers:
-            waits = one.minimum is None
-            return structs.replace(before, lost=one.lost, idle_since=None, waits=waits)
+            return structs.replace(before, lost=one.lost, idle_since=None, waits=one.minimum is None)
         goal = goals[one.cluster]
         if goal is None:
             return NO_STATE
-        member = next(each for each in self._members if each.cluster == one.cluster)
-        state = zeroed.states.get(one.cluster, NO_STATE)
-        needed = one.running > 1 or one.need is not None or unmet > 0
-        idle = None
-        if member.minimum == 0 and not one.leaving and not needed:
-            idle = self._now if before.idle_since is None else before.idle_since
+        state = states.get(one.cluster, NO_STATE)
+        idle = state.idle_since
+        if least == 0:
+            needed = one.running > 1 or one.need is not None or unmet > 0 or one.leaving
+            idle = None if needed else before.idle_since or self._now
         return ClusterState(
-            minimum=member.minimum or 0,
-            floor=goal.minimum if goal.minimum != max(member.minimum or 0, 1) else None,
+            minimum=least or 0,
+            floor=goal.minimum if goal.minimum != max(least or 0, 1) else None,
             maximum=goal.maximum,
             zero_since=state.zero_since,
-            idle_since=idle if member.minimum == 0 else state.idle_since,
+            idle_since=idle,
         )
 
     def _verb(self, stays: Mapping[str, int]) -> str:
@@ -363,20 +341,12 @@ class _Pass:
         verb = self._verb(stays)
         texts = [f"{name} {verb}: {stays[name]} of {there[name]} replicas stay" for name in sorted(stays)]
         waits = "until as many are ready elsewhere" if self._divides else "and nothing grows for them"
-        yield PlanStep(
-            step="move",
-            before=sum(there.values()),
-            after=sum(stays.values()),
-            reason=f"{sentence(texts)} {waits}",
-        )
+        before, after = sum(there.values()), sum(stays.values())
+        yield PlanStep("move", before, after, f"{sentence(texts)} {waits}")
 
-    def _zero_steps(self, scales: Mapping[str, int], zeroed: Zeroed) -> Iterator[PlanStep]:
-        if not self._rules.scales_to_zero or not self._rules.assists:
-            return
-        running = sum(one.running for one in self._members)
-        change = sum(scales[one.cluster] - one.running for one in self._members if one.cluster in scales)
-        reason = sentence(zeroed.reasons or ["no cluster goes to 0 or comes back"])
-        yield PlanStep(step="zero", before=running, after=running + change, reason=reason)
+
+def _is_tight(one: Member) -> bool:
+    return one.maximum - one.running < max(1, one.maximum // 10)
 
 
 def _asks(one: Member) -> Iterator[str]:
@@ -397,3 +367,14 @@ def _present(one: Member) -> Bounds | None:
     if one.foreign:
         return Bounds(minimum=0, maximum=one.running) if one.running else None
     return one.written
+
+
+def plan(
+    rules: Rules, members: Sequence[Member], previous: Previous, now: float, move: Move = NO_MOVE
+) -> Plan:
+    """Returns the bounds and scales to write, the next states, and each step with its reason.
+
+    `members` are all candidate clusters, in any order. `now` is a POSIX time in seconds. `move` is the step
+    of a return or a rebalance.
+    """
+    return _Pass(rules, members, previous, now).plan(move)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,13 +22,11 @@ from fedhpa.assignment.state import NO_STATE, ClusterState, States
 _WAIT_SECONDS: Final = 5 * 60
 
 
-@dataclass(frozen=True, slots=True)
-class Zeroed:
-    """The next states, and the reasons of what changed. `back` are the clusters that come back from 0."""
+class Zeroed(NamedTuple):
+    """The next states, and the reasons of what changed."""
 
     states: dict[str, ClusterState]
-    back: frozenset[str]
-    reasons: tuple[str, ...]
+    reasons: list[str]
 
 
 def zero(
@@ -39,32 +36,33 @@ def zero(
     found = dict(states)
     members = [one for one in members if one.has_hpa and not one.lost and not one.foreign]
     zeroed = {one.cluster for one in members if states.get(one.cluster, NO_STATE).zero_since is not None}
-    at_zero = [one for one in members if one.cluster in zeroed and one.answers and not one.leaving]
     if not rules.scales_to_zero or not rules.assists:
         for name in zeroed:
             found[name] = replace(found[name], zero_since=None, idle_since=None)
-        return Zeroed(found, frozenset(zeroed), ())
+        return Zeroed(found, [])
+    at_zero = [one for one in members if one.cluster in zeroed and one.answers and not one.leaving]
     running = [one for one in members if one.cluster not in zeroed]
-    why = _why_back(rules, members, running, maxima, unmet)
-    if at_zero and why:
-        if rules.policy.preference == PRIORITY:
-            highest = max(one.priority for one in at_zero)
-            at_zero = [one for one in at_zero if one.priority == highest]
-        back = frozenset(one.cluster for one in at_zero)
-        for name in back:
-            found[name] = replace(found[name], zero_since=None)
-        _watch(found, running, "", now)
-        return Zeroed(
-            found, back, tuple(f"{name}: comes back from 0, because {why}" for name in sorted(back))
-        )
-    candidate = _candidate(rules, members, running)
-    _watch(found, running, candidate, now)
+    why, candidate = _why_back(rules, members, running, maxima, unmet) if at_zero else "", ""
+    if why:
+        ranks = [one.priority if rules.policy.preference == PRIORITY else 0 for one in at_zero]
+        back = sorted(one.cluster for one, rank in zip(at_zero, ranks, strict=True) if rank == max(ranks))
+        found |= {name: replace(found[name], zero_since=None) for name in back}
+    else:
+        candidate = _candidate(rules, members, running)
+    for one in running:
+        # The pass itself keeps the time of a spare cluster.
+        state = found.get(one.cluster, NO_STATE)
+        since = (state.idle_since or now) if one.cluster == candidate else None
+        if one.minimum and state.idle_since != since:
+            found[one.cluster] = replace(state, idle_since=since)
+    if why:
+        return Zeroed(found, [f"{name}: comes back from 0, because {why}" for name in back])
     since = found[candidate].idle_since if candidate else None
     if since is None or now - since < _WAIT_SECONDS:
-        return Zeroed(found, frozenset(), ())
+        return Zeroed(found, [])
     found[candidate] = replace(found[candidate], zero_since=now, idle_since=None)
     reason = f"{candidate}: goes to 0, because the other clusters could have run its load for five minutes"
-    return Zeroed(found, frozenset(), (reason,))
+    return Zeroed(found, [reason])
 
 
 def _why_back(
@@ -86,18 +84,6 @@ def _is_full(member: Member, maxima: Mapping[str, int]) -> bool:
     most = lowest(member.capacity, maxima.get(member.cluster, member.maximum))
     above = member.load is not None and member.load > member.running
     return member.stuck or (above and most is not None and member.running >= most)
-
-
-def _watch(found: dict[str, ClusterState], running: Sequence[Member], candidate: str, now: float) -> None:
-    for member in running:
-        if not member.minimum:
-            continue  # of a spare cluster the pass itself keeps the time
-        state = found.get(member.cluster, NO_STATE)
-        since = (
-            (now if state.idle_since is None else state.idle_since) if member.cluster == candidate else None
-        )
-        if state.idle_since != since:
-            found[member.cluster] = replace(state, idle_since=since)
 
 
 def _candidate(rules: Rules, members: Sequence[Member], running: Sequence[Member]) -> str:

@@ -89,6 +89,10 @@ def decide(
     In mode Distributed, `outcomes` are the writes of member HPAs with their results. `seen` only saves time:
     it keeps what follows from a cluster alone for the next decision on the same object.
     """
+    if seen is not None and outcomes is None and write_error is None:
+        kept = seen.at_rest(snapshot, history, now, settings)
+        if kept is not None:
+            return kept
     context = Context(snapshot, history, now, settings)
     try:
         _check_blocked(context)

@@ -22,6 +22,7 @@ from fedhpa.kube.store import Change, Key
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
     contain,
+    contain_each,
     contain_unlogged,
     explain,
     reason_of,

@@ -9,8 +9,9 @@ logged again every ten minutes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -88,6 +89,22 @@ async def contain(task: str, work: Callable[[], Awaitable[T]], failed: Callable[
     purpose is its own reason. Any other is reported as a failure of `task`; `about` is as in `supervise`.
     """
     return await _contain(work, failed, lambda error: reason_of(task, error, **about))
+
+
+async def contain_each(
+    task: str,
+    clusters: Iterable[str],
+    work: Callable[[str], Awaitable[T]],
+    failed: Callable[[str], T],
+    **about: str,
+) -> dict[str, T]:
+    """Returns the result of `work(cluster)` for each cluster, as `contain`. All are done at once."""
+    async with asyncio.TaskGroup() as group:  # the tasks never raise
+        tasks = {
+            name: group.create_task(contain(task, partial(work, name), failed, cluster=name, **about))
+            for name in clusters
+        }
+    return {name: done.result() for name, done in tasks.items()}
 
 
 async def contain_unlogged(task: str, work: Callable[[], Awaitable[T]], failed: Callable[[str], T]) -> T:

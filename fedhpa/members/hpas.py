@@ -121,8 +121,7 @@ class HpaCache:
         self._newest[place] = None
         if len(self._newest) > MAX_NOTED:
             self._newest = {known: kept for known, kept in self._newest.items() if not known[0].closed}
-            for old in list(self._newest)[: max(len(self._newest) - MAX_NOTED * 9 // 10, 0)]:
-                del self._newest[old]
+            self._newest = dict(list(self._newest.items())[-MAX_NOTED * 9 // 10 :])
 
     def _seen(self, hpa: MemberHpa | None) -> MemberHpa | None:
         return None if hpa is None else hpa.seen_by(self.hub)

@@ -64,13 +64,6 @@ else:
     )
 
 
-def default_entries() -> list[dict[str, Any]]:
-    """Returns the JSON list that replaces empty or missing metrics: 80 per cent of the CPU requests."""
-    target = {"type": "Utilization", "averageUtilization": default_values.METRIC_AVERAGE_UTILIZATION}
-    row = metric_type(default_values.METRIC_TYPE)
-    return [{"type": row.name, row.field: {"name": default_values.METRIC_RESOURCE_NAME, "target": target}}]
-
-
 def scaling_metric(metric: MetricSpec) -> ScalingMetric:
     """Returns the metric with its quantities parsed."""
     kind = metric_type(metric.type)
@@ -105,4 +98,6 @@ def _quantity(raw: RawQuantity | None) -> Quantity | None:
     return None if raw is None else Quantity.parse(raw)
 
 
-DEFAULT_METRICS: Final = tuple([scaling_metric(decode(MetricSpec, entry)) for entry in default_entries()])
+DEFAULT_METRICS: Final = tuple(
+    [scaling_metric(decode(MetricSpec, entry)) for entry in default_values.default_metrics()]
+)

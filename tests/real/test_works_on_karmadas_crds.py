@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from controller.apply.member_hpas import NotOwned
 from controller.apply.template import RETAIN_LABEL, Bound, WithMetadata, hold, release
-from controller.apply.works import WorkNotOwned, WorkWriter, work_path
+from controller.apply.works import WorkWriter, work_path
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import MANAGED_BY, OWNER, V2, MemberHpa, Owner, wanted_spec
 from fedhpa.kube import SYSTEM, ApiClient, load_config
@@ -93,7 +94,7 @@ async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:
             await writer.apply("m1", KEY, wanted_spec(FEDERATED, 2, maximum, V2), V2)
         stored = await client.get_json(path)
         await client.patch(path, {"metadata": {"labels": {MANAGED_BY: None}}})
-        with pytest.raises(WorkNotOwned):
+        with pytest.raises(NotOwned):
             await writer.apply("m1", KEY, wanted_spec(FEDERATED, 2, 7, V2), V2)
         await client.patch(path, {"metadata": {"labels": {MANAGED_BY: "fedhpa"}}})
         await writer.discard(KEY)

@@ -13,7 +13,7 @@ from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedh
 from fedhpa.api.assignment_policies import ASSIGNMENT_POLICIES, AssignmentPolicy
 from fedhpa.api.decode import decode
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.assignment import Member
+from fedhpa.assignment import Member, Rules
 from fedhpa.assignment.initial import initial
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "choose-a-policy.md").read_text(encoding="utf-8")
@@ -69,7 +69,8 @@ def test_mode_distributed_begins_with_the_bounds_of_the_page(
     """The numbers are those of fedhpa.assignment."""
     spec = MANIFESTS[policy]["spec"]
     states = [Member(cluster=f"m{i}", **fields) for i, fields in enumerate(members)]
-    found = initial(spec["minReplicas"], spec["maxReplicas"], states, AssignmentPolicy.of(policy))
+    least, most = spec["minReplicas"], spec["maxReplicas"]
+    found = initial(Rules(minimum=least, maximum=most, policy=AssignmentPolicy.of(policy)), states)
     assert found.maxima is not None
     shown = [f"{low} to {found.maxima[name]}" for name, low in found.minima.items() if low is not None]
     words = bounds.replace(" there", "").replace(",", "").replace(" and", "").split()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fedhpa.admission import crd
-from fedhpa.admission.defaults import default_patch, default_scaling_rules
+from fedhpa.admission.defaults import default_patch
+from fedhpa.api.default_values import default_metrics, default_scaling_rules
 from fedhpa.decision import decode_object
-from fedhpa.metric_types.entries import default_entries
 
 TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
@@ -36,7 +36,7 @@ def test_an_object_that_says_nothing_gets_min_replicas_and_the_cpu_metric() -> N
     """minReplicas 1 and cpu at 80 % are written, behavior stays absent."""
     assert default_patch(fhpa()) == [
         {"op": "add", "path": "/spec/minReplicas", "value": 1},
-        {"op": "add", "path": "/spec/metrics", "value": default_entries()},
+        {"op": "add", "path": "/spec/metrics", "value": default_metrics()},
     ]
 
 

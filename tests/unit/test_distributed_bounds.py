@@ -15,13 +15,27 @@ from fedhpa.api.assignment_policies import (
     STATIC_WEIGHTED,
     AssignmentPolicy,
 )
-from fedhpa.assignment import Member
-from fedhpa.assignment.divide import divide
-from fedhpa.assignment.initial import Preference, assigned_for, initial
+from fedhpa.assignment import Member, Rules
+from fedhpa.assignment.divide import Division
+from fedhpa.assignment.divide import divide as divide_by
+from fedhpa.assignment.initial import Initial, Preference, assigned_for
+from fedhpa.assignment.initial import initial as initial_of
 from tests.support.distributed import member as m
 from tests.support.distributed import named
 
 Pair = tuple[int, int]
+
+
+def divide(total: int, members: list[Member], policy: AssignmentPolicy = EQUAL, **fields: Any) -> Division:
+    """The division of a maxReplicas."""
+    return divide_by(Rules(minimum=1, maximum=total, policy=policy), members, **fields)
+
+
+def initial(
+    least: int, most: int, members: list[Member], policy: AssignmentPolicy = EQUAL, **fields: Any
+) -> Initial:
+    """The first division of a minReplicas and a maxReplicas."""
+    return initial_of(Rules(minimum=least, maximum=most, policy=policy, **fields), members)
 
 
 def empty(*fields: dict[str, Any]) -> list[Member]:

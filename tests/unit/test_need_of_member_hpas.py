@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedhpa.api.times import format_time
-from fedhpa.assignment.member_hpa import limited_for, usage_of
+from fedhpa.assignment.member_hpa import HpaReport, report_of
 from tests.support.distributed import NOW
 
 
@@ -39,10 +39,16 @@ def hpa(metrics: Any, values: Any, conditions: Any = None, **status: Any) -> dic
     }
 
 
+def report(found: Any) -> HpaReport:
+    """What an HPA reports, whatever the member sent."""
+    spec, status = (found.get(part) if isinstance(found, dict) else found for part in ("spec", "status"))
+    return report_of(spec.get("metrics") if isinstance(spec, dict) else spec, status)
+
+
 def test_the_load_is_what_would_keep_usage_at_target() -> None:
     """4 ready replicas at 75 % of 50 % need 6; those that only start have no usage yet."""
-    assert usage_of(hpa([cpu(50)], [cpu_now(75)])).load(4) == 6
-    assert usage_of(hpa([cpu(50)], [cpu_now(15)])).load(1) == Fraction(3, 10)
+    assert report(hpa([cpu(50)], [cpu_now(75)])).load(4) == 6
+    assert report(hpa([cpu(50)], [cpu_now(15)])).load(1) == Fraction(3, 10)
 
 
 def test_the_highest_metric_counts() -> None:
@@ -53,7 +59,7 @@ def test_the_highest_metric_counts() -> None:
     }
     now = {"type": "Pods", "pods": {"metric": {"name": "rps"}, "current": {"averageValue": "1"}}}
 
-    assert usage_of(hpa([cpu(50), pods], [now, cpu_now(75)])).load(4) == 8
+    assert report(hpa([cpu(50), pods], [now, cpu_now(75)])).load(4) == 8
 
 
 @pytest.mark.parametrize(
@@ -63,22 +69,22 @@ def test_the_highest_metric_counts() -> None:
 )
 def test_a_cluster_without_the_limit_is_not_pinned(conditions: list[Any]) -> None:
     """ScalingLimited is True for other reasons, too."""
-    assert limited_for(hpa([cpu(50)], [cpu_now(75)], conditions), NOW) is None
+    assert report(hpa([cpu(50)], [cpu_now(75)], conditions)).limited_for(NOW) is None
 
 
 def test_the_clock_is_the_later_of_condition_and_scaling() -> None:
     """The condition keeps its time between its reasons, and without any time the clock is infinite."""
-    assert limited_for(hpa([], [], [limited(NOW - 60)]), NOW) == 60
-    assert limited_for(hpa([], [], [limited()], lastScaleTime=format_time(NOW - 30)), NOW) == 30
-    assert limited_for(hpa([], [], [limited(None)]), NOW) == float("inf")
-    assert limited_for(hpa([], [], [limited(NOW + 3600)]), NOW) == 0
+    assert report(hpa([], [], [limited(NOW - 60)])).limited_for(NOW) == 60
+    assert report(hpa([], [], [limited()], lastScaleTime=format_time(NOW - 30))).limited_for(NOW) == 30
+    assert report(hpa([], [], [limited(None)])).limited_for(NOW) == float("inf")
+    assert report(hpa([], [], [limited(NOW + 3600)])).limited_for(NOW) == 0
 
 
 def test_values_of_an_hpa_that_cannot_compute_are_old() -> None:
     """With ScalingActive=False no load is known."""
     broken = hpa([cpu(50)], [cpu_now(75)], [limited(), {"type": "ScalingActive", "status": "False"}])
 
-    assert usage_of(broken).load(4) is None
+    assert report(broken).load(4) is None
 
 
 def test_the_load_needs_every_metric() -> None:
@@ -89,8 +95,8 @@ def test_the_load_needs_every_metric() -> None:
     }
     half = hpa([cpu(50), memory], [cpu_now(75)])
 
-    assert usage_of(half).load(4) is None
-    assert usage_of(half).load(4, known=True) == 6
+    assert report(half).load(4) is None
+    assert report(half).load(4, known=True) == 6
 
 
 def test_a_value_of_another_metric_is_no_value() -> None:
@@ -108,7 +114,7 @@ def test_a_value_of_another_metric_is_no_value() -> None:
         "containerResource": {"name": "cpu", "container": "log", "current": {"averageUtilization": 90}},
     }
 
-    assert usage_of(hpa([container], [other])).load(4, known=True) is None
+    assert report(hpa([container], [other])).load(4, known=True) is None
 
 
 @pytest.mark.parametrize(
@@ -127,6 +133,6 @@ def test_odd_values_are_unknown(odd: Any) -> None:
         odd,
         {"spec": odd, "status": odd},
     ):
-        load, limited_seconds = usage_of(one).load(4), limited_for(one, NOW)
+        load, limited_seconds = report(one).load(4), report(one).limited_for(NOW)
         assert load is None or 0 <= load < 2**31
         assert limited_seconds is None or limited_seconds >= 0

@@ -22,7 +22,7 @@ OTHERS = {
     "controller/accepted_servers.py": "the ConfigMap of accepted servers",
     "controller/cluster_status.py": "status of Clusters",
     "controller/cronfederatedhpa/objects.py": "status and finalizers of CronFederatedHPAs",
-    "controller/distributed/mode_changes.py": "finalizers of FederatedHPAs",
+    "controller/distributed/removal.py": "finalizers of FederatedHPAs",
     "controller/federatedhpa/publication.py": "conditions of FederatedHPAs",
     "controller/member_tokens.py": "Secrets of members",
     "controller/publish.py": "status of FederatedHPAs",

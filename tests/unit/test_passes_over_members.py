@@ -9,11 +9,11 @@ import pytest
 from msgspec import structs
 
 from fedhpa.api.assignment_policies import DUPLICATED, PRIORITIZED
+from fedhpa.api.hold import DOWN, Hold
 from fedhpa.assignment import (
     Bounds,
     ClusterState,
     Course,
-    HoldRules,
     Member,
     Outcome,
     Plan,
@@ -504,7 +504,7 @@ def test_a_wave_after_a_zero_cycle_is_shared_again() -> None:
 def test_a_hold_keeps_what_runs() -> None:
     """A lowered maxReplicas acts when the hold ends."""
     members = named([hpa((1, 6), 6), hpa((1, 6), 6)])
-    held = rules(8, hold=HoldRules(down=True, up=False, reason="held"))
+    held = rules(8, hold=Hold(direction=DOWN, place="shop"))
     made = plan(held, members, assigned(members), NOW)
 
     assert maxima(made) == [6, 6]

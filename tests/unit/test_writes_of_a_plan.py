@@ -13,7 +13,7 @@ from controller.apply.member_hpas import NotOwned
 from controller.apply.plan import carry_out, to_hpas
 from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, MemberUnavailable
-from fedhpa.api.member_hpas import V2, V2BETA2, MemberHpa
+from fedhpa.api.member_hpas import V2, V2BETA2
 from fedhpa.assignment import Bounds, Course, Outcome, Plan, Result
 from fedhpa.kube import Key
 
@@ -89,7 +89,7 @@ async def test_maxima_are_raised_after_others_were_lowered() -> None:
     [
         (Conflict("409", status=409), Result.REFUSED),
         (ApiError("403", status=403), Result.REFUSED),
-        (NotOwned(MemberHpa()), Result.REFUSED),
+        (NotOwned("HPA", "hand it over"), Result.REFUSED),
         (ApiError("500", status=500), Result.UNKNOWN),
         (ApiError("timed out", status=0, reason="Timeout"), Result.UNKNOWN),
         (MemberUnavailable("a", "no answer within 3 s"), Result.UNKNOWN),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -30,8 +31,9 @@ from benchmarks.closed_loop.actions import (
 from benchmarks.closed_loop.random_worlds import random_world
 from benchmarks.closed_loop.running import Running
 from benchmarks.closed_loop.ways import DISTRIBUTED, simulate
-from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World
-from benchmarks.world.cluster import AUTOSCALING, HPAS, NAME, NAMESPACE
+from benchmarks.closed_loop.worlds import DEFAULT_LEASES, DRAIN, World, steps, tied
+from benchmarks.world.cluster import AUTOSCALING, HPAS, NAME, NAMESPACE, ClusterPlan
+from benchmarks.world.nodes import Nodes
 from fedhpa.decision import Decision, History, Snapshot, decide
 from tests.support.invariants import Judge
 from tests.support.nightly import NIGHT, NIGHTLY, examples
@@ -129,6 +131,34 @@ def test_the_invariants_hold_each_second_and_a_quiet_world_rests(
     writes, status_writes = quiet
     assert judge.writes - writes == 0
     assert judge.status_writes - status_writes <= SETTLES / STATUS_SECONDS + 1
+
+
+def tight() -> World:
+    """Two loads change places every six minutes: they need all of maxReplicas, and one cluster all its nodes.
+
+    So each change of bounds gives one cluster what the other had, while somebody else writes the giver's HPA.
+    """
+    nodes = partial(Nodes, {"node-1": 10})
+    begins = {"m1": 2, "m2": 10}
+    clusters = tuple(ClusterPlan(name, n, start_seconds=15.0, nodes=nodes) for name, n in begins.items())
+    turns = range(0, 30, 6)
+    first, second = (
+        steps(*((float(at), 5.0 if at // 6 % 2 == odd else 1.0) for at in turns)) for odd in (1, 0)
+    )
+    races = tuple((at * MINUTE, raced("m2" if at // 6 % 2 else "m1", 4)) for at in turns if at)
+    load = tied(m1=first, m2=second)
+    return World("tight", "nothing is left over", clusters, load, minimum=4, maximum=12, events=races)
+
+
+def test_the_invariants_hold_where_nothing_is_left_over() -> None:
+    """There a raise that does not wait, or a take-back of busy replicas, shows at once."""
+    world = tight()
+    judge = Judge(world.target)
+    looks = tuple((float(second), judge.look) for second in range(int(30 * MINUTE)))
+    simulate(replace(world, events=(*looks, *world.events)), DISTRIBUTED, 0.5)
+
+    assert judge.broken == []
+    assert judge.writes >= 12
 
 
 def edited(most: int) -> Action:

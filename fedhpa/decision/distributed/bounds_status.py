@@ -5,16 +5,13 @@ Source: docs/reference/decision-record.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from fedhpa.api.errors import InvalidObject
-from fedhpa.api.free_json import time_at
-from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.api.quantity import format_milli, parse_milli
-from fedhpa.assignment import ClusterState, Plan
+from fedhpa.api.quantity import format_milli
+from fedhpa.assignment import ClusterState, HpaReport, Plan
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_view import BoundsView
 from fedhpa.decision.metrics import status_entry
@@ -25,7 +22,6 @@ from fedhpa.metric_types.metric import ScalingMetric
 
 JSON = object
 
-MAX_REPLICAS: Final = 2**31 - 1
 # A member's clock may be ahead of the hub's by so many seconds.
 _CLOCK_SKEW: Final = 60
 
@@ -70,7 +66,7 @@ def with_bounds(
         {
             **entry,
             **bounds_entry(memory, str(entry["name"])),
-            **_hpa(view.hpas.get(str(entry["name"])), context.now),
+            **_hpa(view.reports.get(str(entry["name"])), context.now),
         }
         for entry in cluster_entries(decision, context.snapshot, context.fleet, memory)
         if entry["name"] not in out
@@ -79,27 +75,14 @@ def with_bounds(
     return msgspec.structs.replace(decision, status=status, memory=memory)
 
 
-def _hpa(hpa: MemberHpa | None, now: float) -> dict[str, JSON]:
+def _hpa(report: HpaReport | None, now: float) -> dict[str, JSON]:
     """Returns what a status entry shows of a member HPA."""
-    if hpa is None:
-        return {}
-    wanted, scaled = whole_number(hpa.status.get("desiredReplicas")), hpa.derived(_scaled_at)
     entry: dict[str, JSON] = {}
-    if wanted is not None:
-        entry["desiredReplicas"] = wanted
-    if scaled is not None and scaled <= now + _CLOCK_SKEW:
-        entry["lastScaleTime"] = api_time(scaled)
+    if report is not None and report.desired is not None:
+        entry["desiredReplicas"] = report.desired
+    if report is not None and report.scaled_at is not None and report.scaled_at <= now + _CLOCK_SKEW:
+        entry["lastScaleTime"] = api_time(report.scaled_at)
     return entry
-
-
-def _scaled_at(hpa: MemberHpa) -> float | None:
-    return time_at(hpa.status.get("lastScaleTime"))
-
-
-def whole_number(value: JSON) -> int | None:
-    """Returns a number of replicas from a member; None if it cannot be one."""
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_REPLICAS
-    return value if known else None  # type: ignore[return-value]  # a number
 
 
 def _mean(metric: ScalingMetric, index: int, view: BoundsView) -> Mapping[str, JSON]:
@@ -107,46 +90,20 @@ def _mean(metric: ScalingMetric, index: int, view: BoundsView) -> Mapping[str, J
 
     Empty if the value of a member with replicas is unknown, because the others do not speak for it.
     """
-    field = metric.metric_type.field
     totals: dict[str, int] = {}
     weight = 0
-    for replicas, value in _values(field, index, view):
-        if value is None:
+    for report in view.reports.values():
+        replicas = report.current
+        if not replicas:
+            continue
+        values = report.values[index] if index < len(report.values) else None
+        if not values:
             return {}
         weight += replicas
-        for name, number in value.items():
+        for name, number in values.items():
             totals[name] = totals.get(name, 0) + number * replicas
-    if not weight or not totals:
-        return {}
     current: dict[str, JSON] = {
         name: total // weight // 1000 if name == "averageUtilization" else format_milli(total // weight)
         for name, total in totals.items()
     }
-    return status_entry(metric, current)
-
-
-def _values(field: str, index: int, view: BoundsView) -> Iterator[tuple[int, Mapping[str, int] | None]]:
-    """Yields the replicas of each member HPA of ours and its values in milli-units, None if unknown."""
-    for hpa in view.hpas.values():
-        replicas = hpa.status.get("currentReplicas")
-        if not hpa.ours or not isinstance(replicas, int) or isinstance(replicas, bool) or replicas <= 0:
-            continue
-        yield replicas, hpa.derived(_numbers, field, index)
-
-
-def _numbers(hpa: MemberHpa, field: str, index: int) -> Mapping[str, int] | None:
-    metrics = hpa.status.get("currentMetrics")
-    entry = metrics[index] if isinstance(metrics, list) and index < len(metrics) else None
-    source = entry.get(field) if isinstance(entry, dict) else None
-    current = source.get("current") if isinstance(source, dict) else None
-    if not isinstance(current, dict):
-        return None
-    found = {}
-    for name in ("averageUtilization", "averageValue", "value"):
-        raw = current.get(name)
-        if isinstance(raw, str | int) and not isinstance(raw, bool):
-            try:
-                found[name] = parse_milli(raw)
-            except InvalidObject:
-                return None
-    return found or None
+    return status_entry(metric, current) if current else {}

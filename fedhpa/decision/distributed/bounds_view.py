@@ -8,6 +8,8 @@ from functools import partial
 from operator import is_
 from typing import Final
 
+from msgspec import structs
+
 from fedhpa.api.assignment_policies import AssignmentPolicy
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
@@ -16,37 +18,72 @@ from fedhpa.assignment import (
     NO_STATE,
     Bounds,
     ClusterState,
-    HoldRules,
+    HpaReport,
     Member,
     Previous,
-    ReportedUsage,
     Rules,
     assigned_for,
-    limited_for,
-    usage_of,
+    report_of,
 )
 from fedhpa.decision.bridge import BRIDGE_SECONDS, missed_for
 from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
-from fedhpa.decision.memory import ANSWERED_STATES
-from fedhpa.decision.messages import HELD
+from fedhpa.decision.memory import ANSWERED_STATES, QUIET_SECONDS, History
+from fedhpa.decision.messages import HELD, SURVIVES_CLUSTER_LOSS
+from fedhpa.decision.model import Decision, api_time, stored_time
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom
-from fedhpa.decision.snapshot import ClusterSnapshot, Failure, metrics_api
+from fedhpa.decision.settings import ControllerSettings
+from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot, metrics_api
 from fedhpa.decision.spec import PlacementPreference
 
 JSON = object
 
+# The bounds are computed in this interval, and at once when something asks for it.
+PERIOD_SECONDS: Final = 60
 _NO_PREFERENCE: Final = PlacementPreference()
 
 
 class SeenMembers:
-    """The clusters as a pass saw them last, each with all that it follows from.
+    """The clusters as a pass saw them last, each with all that it follows from, and a decision at rest.
 
     Only those are kept that follow from nothing else: a cluster that answers and is not pinned.
     """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[object, ...], Member]] = {}
+        self._rest: tuple[tuple[object, ...], float, Decision] | None = None
+
+    def at_rest(
+        self, snapshot: Snapshot, history: History, now: float, settings: ControllerSettings
+    ) -> Decision | None:
+        """Returns the last decision as one of `now`, if it was at rest, and no pass is due; else None."""
+        if self._rest is None:
+            return None
+        basis, until, decision = self._rest
+        if not decision.now <= now < until or basis != _basis(snapshot, history, settings):
+            return None
+        status = {**decision.status, "lastSeen": api_time(now)}
+        return structs.replace(decision, now=now, status=status)
+
+    def keep(self, context: Context, view: BoundsView, decision: Decision) -> None:
+        """Keep a decision until the next pass, if time alone changes nothing in it before."""
+        snapshot, memory, fleet, now = context.snapshot, decision.memory, context.fleet, context.now
+        # An outlook becomes better only after a while.
+        outlook = [one for one in decision.conditions if one.type == SURVIVES_CLUSTER_LOSS]
+        worse = [stored_time(one) or 0.0 for one in outlook if one.status != "True"]
+        rests = (
+            decision.plan is None
+            and not (decision.writes or decision.error or decision.events or decision.absences)
+            and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)
+            and snapshot.placement is None
+            and all(now - since >= QUIET_SECONDS for since in worse)
+            and memory.clusters == snapshot.memory.clusters
+            and all(one.is_calm and one.ready >= one.running for one in view.members)
+            and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())
+            and all((report.scaled_at or now) <= now for report in view.reports.values())
+        )
+        basis, last = _basis(snapshot, context.history, context.settings), snapshot.last_pass
+        self._rest = (basis, last + PERIOD_SECONDS, decision) if rests and last is not None else None
 
     def of(self, name: str, basis: tuple[object, ...], make: Callable[[], Member]) -> Member:
         """Returns the cluster as it follows from the `basis`; `make` computes it."""
@@ -65,14 +102,14 @@ class BoundsView:
     """All candidate clusters of a FederatedHPA, as a pass sees them.
 
     `members` and `previous` are the input of the pass with `rules`. `hpas` are the readable HPAs by cluster,
-    ours and others. `edited` are the clusters whose HPA has other bounds than assigned, or is missing.
-    `triggers` ask for a pass at once if new.
+    ours and others; `reports` are what ours report. `edited` are the clusters whose HPA has other bounds than
+    assigned, or is missing. `triggers` ask for a pass at once if new.
     """
 
     def __init__(self, context: Context, seen: SeenMembers | None = None) -> None:
         self._context = context
         snapshot, spec = context.snapshot, context.spec
-        placement, hold = spec.assignment, context.hold
+        placement = spec.assignment
         known = (cluster.cluster or KnownCluster(cluster.name) for cluster in snapshot.clusters)
         self._preferences = placement.preferred(known)
         self._views = {view.name: view for view in context.fleet.answered}
@@ -82,6 +119,7 @@ class BoundsView:
             for cluster in snapshot.clusters
             if isinstance(cluster.hpa, MemberHpa) and cluster.name in self._views
         }
+        self.reports = {name: hpa.derived(_report) for name, hpa in self.hpas.items() if hpa.ours}
         self.states: Mapping[str, ClusterState] = {
             cluster.name: context.memory.assignment(cluster.name).at(context.now)
             for cluster in snapshot.clusters
@@ -96,9 +134,7 @@ class BoundsView:
             uid=snapshot.hpa.uid,
             assists=placement.assist,
             scales_to_zero=placement.scaling_to_zero and placement.assist,
-            hold=None
-            if hold is None
-            else HoldRules(down=hold.stops_down, up=hold.stops_up, reason=str(hold)),
+            hold=context.hold,
             assigned_for=assigned_for(
                 spec.min_replicas,
                 self.policy,
@@ -205,14 +241,14 @@ class BoundsView:
 
         A pinned one has a known metric that asks for more. One without a value could only ask for more still.
         """
-        usage = hpa.derived(_reported_usage)
+        report = hpa.derived(_report)
         pinned = running >= hpa.spec.maxReplicas > 0
-        limited = limited_for({"status": hpa.status}, self._context.now) if pinned else None
+        limited = report.limited_for(self._context.now) if pinned else None
         if limited is not None:
-            load = usage.load(ready, known=True)
+            load = report.load(ready, known=True)
             if load is not None and load > running:
                 return load, limited
-        return usage.load(ready), None
+        return report.load(ready), None
 
     def _wakes(self, view: ClusterView) -> bool:
         """True if an Object or External metric asks for a replica: any value above 0 does."""
@@ -267,8 +303,13 @@ class BoundsView:
         return one.written != state.bounds
 
 
-def _reported_usage(hpa: MemberHpa) -> ReportedUsage:
-    return usage_of({"spec": {"metrics": hpa.spec.metrics}, "status": hpa.status})
+def _basis(snapshot: Snapshot, history: History, settings: ControllerSettings) -> tuple[object, ...]:
+    """Returns all that a decision follows from but the time. Old answers count only for missing clusters."""
+    return structs.replace(snapshot, answers={}), history, settings
+
+
+def _report(hpa: MemberHpa) -> HpaReport:
+    return report_of(hpa.spec.metrics, hpa.status)
 
 
 def _bounds(hpa: MemberHpa) -> Bounds | None:

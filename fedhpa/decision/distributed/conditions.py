@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fedhpa.api.member_hpas import MemberHpa
-from fedhpa.api.texts import listed
+from fedhpa.api.texts import counted, listed
 from fedhpa.assignment import ClusterState, Member, Plan
 from fedhpa.decision.context import Context, describe
 from fedhpa.decision.distributed.bounds_view import BoundsView
@@ -21,13 +20,12 @@ from fedhpa.decision.messages import (
     SCALING_LIMITED,
 )
 
-JSON = object
-
 # People read conditions, so they name only so many clusters.
 _MAX_NAMED: Final = 8
 _MAX_REASON: Final = 160
 # Each remedy has two UIDs. Clusters beyond these are named once the first ones are solved.
 _MAX_REMEDIES: Final = 3
+NO_HPA: Final = "no member has an HPA yet"
 _NO_ROOM: Final = "no cluster has room for "
 
 
@@ -37,20 +35,13 @@ def report_members(
     """Sets the conditions that say how the members scale."""
     builder = context.builder
     builder.condition(ABLE_TO_SCALE, True, "SucceededGetScale", GOT_SCALE)
-    ours = {name: hpa for name, hpa in view.hpas.items() if hpa.ours}
-    failed = {
-        name: f"{found.get('reason') or 'unknown'}: {found.get('message') or 'no message'}"
-        for name, hpa in ours.items()
-        if (found := condition_of(hpa, SCALING_ACTIVE)).get("status") == "False"
-        # An HPA rests while its cluster runs no replica.
-        and found.get("reason") != "ScalingDisabled"
-    }
+    ours = view.reports
+    failed = {name: report.failure for name, report in ours.items() if report.failure}
     if failed:
         builder.condition(SCALING_ACTIVE, False, "MemberHPAFailed", describe(failed, most=_MAX_NAMED))
     else:
-        text = f"{_counted(len(ours), 'member HPA scales', 'member HPAs scale')} the workload"
-        if not ours:
-            text = "no member has an HPA yet"
+        verb = "scales" if len(ours) == 1 else "scale"
+        text = f"{counted(len(ours), 'member HPA')} {verb} the workload" if ours else NO_HPA
         builder.condition(SCALING_ACTIVE, True, "MembersScale", text)
     pinned = [one.cluster for one in view.members if one.need is not None]
     if pinned:
@@ -93,7 +84,7 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
         builder.condition(ASSIGNED, True, "CapacityLimited", text)
     else:
         count = sum(bounds is not None for bounds in made.goals.values())
-        clusters = _counted(count, "cluster has", "clusters have")
+        clusters = f"{counted(count, 'cluster')} {'has' if count == 1 else 'have'}"
         chosen = f"; {context.snapshot.selection}" if context.snapshot.selection else ""
         text = f"{clusters} bounds as assigned{_above_minimum(view, made)}{chosen}"
         builder.condition(ASSIGNED, True, "Assigned", text)
@@ -117,7 +108,7 @@ def _no_room(view: BoundsView, made: Plan) -> str:
     lacking = min(made.unmet, view.rules.maximum - running)
     parts = [f"{made.unassigned} of maxReplicas {view.rules.maximum}"] if made.unassigned else []
     if lacking > 0:
-        parts.append(f"{_counted(lacking, 'replica', 'replicas')} that clusters need now")
+        parts.append(f"{counted(lacking, 'replica')} that clusters need now")
     return _NO_ROOM + ", and for ".join(parts) if parts else ""
 
 
@@ -126,19 +117,6 @@ def _above_minimum(view: BoundsView, made: Plan) -> str:
     if view.policy.copies or least <= view.rules.minimum:
         return ""
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"
-
-
-def condition_of(hpa: MemberHpa, kind: str) -> Mapping[str, JSON]:
-    """Returns a condition of a member HPA; empty without it."""
-    found = hpa.status.get("conditions")
-    for one in found[:16] if isinstance(found, list) else ():
-        if isinstance(one, dict) and one.get("type") == kind:
-            return one
-    return {}
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"
 
 
 def _names(clusters: Sequence[str]) -> str:
@@ -155,9 +133,7 @@ def report_moves(context: Context, view: BoundsView, made: Plan) -> None:
     }
     for one in view.members:
         if one.stuck:
-            context.waits[one.cluster] = (
-                f"it keeps {_counted(one.ready, 'ready pod', 'ready pods')} and one more"
-            )
+            context.waits[one.cluster] = f"it keeps {counted(one.ready, 'ready pod')} and one more"
         if one.leaving:
             context.waits[one.cluster] = _wait_of(context, one, made, unready)
 
@@ -172,10 +148,11 @@ def _wait_of(context: Context, one: Member, made: Plan, unready: Mapping[str, in
         return "spec.dryRun: nothing moves"
     if one.rolling:
         return "its pods have two versions, and a rollout ends first"
-    text = f"{stays} of {_counted(one.running, 'replica', 'replicas')} stay"
+    text = f"{stays} of {counted(one.running, 'replica')} stay"
     if not stays:
         return f"{text}, and its HPA goes"
     if unready:
         pods = sum(unready.values())
-        return f"{text} until {_counted(pods, 'pod is', 'pods are')} ready in {_names(sorted(unready))}"
+        are = f"{counted(pods, 'pod')} {'is' if pods == 1 else 'are'}"
+        return f"{text} until {are} ready in {_names(sorted(unready))}"
     return f"{text} until others run more"

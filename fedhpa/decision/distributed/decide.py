@@ -19,16 +19,15 @@ from fedhpa.assignment import (
 )
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
-from fedhpa.decision.distributed.bounds_status import MAX_REPLICAS, whole_number, with_bounds
-from fedhpa.decision.distributed.bounds_view import BoundsView, SeenMembers
+from fedhpa.decision.distributed.bounds_status import with_bounds
+from fedhpa.decision.distributed.bounds_view import PERIOD_SECONDS, BoundsView, SeenMembers
 from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
 from fedhpa.decision.distributed.returning import give_back
 from fedhpa.decision.messages import ASSIGNED, HELD
 from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
 
-# The bounds are computed in this interval, and at once when something asks for it.
-PERIOD_SECONDS: Final = 60
+_MAX_REPLICAS: Final = 2**31 - 1
 # People read events, so they name only so many clusters.
 _MAX_NAMED: Final = 8
 
@@ -48,25 +47,23 @@ def decide_bounds(
     view = BoundsView(context, seen)
     move = give_back(context, view)
     triggers = view.triggers | ({f"return {sorted(move.stays.items())}"} if move.stays else set())
-    due = _is_due(context, triggers)
-    made = plan(view.rules, view.members, view.previous, context.now, move) if due else None
-    states, remembered = view.states, None
-    writes: tuple[SetBounds, ...] = ()
-    repairs, removals = _repairs(context, view), _removals(context)
-    planned = () if made is None else _all_writes(made)
-    named = tuple(_changes(made, planned, repairs, removals if made else ()))
+    made = None
+    if _is_due(context, triggers):
+        made = plan(view.rules, view.members, view.previous, context.now, move)
+    # Fields besides the bounds that are not as the FederatedHPA has them.
+    drifted = (one for one in context.snapshot.clusters if one.drift and one.name in view.reports)
+    repairs = {one.name: one.drift for one in drifted}
+    # Clusters that are no longer selected wait for the end of a hold.
+    stays = made is None or (context.hold is not None and context.hold.stops_down)
+    removals = () if stays else context.snapshot.leftovers
+    writes = () if made is None else _all_writes(made)
+    named = tuple(_changes(made, writes, repairs, removals))
+    scales = {} if made is None else made.scales
+    remembered = made if made is None or outcomes is None else made.after(outcomes)
     if context.spec.dry_run:
-        repairs, removals = {}, ()
-    elif made is not None:
-        writes = planned
-        remembered = made if outcomes is None else made.after(outcomes)
-        states = remembered.states
-    else:
-        removals = ()
-    scales = {} if made is None or context.spec.dry_run else made.scales
-    goals = _goals(view) if made is None else made.goals
-    shown = states if made is None else made.states
-    shares = tuple(_shares(view, goals, shown, scales))
+        repairs, removals, writes, scales, remembered = {}, (), (), {}, None
+    states = view.states if remembered is None else remembered.states
+    shares = tuple(_shares(view, made, states if made is None else made.states, scales))
     current, desired = _sizes(context, view, scales)
     reason = _steps(context, made, current, changes=bool(writes or scales))
     errors = tuple(_errors(outcomes or (), write_error))
@@ -76,7 +73,8 @@ def decide_bounds(
     else:
         report_assignment(context, view, made, errors)
     report_outlook(context, view.headroom(), copies=view.policy.copies)
-    _report_changes(context, made, writes, removals, outcomes, reason)
+    if made is not None:
+        _report_changes(context, made, writes, removals, outcomes, reason)
     _report_repairs(context, view, repairs, writes)
     if made is not None:
         report_moves(context, view, made)
@@ -92,7 +90,10 @@ def decide_bounds(
         triggers=triggers if not errors else frozenset(),
         distributed=True,
     )
-    return with_bounds(decision, context, view, states, remembered)
+    decision = with_bounds(decision, context, view, states, remembered)
+    if seen is not None and outcomes is None and write_error is None:
+        seen.keep(context, view, decision)
+    return decision
 
 
 def _is_due(context: Context, triggers: frozenset[str]) -> bool:
@@ -110,36 +111,20 @@ def _all_writes(made: Plan) -> tuple[SetBounds, ...]:
     return writes
 
 
-def _repairs(context: Context, view: BoundsView) -> Mapping[str, tuple[str, ...]]:
-    """Returns the fields besides the bounds that are not as the FederatedHPA has them, by cluster."""
-    return {
-        cluster.name: cluster.drift
-        for cluster in context.snapshot.clusters
-        if cluster.drift and cluster.name in view.hpas and view.hpas[cluster.name].ours
-    }
-
-
-def _removals(context: Context) -> tuple[str, ...]:
-    """Returns the clusters that are no longer selected and have our HPA. They wait for the end of a hold."""
-    stops = context.hold is not None and context.hold.stops_down
-    return () if stops else context.snapshot.leftovers
-
-
-def _goals(view: BoundsView) -> dict[str, Bounds | None]:
-    """Returns the present bounds between two passes."""
-    return {one.cluster: one.written for one in view.members}
-
-
 def _shares(
-    view: BoundsView,
-    goals: Mapping[str, Bounds | None],
-    states: Mapping[str, ClusterState],
-    scales: Mapping[str, int],
+    view: BoundsView, made: Plan | None, states: Mapping[str, ClusterState], scales: Mapping[str, int]
 ) -> Iterator[MemberBounds]:
-    """Yields the bounds of each cluster, by name, with what people want to know about it."""
+    """Yields the bounds of each cluster, by name, with what people want to know about it.
+
+    Between two passes they are the present ones.
+    """
     for one in sorted(view.members, key=lambda each: each.cluster):
         state = states[one.cluster]
-        found = one.written if one.foreign else None if state.lost else goals[one.cluster]
+        found = one.written
+        if made is not None and not one.foreign:
+            found = made.goals[one.cluster]
+        if state.lost and not one.foreign:
+            found = None
         yield msgspec.structs.replace(
             member_bounds(one.cluster, found, state),
             replicas=scales.get(one.cluster),
@@ -155,16 +140,15 @@ def _sizes(context: Context, view: BoundsView, scales: Mapping[str, int]) -> tup
     current = desired = 0
     for cluster in context.fleet.expected:
         present = context.fleet.known_replicas(cluster)
-        hpa = view.hpas.get(cluster.name)
-        wanted = None if hpa is None else whole_number(hpa.status.get("desiredReplicas"))
-        if hpa is None or not wanted or not present:
-            wanted = present
-        elif wanted > present:
+        report = view.reports.get(cluster.name)
+        wanted = present
+        if report is not None and report.desired and present:
             # No HPA scales above its maximum, whatever its status says.
-            wanted = max(min(wanted, hpa.spec.maxReplicas), present)
+            most = view.hpas[cluster.name].spec.maxReplicas
+            wanted = min(report.desired, max(most, present))
         current += present
         desired += scales.get(cluster.name, wanted)
-    return min(current, MAX_REPLICAS), min(desired, MAX_REPLICAS)
+    return min(current, _MAX_REPLICAS), min(desired, _MAX_REPLICAS)
 
 
 def _steps(context: Context, made: Plan | None, current: int, *, changes: bool) -> str:
@@ -173,21 +157,17 @@ def _steps(context: Context, made: Plan | None, current: int, *, changes: bool) 
     If bounds move between clusters (`changes`) and no sum changes, the reason is that of the first step.
     """
     if made is None:
-        return _kept_steps(context)
+        # The steps of the last pass are still the reason.
+        context.builder.steps.extend(context.snapshot.last_steps)
+        return context.snapshot.last_reason
     reason = made.steps[0].reason if changes and made.steps else ""
     for step in made.steps:
-        context.builder.step(step.step, step.before, step.after, step.reason)
+        context.builder.step(*step)
         if step.before != step.after:
             reason = step.reason
     if context.spec.dry_run:
         context.builder.step("dryRun", current, current, "spec.dryRun: nothing is written to the members")
     return reason
-
-
-def _kept_steps(context: Context) -> str:
-    """Adds the steps of the last pass: between two passes they are still the reason."""
-    context.builder.steps.extend(context.snapshot.last_steps)
-    return context.snapshot.last_reason
 
 
 def _errors(outcomes: Sequence[Outcome], write_error: str | None) -> Iterator[str]:
@@ -219,23 +199,20 @@ def _report_repairs(
 
 def _report_changes(
     context: Context,
-    made: Plan | None,
+    made: Plan,
     writes: Sequence[SetBounds],
     removals: Sequence[str],
     outcomes: Sequence[Outcome] | None,
     reason: str,
 ) -> None:
     """Adds the event of written bounds."""
-    if made is None:
-        return
     if outcomes is not None:
         confirmed = [outcome.write for outcome in outcomes if outcome.result is Result.CONFIRMED]
         writes = [write for write in confirmed if isinstance(write, SetBounds)]
-    why = f"; reason: {reason}" if reason else ""
     writes = [write for write in writes if write.before != write.after]
     if writes or removals or (made.scales and not context.spec.dry_run):
-        texts = list(_changes(made, writes, {}, removals))
-        context.builder.event("BoundsAssigned", f"{listed(texts, _MAX_NAMED)}{why}")
+        texts = listed(list(_changes(made, writes, {}, removals)), _MAX_NAMED)
+        context.builder.event("BoundsAssigned", f"{texts}{f'; reason: {reason}' if reason else ''}")
 
 
 def _report_dry_run(
@@ -245,18 +222,13 @@ def _report_dry_run(
     if made is None:
         return
     would = f"would assign {listed(named, _MAX_NAMED)}" if named else "nothing would change"
-    if named and _asked_anew(context, view):
+    # The FederatedHPA asks for something else than in the last pass.
+    new = view.triggers - context.snapshot.last_triggers
+    if named and any(trigger.startswith("spec ") for trigger in new):
         context.builder.event("DryRun", f"{would}{f'; reason: {reason}' if reason else ''}")
     meanwhile = "; the member HPAs go on scaling within the bounds that they have"
-    running = any(hpa.ours for hpa in view.hpas.values())
-    text = f"spec.dryRun: nothing is written to the members; {would}{meanwhile if running else ''}"
+    text = f"spec.dryRun: nothing is written to the members; {would}{meanwhile if view.reports else ''}"
     context.builder.condition(ASSIGNED, True, "DryRun", text)
-
-
-def _asked_anew(context: Context, view: BoundsView) -> bool:
-    """True if the FederatedHPA asks for something else than in the last pass."""
-    new = view.triggers - context.snapshot.last_triggers
-    return any(trigger.startswith("spec ") for trigger in new)
 
 
 def _changes(

@@ -6,7 +6,6 @@ docs/explanation/placement.md, "Return".
 
 from __future__ import annotations
 
-from fedhpa.api.free_json import time_at
 from fedhpa.assignment import NO_MOVE, Move, needed_replicas, next_step, release_step, waiting
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_view import BoundsView
@@ -34,8 +33,7 @@ def give_back(context: Context, view: BoundsView) -> Move:
     if busy and state is not None and not state.ended:
         interrupted(context, state, busy)
     plan = PlacementPlan(context)
-    times = [time_at(hpa.status.get("lastScaleTime")) for hpa in view.hpas.values()]
-    changed = max((time for time in times if time is not None), default=0.0)
+    changed = max((report.scaled_at or 0.0 for report in view.reports.values()), default=0.0)
     moves = rebalances(context, plan, size, size + bool(busy), changed=changed)
     state = context.rebalance
     if not moves or state is None:
