@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
-from fedhpa.cli.backtest.flags import HubFlags, Inputs, StoreFlags
+from fedhpa.cli.backtest.flags import Inputs, StoreFlags
 from fedhpa.cli.backtest.inputs import (
     PRICE_ANNOTATION,
     Subject,
@@ -21,6 +21,7 @@ from fedhpa.cli.backtest.inputs import (
     subject_of_recording,
 )
 from fedhpa.cli.hub_client import hub_client, hub_error, joined, parse_target
+from fedhpa.cli.options import HubFlags
 
 if TYPE_CHECKING:
     from fedhpa.backtest import Recording
