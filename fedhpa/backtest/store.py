@@ -156,13 +156,9 @@ def _recording(
     names = sorted({name for values in found.values() for name in values})
     gap: list[float | None] = [None] * steps
 
-    def amounts(name: str, cluster: str) -> Amounts:
+    def amounts(name: str, cluster: str, factor: int = MILLI) -> Amounts:
         values = found.get(name, {}).get(cluster, gap)
-        return [None if value is None else round(value * MILLI) for value in values]
-
-    def counts(name: str, cluster: str) -> Amounts:
-        values = found.get(name, {}).get(cluster, gap)
-        return [None if value is None else round(value) for value in values]
+        return [None if value is None else round(value * factor) for value in values]
 
     clusters = []
     for cluster in names:
@@ -171,18 +167,8 @@ def _recording(
             field, dot, key = name.partition(".")
             if dot and cluster in found[name]:
                 by_field[field][key] = amounts(name, cluster)
-        price = None if prices is None else prices.get(cluster)
-        clusters.append(
-            ClusterSeries(
-                name=cluster,
-                replicas=counts("replicas", cluster),
-                ready=counts("ready", cluster),
-                demand=by_field["demand"],
-                request=by_field["request"],
-                limit=by_field["limit"],
-                price=price,
-            )
-        )
+        sizes = {name: amounts(name, cluster, 1) for name in ("replicas", "ready")}
+        clusters.append(ClusterSeries(cluster, **sizes, **by_field, price=(prices or {}).get(cluster)))
     name = str(raw["metadata"]["name"])
     return Recording(
         version=VERSION, namespace=queries.namespace, name=name, start=start, step=step, clusters=clusters

@@ -15,7 +15,7 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.cli import suggestions
 from fedhpa.cli.backtest.flags import MAX_DAYS, StoreFlags
 from fedhpa.cli.backtest.output import write_file
-from fedhpa.cli.backtest.store import noted, recorded_days, store_of
+from fedhpa.cli.backtest.store import recorded_days, store_of
 from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
 from fedhpa.cli.member_options import MemberFlags
 from fedhpa.cli.options import HubFlags, MetricsVia, Name, Propagation, with_flags
@@ -109,7 +109,7 @@ def _record_days(
     if output is not RecordFormat.JSON:
         raise ConfigError(f"--output={output}: a recording of days is JSON")
     recorded, _ = recorded_days(name, manifest, hub, store)
-    content = encode_recording(noted(recorded), compressed=file is not None and file.suffix == ".gz")
+    content = encode_recording(recorded, compressed=file is not None and file.suffix == ".gz")
     if file is None:
         sys.stdout.buffer.write(content + b"\n")
         return

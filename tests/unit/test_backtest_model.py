@@ -11,7 +11,7 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.backtest import Recording, fidelity, recorded_run, scaling_object
 from fedhpa.backtest.centralized import Autoscaler
 from fedhpa.backtest.model import measured_start
-from fedhpa.backtest.recorded import censored_part, gaps_of
+from fedhpa.backtest.recorded import censored_part, gaps_of, sizes_of
 from fedhpa.backtest.result import Run
 from tests.support.recorded_days import manifest, model, recording, run, wave
 
@@ -143,12 +143,12 @@ def test_fidelity_tells_models_apart() -> None:
     raw = manifest()
     days = of_itself(days, raw, pod_start=30.0)
     spec = scaling_object(raw).spec
-    real = recorded_run(days, spec, model(days, raw))
-    right = fidelity(real, run(days, raw, pod_start=30.0))
-    target = fidelity(real, run(days, manifest(54), pod_start=30.0))
+    real = sizes_of(recorded_run(days, spec, model(days, raw)))
+    right = fidelity(real, sizes_of(run(days, raw, pod_start=30.0)))
+    target = fidelity(real, sizes_of(run(days, manifest(54), pod_start=30.0)))
     window: dict[str, Any] = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
-    no_window = fidelity(real, run(days, manifest(**window), pod_start=30.0))
-    slow = fidelity(real, run(days, raw, pod_start=90.0))
+    no_window = fidelity(real, sizes_of(run(days, manifest(**window), pod_start=30.0)))
+    slow = fidelity(real, sizes_of(run(days, raw, pod_start=90.0)))
 
     assert right is not None
     assert right.is_good

@@ -98,18 +98,14 @@ def chart_lines(report: Report) -> Iterator[str]:
 
 def text_lines(report: Report) -> list[str]:
     """Returns the table, which run to take, and what the reader must know."""
-    title = f"{report.namespace}/{report.name}: {report.metric}, {_span(report)}"
+    from fedhpa.api.times import format_time
+
+    span = f"from {format_time(report.start)} to {format_time(report.end)}"
+    title = f"{report.namespace}/{report.name}: {report.metric}, {span}"
     lines = [painted(title, BOLD), *table(report.runs), "", painted(report.best, GREEN)]
     lines += [f"note: {note}" for note in report.notes]
     lines += [f"assumed: {one.name}: {one.value} ({one.source})" for one in report.assumptions]
     return lines
-
-
-def _span(report: Report) -> str:
-    from fedhpa.api.times import format_time
-
-    end = report.start + len(report.runs[0].demand) * report.step
-    return f"from {format_time(report.start)} to {format_time(end)}"
 
 
 def table(runs: list[Run]) -> list[str]:
