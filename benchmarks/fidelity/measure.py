@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from benchmarks.fidelity.shapes import MODES, SHAPES, TARGET, WAVES, Shape, federated_hpa
+from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.backtest import (
+    CLOSE,
     PRESENT,
     Candidate,
     Fidelity,
@@ -25,19 +28,19 @@ from fedhpa.backtest import (
     model_of,
     run_of,
     scaling_object,
+    sizes_of,
     varied,
 )
-from fedhpa.backtest.recorded import CLOSE, sizes_of
 
 RECORDINGS: Final = Path(__file__).with_name("recordings")
 # metrics-server of these planes scrapes every 10 s (METRIC_RESOLUTION of testbed.real.commands), so a sample
 # is 5 s old on average when it is read. kwok adds to a pod's CPU seconds at a scrape, with the usage of that
 # moment (containerResourceCumulativeUsage), so the rate over a window is the value at its end.
 PLANE: Final = Options(metrics_age=5.0, metrics_window=10.0, metrics_are_means=False)
-# Decisions are 15 s apart and scrapes 10 s, at times that no recording holds. A run depends on them: usage
-# within the tolerance changes no size, so a sample a little later may keep or change it. A figure is the
-# mean of runs whose decisions and scrapes begin at these seconds, which stand for all times of both.
-PHASES: Final = ((0, 1), (2, 8), (4, 5), (6, 2), (8, 9), (9, 6), (11, 3), (13, 0))
+# Decisions are 15 s apart and the scrapes of each member 10 s, at times that no recording holds. A run
+# depends on them: usage within the tolerance changes no size, so a sample a little later may keep or change
+# it. A figure is the mean of runs with a first decision and first scrapes by chance.
+PHASES: Final = 16
 # Seconds of a step in these runs. A recording has steps of 5 s.
 FINE: Final = 1.0
 A_MINUTE: Final = 60.0
@@ -108,12 +111,13 @@ def _runs(recording: Recording, raw: Mapping[str, Any], start: float) -> list[li
         for one in recording.clusters
     ]
     fine = msgspec.structs.replace(recording, step=FINE, clusters=clusters)
-    options = msgspec.structs.replace(PLANE, pod_start=start)
     found = []
-    for phase, scrape in PHASES:
-        # Scrapes are at multiples of their period, so another start moves them.
-        moved = msgspec.structs.replace(fine, start=round(fine.start, -1) - scrape)
-        run = run_of(moved.between(phase, moved.steps), Candidate(PRESENT, raw), options)
+    chance = random.Random(PHASES)
+    for number in range(PHASES):
+        phase = round(number * SYNC_PERIOD_SECONDS / PHASES)
+        scrapes = tuple([chance.uniform(0, PLANE.metrics_window) for _ in recording.clusters])
+        options = msgspec.structs.replace(PLANE, pod_start=start, metrics_at=scrapes)
+        run = run_of(fine.between(phase, fine.steps), Candidate(PRESENT, raw), options)
         sizes = [*[None] * phase, *sizes_of(run)]
         # A step of the run has the size at its end, and one of the recording that at its beginning.
         found.append([None, *sizes[parts - 1 : -1 : parts]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import median
+from statistics import mean, median
 from typing import Final
 
 import msgspec
@@ -25,7 +25,7 @@ METRICS_AGE_SECONDS: Final = 30.0
 METRICS_WINDOW_SECONDS: Final = 15.0
 # A start that takes longer is a rollout, or a cluster without room.
 MAX_POD_START_SECONDS: Final = 1_800.0
-# Starts that are measured, at most. Their median does not change with more.
+# Starts that are measured, at most. Their mean does not change much with more.
 MAX_STARTS: Final = 200
 # Pods that used so much of their limit may have been asked for more.
 FULL: Final = 0.9
@@ -35,13 +35,15 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The flags of the model; None where the recording or a default decides. Times are seconds.
 
     `pod_limit` is in milli-units of the first metric that pods have. `metrics_window` is the time between two
-    samples of a pod. `metrics_are_means` is False if a sample is the value of its moment, as kwok's are.
+    samples of a pod, and `metrics_at` by cluster when in a window they are taken; 0 where it is shorter.
+    `metrics_are_means` is False if a sample is the value of its moment, as kwok's are.
     """
 
     traffic: str = SHARED
     pod_start: float | None = None
     metrics_age: float | None = None
     metrics_window: float = METRICS_WINDOW_SECONDS
+    metrics_at: tuple[float, ...] = ()
     metrics_are_means: bool = True
     pod_limit: int | None = None
     carry_over: bool = False
@@ -147,9 +149,10 @@ def usages(cluster: ClusterSeries, key: str) -> Iterator[int]:
 
 
 def measured_start(recording: Recording) -> float | None:
-    """Returns the median time between growing replicas and as many ready pods, in seconds; None if unknown.
+    """Returns the usual time between growing replicas and as many ready pods, in seconds; None if unknown.
 
-    The time is known to a step only, so half a step is taken off.
+    A time is known as a number of steps, and their mean over many growths is the time: if pods start within a
+    fifth of a step, a fifth of the growths take one step. Times far from the median do not count.
     """
     starts = []
     for one in recording.clusters:
@@ -161,10 +164,11 @@ def measured_start(recording: Recording) -> float | None:
                 continue
             taken = _steps_until_ready(one, step, recording.step)
             if taken is not None:
-                starts.append(max(taken * recording.step - recording.step / 2, 0.0))
+                starts.append(taken)
             if len(starts) >= MAX_STARTS:
                 break
-    return float(median(starts)) if starts else None
+    usual = [one for one in starts if abs(one - median(starts)) <= 1]
+    return mean(usual) * recording.step if usual else None
 
 
 def _steps_until_ready(cluster: ClusterSeries, step: int, seconds: float) -> int | None:

@@ -13,8 +13,6 @@ from fedhpa.scaling import ContainerUsage, CustomSample, PodRecord, PodRequests,
 
 SELECTOR: Final = "app=workload"
 LABELS: Final[Mapping[str, str]] = {"app": "workload"}
-# The part of a window between the scrapes of one cluster and the next: the golden ratio spreads any number.
-APART: Final = 0.618
 # Watches that a lost API server ended are repeated after 0.8 s, twice that and so on, up to 30 s (client-go,
 # reflector). After a longer loss they begin again half of that after its return, on average.
 RETURN_SECONDS: Final = 15.0
@@ -170,8 +168,7 @@ class Samples:
 
     def __init__(self, model: Model, number: int) -> None:
         self._model = model
-        # Scrapes of different clusters do not happen at the same moment.
-        self._offset = number * APART * model.metrics_window
+        self._offset = model.metrics_at[number] if number < len(model.metrics_at) else 0.0
         self._delay = max(model.metrics_age - model.metrics_window / 2, 0.0)
         self._kept: deque[Sample] = deque()
         self._window: deque[Sample] = deque()

@@ -48,7 +48,7 @@ class Figures(Struct, frozen=True):
 
     @property
     def price(self) -> float:
-        """What runs are compared by: the cost where clusters have prices, else the replica-hours."""
+        """The cost where clusters have prices, else the replica-hours: runs are compared by it."""
         return self.replicaHours if self.cost is None else self.cost
 
 

@@ -162,13 +162,17 @@ def _recording(
 
     clusters = []
     for cluster in names:
-        by_field: dict[str, dict[str, Amounts]] = {"demand": {}, "request": {}, "limit": {}}
-        for name in found:
-            field, dot, key = name.partition(".")
-            if dot and cluster in found[name]:
-                by_field[field][key] = amounts(name, cluster)
-        sizes = {name: amounts(name, cluster, 1) for name in ("replicas", "ready")}
-        clusters.append(ClusterSeries(cluster, **sizes, **by_field, price=(prices or {}).get(cluster)))
+        demand, request, limit = (
+            {
+                name.removeprefix(field): amounts(name, cluster)
+                for name in found
+                if name.startswith(field) and cluster in found[name]
+            }
+            for field in ("demand.", "request.", "limit.")
+        )
+        replicas, ready = (amounts(name, cluster, 1) for name in ("replicas", "ready"))
+        price = (prices or {}).get(cluster)
+        clusters.append(ClusterSeries(cluster, replicas, ready, demand, request, limit, price))
     name = str(raw["metadata"]["name"])
     return Recording(
         version=VERSION, namespace=queries.namespace, name=name, start=start, step=step, clusters=clusters

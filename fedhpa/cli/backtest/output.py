@@ -89,10 +89,10 @@ def yaml_lines(report: Report) -> Iterator[str]:
 
 def chart_lines(report: Report) -> Iterator[str]:
     """Yields the table and a chart of the best run."""
-    from fedhpa.backtest.report import terminal
+    from fedhpa.backtest import report as pictures
 
     yield from text_lines(report)
-    chart = terminal(report, shutil.get_terminal_size().columns, painted)
+    chart = pictures.terminal(report, shutil.get_terminal_size().columns, painted)
     yield from ["", chart] if chart else []
 
 
