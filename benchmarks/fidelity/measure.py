@@ -81,13 +81,13 @@ def recording_of(shape: Shape, mode: str, folder: Path = RECORDINGS) -> Recordin
     return decode_recording(file.read_bytes(), str(file))
 
 
-def measure(shape: Shape, mode: str, folder: Path = RECORDINGS) -> Measured:
-    """Returns the figures of a recorded run."""
+def measure(shape: Shape, mode: str, folder: Path = RECORDINGS, *, with_wrong: bool = True) -> Measured:
+    """Returns the figures of a recorded run; on the waves also those of wrong models, if wanted."""
     recording = recording_of(shape, mode, folder)
     raw = federated_hpa(shape, mode, recording.namespace)
     start = measured_start(recording) or 0.0
     wrong: dict[str, Fidelity] = {}
-    if shape.name in WAVES:
+    if with_wrong and shape.name in WAVES:
         for name, one in WRONG_OBJECTS.items():
             wrong[name] = _followed(recording, _runs(recording, varied(raw, one), start))
         wrong[LATE_PODS] = _followed(recording, _runs(recording, raw, start + A_MINUTE))

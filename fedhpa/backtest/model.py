@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import mean, median
+from statistics import median
 from typing import Final
 
 import msgspec
@@ -25,7 +25,7 @@ METRICS_AGE_SECONDS: Final = 30.0
 METRICS_WINDOW_SECONDS: Final = 15.0
 # A start that takes longer is a rollout, or a cluster without room.
 MAX_POD_START_SECONDS: Final = 1_800.0
-# Starts that are measured, at most. Their mean does not change much with more.
+# Starts that are measured, at most. Their median does not change with more.
 MAX_STARTS: Final = 200
 # Pods that used so much of their limit may have been asked for more.
 FULL: Final = 0.9
@@ -149,10 +149,9 @@ def usages(cluster: ClusterSeries, key: str) -> Iterator[int]:
 
 
 def measured_start(recording: Recording) -> float | None:
-    """Returns the usual time between growing replicas and as many ready pods, in seconds; None if unknown.
+    """Returns the median time between growing replicas and as many ready pods, in seconds; None if unknown.
 
-    A time is known as a number of steps, and their mean over many growths is the time: if pods start within a
-    fifth of a step, a fifth of the growths take one step. Times far from the median do not count.
+    The time is known to a step only, so half a step is taken off.
     """
     starts = []
     for one in recording.clusters:
@@ -164,11 +163,10 @@ def measured_start(recording: Recording) -> float | None:
                 continue
             taken = _steps_until_ready(one, step, recording.step)
             if taken is not None:
-                starts.append(taken)
+                starts.append(max(taken * recording.step - recording.step / 2, 0.0))
             if len(starts) >= MAX_STARTS:
                 break
-    usual = [one for one in starts if abs(one - median(starts)) <= 1]
-    return mean(usual) * recording.step if usual else None
+    return float(median(starts)) if starts else None
 
 
 def _steps_until_ready(cluster: ClusterSeries, step: int, seconds: float) -> int | None:
