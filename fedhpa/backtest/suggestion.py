@@ -42,8 +42,7 @@ RESERVE: Final = 0.1
 WORTH_A_FIELD: Final = 0.005
 # Both halves need days.
 MIN_DAYS: Final = 4
-# Days that many times as high are tried, until the bound breaks.
-HIGHER: Final = (1.1, 1.25, 1.5)
+HIGHER: Final = 1.1
 # Targets far apart: per cents of a utilization, and factors of a quantity.
 COARSE: Final = ("40", "50", "60", "70", "80", "90")
 FACTORS: Final = (0.5, 0.7, 1.2, 1.5, 2.0, 3.0)
@@ -80,8 +79,7 @@ class Suggestion(Struct, frozen=True):
 
     `reason` is a sentence for people. `manifest` is the object to apply. `gain` is the part that the held-out
     days save, 0 to 1. `worstDay` is the day that leaves most unserved with the object to apply, and `higher`
-    what it would be at worst if every day were a tenth higher. The bound holds on days up to `holdsTo` times
-    as high as the recorded ones; 0 if it does not hold on these.
+    what it would be at worst if every day were a tenth higher.
     """
 
     reason: str
@@ -90,7 +88,6 @@ class Suggestion(Struct, frozen=True):
     gain: float
     worstDay: Day
     higher: float
-    holdsTo: float
     tried: int
     report: Report
 
@@ -195,8 +192,8 @@ def suggest(
     reason, chosen = _judged(search, chosen, is_censored=is_censored)
     claims = _claims(search, chosen)
     final = search.runs[chosen]
-    worst_day = max(whole_days(recording, final), key=lambda day: day.figures.unserved)
-    higher, holds_to = _margin(search, chosen, worst_day.figures.unserved)
+    more = complete([Candidate("higher", varied(raw, chosen))])
+    [higher] = runs_of(recording.times(HIGHER), more, options)
     shown = [chosen[:count] for count in range(len(chosen) + 1) if chosen[:count] in search.runs]
     report = compare(
         recording,
@@ -211,28 +208,11 @@ def suggest(
         claims=claims,
         manifest=varied(raw, chosen),
         gain=1 - after / before if before else 0.0,
-        worstDay=worst_day,
-        higher=higher,
-        holdsTo=holds_to,
+        worstDay=max(whole_days(recording, final), key=lambda day: day.figures.unserved),
+        higher=max(day.figures.unserved for day in whole_days(recording, higher)),
         tried=len(search.runs),
         report=report,
     )
-
-
-def _margin(search: _Search, chosen: Variant, worst: float) -> tuple[float, float]:
-    """Returns what the worst day leaves unserved if days are a tenth higher, and how high they may be."""
-    higher, holds_to = 0.0, float(worst <= search.unserved)
-    for factor in HIGHER:
-        recording = search.recording.times(factor)
-        [run] = runs_of(
-            recording, search.complete([Candidate("higher", varied(search.raw, chosen))]), search.options
-        )
-        found = max(day.figures.unserved for day in whole_days(recording, run))
-        higher = higher or found
-        if found > search.unserved or not holds_to:
-            break
-        holds_to = factor
-    return higher, holds_to
 
 
 def _judged(search: _Search, chosen: Variant, *, is_censored: bool) -> tuple[str, Variant]:

@@ -107,8 +107,6 @@ def suggested(found: Suggestion, raw: Mapping[str, Any]) -> Iterator[str]:
         f"  worst day: from {format_time(worst.at)}, {worst.figures.unserved:.2%} unserved; days a tenth "
         f"higher would leave up to {found.higher:.2%} unserved"
     )
-    if found.holdsTo:
-        yield f"  the bound holds on days up to {found.holdsTo:g} times as high as the recorded ones"
     if found.claims:
         yield ""
         yield from diff(raw, found.manifest)
