@@ -15,7 +15,7 @@ from fedhpa.backtest import encode_recording
 from testbed.real.assets import PlaneUnavailable, ensure_assets
 from testbed.stage import NotInTime, StartFailed
 
-HEAD = ("SHAPE", "MODE", "ERROR", "CONSTANT'S", "PART", "CLOSE", "HIDDEN", "")
+HEAD = ("SHAPE", "MODE", "ERROR", "CONSTANT'S", "PART", "CLOSE", "ITSELF", "CLOSE", "HIDDEN", "")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,14 +58,15 @@ def _record(shapes: Sequence[Shape], minutes: float, folder: Path) -> None:
 
 def _row(one: Measured) -> tuple[str, ...]:
     found = one.found
-    part = found.error / found.constant if found.constant else float("inf")
     return (
         one.shape.name,
         one.mode,
         f"{found.error:.1%}",
         f"{found.constant:.1%}",
-        f"{part:.2f}",
+        f"{found.part:.2f}",
         f"{found.close:.1%}",
+        f"{one.itself.part:.2f}",
+        f"{one.itself.close:.1%}",
         f"{one.censored:.1%}",
         "" if one.is_good else "not close",
     )

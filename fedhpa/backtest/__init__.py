@@ -11,7 +11,14 @@ from fedhpa.backtest.comparison import (
     scaling_object,
 )
 from fedhpa.backtest.model import SHARED, TIED, Model, Options, measured_start, model_of
-from fedhpa.backtest.recorded import Fidelity, censored_part, fidelity, recorded_run
+from fedhpa.backtest.recorded import (
+    CLOSE,
+    Fidelity,
+    censored_part,
+    fidelity,
+    recorded_run,
+    sizes_of,
+)
 from fedhpa.backtest.recording import (
     ClusterSeries,
     Recording,

@@ -35,7 +35,7 @@ class Autoscaler:
     """
 
     def __init__(self, hpa: ScalingObject, model: Model) -> None:
-        self.hpa, self._model = hpa, model
+        self.hpa, self.model = hpa, model
         self.memory = NO_MEMORY
         self.history = History()
         self.last: Decision | None = None
@@ -62,7 +62,7 @@ class Autoscaler:
 
     def decide_on(self, clusters: tuple[ClusterSnapshot, ...], now: float) -> Decision:
         """Returns the decision on these clusters, and keeps what the next one needs."""
-        decision = decide(self.snapshot(clusters), self.history, now, self._model.settings)
+        decision = decide(self.snapshot(clusters), self.history, now, self.model.settings)
         self.memory, self.history, self.last = decision.memory, decision.history, decision
         self.proposals = []
         status = StoredStatus(
@@ -114,7 +114,7 @@ class Autoscaler:
             proposals.append(proposal)
         highest = max((one.replicas for one in proposals), default=0)
         builder = DecisionBuilder((), now)
-        allowed, kept = normalize(builder, spec, self._model.settings, self.history, size.current, highest)
+        allowed, kept = normalize(builder, spec, self.model.settings, self.history, size.current, highest)
         if allowed != size.current:
             return False
         self.history = msgspec.structs.replace(self.history, recommendations=kept)
@@ -161,24 +161,16 @@ def _proposal(
         return None
 
 
-class Centralized:
+class Centralized(Autoscaler):
     """The autoscaler of all clusters together."""
-
-    def __init__(self, hpa: ScalingObject, model: Model) -> None:
-        self._autoscaler = Autoscaler(hpa, model)
-        self._model = model
-
-    def set_bounds(self, least: int, most: int) -> None:
-        """Sets minReplicas and maxReplicas."""
-        self._autoscaler.set_bounds(least, most)
 
     def act(self, workload: Workload, places: Sequence[Place], now: float) -> str:
         """Decides at `now` and scales the pods. Returns the reason of a change; "" without one."""
-        decision = self._autoscaler.decide(workload, places, now)
+        decision = self.decide(workload, places, now)
         if decision is None or not decision.writes:
             return ""
         shares = {share.cluster: share.replicas for share in decision.assignment}
         for place in places:
             if place.here and place.pods is not None and place.name in shares:
-                place.pods.scale(shares[place.name], now, self._model.pod_start)
+                place.pods.scale(shares[place.name], now, self.model.pod_start)
         return decision.why or decision.split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +12,7 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.backtest.model import Options, model_of, unit_of
-from fedhpa.backtest.recorded import censored_part, fidelity, gaps_of, recorded_run
+from fedhpa.backtest.recorded import censored_part, fidelity, gaps_of, recorded_run, sizes_of
 from fedhpa.backtest.recording import Recording, decode_recording, encode_recording, recorded_spec
 from fedhpa.backtest.result import CENSORED, Mark, Report, Run
 from fedhpa.backtest.simulation import BoundsChange, simulate
@@ -73,7 +73,16 @@ def runs_of(
         (recording.end - recording.start) / options_for(one.raw, options).sync for one in candidates
     )
     if workers < 2 or decisions < _WORTH_PROCESSES:
-        return list(_runs_here(recording, candidates, options, progress))
+        runs = []
+        for index, one in enumerate(candidates):
+
+            def report(part: float, index: int = index) -> None:
+                if progress is not None:
+                    progress((index + part) / len(candidates))
+
+            runs.append(run_of(recording, one, options, report))
+            report(1.0)
+        return runs
     found: dict[int, Run] = {}
     content = encode_recording(recording, compressed=False)
     # A forked process would inherit whatever threads the caller has.
@@ -94,23 +103,6 @@ def runs_of(
 def _processors() -> int:
     # A container may have fewer than the machine.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _runs_here(
-    recording: Recording,
-    candidates: Sequence[Candidate],
-    options: Options,
-    progress: Progress | None,
-) -> Iterator[Run]:
-    for index, one in enumerate(candidates):
-
-        def report(part: float, index: int = index) -> None:
-            if progress is not None:
-                progress((index + part) / len(candidates))
-
-        yield run_of(recording, one, options, report)
-    if progress is not None:
-        progress(1.0)
 
 
 # Shared by all runs of a process of the pool.
@@ -183,14 +175,9 @@ def _recorded_object(recording: Recording, present: Mapping[str, Any]) -> Mappin
     return {"metadata": present["metadata"], "spec": {**present["spec"], **recording.spec}}
 
 
-def price_of(run: Run) -> float:
-    """Returns what a run is compared by: its cost where clusters have prices, else its replica-hours."""
-    return run.figures.replicaHours if run.figures.cost is None else run.figures.cost
-
-
 def _rank(run: Run, unserved: float) -> tuple[bool, float, float]:
     over = run.figures.unserved > unserved
-    return over, run.figures.unserved if over else price_of(run), price_of(run)
+    return over, run.figures.unserved if over else run.figures.price, run.figures.price
 
 
 def best_of(ranked: Sequence[Run], present: Run, unserved: float) -> str:
@@ -206,7 +193,7 @@ def best_of(ranked: Sequence[Run], present: Run, unserved: float) -> str:
     if best is present:
         return f"keep {best.name}: no other run is cheaper with at most {unserved:.2%} unserved"
     what, word = ("replica-hours", "fewer") if figures.cost is None else ("cost", "less")
-    part = 1 - price_of(best) / price_of(present) if price_of(present) else 0.0
+    part = 1 - figures.price / present.figures.price if present.figures.price else 0.0
     if part < 0:
         return (
             f"take {best.name}: {served}, within the bound of {unserved:.2%} that {present.name} breaks with "
@@ -216,7 +203,7 @@ def best_of(ranked: Sequence[Run], present: Run, unserved: float) -> str:
 
 
 def _fidelity_notes(recorded: Run, simulated: Run, *, is_known: bool) -> list[str]:
-    found = fidelity(recorded, simulated)
+    found = fidelity(sizes_of(recorded), sizes_of(simulated))
     if found is None:
         return ["the model cannot be compared with the recording: it has no size of all clusters"]
     text = str(found)

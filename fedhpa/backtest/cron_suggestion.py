@@ -24,7 +24,6 @@ from fedhpa.backtest.comparison import (
     Candidate,
     compare,
     options_for,
-    price_of,
     run_of,
     scaling_object,
 )
@@ -138,7 +137,8 @@ async def suggest_windows(
         manifest = _manifest(windows, raw, zone)
         candidate = await with_rules(WITH_WINDOWS, [manifest])
         after = run_of(recording, candidate, options)
-        more = price_of(after) / price_of(before) - 1 if price_of(before) else 0.0
+        price = before.figures.price
+        more = after.figures.price / price - 1 if price else 0.0
         minutes = before.figures.minutesOverTarget, after.figures.minutesOverTarget
         if minutes[1] > minutes[0] * (1 - LEAST_GAIN):
             break

@@ -137,11 +137,8 @@ def _recording(rows: list[Row], metrics: list[str], amounts: list[str], place: s
 
 
 def _cluster(name: str, columns: Mapping[str, Amounts], metrics: list[str]) -> ClusterSeries:
-    return ClusterSeries(
-        name=name,
-        replicas=columns["replicas"],
-        ready=columns["ready"],
-        demand={metric: columns[metric] for metric in metrics},
-        request={metric: columns[_REQUEST + metric] for metric in metrics if _REQUEST + metric in columns},
-        limit={metric: columns[_LIMIT + metric] for metric in metrics if _LIMIT + metric in columns},
+    demand, request, limit = (
+        {metric: columns[start + metric] for metric in metrics if start + metric in columns}
+        for start in ("", _REQUEST, _LIMIT)
     )
+    return ClusterSeries(name, columns["replicas"], columns["ready"], demand, request, limit)

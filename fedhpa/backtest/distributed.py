@@ -51,7 +51,6 @@ class MemberAutoscaler(Autoscaler):
         spec = msgspec.structs.replace(hpa.spec, mode=CENTRALIZED, assignment=PlacementSpec())
         super().__init__(msgspec.structs.replace(hpa, spec=spec), model)
         self.set_bounds(bounds.minimum, bounds.maximum)
-        self.bounds = bounds
         self._syncs = 0
         self._metrics = [_metric_json(metric, target=metric.target) for metric in spec.metrics]
 
@@ -62,10 +61,10 @@ class MemberAutoscaler(Autoscaler):
         self._syncs += 1
         return super().decide(workload, places, now + self._syncs * MOMENT_SECONDS, whole=whole)
 
-    def write(self, bounds: Bounds) -> None:
-        """Takes over what the hub writes."""
-        self.bounds = bounds
-        self.set_bounds(bounds.minimum, bounds.maximum)
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the most replicas."""
+        return self.hpa.spec.min_replicas, self.hpa.spec.max_replicas
 
     def as_read(self) -> MemberHpa:
         """Returns the HPA as the hub reads it."""
@@ -75,9 +74,8 @@ class MemberAutoscaler(Autoscaler):
                 _metric_json(metric, current=_current(proposal))
                 for metric, proposal in zip(self.hpa.spec.metrics, self.proposals, strict=True)
             ]
-        spec = HpaSpec(
-            minReplicas=self.bounds.minimum, maxReplicas=self.bounds.maximum, metrics=list(self._metrics)
-        )
+        least, most = self.bounds
+        spec = HpaSpec(minReplicas=least, maxReplicas=most, metrics=list(self._metrics))
         return MemberHpa(metadata=_OURS, spec=spec, status=status)
 
 
@@ -124,7 +122,7 @@ class Distributed:
             if member is None or not place.here or place.pods is None:
                 continue
             # The hub reads the conditions of an HPA that is at its maximum.
-            whole = place.replicas >= member.bounds.maximum
+            whole = place.replicas >= member.bounds[1]
             decision = member.decide(workload, [place], now, whole=whole)
             if decision is not None and decision.writes:
                 place.pods.scale(decision.desired_replicas, now, self._model.pod_start)
@@ -152,7 +150,7 @@ class Distributed:
             if write.after is None:
                 self._members.pop(write.cluster, None)
             elif write.cluster in self._members:
-                self._members[write.cluster].write(write.after)
+                self._members[write.cluster].set_bounds(write.after.minimum, write.after.maximum)
             else:
                 self._members[write.cluster] = MemberAutoscaler(self._hpa, self._model, write.after)
         before = workload.replicas
@@ -173,7 +171,7 @@ class Distributed:
             member = self._members.get(place.name)
             if member is None or not place.here or place.pods is None:
                 return None
-            if place.replicas >= member.bounds.maximum or not place.pods.is_settled(now):
+            if place.replicas >= member.bounds[1] or not place.pods.is_settled(now):
                 return None
             found.append((place.name, place.replicas, member.bounds))
         return found

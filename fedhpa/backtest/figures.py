@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from fedhpa.backtest.model import Model
+from fedhpa.backtest.model import Model, in_units
 from fedhpa.backtest.recording import DAY_SECONDS, Recording
-from fedhpa.backtest.result import Day, Figures
+from fedhpa.backtest.result import Change, ClusterRun, Day, Figures, Run
 from fedhpa.backtest.workload import Served, Workload
 from fedhpa.decision import ScalingSpec
 
@@ -69,11 +70,6 @@ class Tally:
         self._started = 0
         self.days: list[Day] = []
 
-    @property
-    def figures(self) -> Figures:
-        """The figures of the whole run."""
-        return self._whole.figures()
-
     def begin_step(self, now: float) -> None:
         """Ends the day if a new one begins."""
         if now >= self._day_at + DAY_SECONDS:
@@ -100,3 +96,20 @@ class Tally:
             sums.changes += changed
             sums.started += started - self._started
         self._started = started
+
+    def run(
+        self, name: str, clusters: list[ClusterRun], rows: Sequence[Served], changes: list[Change]
+    ) -> Run:
+        """Returns the whole run. `rows` has one entry a step."""
+        self.end()
+        return Run(
+            name=name,
+            clusters=clusters,
+            demand=[in_units(row.demand) for row in rows],
+            capacity=[in_units(row.capacity) for row in rows],
+            usage=[row.usage for row in rows],
+            unserved=[in_units(row.unserved) for row in rows],
+            changes=changes,
+            figures=self._whole.figures(),
+            days=self.days,
+        )

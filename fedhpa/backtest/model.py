@@ -21,6 +21,8 @@ SHARED: Final = "shared"
 TIED: Final = "tied"
 POD_START_SECONDS: Final = 30.0
 METRICS_AGE_SECONDS: Final = 30.0
+# metrics-server's own default.
+METRICS_WINDOW_SECONDS: Final = 15.0
 # A start that takes longer is a rollout, or a cluster without room.
 MAX_POD_START_SECONDS: Final = 1_800.0
 # Starts that are measured, at most. Their median does not change with more.
@@ -32,32 +34,32 @@ FULL: Final = 0.9
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The flags of the model; None where the recording or a default decides. Times are seconds.
 
-    `pod_limit` is in milli-units of the first metric that pods have.
+    `pod_limit` is in milli-units of the first metric that pods have. `metrics_window` is the time between two
+    samples of a pod, and `metrics_at` by cluster when in a window they are taken; 0 where it is shorter.
+    `metrics_are_means` is False if a sample is the value of its moment, as kwok's are.
     """
 
     traffic: str = SHARED
     pod_start: float | None = None
     metrics_age: float | None = None
+    metrics_window: float = METRICS_WINDOW_SECONDS
+    metrics_at: tuple[float, ...] = ()
+    metrics_are_means: bool = True
     pod_limit: int | None = None
     carry_over: bool = False
     settings: ControllerSettings = ControllerSettings()
     sync: float = SYNC_PERIOD_SECONDS
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """The model of one workload. `pod_limit` is None if a pod can use any amount.
+class Model(Options, frozen=True, kw_only=True):
+    """The options of one workload, none left open. `pod_limit` is None if a pod can use any amount.
 
     `key` names the demand in the recording; `metric` is its index in spec.metrics. `limit_is_known` says that
     the limit is no guess from the largest usage seen.
     """
 
-    traffic: str
     pod_start: float
     metrics_age: float
-    pod_limit: int | None
-    carry_over: bool
-    settings: ControllerSettings
-    sync: float
     key: str
     metric: int
     limit_is_known: bool
@@ -87,18 +89,8 @@ def model_of(recording: Recording, spec: ScalingSpec, options: Options) -> tuple
     limit, limit_source = options.pod_limit, "--pod-limit"
     if limit is None and follows_pods(spec.metrics[index]):
         limit, limit_source = _limit(recording, key)
-    model = Model(
-        traffic=options.traffic,
-        pod_start=start,
-        metrics_age=age,
-        pod_limit=limit,
-        carry_over=options.carry_over,
-        settings=options.settings,
-        sync=options.sync,
-        key=key,
-        metric=index,
-        limit_is_known=limit_source != _SEEN,
-    )
+    found = {"pod_start": start, "metrics_age": age, "pod_limit": limit, "key": key, "metric": index}
+    model = Model(**{**msgspec.structs.asdict(options), **found}, limit_is_known=limit_source != _SEEN)
     traffic = "each cluster has its own demand" if options.traffic == TIED else "ready pods share the demand"
     queue = "it waits and is served later" if options.carry_over else "it is lost"
     return model, [

@@ -7,13 +7,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from fedhpa.backtest.model import Model
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import ContainerUsage, CustomSample, PodRecord, PodRequests, UsageRecord
 
 SELECTOR: Final = "app=workload"
 LABELS: Final[Mapping[str, str]] = {"app": "workload"}
-# Seconds that a sample of usage covers, as metrics-server reports it.
-WINDOW_SECONDS: Final = 15.0
+# Watches that a lost API server ended are repeated after 0.8 s, twice that and so on, up to 30 s (client-go,
+# reflector). After a longer loss they begin again half of that after its return, on average.
+RETURN_SECONDS: Final = 15.0
 # Seconds since the start of a pod that ran before the recording began.
 LONG_AGO: Final = 86_400.0
 
@@ -37,8 +39,10 @@ class Sample(NamedTuple):
 class Pods:
     """The pods of one cluster, oldest first, so those that are ready come first."""
 
-    def __init__(self, cluster: str, namespace: str, now: float, count: int, requests: PodRequests) -> None:
-        self.cluster, self.namespace = cluster, namespace
+    def __init__(
+        self, cluster: str, namespace: str, now: float, count: int, requests: PodRequests, window: float
+    ) -> None:
+        self.cluster, self.namespace, self._window = cluster, namespace, window
         self.requests = requests
         self.started = 0
         self._serial = 0
@@ -98,7 +102,7 @@ class Pods:
 
     def is_settled(self, at: float) -> bool:
         """True if every pod had been ready for a whole window at the time of a sample."""
-        return not self._ready_at or self._ready_at[-1] + WINDOW_SECONDS <= at
+        return not self._ready_at or self._ready_at[-1] + self._window <= at
 
     def usage(
         self, at: float, cpu: int | None, memory: int | None, containers: tuple[ContainerUsage, ...]
@@ -111,9 +115,9 @@ class Pods:
         no_memory = None if memory is None else 0
         return tuple(
             [
-                UsageRecord(place, space, pod.name, at, WINDOW_SECONDS, cpu, memory, containers)
+                UsageRecord(place, space, pod.name, at, self._window, cpu, memory, containers)
                 if index < ready
-                else UsageRecord(place, space, pod.name, at, WINDOW_SECONDS, no_cpu, no_memory, idle)
+                else UsageRecord(place, space, pod.name, at, self._window, no_cpu, no_memory, idle)
                 for index, pod in enumerate(self._records[:existing])
             ]
         )
@@ -154,37 +158,45 @@ class Pods:
 
 
 class Samples:
-    """The samples of one cluster, which a metrics API delivers when they are `age` seconds old.
+    """The samples of one cluster, as a metrics API delivers them: one for each window.
 
-    A sample is the mean of a window, as rates are. The first one stands for all earlier times: the workload
-    ran before the recording began. A cluster that was away has its old samples until a new window is full.
+    Their age is that of `model` on average: a sample is seen until the next one comes. A sample is the mean
+    of its window, as rates are, unless the metrics API reads values of the moment. The first one stands for
+    all earlier times: the workload ran before the recording began. A cluster that was away has its old
+    samples for a while.
     """
 
-    def __init__(self, age: float) -> None:
-        self._age = age
+    def __init__(self, model: Model, number: int) -> None:
+        self._model = model
+        self._offset = model.metrics_at[number] if number < len(model.metrics_at) else 0.0
+        self._delay = max(model.metrics_age - model.metrics_window / 2, 0.0)
         self._kept: deque[Sample] = deque()
         self._window: deque[Sample] = deque()
+        self._number = 0.0
         self._since = float("-inf")
 
     def add(self, sample: Sample, seconds: float) -> None:
         """Keeps a sample of the next `seconds`."""
-        window = self._window
+        window, length = self._window, self._model.metrics_window
         if not self._kept:
-            self._kept.append(Sample(sample.at - self._age - WINDOW_SECONDS, sample.values))
+            self._kept.append(Sample(float("-inf"), sample.values))
         elif sample.at > window[-1].at + 1.5 * seconds:
             window.clear()
             self._since = sample.at
         window.append(sample)
-        while window[0].at <= sample.at - WINDOW_SECONDS:
+        while window[0].at <= sample.at - length:
             window.popleft()
-        if sample.at + seconds < self._since + WINDOW_SECONDS:
+        number = (sample.at - self._offset) // length
+        if number == self._number or sample.at + seconds < self._since + RETURN_SECONDS:
             return
-        self._kept.append(sample if len(window) == 1 else Sample(sample.at, _means(window)))
+        self._number = number
+        is_mean = self._model.metrics_are_means and len(window) > 1
+        self._kept.append(Sample(sample.at, _means(window)) if is_mean else sample)
 
     def at(self, now: float) -> Sample | None:
         """Returns the newest sample that is old enough; None before the first one."""
         kept = self._kept
-        while len(kept) > 1 and kept[1].at <= now - self._age:
+        while len(kept) > 1 and kept[1].at <= now - self._delay:
             kept.popleft()
         return kept[0] if kept else None
 

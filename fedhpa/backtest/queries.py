@@ -117,12 +117,8 @@ class WorkloadQueries:
             raise ConfigError(f"--metrics-rules: external: no rule for metric {metric.name}: add one")
         label = rules.cluster_of(rule)
         matchers = [equals(rules.namespace_of(rule), self.namespace)] if rule.namespaced else []
-        if metric.selector is not None:
-            matchers += selector_matchers(
-                selector_of(metric.selector), rule.selector_labels, "metric.selector"
-            )
         groups = [label, *([rules.namespace_of(rule)] if rule.namespaced else [])]
-        return Query(f"sum by ({label}) ({fill(rule.query, matchers, groups)})", label)
+        return _summed(rule, metric, label, matchers, groups)
 
     def _of_custom(self, metric: ScalingMetric) -> Query:
         rules, described = self._rules, metric.described_object or {}
@@ -140,8 +136,11 @@ class WorkloadQueries:
         if rule.is_namespaced:
             matchers.append(equals(rules.namespace_of(rule), self.namespace))
             groups.append(rules.namespace_of(rule))
-        if metric.selector is not None:
-            matchers += selector_matchers(
-                selector_of(metric.selector), rule.selector_labels, "metric.selector"
-            )
-        return Query(f"sum by ({label}) ({fill(rule.query, matchers, groups)})", label)
+        return _summed(rule, metric, label, matchers, groups)
+
+
+def _summed(rule: Any, metric: ScalingMetric, label: str, matchers: list[str], groups: list[str]) -> Query:
+    if metric.selector is not None:
+        chosen = selector_of(metric.selector)
+        matchers = [*matchers, *selector_matchers(chosen, rule.selector_labels, "metric.selector")]
+    return Query(f"sum by ({label}) ({fill(rule.query, matchers, groups)})", label)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fedhpa.backtest.figures import Tally
-from fedhpa.backtest.model import FULL, Model, Target, follows_pods, in_units, target_of
+from fedhpa.backtest.model import FULL, Model, follows_pods, target_of
 from fedhpa.backtest.recording import ClusterSeries, Recording
 from fedhpa.backtest.result import Change, ClusterRun, Gap, Run
-from fedhpa.backtest.workload import Served
+from fedhpa.backtest.workload import Served, served_by
 from fedhpa.decision import ScalingSpec
 
 RECORDED: Final = "recorded"
-# A size counts as followed within so many replicas, or this part of the real one.
+# A run follows the recorded one if it is close for this part of the time: within so many replicas, or this
+# part of the real size.
+CLOSE: Final = 0.95
 CLOSE_REPLICAS: Final = 2
 CLOSE_PART: Final = 0.15
 
@@ -41,13 +44,7 @@ def served_at(recording: Recording, spec: ScalingSpec, model: Model, step: int) 
     most = float("inf")
     if model.pod_limit is not None and follows_pods(metric):
         most = float(model.pod_limit * ready)
-    return _served(target, demand, ready, max(demand - most, 0.0))
-
-
-def _served(target: Target, demand: float, ready: int, unserved: float) -> Served:
-    capacity = None if target.of_pod is None else float(target.of_pod * ready)
-    at_target = capacity if target.whole is None else float(target.whole)
-    return Served(demand, capacity, demand / at_target if at_target else None, unserved)
+    return served_by(target, ready, demand, demand, max(demand - most, 0.0))
 
 
 def recorded_run(recording: Recording, spec: ScalingSpec, model: Model) -> Run:
@@ -70,18 +67,8 @@ def recorded_run(recording: Recording, spec: ScalingSpec, model: Model) -> Run:
         served = served_at(recording, spec, model, step)
         tally.count(sizes, served, recording.step, started)
         rows.append(served)
-    tally.end()
-    return Run(
-        name=RECORDED,
-        clusters=[ClusterRun(one.name, list(one.replicas), list(one.ready)) for one in recording.clusters],
-        demand=[in_units(row.demand) for row in rows],
-        capacity=[in_units(row.capacity) for row in rows],
-        usage=[row.usage for row in rows],
-        unserved=[in_units(row.unserved) for row in rows],
-        changes=changes,
-        figures=tally.figures,
-        days=tally.days,
-    )
+    clusters = [ClusterRun(one.name, list(one.replicas), list(one.ready)) for one in recording.clusters]
+    return tally.run(RECORDED, clusters, rows, changes)
 
 
 def gaps_of(recording: Recording) -> list[Gap]:
@@ -145,7 +132,12 @@ class Fidelity(NamedTuple):
     @property
     def is_good(self) -> bool:
         """True if the error is at most a third of the constant's, and the run is close 95 % of the time."""
-        return self.error <= self.constant / 3 and self.close >= 0.95
+        return self.part <= 1 / 3 and self.close >= CLOSE
+
+    @property
+    def part(self) -> float:
+        """The error as a part of the constant's."""
+        return self.error / self.constant if self.constant else float("inf") if self.error else 0.0
 
     def __str__(self) -> str:
         return (
@@ -161,13 +153,9 @@ def sizes_of(run: Run) -> list[int | None]:
     return [None if None in column else sum(value or 0 for value in column) for column in columns]
 
 
-def fidelity(real: Run, simulated: Run) -> Fidelity | None:
-    """Returns how well a run follows the recorded one; None if no step can be compared."""
-    pairs = [
-        (size, found)
-        for size, found in zip(sizes_of(real), sizes_of(simulated), strict=True)
-        if size and found is not None
-    ]
+def fidelity(real: Sequence[int | None], simulated: Sequence[int | None]) -> Fidelity | None:
+    """Returns how well sizes follow the recorded ones; None if no step can be compared."""
+    pairs = [(size, found) for size, found in zip(real, simulated, strict=True) if size and found is not None]
     if not pairs:
         return None
     sizes = [size for size, _ in pairs]

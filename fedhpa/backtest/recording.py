@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -28,6 +28,8 @@ MAX_CLUSTERS: Final = 1_000
 MAX_STEPS: Final = 500_000
 MAX_METRICS: Final = 32
 MAX_STEP_SECONDS: Final = 3600.0
+# Replicas that cost more an hour are typing errors.
+MAX_PRICE: Final = 1e6
 DAY_SECONDS: Final = 86_400
 MILLI: Final = 1000
 
@@ -49,11 +51,18 @@ class ClusterSeries(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     demand: dict[str, Amounts]
     request: dict[str, Amounts] = {}
     limit: dict[str, Amounts] = {}
-    price: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    price: Annotated[float, msgspec.Meta(ge=0, le=MAX_PRICE)] | None = None
 
     def has(self, step: int) -> bool:
         """True if the cluster answered in a step."""
         return self.ready[step] is not None and self.replicas[step] is not None
+
+    def mapped(self, change: Callable[[Sequence[int | None]], Amounts]) -> ClusterSeries:
+        """Returns the cluster with each series changed."""
+        fields: dict[str, Any] = {name: change(getattr(self, name)) for name in ("replicas", "ready")}
+        for name in ("demand", "request", "limit"):
+            fields[name] = {key: change(values) for key, values in getattr(self, name).items()}
+        return msgspec.structs.replace(self, **fields)
 
     def series(self) -> Iterator[tuple[str, list[Any]]]:
         """Yields the path and the values of each series."""
@@ -91,34 +100,21 @@ class Recording(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
     def between(self, first: int, last: int) -> Recording:
         """Returns the steps from `first` up to `last`, which is not part of it."""
-
-        def cut(one: ClusterSeries) -> ClusterSeries:
-            def part(by_key: Mapping[str, Amounts]) -> dict[str, Amounts]:
-                return {key: values[first:last] for key, values in by_key.items()}
-
-            return msgspec.structs.replace(
-                one,
-                replicas=one.replicas[first:last],
-                ready=one.ready[first:last],
-                demand=part(one.demand),
-                request=part(one.request),
-                limit=part(one.limit),
-            )
-
         start = self.start + first * self.step
-        return msgspec.structs.replace(self, start=start, clusters=[cut(one) for one in self.clusters])
+        clusters = [one.mapped(lambda values: [*values[first:last]]) for one in self.clusters]
+        return msgspec.structs.replace(self, start=start, clusters=clusters)
 
     def times(self, factor: float) -> Recording:
         """Returns the recording with every demand multiplied."""
 
-        def higher(one: ClusterSeries) -> ClusterSeries:
-            demand = {
-                key: [None if value is None else round(value * factor) for value in values]
-                for key, values in one.demand.items()
-            }
-            return msgspec.structs.replace(one, demand=demand)
+        def higher(values: Amounts) -> Amounts:
+            return [None if value is None else round(value * factor) for value in values]
 
-        return msgspec.structs.replace(self, clusters=[higher(one) for one in self.clusters])
+        clusters = [
+            msgspec.structs.replace(one, demand={key: higher(values) for key, values in one.demand.items()})
+            for one in self.clusters
+        ]
+        return msgspec.structs.replace(self, clusters=clusters)
 
 
 def metric_key(metric: ScalingMetric) -> str:

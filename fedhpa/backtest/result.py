@@ -46,6 +46,11 @@ class Figures(Struct, frozen=True):
     podsStarted: int
     cost: float | None = None
 
+    @property
+    def price(self) -> float:
+        """The cost where clusters have prices, else the replica-hours: runs are compared by it."""
+        return self.replicaHours if self.cost is None else self.cost
+
 
 class Day(Struct, frozen=True):
     """The figures of one day of a run, which begins at `at` (Unix seconds)."""
@@ -118,3 +123,13 @@ class Report(Struct, frozen=True):
     assumptions: list[Assumption] = []
     notes: list[str] = []
     bound: float = 0.001
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return len(self.runs[0].demand)
+
+    @property
+    def end(self) -> float:
+        """The end of the last step, in Unix seconds."""
+        return self.start + self.steps * self.step

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fedhpa.backtest.centralized import Centralized
 from fedhpa.backtest.distributed import Distributed
 from fedhpa.backtest.figures import Tally
-from fedhpa.backtest.model import Model, in_units
+from fedhpa.backtest.model import Model
 from fedhpa.backtest.recording import Recording
 from fedhpa.backtest.result import Change, ClusterRun, Run
-from fedhpa.backtest.workload import Place, Served, Workload
+from fedhpa.backtest.workload import Served, Workload
 from fedhpa.decision import DISTRIBUTED, ScalingObject
 
 Progress = Callable[[float], None]
@@ -27,16 +27,6 @@ class BoundsChange(NamedTuple):
     maximum: int
 
 
-class Mode(Protocol):
-    """An autoscaler that acts on the workload."""
-
-    def set_bounds(self, least: int, most: int) -> None:
-        """Sets minReplicas and maxReplicas."""
-
-    def act(self, workload: Workload, places: Sequence[Place], now: float) -> str:
-        """Decides at `now` and scales the pods. Returns the reason of a change; "" without one."""
-
-
 def simulate(
     name: str,
     recording: Recording,
@@ -50,9 +40,12 @@ def simulate(
     `progress` is called with the part of the recording that is done, 0 to 1.
     """
     workload = Workload(recording, hpa.spec, model, hpa.namespace or recording.namespace)
-    mode: Mode = (Distributed if hpa.spec.mode == DISTRIBUTED else Centralized)(hpa, model)
+    is_distributed = hpa.spec.mode == DISTRIBUTED
+    mode: Centralized | Distributed = Distributed(hpa, model) if is_distributed else Centralized(hpa, model)
     tally = Tally(recording, model, hpa.spec)
-    series = _Series(recording)
+    clusters = [ClusterRun(one.name, [], []) for one in recording.clusters]
+    rows: list[Served] = []
+    changes: list[Change] = []
     waiting = list(reversed(bounds))
     parts = max(1, round(recording.step / model.sync))
     seconds = recording.step / parts
@@ -61,6 +54,7 @@ def simulate(
         begin = recording.start + step * recording.step
         workload.begin_step(step, begin)
         tally.begin_step(begin)
+        moments = []
         for part in range(parts):
             now = begin + part * seconds
             while waiting and waiting[-1].at <= now:
@@ -69,67 +63,29 @@ def simulate(
             served = workload.serve(step, now, seconds)
             if now >= due:
                 due = now + model.sync if parts == 1 else now + seconds
-                series.act(mode, workload, workload.candidates(step), now)
+                before = workload.replicas
+                reason = mode.act(workload, workload.candidates(step), now)
+                if workload.replicas != before:
+                    changes.append(Change(now, before, workload.replicas, reason))
             tally.add(workload, served, seconds)
-            series.add(served)
-        series.end_step(workload)
+            moments.append(served)
+        for one, place in zip(clusters, workload.places, strict=True):
+            one.desired.append(place.replicas if place.here else None)
+            one.ready.append(place.ready if place.here else None)
+        rows.append(_step(moments))
         if progress is not None and step % _REPORTED == 0:
             progress(step / recording.steps)
-    tally.end()
-    return series.run(name, tally)
+    return tally.run(name, clusters, rows, changes)
 
 
-class _Series:
-    """The series of a run, one entry a step."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._clusters = [ClusterRun(one.name, [], []) for one in recording.clusters]
-        self._rows: list[tuple[float | None, ...]] = []
-        self._moments: list[Served] = []
-        self._changes: list[Change] = []
-
-    def act(self, mode: Mode, workload: Workload, places: Sequence[Place], now: float) -> None:
-        """Lets the autoscaler act, and keeps a change of the size."""
-        before = workload.replicas
-        reason = mode.act(workload, places, now)
-        after = workload.replicas
-        if after != before:
-            self._changes.append(Change(now, before, after, reason))
-
-    def add(self, served: Served) -> None:
-        """Adds a moment of the step."""
-        self._moments.append(served)
-
-    def end_step(self, workload: Workload) -> None:
-        """Adds the step: sizes are those at its end, amounts the means over its time."""
-        for run, place in zip(self._clusters, workload.places, strict=True):
-            run.desired.append(place.replicas if place.here else None)
-            run.ready.append(place.ready if place.here else None)
-        moments = self._moments
-        self._rows.append(
-            tuple(
-                [
-                    _mean([getattr(moment, field) for moment in moments])
-                    for field in ("demand", "capacity", "usage", "unserved")
-                ]
-            )
-        )
-        moments.clear()
-
-    def run(self, name: str, tally: Tally) -> Run:
-        """Returns the run."""
-        demand, capacity, usage, unserved = (list(column) for column in zip(*self._rows, strict=True))
-        return Run(
-            name=name,
-            clusters=self._clusters,
-            demand=[in_units(value) for value in demand],
-            capacity=[in_units(value) for value in capacity],
-            usage=usage,
-            unserved=[in_units(value) for value in unserved],
-            changes=self._changes,
-            figures=tally.figures,
-            days=tally.days,
-        )
+def _step(moments: Sequence[Served]) -> Served:
+    """Returns the means over the moments of a step."""
+    return Served(
+        *[
+            _mean([getattr(one, field) for one in moments])
+            for field in ("demand", "capacity", "usage", "unserved")
+        ]
+    )
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -156,33 +156,23 @@ def _recording(
     names = sorted({name for values in found.values() for name in values})
     gap: list[float | None] = [None] * steps
 
-    def amounts(name: str, cluster: str) -> Amounts:
+    def amounts(name: str, cluster: str, factor: int = MILLI) -> Amounts:
         values = found.get(name, {}).get(cluster, gap)
-        return [None if value is None else round(value * MILLI) for value in values]
-
-    def counts(name: str, cluster: str) -> Amounts:
-        values = found.get(name, {}).get(cluster, gap)
-        return [None if value is None else round(value) for value in values]
+        return [None if value is None else round(value * factor) for value in values]
 
     clusters = []
     for cluster in names:
-        by_field: dict[str, dict[str, Amounts]] = {"demand": {}, "request": {}, "limit": {}}
-        for name in found:
-            field, dot, key = name.partition(".")
-            if dot and cluster in found[name]:
-                by_field[field][key] = amounts(name, cluster)
-        price = None if prices is None else prices.get(cluster)
-        clusters.append(
-            ClusterSeries(
-                name=cluster,
-                replicas=counts("replicas", cluster),
-                ready=counts("ready", cluster),
-                demand=by_field["demand"],
-                request=by_field["request"],
-                limit=by_field["limit"],
-                price=price,
-            )
+        demand, request, limit = (
+            {
+                name.removeprefix(field): amounts(name, cluster)
+                for name in found
+                if name.startswith(field) and cluster in found[name]
+            }
+            for field in ("demand.", "request.", "limit.")
         )
+        replicas, ready = (amounts(name, cluster, 1) for name in ("replicas", "ready"))
+        price = (prices or {}).get(cluster)
+        clusters.append(ClusterSeries(cluster, replicas, ready, demand, request, limit, price))
     name = str(raw["metadata"]["name"])
     return Recording(
         version=VERSION, namespace=queries.namespace, name=name, start=start, step=step, clusters=clusters

@@ -29,7 +29,7 @@ from fedhpa.backtest.model import Options, model_of, primary_metric
 from fedhpa.backtest.recorded import censored_part
 from fedhpa.backtest.recording import DAY_SECONDS, Recording
 from fedhpa.backtest.result import CENSORED, Day, Figures, Report, Run
-from fedhpa.backtest.variants import Variant, variant_name, varied
+from fedhpa.backtest.variants import FIELDS, Variant, variant_name, varied
 
 # Runs of a search, with those that explain its result.
 MAX_RUNS: Final = 60
@@ -63,7 +63,7 @@ class Claim(Struct, frozen=True):
     figures: Figures
 
     def __str__(self) -> str:
-        old, new = (_price(one) for one in (self.without, self.figures))
+        old, new = self.without.price, self.figures.price
         part = 1 - new / old if old else 0.0
         what = "replica-hours" if self.figures.cost is None else "cost"
         word = "less" if self.figures.cost is not None else "fewer"
@@ -104,8 +104,8 @@ class _Search:
         complete: Complete,
         progress: Progress | None,
     ) -> None:
-        self._recording, self.raw, self._options = recording, raw, options
-        self._unserved, self._complete, self._progress = unserved, complete, progress
+        self.recording, self.raw, self.options = recording, raw, options
+        self.unserved, self.complete, self._progress = unserved, complete, progress
         self.reserved = unserved * RESERVE
         self.runs: dict[Variant, Run] = {}
         self.least: float = 0.0
@@ -121,20 +121,20 @@ class _Search:
             if self._progress is not None:
                 self._progress((done + part * len(new)) / MAX_RUNS)
 
-        found = runs_of(self._recording, self._complete(candidates), self._options, report)
+        found = runs_of(self.recording, self.complete(candidates), self.options, report)
         self.runs |= dict(zip(new, found, strict=True))
 
     def days(self, variant: Variant, held_out: bool) -> list[Day]:
         """Returns the whole days of a run that are for fitting, or those that are held out."""
-        return whole_days(self._recording, self.runs[variant])[int(held_out) :: 2]
+        return whole_days(self.recording, self.runs[variant])[int(held_out) :: 2]
 
     def price(self, variant: Variant, held_out: bool = False) -> float:
         """Returns the price of the fitting days, or of those held out."""
-        return sum(_price(day.figures) for day in self.days(variant, held_out))
+        return sum(day.figures.price for day in self.days(variant, held_out))
 
     def bound(self, variant: Variant) -> float:
         """Returns what a day may leave unserved, 0 to 1. The object as it is needs no reserve."""
-        return self.reserved if variant else self._unserved
+        return self.reserved if variant else self.unserved
 
     def keeps(self, variant: Variant, held_out: bool = False) -> bool:
         """True if every day of one half keeps the bound."""
@@ -192,9 +192,8 @@ def suggest(
     reason, chosen = _judged(search, chosen, is_censored=is_censored)
     claims = _claims(search, chosen)
     final = search.runs[chosen]
-    higher = runs_of(recording.times(HIGHER), complete([Candidate("higher", varied(raw, chosen))]), options)[
-        0
-    ]
+    more = complete([Candidate("higher", varied(raw, chosen))])
+    [higher] = runs_of(recording.times(HIGHER), more, options)
     shown = [chosen[:count] for count in range(len(chosen) + 1) if chosen[:count] in search.runs]
     report = compare(
         recording,
@@ -204,13 +203,12 @@ def suggest(
         known=[search.runs[one] for one in shown],
     )
     before, after = search.price((), held_out=True), search.price(chosen, held_out=True)
-    days = whole_days(recording, final)
     return Suggestion(
         reason=reason,
         claims=claims,
         manifest=varied(raw, chosen),
         gain=1 - after / before if before else 0.0,
-        worstDay=max(days, key=lambda day: day.figures.unserved),
+        worstDay=max(whole_days(recording, final), key=lambda day: day.figures.unserved),
         higher=max(day.figures.unserved for day in whole_days(recording, higher)),
         tried=len(search.runs),
         report=report,
@@ -294,20 +292,8 @@ def _set(variant: Variant, field: str, value: str, spec: Mapping[str, Any]) -> V
     fields = dict(variant) | {field: value}
     if value == present_value(spec, field):
         del fields[field]
-    return tuple(sorted(fields.items(), key=lambda one: _ORDER.index(one[0])))
-
-
-_ORDER: Final = (
-    "target",
-    "minReplicas",
-    "maxReplicas",
-    "scaleUp.percent",
-    "scaleUp.pods",
-    "scaleUp.window",
-    "scaleDown.percent",
-    "scaleDown.pods",
-    "scaleDown.window",
-)
+    order = list(FIELDS)
+    return tuple(sorted(fields.items(), key=lambda one: order.index(one[0])))
 
 
 def _targets(spec: Mapping[str, Any], value: str, factors: Sequence[float]) -> list[str]:
@@ -358,7 +344,3 @@ def _near(spec: Mapping[str, Any], best: Variant) -> list[Variant]:
         if minimum >= 1
     ]
     return found
-
-
-def _price(figures: Figures) -> float:
-    return figures.replicaHours if figures.cost is None else figures.cost

@@ -30,6 +30,13 @@ class Served(msgspec.Struct, frozen=True):
     unserved: float | None = None
 
 
+def served_by(target: Target, ready: int, demand: float, usage: float, unserved: float) -> Served:
+    """Returns what so many ready pods serve of a demand."""
+    capacity = None if target.of_pod is None else float(target.of_pod * ready)
+    at_target = capacity if target.whole is None else float(target.whole)
+    return Served(demand, capacity, usage / at_target if at_target else None, unserved)
+
+
 class Place:
     """One cluster: its series, and once it has data its pods with their samples.
 
@@ -99,8 +106,9 @@ class Workload:
             if place.pods is None:
                 # A cluster that joins later begins without replicas.
                 count = place.series.replicas[step] or 0 if place.since == self._begins else 0
-                place.pods = Pods(place.name, self._namespace, now, count, requests)
-                place.samples = Samples(self._model.metrics_age)
+                window = self._model.metrics_window
+                place.pods = Pods(place.name, self._namespace, now, count, requests, window)
+                place.samples = Samples(self._model, self.places.index(place))
             place.pods.request(requests)
         self._target = self._target_at(step)
 
@@ -162,11 +170,7 @@ class Workload:
         return round(used / recorded) if recorded else None
 
     def _served(self, here: Iterable[Place], demand: float, usage: float, unserved: float) -> Served:
-        target = self._target
-        ready = sum(place.ready for place in here)
-        capacity = None if target.of_pod is None else float(target.of_pod * ready)
-        at_target = capacity if target.whole is None else float(target.whole)
-        return Served(demand, capacity, usage / at_target if at_target else None, unserved)
+        return served_by(self._target, sum(place.ready for place in here), demand, usage, unserved)
 
     def _target_at(self, step: int) -> Target:
         metric, key = self._spec.metrics[self._model.metric], self._keys[self._model.metric]

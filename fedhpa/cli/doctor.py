@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli.colours import GREEN, RED, YELLOW, painted
 from fedhpa.cli.hub_client import hub_client
-from fedhpa.cli.member_options import reaches_members
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig
+from fedhpa.cli.member_options import MemberFlags
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, with_flags
 
 if TYPE_CHECKING:
+    from fedhpa.api.member_sources import MemberSources
     from fedhpa.doctor import Report
 
 MAX_TIMEOUT: Final = 60.0
 
 
-@reaches_members
+@with_flags()
 def doctor(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
@@ -46,7 +46,8 @@ def doctor(
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait for each answer, above 0 and at most 60.")
     ] = 3.0,
-    sources: MemberSources = ONLY_CLUSTERS,
+    *,
+    members: MemberFlags,
 ) -> None:
     """Find what stands between a FederatedHPA and its pods, and name the commands that fix it.
 
@@ -56,6 +57,7 @@ def doctor(
     """
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"--timeout={timeout:g}: expected more than 0 and at most {MAX_TIMEOUT:g} seconds")
+    sources = members.sources()
     report = asyncio.run(_run(kubeconfig, context, namespace, system_namespace, timeout, bundle, sources))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps(report.to_json(), indent=2))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import wraps
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -30,52 +28,32 @@ MembersNamespace = Annotated[
     str, _option("members-namespace", "Namespace of the ConfigMaps about members that are no Clusters.")
 ]
 ProfileNamespaces = Annotated[str, _option("clusterprofile-namespaces")]
-ProviderFile = Annotated[
-    str,
-    _option(
-        "clusterprofile-provider-file",
-        "The controller's --clusterprofile-provider-file. Its plugins run on this machine.",
-    ),
-]
-PluginEnvironment = Annotated[str, _option("exec-plugin-env")]
 ArgocdNamespace = Annotated[str, _option("argocd-namespace")]
 ArgocdSecrets = Annotated[str, _option("argocd-secrets")]
-ArgocdServers = Annotated[str, _option("argocd-servers")]
-
-# The options of a command that reaches members, with their defaults, by the names of its parameters.
-_OPTIONS: Final[dict[str, tuple[Any, str]]] = {
-    "members_from": (MembersFrom, DEFAULT),
-    "members_namespace": (MembersNamespace, DEFAULT_NAMESPACE),
-    "clusterprofile_namespaces": (ProfileNamespaces, ""),
-    "clusterprofile_provider_file": (ProviderFile, ""),
-    "exec_plugin_env": (PluginEnvironment, ""),
-    "argocd_namespace": (ArgocdNamespace, DEFAULT_ARGOCD),
-    "argocd_secrets": (ArgocdSecrets, ""),
-    "argocd_servers": (ArgocdServers, ""),
-}
 
 
-def reaches_members(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of the sources of members in the place of its parameter `sources`."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [one for name, one in signature.parameters.items() if name != "sources"]
-    added = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
-        for name, (kind, default) in _OPTIONS.items()
-    ]
+@dataclass(frozen=True)
+class MemberFlags:
+    """The options of a command that reaches members."""
 
-    @wraps(command)
-    def run(**given: Any) -> None:
-        options = {name: given.pop(name) for name in _OPTIONS}
-        command(**given, sources=member_sources(**options))
+    members_from: MembersFrom = DEFAULT
+    members_namespace: MembersNamespace = DEFAULT_NAMESPACE
+    clusterprofile_namespaces: ProfileNamespaces = ""
+    clusterprofile_provider_file: Annotated[
+        str,
+        _option(
+            "clusterprofile-provider-file",
+            "The controller's --clusterprofile-provider-file. Its plugins run on this machine.",
+        ),
+    ] = ""
+    exec_plugin_env: Annotated[str, _option("exec-plugin-env")] = ""
+    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD
+    argocd_secrets: ArgocdSecrets = ""
+    argocd_servers: Annotated[str, _option("argocd-servers")] = ""
 
-    run.__dict__["__signature__"] = signature.replace(parameters=[*own, *added])
-    return run
+    def sources(self) -> MemberSources:
+        """Returns the sources that the options name. Raises ConfigError as the processes do."""
+        from fedhpa.serving.flags import members, parse_flags
 
-
-def member_sources(**options: str) -> MemberSources:
-    """Returns the sources that the options name. Raises ConfigError as the processes do."""
-    from fedhpa.serving.flags import members, parse_flags
-
-    arguments = [f"--{name.replace('_', '-')}={text}" for name, text in options.items() if text]
-    return members.member_sources(parse_flags({"Members": members.SOURCES_OF_MEMBERS}, arguments, {}))
+        arguments = [f"--{name.replace('_', '-')}={text}" for name, text in vars(self).items() if text]
+        return members.member_sources(parse_flags({"Members": members.SOURCES_OF_MEMBERS}, arguments, {}))

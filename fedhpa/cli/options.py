@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
@@ -56,7 +58,17 @@ MetricsVia = Annotated[
 MAX_CERTIFICATES: Final = 1_000_000
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+Command = Callable[..., None]
 _CERTIFICATE: Final = re.compile(_BEGIN + rb"[^-]*-----END CERTIFICATE-----")
+
+
+@dataclass(frozen=True)
+class HubFlags:
+    """The flags of the hub."""
+
+    namespace: Namespace = ""
+    kubeconfig: Kubeconfig = ""
+    context: Context = ""
 
 
 class JsonOrText(StrEnum):
@@ -147,3 +159,51 @@ def read_certificates(option: str, path: Path) -> bytes:
     except ValueError as error:
         raise ConfigError(f"{option}={path}: certificate is damaged") from error
     return b"".join(certificate.public_bytes(Encoding.PEM) for certificate in certificates)
+
+
+def with_flags(**defaults: Any) -> Callable[[Command], Command]:
+    """Lets a command take shared flags: a parameter of a dataclass stands for the flags in it.
+
+    `defaults` replace those of the dataclasses. A flag whose default is None is no flag of the command.
+    """
+
+    def of_command(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters
+        groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
+
+        def called(**given: Any) -> None:
+            command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
+
+        found: list[inspect.Parameter] = []
+        for name, one in own.items():
+            alone = one.replace(kind=one.KEYWORD_ONLY)
+            found += _parameters(one.annotation, defaults) if name in groups else [alone]
+        # The arguments come first, as people write them.
+        found.sort(key=lambda one: one.name not in ("target", "name"))
+        called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+        called.__name__, called.__doc__ = command.__name__, command.__doc__
+        called.__annotations__ = {}
+        return called
+
+    return of_command
+
+
+def _parameters(kind: Any, defaults: dict[str, Any]) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        if is_dataclass(hints[field.name]):
+            yield from _parameters(hints[field.name], defaults)
+        elif defaults.get(field.name, field) is not None:
+            yield inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=defaults.get(field.name, field.default),
+                annotation=hints[field.name],
+            )
+
+
+def _value(kind: Any, given: dict[str, Any]) -> Any:
+    """Returns a value of a class, and takes its flags away from those given."""
+    hints = get_type_hints(kind)
+    values = {name: _value(hint, given) for name, hint in hints.items() if is_dataclass(hint)}
+    return kind(**values, **{name: given.pop(name) for name in hints if name in given})

@@ -14,8 +14,16 @@ from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.texts import for_terminal
 from fedhpa.cli.files import read_items
 from fedhpa.cli.hub_client import API_VERSION, find_object, hub_client
-from fedhpa.cli.member_options import reaches_members
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, MetricsVia, Namespace, Propagation
+from fedhpa.cli.member_options import MemberFlags
+from fedhpa.cli.options import (
+    Context,
+    JsonOrText,
+    Kubeconfig,
+    MetricsVia,
+    Namespace,
+    Propagation,
+    with_flags,
+)
 
 if TYPE_CHECKING:
     from fedhpa.decision import Decision
@@ -46,7 +54,7 @@ class Preview(NamedTuple):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-@reaches_members
+@with_flags()
 def preview(
     file: Annotated[
         str,
@@ -60,14 +68,15 @@ def preview(
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
-    sources: MemberSources = ONLY_CLUSTERS,
+    *,
+    members: MemberFlags,
 ) -> None:
     """Show the decision before and after a change of objects; nothing is written.
 
     Exits 1 if admission would refuse an object, or if another autoscaler scales the same workload.
     """
     objects = read_objects(file)
-    flags = (propagation, metrics_via, sources)
+    flags = (propagation, metrics_via, members.sources())
     found = asyncio.run(_previews(objects, namespace, kubeconfig, context, flags))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))

@@ -14,9 +14,9 @@ from fedhpa.cli.member_options import (
     DEFAULT_ARGOCD,
     ArgocdNamespace,
     ArgocdSecrets,
+    MemberFlags,
     MembersFrom,
     ProfileNamespaces,
-    member_sources,
 )
 from fedhpa.cli.options import MetricsApi, MetricsSource, PropagationMode, secrets_by_namespace
 
@@ -195,14 +195,14 @@ def rbac(
 
     sources = dataclasses.replace(
         # The rights do not depend on the file.
-        member_sources(
+        MemberFlags(
             members_from=members_from,
             members_namespace=namespace,
             clusterprofile_namespaces=clusterprofile_namespaces,
             clusterprofile_provider_file="-",
             argocd_namespace=argocd_namespace,
             argocd_secrets=argocd_secrets,
-        ),
+        ).sources(),
         argocd_own_tokens=argocd_use_own_tokens,
         plugin_secrets=tuple(plugin_secret or ()),
         adapter_plugin_secrets=tuple(adapter_plugin_secret or ()),

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.cli import suggestions
-from fedhpa.cli.backtest.flags import MAX_DAYS, HubFlags, StoreFlags, with_flags
+from fedhpa.cli.backtest.flags import MAX_DAYS, StoreFlags
 from fedhpa.cli.backtest.output import write_file
-from fedhpa.cli.backtest.store import noted, recorded_days, store_of
+from fedhpa.cli.backtest.store import recorded_days, store_of
 from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
-from fedhpa.cli.member_options import reaches_members
-from fedhpa.cli.options import MetricsVia, Name, Propagation
+from fedhpa.cli.member_options import MemberFlags
+from fedhpa.cli.options import HubFlags, MetricsVia, Name, Propagation, with_flags
 
 if TYPE_CHECKING:
+    from fedhpa.api.member_sources import MemberSources
     from fedhpa.backtest.store import Store
 
 
@@ -38,7 +38,6 @@ def register(app: typer.Typer) -> None:
 
 
 @with_flags()
-@reaches_members
 def record(
     hub: HubFlags,
     store: StoreFlags,
@@ -75,7 +74,8 @@ def record(
     output: Annotated[
         RecordFormat, typer.Option("-o", "--output", help="Output format; json is one line.")
     ] = RecordFormat.JSON,
-    sources: MemberSources = ONLY_CLUSTERS,
+    *,
+    members: MemberFlags,
 ) -> None:
     """Record the current input of a decision on a FederatedHPA as a scenario, or with --days its last days.
 
@@ -88,7 +88,7 @@ def record(
         name = parse_target(joined(target, name))
         _record_days(name, manifest, hub, store_of(days, store), file, output)
         return
-    flags = (propagation, metrics_via, sources)
+    flags = (propagation, metrics_via, members.sources())
     scenario = asyncio.run(_gather(parse_target(joined(target, name)), hub, flags))
     text = _text(scenario, output)
     if file is None:
@@ -109,7 +109,7 @@ def _record_days(
     if output is not RecordFormat.JSON:
         raise ConfigError(f"--output={output}: a recording of days is JSON")
     recorded, _ = recorded_days(name, manifest, hub, store)
-    content = encode_recording(noted(recorded), compressed=file is not None and file.suffix == ".gz")
+    content = encode_recording(recorded, compressed=file is not None and file.suffix == ".gz")
     if file is None:
         sys.stdout.buffer.write(content + b"\n")
         return

@@ -17,7 +17,7 @@ from fedhpa.backtest.report import html
 from fedhpa.backtest.result import Report
 from tests.support.browser import Page, browser
 from tests.support.office_day import office_report
-from tests.unit.test_backtest_report import ATTACK, attacked, small
+from tests.unit.test_backtest_report import ATTACK, attacked
 
 READY = "document.body.dataset.ready === 'yes'"
 PANEL = "document.querySelector('#picture .concat_{panel}_group .background').getBoundingClientRect()"
@@ -193,16 +193,6 @@ async def test_hostile_texts_stay_texts(page: Page, tmp_path: Path) -> None:
     assert start in await hint(page)
     assert start in await page.run("document.getElementById('rows').innerText")
     assert start in await page.run("document.querySelector('.verdict').innerText")
-
-
-@pytest.mark.parametrize("runs", [0, 1])
-async def test_few_runs_open(page: Page, tmp_path: Path, runs: int) -> None:
-    """A report without a run, or with the recording alone, opens without an error."""
-    await opened(page, tmp_path, small(runs=small().runs[:runs]))
-
-    assert await page.run("document.querySelectorAll('input[name=run]').length") == runs
-    await page.point(*await place(page, 0.5))
-    assert "UTC" in await hint(page)
 
 
 async def test_week_responds(page: Page, tmp_path: Path) -> None:

@@ -16,11 +16,9 @@ import yaml
 
 from fedhpa.api.errors import ApiError
 from fedhpa.backtest import decode_recording, encode_recording, recorded_spec
-from fedhpa.cli.backtest.command import backtest
-from fedhpa.cli.backtest.cron_suggest import cron_suggest
+from fedhpa.cli.backtest.commands import backtest, cron_suggest, suggest
 from fedhpa.cli.backtest.inputs import subject_of_hub
 from fedhpa.cli.backtest.store import prices_of
-from fedhpa.cli.backtest.suggest import suggest
 from fedhpa.cli.main import run
 from tests.support.recorded_days import manifest, recording
 

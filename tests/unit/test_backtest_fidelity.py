@@ -6,40 +6,44 @@ from functools import cache
 
 import pytest
 
-from benchmarks.fidelity.measure import LATE_PODS, Measured, measure, recording_of
+from benchmarks.fidelity.measure import Measured, measure, recording_of
 from benchmarks.fidelity.shapes import AWAY, MINUTES, MODES, SHAPES, WAVES
+from tests.support.nightly import only_at_night
 
 RUNS = [(name, mode) for name in SHAPES for mode in MODES]
 # The runs that do not reach the bounds, with what they do reach (docs/decisions/0044).
 ALMOST = {
-    ("short-wave", "Centralized"): (0.5, 0.95),
-    ("short-wave", "Distributed"): (0.35, 0.95),
-    ("noise", "Centralized"): (1 / 3, 0.94),
+    ("short-wave", "Centralized"): (0.45, 0.95),
+    ("noise", "Centralized"): (1 / 3, 0.945),
+    ("noise", "Distributed"): (1 / 3, 0.945),
 }
-# Wrong models that score no worse there, because their sizes are within the tolerance of the right one.
-NOT_TOLD_APART = {
-    ("short-wave", "Centralized"): {"target 10 % higher", LATE_PODS},
-    ("short-wave", "Distributed"): {LATE_PODS},
-}
+# Wrong models that score no worse, because their sizes are within the tolerance of the right one.
+NOT_TOLD_APART = {("short-wave", "Centralized"): {"target 10 % higher"}}
 
-measured = cache(lambda name, mode: measure(SHAPES[name], mode))
+measured = cache(lambda name, mode: measure(SHAPES[name], mode, with_wrong=False))
 
 
 @pytest.mark.parametrize(("name", "mode"), RUNS)
 def test_the_model_follows(name: str, mode: str) -> None:
-    """It errs by at most a third of the best constant, and is close for 95 % of the time."""
+    """It errs by at most a third of the best constant, and is close for 95 % of the time.
+
+    The model follows itself no better where it decides at other times, which no recording holds.
+    """
     found: Measured = measured(name, mode)
-    part, close = ALMOST.get((name, mode), (1 / 3, 0.95))
+    reached = max(1 / 3, found.itself.part), min(0.95, found.itself.close)
+    part, close = ALMOST.get((name, mode), reached)
 
     assert found.found.changes
-    assert found.found.error <= found.found.constant * part
+    assert found.found.part <= part
     assert found.found.close >= close
 
 
+@only_at_night
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("name", "mode"), [run for run in RUNS if run[0] in WAVES])
 def test_wrong_models_score_worse(name: str, mode: str) -> None:
     """A target off by 10 %, no window, and pods a minute later."""
-    found: Measured = measured(name, mode)
+    found = measure(SHAPES[name], mode)
     better = {wrong for wrong, one in found.wrong.items() if one.error <= found.found.error}
 
     assert len(found.wrong) == 4

@@ -11,7 +11,8 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.backtest import Recording, fidelity, recorded_run, scaling_object
 from fedhpa.backtest.centralized import Autoscaler
 from fedhpa.backtest.model import measured_start
-from fedhpa.backtest.recorded import censored_part, gaps_of
+from fedhpa.backtest.pods import Sample, Samples
+from fedhpa.backtest.recorded import censored_part, gaps_of, sizes_of
 from fedhpa.backtest.result import Run
 from tests.support.recorded_days import manifest, model, recording, run, wave
 
@@ -127,6 +128,28 @@ def test_pods_start_late_and_metrics_are_old() -> None:
     assert quick.figures.unserved < old_metrics.figures.unserved
 
 
+@pytest.mark.parametrize(("means", "value"), [(False, 13), (True, 8)])
+def test_a_window_has_one_sample(means: bool, value: int) -> None:
+    """It is seen until the next one comes: the value of its moment, or the mean since the one before."""
+    found = model(
+        recording(wave, hours=1),
+        metrics_age=5.0,
+        metrics_window=10.0,
+        metrics_are_means=means,
+        metrics_at=(3.0,),
+    )
+    samples = Samples(found, 0)
+    seen = []
+    for second in range(23):
+        samples.add(Sample(float(second), (second,)), 1.0)
+        seen.append(samples.at(float(second)))
+
+    assert {one.values for one in seen[13:] if one is not None} == {(value,)}
+    assert {one.at for one in seen[13:] if one is not None} == {13.0}
+    assert seen[12] is not None
+    assert seen[12].at < 13.0
+
+
 def of_itself(days: Recording, raw: dict[str, Any], **options: Any) -> Recording:
     """The recording with the sizes that an object has over it."""
     found = run(days, raw, **options)
@@ -143,12 +166,12 @@ def test_fidelity_tells_models_apart() -> None:
     raw = manifest()
     days = of_itself(days, raw, pod_start=30.0)
     spec = scaling_object(raw).spec
-    real = recorded_run(days, spec, model(days, raw))
-    right = fidelity(real, run(days, raw, pod_start=30.0))
-    target = fidelity(real, run(days, manifest(54), pod_start=30.0))
+    real = sizes_of(recorded_run(days, spec, model(days, raw)))
+    right = fidelity(real, sizes_of(run(days, raw, pod_start=30.0)))
+    target = fidelity(real, sizes_of(run(days, manifest(54), pod_start=30.0)))
     window: dict[str, Any] = {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 0}}}
-    no_window = fidelity(real, run(days, manifest(**window), pod_start=30.0))
-    slow = fidelity(real, run(days, raw, pod_start=90.0))
+    no_window = fidelity(real, sizes_of(run(days, manifest(**window), pod_start=30.0)))
+    slow = fidelity(real, sizes_of(run(days, raw, pod_start=90.0)))
 
     assert right is not None
     assert right.is_good

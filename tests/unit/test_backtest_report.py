@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.api.errors import ConfigError
 from fedhpa.backtest.report import html, png, svg, terminal
 from fedhpa.backtest.report.colours import CLUSTER_COLOURS, DARK, LIGHT
 from fedhpa.backtest.report.drawing import MAX_RUNS, drawn, kept_steps
@@ -85,47 +85,13 @@ def empty_run(steps: int) -> Run:
     return Run("gaps", clusters, nothing, nothing, nothing, nothing, [], NOTHING)
 
 
-def broken_numbers() -> Report:
-    """Returns a report with NaN, infinities and integers beyond a float wherever a number stands."""
-    bad = [math.nan, math.inf, -math.inf, 10**400, 1.0, None] * 20
-    worst = Figures(math.nan, math.inf, -math.inf, math.nan, 10**400, -1, math.nan)
-    one = Run(
-        "broken",
-        [ClusterRun("member1", list(bad), list(bad))],  # type: ignore[arg-type]  # that is the attack
-        list(bad),
-        list(bad),
-        list(bad),
-        list(bad),
-        [Change(math.nan, 1, 2, "never"), Change(START, -(10**400), 10**400, "far")],
-        worst,
-    )
-    return small(
-        runs=[one, one],
-        censored=math.nan,
-        marks=[Mark(math.inf, "never")],
-        gaps=[Gap("member1", math.nan, math.inf), Gap("member1", START, math.inf)],
-    )
-
-
 STRANGE: dict[str, Callable[[], Report]] = {
     "hostile texts": attacked,
     "a name of a megabyte": lambda: small(
         name="x" * 1_000_000, best="y" * 1_000_000, notes=["z" * 1_000_000]
     ),
-    "broken numbers": broken_numbers,
-    "no runs": lambda: small(runs=[]),
-    "runs without steps": lambda: small(runs=[empty_run(0)] * 2),
     "nothing but gaps": lambda: small(runs=[empty_run(48)] * 2),
-    "no clusters": lambda: small(
-        runs=[msgspec.structs.replace(each, clusters=[]) for each in office_report(step=600.0).runs]
-    ),
-    "the recording alone": lambda: small(runs=office_report(step=600.0).runs[:1]),
-    "one step": lambda: small(runs=[empty_run(1), run("one", [1.0], 600.0, 0.5)]),
-    "lists of different lengths": lambda: small(
-        runs=[
-            msgspec.structs.replace(each, demand=each.demand[:7]) for each in office_report(step=600.0).runs
-        ]
-    ),
+    "one step": lambda: small(runs=[run("one", [1.0], 600.0, 0.5)] * 2),
 }
 
 
@@ -149,10 +115,9 @@ def test_strange_reports_are_drawn(report: Callable[[], Report]) -> None:
     assert "\x1b" not in lines
 
 
-@pytest.mark.parametrize("report", [attacked, broken_numbers])
-def test_image_is_png(report: Callable[[], Report]) -> None:
-    """A PNG is drawn of hostile texts and broken numbers, too, 1,800 to 2,000 pixels wide."""
-    image = png(report())
+def test_image_is_png() -> None:
+    """A PNG is drawn of hostile texts, too, 1,800 to 2,000 pixels wide."""
+    image = png(attacked())
 
     assert image.startswith(b"\x89PNG\r\n")
     assert 1800 <= int.from_bytes(image[16:20], "big") <= 2000
@@ -164,24 +129,6 @@ def test_texts_are_shown_as_they_are() -> None:
 
     assert start in Elements(html(attacked())).text
     assert start in "".join(each.text or "" for each in ElementTree.fromstring(svg(attacked())).iter())
-
-
-@pytest.mark.parametrize(
-    ("field", "changes"),
-    [
-        ("step", {"step": 0.0}),
-        ("step", {"step": math.nan}),
-        ("step", {"step": -1.0}),
-        ("start", {"start": math.inf}),
-        ("start", {"start": 1e20}),
-        ("start", {"step": 1e12}),
-    ],
-)
-def test_impossible_times_are_refused(field: str, changes: dict[str, Any]) -> None:
-    """Times that are none are an error that names the field."""
-    for form in (html, svg, png, lambda report: terminal(report, 80)):
-        with pytest.raises(InvalidObject, match=f"report: {field} is "):
-            form(small(**changes))
 
 
 def test_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

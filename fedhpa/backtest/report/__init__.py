@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fedhpa.backtest.report.image import png, svg
+from fedhpa.backtest.report.engine import png, svg
 from fedhpa.backtest.report.page import html
 from fedhpa.backtest.report.terminal import terminal

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fedhpa.backtest.report.drawing import Drawing, DrawnRun
 from fedhpa.backtest.report.panels import ROOM, WIDTH, panels
-from fedhpa.backtest.report.texts import amount, finite, moment, name, percent, sentence
+from fedhpa.backtest.report.texts import amount, moment, name, percent, sentence
 from fedhpa.backtest.result import Report, Run
 
 FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
@@ -48,7 +48,7 @@ def specification(
 
     With `shown`, the index of a run, it has that run's data, a title and a comparison of all runs.
     """
-    run = drawing.runs[shown] if shown is not None and drawing.runs else None
+    run = None if shown is None else drawing.runs[shown]
     fields = ["t", "demand", "capacity", "usage", "unserved", "desired", "ready"]
     fields += [f"n{i}" for i in range(len(drawing.clusters))]
     away = [(start, f"{one}: no data") for start, _, one in drawing.gaps]
@@ -97,9 +97,10 @@ def _framed(
     report: Report, drawing: Drawing, parts: list[dict[str, Any]], colours: Mapping[str, str], shown: int
 ) -> dict[str, Any]:
     """Returns the picture with its title, and with a bar for each run."""
+    times = [moment(at / 1000) for at in (drawing.start, drawing.end)]
     title = {
-        "text": textwrap.wrap(sentence(report.best), 100) or ["No run was made."],
-        "subtitle": [f"{name(report.namespace)}/{name(report.name)}, {_range(drawing)}; times are UTC"],
+        "text": textwrap.wrap(sentence(report.best), 100),
+        "subtitle": [f"{name(report.namespace)}/{name(report.name)}, {' to '.join(times)}; times are UTC"],
         "anchor": "start",
         "frame": "bounds",
         "fontSize": 17,
@@ -109,13 +110,7 @@ def _framed(
         "subtitleFontSize": 12,
         "subtitleColor": colours["muted"],
     }
-    if not report.runs:
-        return {"title": title, "vconcat": parts}
     return {"title": title, "vconcat": [_comparison(report.runs[:COMPARED], colours, shown), *parts]}
-
-
-def _range(drawing: Drawing) -> str:
-    return f"{moment(drawing.start / 1000)} to {moment(drawing.end / 1000)}"
 
 
 def _comparison(runs: list[Run], colours: Mapping[str, str], shown: int) -> dict[str, Any]:
@@ -123,7 +118,7 @@ def _comparison(runs: list[Run], colours: Mapping[str, str], shown: int) -> dict
     rows = [
         {
             "row": i,
-            "hours": max(0, finite(run.figures.replicaHours) or 0),
+            "hours": run.figures.replicaHours,
             "name": ("► " if i == shown else "") + name(run.name),
             "text": f"{amount(run.figures.replicaHours)} replica-hours, "
             f"{percent(run.figures.unserved)} not served, "

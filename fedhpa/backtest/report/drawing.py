@@ -8,13 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from fedhpa.api.texts import counted, one_line
-from fedhpa.backtest.report.texts import (
-    MAX_NAME,
-    MAX_REASON,
-    finite_series,
-    length,
-    name,
-)
+from fedhpa.backtest.report.texts import MAX_NAME, MAX_REASON, name
 from fedhpa.backtest.result import Change, ClusterRun, Report, Run
 
 # Labels of the legend that are no clusters.
@@ -63,48 +57,40 @@ class Drawing(Struct, frozen=True):
 
 
 def drawn(report: Report, points: int = MAX_POINTS) -> Drawing:
-    """Returns what is drawn of a report, with about `points` points a run at most.
-
-    Raises InvalidObject if the report's times are none.
-    """
-    steps = length(report)
+    """Returns what is drawn of a report, with about `points` points a run at most."""
+    start, end = report.start, report.end
     names = list(dict.fromkeys(cluster.name for run in report.runs for cluster in run.clusters))
     alone = names if len(names) <= MAX_CLUSTERS else names[: MAX_CLUSTERS - 1]
     rest = len(names) - len(alone)
     labels = _unique(alone) + ([f"{rest} other clusters"] if rest else [])
     shown = report.runs[:MAX_RUNS]
-    most = MAX_VALUES // max(1, len(shown) * (7 + len(labels)))
-    frame = _Frame(
-        report.start,
-        report.step,
-        steps,
-        max(2, min(most, points)),
-        alone,
-        rest > 0,
-        MAX_REASON_CHARACTERS // max(1, len(shown)),
-    )
+    points = max(2, min(MAX_VALUES // (len(shown) * (7 + len(labels))), points))
     reasons: dict[str, int] = {}
-    runs = [_run(run, frame, reasons) for run in shown]
+    each = MAX_REASON_CHARACTERS // len(shown)
+    runs = [_run(run, report, points, alone, reasons, each) for run in shown]
     gaps = [
-        (_ms(max(gap.start, frame.start)), _ms(min(gap.end, frame.end)), name(gap.cluster))
+        (_ms(max(gap.start, start)), _ms(min(gap.end, end)), name(gap.cluster))
         for gap in report.gaps
-        if gap.start < gap.end and gap.start < frame.end and gap.end > frame.start  # false for NaN, too
+        if gap.start < gap.end and gap.start < end and gap.end > start
     ]
-    marks = [(_ms(mark.at), one_line(mark.text, MAX_REASON)) for mark in report.marks if frame.has(mark.at)]
+    marks = [
+        (_ms(mark.at), one_line(mark.text, MAX_REASON)) for mark in report.marks if start <= mark.at <= end
+    ]
     return Drawing(
-        _ms(frame.start),
-        _ms(frame.end),
+        _ms(start),
+        _ms(end),
         labels,
         runs,
         sorted(gaps)[:MAX_GAPS],
         sorted(marks)[:MAX_MARKS],
         list(reasons),
-        list(_left_out(report, steps, runs, len(gaps), len(marks))),
+        list(_left_out(report, runs, len(gaps), len(marks))),
     )
 
 
-def _left_out(report: Report, steps: int, runs: Sequence[DrawnRun], gaps: int, marks: int) -> list[str]:
-    fewest = min((len(run.t) for run in runs), default=steps)
+def _left_out(report: Report, runs: Sequence[DrawnRun], gaps: int, marks: int) -> list[str]:
+    steps = report.steps
+    fewest = min(len(run.t) for run in runs)
     notes = []
     if fewest < steps:
         notes.append(
@@ -124,41 +110,18 @@ def _left_out(report: Report, steps: int, runs: Sequence[DrawnRun], gaps: int, m
     return notes
 
 
-class _Frame(Struct, frozen=True):
-    """Values that all runs of a report share: its times, and the clusters that are drawn alone."""
-
-    start: float
-    step: float
-    steps: int
-    most: int
-    alone: list[str]
-    others: bool
-    characters: int
-
-    @property
-    def end(self) -> float:
-        return self.start + self.steps * self.step
-
-    def has(self, at: float) -> bool:
-        """Returns true if a time is within the report; false for NaN."""
-        return self.start <= at <= self.end
-
-    def at(self, point: int) -> int:
-        """Returns the time of a step in milliseconds."""
-        return _ms(self.start + point * self.step)
-
-
-def _run(run: Run, frame: _Frame, reasons: dict[str, int]) -> DrawnRun:
-    lines = [finite_series(line, frame.steps) for line in (run.demand, run.capacity, run.usage, run.unserved)]
+def _run(
+    run: Run, report: Report, most: int, alone: list[str], reasons: dict[str, int], characters: int
+) -> DrawnRun:
     # None where one of the clusters is a gap: a partial sum would look like a change.
-    wanted = zip(*(finite_series(each.desired, frame.steps) for each in run.clusters), strict=True)
-    lines.append([_sum(values) for values in wanted] or [None] * frame.steps)
-    points = kept_steps(lines, frame.steps, frame.most)
+    wanted = [_sum(values) for values in zip(*(each.desired for each in run.clusters), strict=True)]
+    lines = [run.demand, run.capacity, run.usage, run.unserved, wanted]
+    points = kept_steps(lines, report.steps, most)
     demand, capacity, usage, unserved, desired = ([_short(line[i]) for i in points] for line in lines)
-    sizes = _sizes(run.clusters, frame, points)
+    sizes = _sizes(run.clusters, alone, points)
     return DrawnRun(
         name(run.name),
-        [frame.at(point) for point in points],
+        [_ms(report.start + point * report.step) for point in points],
         demand,
         capacity,
         usage,
@@ -166,7 +129,7 @@ def _run(run: Run, frame: _Frame, reasons: dict[str, int]) -> DrawnRun:
         desired,
         [_sum([size[i] for size in sizes], partial=True) for i in range(len(points))],
         sizes,
-        _changes(run.changes, frame, reasons),
+        _changes(run.changes, reasons, characters),
     )
 
 
@@ -206,25 +169,24 @@ def _sum(values: Sequence[float | None], *, partial: bool = False) -> float | No
     return sum(known) if known and (partial or len(known) == len(values)) else None
 
 
-def _sizes(clusters: Sequence[ClusterRun], frame: _Frame, points: Sequence[int]) -> list[list[float | None]]:
+def _sizes(
+    clusters: Sequence[ClusterRun], alone: list[str], points: Sequence[int]
+) -> list[list[float | None]]:
     """Returns the ready pods of each cluster that is drawn alone, then those of all others together."""
-    by_name = {each.name: finite_series(each.ready, frame.steps) for each in clusters}
-    nothing: list[float | None] = [None] * frame.steps
-    sizes = [[by_name.get(one, nothing)[i] for i in points] for one in frame.alone]
-    if frame.others:
-        others = [ready for one, ready in by_name.items() if one not in frame.alone]
+    by_name: dict[str, Sequence[float | None]] = {each.name: each.ready for each in clusters}
+    sizes = [[by_name[one][i] for i in points] for one in alone]
+    others = [ready for one, ready in by_name.items() if one not in alone]
+    if others:
         sizes.append([_sum([one[i] for one in others], partial=True) for i in points])
     return sizes
 
 
 def _changes(
-    changes: Sequence[Change], frame: _Frame, reasons: dict[str, int]
+    changes: Sequence[Change], reasons: dict[str, int], characters: int
 ) -> list[tuple[int, int, int, int]]:
     """Returns the largest changes, in the order of time, as many as the bounds allow."""
-    rows, characters = [], frame.characters
-    largest = sorted(
-        (one for one in changes if frame.has(one.at)), key=lambda one: -abs(one.after - one.before)
-    )
+    rows = []
+    largest = sorted(changes, key=lambda one: -abs(one.after - one.before))
     for change in largest[:MAX_CHANGES]:
         reason = one_line(change.reason, MAX_REASON)
         if reason not in reasons:
@@ -232,12 +194,8 @@ def _changes(
             if characters < 0:
                 break
         index = reasons.setdefault(reason, len(reasons))
-        rows.append((_ms(change.at), _whole(change.before), _whole(change.after), index))
+        rows.append((_ms(change.at), change.before, change.after, index))
     return sorted(rows)
-
-
-def _whole(size: int) -> int:
-    return max(-1_000_000_000, min(size, 1_000_000_000))
 
 
 def _short(value: float | None) -> float | None:

@@ -8,6 +8,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.backtest.report.chart import specification
+from fedhpa.backtest.report.colours import LIGHT
+from fedhpa.backtest.report.drawing import drawn
+from fedhpa.backtest.report.texts import BEST
+from fedhpa.backtest.result import Report
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -17,6 +22,8 @@ VEGA_LITE: Final = "6.4"
 # A script that may not fetch anything. The list has the addresses from which data may be loaded.
 NO_ADDRESSES: Final[list[str]] = []
 SCALE: Final = 2.0
+# An image has no zoom, and is 840 units wide.
+POINTS: Final = 900
 CLIP: Final = re.compile(r"\bclip\d+\b")
 PATH: Final = re.compile(r' d="[^"]*"')
 FRACTION: Final = re.compile(r"(\.\d)\d+")
@@ -49,13 +56,13 @@ def script() -> str:
     return text
 
 
-def svg(specification: dict[str, Any]) -> str:
-    """Returns a Vega-Lite specification drawn as SVG. Raises ConfigError without the library.
+def svg(report: Report) -> str:
+    """Returns the report as an image in SVG. Raises ConfigError without `fedhpa[report]`.
 
     Coordinates are cut to a tenth of a pixel, because they are most of the text.
     """
     text: str = _library().vegalite_to_svg(
-        specification, vl_version=VEGA_LITE, allowed_base_urls=NO_ADDRESSES
+        _image(report), vl_version=VEGA_LITE, allowed_base_urls=NO_ADDRESSES
     )
     # The library numbers over all pictures of a process.
     numbers = {name: f"clip{number}" for number, name in enumerate(dict.fromkeys(CLIP.findall(text)))}
@@ -63,9 +70,13 @@ def svg(specification: dict[str, Any]) -> str:
     return PATH.sub(lambda path: FRACTION.sub(r"\1", path[0]), text)
 
 
-def png(specification: dict[str, Any]) -> bytes:
-    """Returns a Vega-Lite specification drawn as PNG. Raises ConfigError without the library."""
+def png(report: Report) -> bytes:
+    """Returns the report as an image in PNG, about 1,900 pixels wide. Raises what `svg` raises."""
     image: bytes = _library().vegalite_to_png(
-        specification, vl_version=VEGA_LITE, scale=SCALE, allowed_base_urls=NO_ADDRESSES
+        _image(report), vl_version=VEGA_LITE, scale=SCALE, allowed_base_urls=NO_ADDRESSES
     )
     return image
+
+
+def _image(report: Report) -> dict[str, Any]:
+    return specification(report, drawn(report, POINTS), LIGHT, BEST)

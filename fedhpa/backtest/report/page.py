@@ -16,8 +16,7 @@ from fedhpa.backtest.report import engine
 from fedhpa.backtest.report.chart import columns, specification
 from fedhpa.backtest.report.colours import DARK, LIGHT, VARIABLES
 from fedhpa.backtest.report.drawing import Drawing, drawn
-from fedhpa.backtest.report.image import best
-from fedhpa.backtest.report.texts import against, amount, length, moment, name, percent, sentence
+from fedhpa.backtest.report.texts import BEST, against, amount, moment, name, percent, sentence
 from fedhpa.backtest.result import CENSORED, Figures, Report, Run
 
 # `suggest` tries at most 60 objects.
@@ -38,17 +37,17 @@ def html(report: Report) -> str:
 
     It loads nothing: its policy (Content-Security-Policy) allows its two scripts by their hashes, no other
     script, no compilation of texts and no address.
-    Raises ConfigError without `fedhpa[report]`, InvalidObject if the report's times are none.
+    Raises ConfigError without `fedhpa[report]`.
     """
-    drawing, length_ = drawn(report), length(report)
+    drawing = drawn(report)
     scripts = [engine.script(), files(__package__).joinpath("page.js").read_text(encoding="utf-8")]
     data = _data(report, drawing)
     hashes = " ".join(f"'sha256-{_digest(each)}'" for each in scripts)
     policy = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'"
     title = f"Backtest of {name(report.namespace)}/{name(report.name)}"
     body = [
-        f"<h1>{_text(title)}: {_text(name(report.metric))}, {_range(report, length_)}</h1>",
-        f'<p class="verdict">{_text(sentence(report.best)) or "No run was made."}</p>',
+        f"<h1>{_text(title)}: {_text(name(report.metric))}, {_range(report)}</h1>",
+        f'<p class="verdict">{_text(sentence(report.best))}</p>',
         *_censored(report),
         *_picture(report, drawing),
         *_table(report),
@@ -123,8 +122,8 @@ def _data(report: Report, drawing: Drawing) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _range(report: Report, steps: int) -> str:
-    return f"{moment(report.start)} to {moment(report.start + steps * report.step)} UTC"
+def _range(report: Report) -> str:
+    return f"{moment(report.start)} to {moment(report.end)} UTC"
 
 
 def _censored(report: Report) -> Iterable[str]:
@@ -143,12 +142,11 @@ def _hidden(report: Report) -> Iterable[str]:
 
 
 def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
-    first = best(report)
     yield '<fieldset><legend>Choose a run to draw</legend><div class="runs">'
     for i, (run, whole) in enumerate(zip(drawing.runs, report.runs, strict=False)):
-        figures, checked = whole.figures, " checked" if i == first else ""
+        figures, checked = whole.figures, " checked" if i == BEST else ""
         opening, badge = '<label class="run">', ""
-        if i == first and i > 0:
+        if i == BEST:
             opening, badge = '<label class="run first">', "<em>best</em>"
         elif i > 0 and figures.unserved > report.bound:
             badge = '<em class="over">too much unserved</em>'
@@ -191,7 +189,6 @@ def _versus(report: Report, run: Run) -> str:
 
 def _table(report: Report) -> Iterable[str]:
     priced = any(run.figures.cost is not None for run in report.runs)
-    first = best(report)
     yield '<h2>All runs</h2><div class="wide"><table id="table">'
     yield (
         "<caption>The first row is what happened. The others are sorted: first those that leave at most "
@@ -199,7 +196,7 @@ def _table(report: Report) -> Iterable[str]:
     )
     yield _header(_head(priced))
     for i, run in enumerate(report.runs[:MAX_ROWS]):
-        opening = '<tr class="first">' if i == first and i > 0 else "<tr>"
+        opening = '<tr class="first">' if i == BEST else "<tr>"
         cells = _cells(run.figures, priced, _versus(report, run))
         yield f'{opening}<th scope="row">{_text(name(run.name))}</th>{cells}</tr>'
     yield "</tbody></table></div>"
@@ -237,7 +234,7 @@ def _days(report: Report) -> Iterable[str]:
     yield "<h2>Day by day, of the drawn run</h2>"
     for i, run in drawn_runs:
         priced = any(day.figures.cost is not None for day in run.days)
-        hidden = "" if i == best(report) else " hidden"
+        hidden = "" if i == BEST else " hidden"
         yield f'<div class="wide days" data-run="{i}"{hidden}><table>'
         yield _header(("day (UTC)", *_head(priced)[1:]))
         for day in run.days[:MAX_DAYS]:

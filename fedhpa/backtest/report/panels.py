@@ -187,7 +187,7 @@ def _demand_layers(drawing: Drawing, colours: Mapping[str, str], top: float) -> 
         "mark": _mark("line", interpolate=STEP, strokeWidth=1.6),
         "encoding": {"y": _y("demand", top), "color": {"datum": DEMAND, **colour}},
     }
-    return [*([bands] if sizes else []), lost, demand]
+    return [bands, lost, demand]
 
 
 def _usage_layers(colours: Mapping[str, str], top: float) -> list[dict[str, Any]]:
@@ -213,7 +213,7 @@ def _usage_layers(colours: Mapping[str, str], top: float) -> list[dict[str, Any]
 def _size_layers(drawing: Drawing, colours: Mapping[str, str], top: float) -> list[dict[str, Any]]:
     up, down = colours["line"], colours["down"]
     # The sum of some clusters would look like fewer pods.
-    known = " && ".join(f"isValid(datum.n{i})" for i in range(len(drawing.clusters))) or "false"
+    known = " && ".join(f"isValid(datum.n{i})" for i in range(len(drawing.clusters)))
     return [
         {
             "transform": [{"calculate": f"{known} ? datum.ready : null", "as": "pods"}],

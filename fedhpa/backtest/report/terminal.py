@@ -8,15 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from fedhpa.api.texts import one_line
-from fedhpa.backtest.report.image import best
-from fedhpa.backtest.report.texts import (
-    amount,
-    finite,
-    finite_series,
-    length,
-    moment,
-    name,
-)
+from fedhpa.backtest.report.texts import BEST, amount, moment, name
 from fedhpa.backtest.result import Report, Run
 
 # Returns a text in a style, an SGR code. `fedhpa.cli.colours.painted` does so where the terminal shows it.
@@ -38,13 +30,10 @@ def _plain(text: str, _style: str) -> str:
 def terminal(report: Report, width: int, painted: Painter = _plain) -> str:
     """Returns a chart of the best run in lines of at most `width` characters (at least 40).
 
-    It has the demand against the capacity, the sizes, and the first rules and gaps. Without a run it is "".
-    Raises InvalidObject if the report's times are none.
+    It has the demand against the capacity, the sizes, and the first rules and gaps.
     """
-    steps, width = length(report), max(LEAST_WIDTH, min(width, MOST_WIDTH))
-    if not report.runs or not steps:
-        return ""
-    lines = _chart(report, report.runs[best(report)], steps, width, painted)
+    width = max(LEAST_WIDTH, min(width, MOST_WIDTH))
+    lines = _chart(report, report.runs[BEST], report.steps, width, painted)
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -54,15 +43,10 @@ def _chart(report: Report, run: Run, steps: int, width: int, painted: Painter) -
     A column is the step with its highest demand. Values of different steps would show a lack that never was.
     """
     columns = min(width - LABEL, steps)
-    whole = finite_series(run.demand, steps)
-    peaks = [_peak(whole, i * steps // columns, (i + 1) * steps // columns) for i in range(columns)]
-    demand = [whole[i] for i in peaks]
-    serves = finite_series(run.capacity, steps)
-    capacity = [serves[i] for i in peaks]
-    wanted = [finite_series(each.desired, steps) for each in run.clusters]
-    sizes = [[size[i] for i in peaks] for size in wanted]
+    peaks = [_peak(run.demand, i * steps // columns, (i + 1) * steps // columns) for i in range(columns)]
+    demand, capacity = ([series[i] for i in peaks] for series in (run.demand, run.capacity))
+    sizes = [[one.desired[i] for i in peaks] for one in run.clusters]
     totals = [None if None in each else sum(filter(None, each)) for each in zip(*sizes, strict=True)]
-    totals = totals or [None] * columns
     top = max((value for value in (*demand, *capacity) if value is not None), default=0.0)
     unit = name(report.unit or report.metric)
     yield painted(one_line(f"{run.name}: demand against capacity at the target ({unit})", width), BOLD)
@@ -75,7 +59,7 @@ def _chart(report: Report, run: Run, steps: int, width: int, painted: Painter) -
     yield f"{'replicas':>{LABEL - 1}} {_bars(totals)}"
     most = max((total for total in totals if total is not None), default=None)
     yield f"{f'to {amount(most)}':>{LABEL - 1}} {_scale(report, steps, columns)}"
-    yield from _events(report, steps, width)
+    yield from _events(report, width)
 
 
 def _peak(series: Sequence[float | None], first: int, end: int) -> int:
@@ -122,15 +106,15 @@ def _scale(report: Report, steps: int, columns: int) -> str:
     return line[:columns]
 
 
-def _events(report: Report, steps: int, width: int) -> Iterator[str]:
+def _events(report: Report, width: int) -> Iterator[str]:
     """Yields the first marks and gaps as sentences: a character of the chart is an hour or more."""
-    end = report.start + steps * report.step
+    end = report.end
     marks = [mark for mark in report.marks if report.start <= mark.at <= end]
     texts = [f"{moment(mark.at)} {mark.text}" for mark in marks]
     texts += [
         f"{moment(max(gap.start, report.start))} to {moment(min(gap.end, end))} no data of {gap.cluster}"
         for gap in report.gaps
-        if finite(gap.start) is not None and gap.start < end and gap.end > report.start
+        if gap.start < end and gap.end > report.start
     ]
     for text in texts[:MAX_EVENTS]:
         yield one_line(text, width)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fedhpa.cli.backtest.command import backtest
-from fedhpa.cli.backtest.suggest import suggest
+from fedhpa.cli.backtest.commands import backtest, suggest
 
 
 def register(app: typer.Typer) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
 from fedhpa.cli import suggestions
-from fedhpa.cli.options import Context, Kubeconfig, Name, Namespace
+from fedhpa.cli.options import HubFlags, Name
 
 MAX_DAYS = 90
-Command = Callable[..., None]
 
 
 @dataclass(frozen=True)
@@ -100,15 +97,6 @@ class StoreFlags:
 
 
 @dataclass(frozen=True)
-class HubFlags:
-    """The flags of the hub."""
-
-    namespace: Namespace = ""
-    kubeconfig: Kubeconfig = ""
-    context: Context = ""
-
-
-@dataclass(frozen=True)
 class Inputs:
     """The object, its recorded days, the model, and the form of the output."""
 
@@ -156,49 +144,3 @@ class Inputs:
             ".yaml.",
         ),
     ] = "text"
-
-
-def with_flags(**defaults: Any) -> Callable[[Command], Command]:
-    """Lets a command take shared flags: a parameter of a class above stands for the flags in it.
-
-    `defaults` replace those of the classes. A flag whose default is None is no flag of the command.
-    """
-
-    def of_command(command: Command) -> Command:
-        own = inspect.signature(command, eval_str=True).parameters
-        groups = {name: one.annotation for name, one in own.items() if is_dataclass(one.annotation)}
-
-        def called(**given: Any) -> None:
-            command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
-
-        found = [one for kind in groups.values() for one in _parameters(kind, defaults)]
-        found += [one.replace(kind=one.KEYWORD_ONLY) for name, one in own.items() if name not in groups]
-        # The arguments come first, as people write them.
-        found.sort(key=lambda one: one.name not in ("target", "name"))
-        called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
-        called.__name__, called.__doc__ = command.__name__, command.__doc__
-        called.__annotations__ = {}
-        return called
-
-    return of_command
-
-
-def _parameters(kind: Any, defaults: dict[str, Any]) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        if is_dataclass(hints[field.name]):
-            yield from _parameters(hints[field.name], defaults)
-        elif defaults.get(field.name, field) is not None:
-            yield inspect.Parameter(
-                field.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=defaults.get(field.name, field.default),
-                annotation=hints[field.name],
-            )
-
-
-def _value(kind: Any, given: dict[str, Any]) -> Any:
-    """Returns a value of a class, and takes its flags away from those given."""
-    hints = get_type_hints(kind)
-    values = {name: _value(hint, given) for name, hint in hints.items() if is_dataclass(hint)}
-    return kind(**values, **{name: given.pop(name) for name in hints if name in given})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -34,28 +33,19 @@ def check_output(output: str) -> None:
         raise ConfigError(f"--output={output[:200]}: cannot be written: its folder does not exist")
 
 
-def print_report(report: Report, output: str) -> None:
-    """Prints the report, or writes it to a file. A file is complete or not there. Raises ConfigError."""
-    if output in FORMATS:
-        typer.echo(content(report, output).decode(), nl=False)
-        return
-    path = Path(output)
-    write_file(path, content(report, path.suffix.removeprefix(".")), "--output")
-    print(f"written to {output}; {report.best}", file=sys.stderr)
-
-
 def print_found(
-    found: Any, report: Report, reason: str, output: str, manifest: str, lines: Iterable[str]
+    found: Any, report: Report, reason: str, output: str, yaml: Iterable[str], text: Iterable[str]
 ) -> None:
-    """Prints what a search found, its manifest or its lines of text, or writes its report to a file."""
+    """Prints what was found as JSON, or its lines of YAML or text, or writes the report to a file.
+
+    A file is complete or not there. Raises ConfigError.
+    """
     import msgspec
 
     if output == "json":
         typer.echo(msgspec.json.encode(found).decode())
-    elif output == "yaml":
-        typer.echo(manifest)
-    elif output == "text":
-        typer.echo("\n".join(lines))
+    elif output in FORMATS:
+        typer.echo("\n".join(yaml if output == "yaml" else text))
     else:
         path = Path(output)
         write_file(path, content(report, path.suffix.removeprefix(".")), "--output")
@@ -74,41 +64,48 @@ def write_file(path: Path, content: bytes, option: str) -> None:
 
 
 def content(report: Report, form: str) -> bytes:
-    """Returns the report in one form. Raises ConfigError if a library for pictures is missing."""
+    """Returns the report as a file. Raises ConfigError if a library for pictures is missing."""
     import msgspec
+
+    from fedhpa.backtest import report as pictures
 
     if form == "json":
         return msgspec.json.encode(report) + b"\n"
     if form == "yaml":
-        from fedhpa.api.yaml import print_yaml
-
-        return print_yaml([msgspec.to_builtins(report)], sort_keys=False).encode()
-    from fedhpa.backtest import report as pictures
-
-    if form == "html":
-        return pictures.html(report).encode()
-    if form == "svg":
-        return pictures.svg(report).encode()
+        return "".join(f"{line}\n" for line in yaml_lines(report)).encode()
     if form == "png":
         return pictures.png(report)
+    return (pictures.html if form == "html" else pictures.svg)(report).encode()
+
+
+def yaml_lines(report: Report) -> Iterator[str]:
+    """Yields the report as YAML."""
+    import msgspec
+
+    from fedhpa.api.yaml import print_yaml
+
+    yield print_yaml([msgspec.to_builtins(report)], sort_keys=False).rstrip("\n")
+
+
+def chart_lines(report: Report) -> Iterator[str]:
+    """Yields the table and a chart of the best run."""
+    from fedhpa.backtest import report as pictures
+
+    yield from text_lines(report)
     chart = pictures.terminal(report, shutil.get_terminal_size().columns, painted)
-    return ("\n".join([*text_lines(report), *(["", chart] if chart else [])]) + "\n").encode()
+    yield from ["", chart] if chart else []
 
 
 def text_lines(report: Report) -> list[str]:
     """Returns the table, which run to take, and what the reader must know."""
-    title = f"{report.namespace}/{report.name}: {report.metric}, {_span(report)}"
+    from fedhpa.api.times import format_time
+
+    span = f"from {format_time(report.start)} to {format_time(report.end)}"
+    title = f"{report.namespace}/{report.name}: {report.metric}, {span}"
     lines = [painted(title, BOLD), *table(report.runs), "", painted(report.best, GREEN)]
     lines += [f"note: {note}" for note in report.notes]
     lines += [f"assumed: {one.name}: {one.value} ({one.source})" for one in report.assumptions]
     return lines
-
-
-def _span(report: Report) -> str:
-    from fedhpa.api.times import format_time
-
-    end = report.start + len(report.runs[0].demand) * report.step
-    return f"from {format_time(report.start)} to {format_time(end)}"
 
 
 def table(runs: list[Run]) -> list[str]:

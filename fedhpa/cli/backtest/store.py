@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
-from fedhpa.cli.backtest.flags import HubFlags, Inputs, StoreFlags
+from fedhpa.cli.backtest.flags import Inputs, StoreFlags
 from fedhpa.cli.backtest.inputs import (
     PRICE_ANNOTATION,
     Subject,
@@ -21,14 +21,12 @@ from fedhpa.cli.backtest.inputs import (
     subject_of_recording,
 )
 from fedhpa.cli.hub_client import hub_client, hub_error, joined, parse_target
+from fedhpa.cli.options import HubFlags
 
 if TYPE_CHECKING:
     from fedhpa.backtest import Recording
-    from fedhpa.backtest.store import Recorded, Store
+    from fedhpa.backtest.store import Store
     from fedhpa.kube import ApiClient
-
-# Replicas that cost more an hour are typing errors.
-MAX_PRICE = 1e6
 
 
 def gathered(inputs: Inputs) -> tuple[Recording, Subject]:
@@ -40,10 +38,7 @@ def gathered(inputs: Inputs) -> tuple[Recording, Subject]:
     if bool(inputs.recording) == bool(inputs.store.prometheus):
         raise ConfigError("expected either --recording or --prometheus")
     if not inputs.recording:
-        recorded, subject = recorded_days(
-            target, inputs.file, inputs.hub, store_of(inputs.days, inputs.store)
-        )
-        return noted(recorded), subject
+        return recorded_days(target, inputs.file, inputs.hub, store_of(inputs.days, inputs.store))
     found = read_recording(inputs.recording)
     if inputs.file:
         return found, subject_of_file(inputs.file, target, inputs.hub.namespace, found)
@@ -79,10 +74,10 @@ def store_of(days: int, flags: StoreFlags) -> Store:
     return Store(access, rules, days, seconds, deadline)
 
 
-def recorded_days(target: str, file: str, hub: HubFlags, store: Store) -> tuple[Recorded, Subject]:
+def recorded_days(target: str, file: str, hub: HubFlags, store: Store) -> tuple[Recording, Subject]:
     """Returns the recording of an object from the store, and the object. Raises ConfigError.
 
-    The object of the file is used in place of the stored one.
+    The object of the file is used in place of the stored one. Notes go to standard error.
     """
     from fedhpa.backtest.store import record
     from fedhpa.kube import SYSTEM
@@ -99,7 +94,9 @@ def recorded_days(target: str, file: str, hub: HubFlags, store: Store) -> tuple[
         )
     with progress_bar("reading the metrics store") as progress:
         found = record(store, subject.raw, SYSTEM.wall, stored=stored, prices=prices, progress=progress)
-    return found, subject
+    for note in found.notes:
+        typer.echo(f"note: {note}", err=True)
+    return found.recording, subject
 
 
 async def _of_hub(name: str, flags: HubFlags, *, with_prices: bool) -> tuple[Subject, dict[str, float]]:
@@ -111,6 +108,7 @@ async def _of_hub(name: str, flags: HubFlags, *, with_prices: bool) -> tuple[Sub
 
 async def prices_of(hub: ApiClient) -> dict[str, float]:
     """Returns the prices that annotations of Clusters give. Raises ConfigError for one that is no price."""
+    from fedhpa.backtest.recording import MAX_PRICE
     from fedhpa.cli.suggestions import CLUSTERS
 
     try:
@@ -133,10 +131,3 @@ async def prices_of(hub: ApiClient) -> dict[str, float]:
             )
         found[str(one["metadata"]["name"])] = price
     return found
-
-
-def noted(recorded: Recorded) -> Recording:
-    """Prints the notes of a recording to standard error, and returns the recording."""
-    for note in recorded.notes:
-        typer.echo(f"note: {note}", err=True)
-    return recorded.recording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fedhpa.cli.backtest.cron_suggest import cron_suggest
+from fedhpa.cli.backtest.commands import cron_suggest
 from fedhpa.cli.cron.next import cron_next
 from fedhpa.cli.cron.preview import cron_preview
 

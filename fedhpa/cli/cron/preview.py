@@ -17,8 +17,8 @@ from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.texts import for_terminal
 from fedhpa.cli.files import read_items
 from fedhpa.cli.hub_client import hub_client, hub_error, parse_cron_target
-from fedhpa.cli.member_options import reaches_members
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
+from fedhpa.cli.member_options import MemberFlags
+from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace, with_flags
 
 if TYPE_CHECKING:
     from controller.cronfederatedhpa import PlannedTarget
@@ -68,7 +68,7 @@ class TargetPreview(NamedTuple):
         return sum(line["action"] == REFUSED for line in self.lines)
 
 
-@reaches_members
+@with_flags()
 def cron_preview(
     target: Annotated[
         str | None, typer.Argument(metavar="cronfhpa/NAME", help="Name of the CronFederatedHPA.")
@@ -89,7 +89,8 @@ def cron_preview(
         bool, typer.Option("--offline", help="Do not ask the hub; only with --filename.")
     ] = False,
     output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
-    sources: MemberSources = ONLY_CLUSTERS,
+    *,
+    members: MemberFlags,
 ) -> None:
     """Show what the rules of a target will do in the next seven days; nothing is written.
 
@@ -97,7 +98,7 @@ def cron_preview(
     """
     if bool(target) == bool(file) or (offline and not file):
         raise ConfigError("expected either cronfhpa/NAME or --filename; --offline needs --filename")
-    now = datetime.now(UTC).timestamp()
+    now, sources = datetime.now(UTC).timestamp(), members.sources()
     if target:
         name = parse_cron_target(target)
         found = asyncio.run(_of_live(name, namespace, kubeconfig, context, now, sources))
