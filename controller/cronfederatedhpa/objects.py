@@ -13,11 +13,10 @@ ever, and without its `excludeDates` it would fire on holidays. The manifest of 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -42,17 +41,6 @@ from fedhpa.decision import Finding
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 
 Object = Mapping[str, Any]
-T = TypeVar("T")
-# More rules are planned in a thread, so that the loop runs. A rule takes up to 0.1 ms, and the first rule
-# of each time zone 1 ms.
-MANY_RULES: Final = 200
-
-
-async def off_loop(objects: Sequence[ScheduledObject], work: Callable[[], T]) -> T:
-    """Returns `work()`, which plans the rules of these objects and changes nothing."""
-    if sum(len(each.rules) for each in objects) <= MANY_RULES:
-        return work()
-    return await asyncio.to_thread(work)
 
 
 class TargetKey(Target):

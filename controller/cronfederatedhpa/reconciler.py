@@ -26,11 +26,10 @@ from controller.cronfederatedhpa.objects import (
     ObjectsByTarget,
     ObjectWriter,
     TargetKey,
-    off_loop,
 )
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.targets import CronTargets, Reading, unreadable
-from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, RulesMemory, Unit, Units
+from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, RulesMemory, Unit, Units, off_loop
 from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck
 from controller.scaling_records import NotRecorded

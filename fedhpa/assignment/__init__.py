@@ -1,6 +1,6 @@
 """Assignment arithmetic: how many replicas each cluster gets. Pure: no I/O and no clock."""
 
-from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules
+from fedhpa.assignment.clusters import Bounds, Member, Rules
 from fedhpa.assignment.direct import Place, as_if, fair_split, limits, size_of_each, split
 from fedhpa.assignment.division import apportion
 from fedhpa.assignment.initial import assigned_for

@@ -125,7 +125,7 @@ class _Levels:
 
     @property
     def needed(self) -> int:
-        """What runs, and what a pinned cluster needs."""
+        """The replicas that run, and those that a pinned cluster needs."""
         return max(self.running, self._within(self.need))
 
     @property

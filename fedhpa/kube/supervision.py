@@ -27,7 +27,7 @@ FailureObserver = Callable[[str], None]
 T = TypeVar("T")
 
 # The tasks of this package. A process shows the failures of each task from its start on.
-TASKS: Final = ("events", "hub-config", "object-unreadable", "reflector")
+TASKS: Final = ("events", "hub-config", "object-unreadable", "reflector", "reflector-listener")
 RESTART_SECONDS = (1.0, 30.0)
 # A task that ran this long before it failed starts again after the first delay.
 LONG_SECONDS = 60.0

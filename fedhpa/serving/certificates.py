@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import ipaddress
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedhpa.api.errors import ConfigError
@@ -98,9 +100,11 @@ class ClientVerifier:
 
     def _verify(self, leaf_der: bytes, chain: tuple[bytes, ...], now: dt.datetime) -> x509.Certificate | str:
         try:
-            leaf = x509.load_der_x509_certificate(leaf_der)
+            with warnings.catch_warnings():
+                # The library warns of a serial number below 1, and a client may send any number of them.
+                warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+                leaf, *intermediates = map(x509.load_der_x509_certificate, (leaf_der, *chain))
             _check(leaf, now)
-            intermediates = [x509.load_der_x509_certificate(each) for each in chain]
             problem = self._climb([leaf], intermediates, now)
         except (RefusedCertificate, ValueError, UnsupportedAlgorithm) as error:
             return str(error)

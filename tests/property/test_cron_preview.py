@@ -145,7 +145,7 @@ def test_admission_warns_of_the_conflicts_that_the_preview_shows(
 
     preview = Simulation([owner], None, {MINIMUM: minimum, MAXIMUM: maximum}, now=now, until=until)
     refused = {step.at: step.conflict for step in preview.steps() if step.conflict is not None}
-    bounds = {"minReplicas": minimum, "maxReplicas": maximum}
+    bounds: dict[str, int | None] = {"minReplicas": minimum, "maxReplicas": maximum}
     warned = list(bounds_conflicts(rules, bounds, start, datetime.fromtimestamp(until, UTC)))
 
     for each in warned:

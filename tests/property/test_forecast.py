@@ -80,7 +80,7 @@ def _moved(rules: list[Rule], at: datetime) -> bool:
     return any(
         at - timedelta(hours=3) < change <= at
         for rule in rules
-        for change in _gaps(rule.table.zone.key, at.year)
+        for change in _gaps(str(rule.table.zone), at.year)
     )
 
 

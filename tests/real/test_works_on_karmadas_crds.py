@@ -88,7 +88,7 @@ async def test_works_are_created_changed_and_deleted(hub: ControlPlane) -> None:
     async with ApiClient(await load_config(str(hub.kubeconfig), clock=SYSTEM)) as client:
         members = {"m1": cast(Member, object())}
         owner = Owner("hub", *KEY, "uid-1")
-        writer = WorkWriter(client, members, AppliedAtOnce(client), lambda _: owner, DEADLINE)
+        writer = WorkWriter(members, AppliedAtOnce(client), lambda _: owner, DEADLINE, client)
         path = work_path("m1", KEY)
         for maximum in (10, 8, 8):
             await writer.apply("m1", KEY, wanted_spec(FEDERATED, 2, maximum, V2), V2)

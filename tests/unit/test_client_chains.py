@@ -200,6 +200,17 @@ def sound() -> tuple[x509.Certificate, ...]:
     )
 
 
+def test_a_serial_number_of_zero_is_no_warning() -> None:
+    """Go accepts it, and the library only warns of it; the tests make each warning an error."""
+    chain = [der(each) for each in sound()]
+    serial = sound()[1].serial_number
+    length = (serial.bit_length() + 8) // 8
+    at = chain[1].index(bytes([2, length]) + serial.to_bytes(length, "big")) + 2
+    zero = chain[1][:at] + bytes(length) + chain[1][at + length :]
+
+    assert verdict(sound()[0], sent=[zero, chain[2]])  # its signature is broken, which is said
+
+
 @given(st.data())
 def test_whatever_a_client_sends_is_judged(data: st.DataObject) -> None:
     """No bytes raise, and a leaf is accepted only with both of its CAs unharmed."""

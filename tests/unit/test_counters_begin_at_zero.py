@@ -35,7 +35,9 @@ def _tasks(path: Path) -> Iterator[str]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in REPORTERS and node.args:
+        called = node.func if isinstance(node, ast.Call) else node
+        named = getattr(called, "id", "") in REPORTERS or getattr(called, "attr", "") == "_report"
+        if isinstance(node, ast.Call) and named and node.args:
             first = node.args[0]
             value = constants.get(first.id, first) if isinstance(first, ast.Name) else first
             choices = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)

@@ -40,7 +40,7 @@ def hpa(metrics: Any, values: Any, conditions: Any = None, **status: Any) -> dic
 
 
 def report(found: Any) -> HpaReport:
-    """What an HPA reports, whatever the member sent."""
+    """The report of an HPA, from any status that a member sends."""
     spec, status = (found.get(part) if isinstance(found, dict) else found for part in ("spec", "status"))
     return report_of(spec.get("metrics") if isinstance(spec, dict) else spec, status)
 
