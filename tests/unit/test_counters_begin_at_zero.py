@@ -18,7 +18,15 @@ from metrics_adapter.adapter_series import Telemetry
 from tests.support.sources import parsed
 
 ROOT = Path(__file__).parents[2]
-REPORTERS = {"supervise", "contain", "contain_unlogged", "reason_of", "report_failure", "Background"}
+REPORTERS = {
+    "supervise",
+    "contain",
+    "contain_each",
+    "contain_unlogged",
+    "reason_of",
+    "report_failure",
+    "Background",
+}
 SCALES = "fedhpa_controller_scale_write_failures_total"
 
 
