@@ -37,10 +37,15 @@ class RateLimit:
     def __init__(self, qps: float, burst: int) -> None:
         self._interval = 1.0 / qps if qps > 0 else 0.0
         self._slack = self._interval * max(burst - 1, 0)
-        self._due = float("-inf")
+        self._due = self._seen = float("-inf")
 
     def allows(self, now: float) -> bool:
-        """Take a token that is valid now. Returns False, and takes none, if there is none."""
+        """Take a token that is valid now. Returns False, and takes none, if there is none.
+
+        A clock that is set back takes no token away.
+        """
+        self._due -= max(self._seen - now, 0.0)
+        self._seen = now
         due = max(self._due + self._interval, now - self._slack)
         if due > now + ROUNDING:
             return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Final
 
 from prometheus_client import generate_latest
@@ -47,8 +48,8 @@ class RowGauge(Metric):
             raise ValueError("a RowGauge has samples by `add` only")
 
     def lines(self) -> Iterator[str]:
-        """Yields the lines of the samples."""
-        labels = ",".join(f'{name}="{{}}"' for name in self.labels)
+        """Yields the lines of the samples, with the labels in the library's order."""
+        labels = ",".join(f'{name}="{{{place}}}"' for name, place in sorted(zip(self.labels, count())))
         head = f"{self.name}{{{{{labels}}}}} ".format
         for row, value in self._rows:
             shown = map(_escape, row) if _escaped_characters.search("".join(row)) else row

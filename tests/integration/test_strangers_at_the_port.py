@@ -261,7 +261,7 @@ async def test_no_more_files_is_logged_and_ends(tmp_path: Path, monkeypatch: pyt
                 assert b"200 OK" in await reader.readuntil(b"small")
 
     warnings = [entry for entry in logs if entry["log_level"] == "warning"]
-    assert [entry["reason"] for entry in warnings] == ["no more files can be opened (ulimit -n)"]
+    assert {entry["reason"] for entry in warnings} == {"no more files can be opened (ulimit -n)"}
 
 
 @pytest.mark.parametrize(("certificate", "limit"), [(False, MAX_HEAD_BYTES), (True, MAX_VERIFIED_HEAD_BYTES)])

@@ -66,7 +66,7 @@ def test_other_families_are_those_of_the_library() -> None:
     text = exposition(registry).decode()
 
     assert text.count("# TYPE fedhpa_things gauge\n") == 1
-    assert 'fedhpa_things{namespace="shop",name="web",cluster="m1"} 3.0\n' in text
+    assert 'fedhpa_things{cluster="m1",name="web",namespace="shop"} 3.0\n' in text
     assert "fedhpa_others_total 1.0\n" in text
 
 
