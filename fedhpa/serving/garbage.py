@@ -16,11 +16,11 @@ from typing import Any, Final
 
 OLDEST: Final = 2
 # The survivors of a longer collection are not looked at again.
-SHORT_SECONDS: Final = 0.01
+SHORT_SECONDS: Final = 0.012
 CHECK_SECONDS: Final = 60.0
 # The process may have grown by so much, times and in bytes, before everything is looked at again.
-GROWTH: Final = 1.25
-LEAST_GROWTH: Final = 64 * 2**20
+GROWTH: Final = 1.1
+LEAST_GROWTH: Final = 16 * 2**20
 STATM: Final = Path("/proc/self/statm")
 
 

@@ -68,7 +68,7 @@ def test_a_long_collection_takes_its_survivors_out(process: Process, garbage: Ga
 def test_a_cycle_among_the_survivors_is_found_when_the_process_has_grown(
     process: Process, garbage: Garbage
 ) -> None:
-    """Its memory comes back once the process has a quarter more; until then nothing is looked at."""
+    """Its memory comes back once the process has a tenth more; until then nothing is looked at."""
     node = frozen_cycle(process)
     gc.collect()
     process.size = int(process.size * GROWTH) - 1
@@ -81,7 +81,7 @@ def test_a_cycle_among_the_survivors_is_found_when_the_process_has_grown(
 
 
 def test_a_small_process_may_grow_by_some_megabytes(process: Process) -> None:
-    """A quarter of a small process is no reason to look at everything."""
+    """A tenth of a small process is no reason to look at everything."""
     process.size = 2**20
     garbage = Garbage(process.clock, lambda: process.size)
     garbage.follow()
