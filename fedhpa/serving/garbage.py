@@ -31,17 +31,15 @@ class Garbage:
     everything is looked at again: each time that `resident` (bytes) has grown by GROWTH and LEAST_GROWTH.
     """
 
-    def __init__(self, clock: Callable[[], float], resident: Callable[[], int] | None = None) -> None:
+    def __init__(self, clock: Callable[[], float], resident: Callable[[], int | None] | None = None) -> None:
         self._clock = clock
         self._resident = resident or resident_bytes
         self._began = 0.0
-        self._size = 0
+        self._size: int | None = None
 
     def follow(self) -> None:
         """Take the loaded modules, which are never garbage, out of all collections, and follow these."""
-        gc.collect()
-        gc.freeze()
-        self._size = self._resident()
+        self._look_at_all()
         gc.callbacks.append(self._collected)
 
     def unfollow(self) -> None:
@@ -57,26 +55,32 @@ class Garbage:
 
     def check(self) -> bool:
         """Look at everything again if the process has grown; True if it had."""
-        if self._resident() < max(self._size * GROWTH, self._size + LEAST_GROWTH):
+        resident = self._resident()
+        if resident is None or self._size is None:
+            return False  # then nothing is taken out
+        if resident < max(self._size * GROWTH, self._size + LEAST_GROWTH):
             return False
         gc.unfreeze()
+        self._look_at_all()
+        return True
+
+    def _look_at_all(self) -> None:
         gc.collect()
         gc.freeze()
         self._size = self._resident()
-        return True
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
         if info["generation"] != OLDEST:
             return
         if phase == "start":
             self._began = self._clock()
-        elif self._clock() - self._began > SHORT_SECONDS:
+        elif self._size is not None and self._clock() - self._began > SHORT_SECONDS:
             gc.freeze()
 
 
-def resident_bytes() -> int:
-    """Returns the resident memory of this process; 0 where the system does not say it."""
+def resident_bytes() -> int | None:
+    """Returns the resident memory of this process; None where the system does not say it."""
     try:
         return int(STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
-        return 0
+        return None

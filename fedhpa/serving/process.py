@@ -149,7 +149,7 @@ def report_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -
     """Logs what no task handled, as asyncio does, but for connections that ended within TLS.
 
     uvloop reports a write of TLS to a closed socket with a traceback for each connection, so a peer that
-    resets many would fill the log. Who uses the connection gets an error of its own.
+    resets many would fill the log. The code that uses the connection gets its own error.
     """
     if isinstance(context.get("exception"), RuntimeError) and "SSL protocol" in context.get("message", ""):
         logger.debug("a connection ended within TLS", error=str(context["exception"]))
