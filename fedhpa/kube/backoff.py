@@ -31,6 +31,25 @@ class Backoff:
         self._next = self._first
 
 
+class SuccessPace:
+    """Waits after successes in short order, by `backoff`, until one was the last for `useful` seconds."""
+
+    def __init__(self, backoff: Backoff, useful: float) -> None:
+        self._backoff = backoff
+        self._useful = useful
+        self._last = self._due = float("-inf")
+
+    def succeeded(self, now: float) -> None:
+        """Record a success. The more of them in short order, the later the next one is due."""
+        if now - self._last >= self._useful:
+            self._backoff.reset()
+        self._last, self._due = now, now + self._backoff.next()
+
+    def wait_seconds(self, now: float) -> float:
+        """Returns the seconds until the next attempt is due. Failures do not move it."""
+        return max(self._due - now, 0.0)
+
+
 class RateLimit:
     """A token bucket: `qps` requests a second on average, `burst` at once. qps 0 means no limit."""
 

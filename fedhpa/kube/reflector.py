@@ -20,7 +20,7 @@ import structlog
 from fedhpa.api.answers import BOOKMARK, EventCheck
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.json import decode_json
-from fedhpa.kube.backoff import Backoff, RateLimit
+from fedhpa.kube.backoff import Backoff, RateLimit, SuccessPace
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.items import ItemReader, head_of
 from fedhpa.kube.outage import is_outage
@@ -108,8 +108,8 @@ class Reflector(Generic[T]):
         self._list_idle = list_idle
         self._watch_idle = watch_idle
         self._backoff = backoff or Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
-        self._list_backoff = Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
-        self._listed_at = float("-inf")
+        lists = Backoff(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
+        self._pace_of_lists = SuccessPace(lists, LISTED_SECONDS)
         self._pace = RateLimit(EVENTS_PER_SECOND, EVENT_BURST)
         self._on_problem = on_problem
         self._clock = clock
@@ -237,11 +237,8 @@ class Reflector(Generic[T]):
 
     def _list_delay(self) -> float:
         """Returns the seconds to wait before a list of a server that was listed already."""
-        if self._generation != self._client.generation:
-            return 0.0
-        if self._clock() - self._listed_at >= LISTED_SECONDS:
-            self._list_backoff.reset()
-        return self._list_backoff.next()
+        is_same = self._generation == self._client.generation
+        return self._pace_of_lists.wait_seconds(self._clock()) if is_same else 0.0
 
     async def _list(self) -> None:
         generation = self._client.generation
@@ -261,7 +258,8 @@ class Reflector(Generic[T]):
         self._generation = generation
         self._version = listing.resource_version
         self._lists += 1
-        self._listed_at = self._unwatched_since = self._clock()
+        self._unwatched_since = self._clock()
+        self._pace_of_lists.succeeded(self._unwatched_since)
         self._doubtful = False
         self._succeeded()
         self.synced.set()

@@ -13,6 +13,7 @@ from fedhpa.api.errors import FedHPAError
 from fedhpa.api.json import decode_json
 from fedhpa.api.wire import ObjectList, PodMetrics, Scale
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.reflector import MAX_BACKOFF_SECONDS
 from fedhpa.kube.supervision import FAILURE_OBSERVER
 from fedhpa.members.lists import SharedLists, pod_metrics_path
 from fedhpa.members.member import Member
@@ -197,7 +198,7 @@ async def test_a_watch_delivers_hostile_lines() -> None:
                 await asyncio.sleep(1)
                 await good_is_read(world, readers)
             world.members[BAD].put(PODS, pod("web-1"))
-            await asyncio.sleep(10)
+            await asyncio.sleep(MAX_BACKOFF_SECONDS + 1)
 
             assert (await readers.read(world[BAD]))["pods"] == ["web-0", "web-1"]
 
