@@ -15,6 +15,7 @@ from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
     MAX_RULES,
     MAX_TEXT,
+    WRITTEN_WHOLE,
     ApiModel,
     Bool,
     Checked,
@@ -245,6 +246,6 @@ class CronFederatedHPA(TypedObject):
     spec: CronFederatedHPASpec = Field(
         default_factory=CronFederatedHPASpec, description="The target to resize, and the schedules."
     )
-    status: CronFederatedHPAStatus = Field(
+    status: Annotated[CronFederatedHPAStatus, WRITTEN_WHOLE] = Field(
         default_factory=lambda: _NO_STATUS, description="The executions of the rules."
     )

@@ -27,6 +27,7 @@ from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import (
     MAX_CLUSTERS,
     MAX_METRICS,
+    WRITTEN_WHOLE,
     ApiModel,
     Bool,
     Checked,
@@ -343,6 +344,6 @@ class FederatedHPA(TypedObject):
         default_factory=FederatedHPASpec,
         description="The workload to scale, its limits and its metrics.",
     )
-    status: FederatedHPAStatus = Field(
+    status: Annotated[FederatedHPAStatus, WRITTEN_WHOLE] = Field(
         default_factory=lambda: _NO_STATUS, description="The last decision and what it was based on."
     )

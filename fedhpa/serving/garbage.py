@@ -9,33 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import resource
+import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final
 
 OLDEST: Final = 2
 # The survivors of a longer collection are not looked at again.
 SHORT_SECONDS: Final = 0.012
 CHECK_SECONDS: Final = 60.0
-# The process may have grown by so much, times and in bytes, before everything is looked at again.
+# How many more blocks of memory the process may have, times and in all, before everything is looked at again.
+# The resident memory would not do: what a collection frees stays with the process, so that each time more
+# garbage fitted in before it grew.
 GROWTH: Final = 1.1
-LEAST_GROWTH: Final = 16 * 2**20
-STATM: Final = Path("/proc/self/statm")
+LEAST_GROWTH: Final = 100_000
 
 
 class Garbage:
     """Takes the survivors of each long collection out of the later ones, until the process has grown.
 
     An object that was taken out is freed as before, unless it is part of a cycle. Such cycles are found when
-    everything is looked at again: each time that `resident` (bytes) has grown by GROWTH and LEAST_GROWTH.
+    everything is looked at again: each time that the `blocks` in use have grown by GROWTH and LEAST_GROWTH.
     """
 
-    def __init__(self, clock: Callable[[], float], resident: Callable[[], int | None] | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], blocks: Callable[[], int] = sys.getallocatedblocks
+    ) -> None:
         self._clock = clock
-        self._resident = resident or resident_bytes
+        self._blocks = blocks
         self._began = 0.0
-        self._size: int | None = None
+        self._size = 0
 
     def follow(self) -> None:
         """Take the loaded modules, which are never garbage, out of all collections, and follow these."""
@@ -55,10 +57,7 @@ class Garbage:
 
     def check(self) -> bool:
         """Look at everything again if the process has grown; True if it had."""
-        resident = self._resident()
-        if resident is None or self._size is None:
-            return False  # then nothing is taken out
-        if resident < max(self._size * GROWTH, self._size + LEAST_GROWTH):
+        if self._blocks() < max(self._size * GROWTH, self._size + LEAST_GROWTH):
             return False
         gc.unfreeze()
         self._look_at_all()
@@ -67,20 +66,12 @@ class Garbage:
     def _look_at_all(self) -> None:
         gc.collect()
         gc.freeze()
-        self._size = self._resident()
+        self._size = self._blocks()
 
     def _collected(self, phase: str, info: dict[str, Any]) -> None:
         if info["generation"] != OLDEST:
             return
         if phase == "start":
             self._began = self._clock()
-        elif self._size is not None and self._clock() - self._began > SHORT_SECONDS:
+        elif self._clock() - self._began > SHORT_SECONDS:
             gc.freeze()
-
-
-def resident_bytes() -> int | None:
-    """Returns the resident memory of this process; None where the system does not say it."""
-    try:
-        return int(STATM.read_text(encoding="ascii").split()[1]) * resource.getpagesize()
-    except (OSError, ValueError, IndexError):
-        return None

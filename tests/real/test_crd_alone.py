@@ -140,6 +140,54 @@ async def test_an_object_older_than_the_bounds_can_be_mended_and_deleted(api: Pl
     assert await api.find(path) is None
 
 
+def with_owners_of_each_field(definition: dict[str, Any]) -> dict[str, Any]:
+    """Returns the CRD of an older release, or of Karmada, in which a status has an owner for each field."""
+    older = copy.deepcopy(definition)
+    del older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"][
+        "x-kubernetes-map-type"
+    ]
+    return older
+
+
+async def test_a_status_has_one_owner_also_after_an_upgrade(api: PlaneApi) -> None:
+    """The server keeps no owners of single fields of a status, which would be larger than the object."""
+    definition = crd.custom_resource_definition(crd.FEDERATED_HPA)
+    body = manifest(FHPA, fhpa())
+    body["metadata"]["name"] = "owned"
+    path = f"{FHPAS}/owned"
+    clusters = [{"name": f"member{number}", "currentReplicas": 2} for number in range(3)]
+
+    async def owned(desired: int) -> list[Any]:
+        status = {"desiredReplicas": desired, "clusters": clusters}
+        stored = await api.get(path)
+        stored = await api.send("PUT", f"{path}/status", body={**stored, "status": status})
+        assert stored["status"] == status
+        return [
+            entry["fieldsV1"]["f:status"]
+            for entry in stored["metadata"]["managedFields"]
+            if "f:status" in entry["fieldsV1"]
+        ]
+
+    async def has_one_owner() -> bool:
+        nonlocal desired
+        desired += 1
+        return await owned(desired) == [{}]
+
+    desired = 1
+    await done(lambda: replace_definition(api, with_owners_of_each_field(definition)), "the older CRD")
+    try:
+        await api.send("POST", FHPAS, body=body)
+
+        async def has_many_owners() -> bool:
+            return not await has_one_owner()
+
+        await eventually(has_many_owners, what="the older CRD is served", seconds=60)
+    finally:
+        await done(lambda: replace_definition(api, definition), "the CRD of this release")
+    await eventually(has_one_owner, what="a write leaves one owner", seconds=60)
+    await api.delete(path)
+
+
 def with_one_more_field(definition: dict[str, Any]) -> dict[str, Any]:
     """Returns a CRD of a newer release, whose spec has a field that today's lacks."""
     newer = copy.deepcopy(definition)
