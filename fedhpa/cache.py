@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+E = TypeVar("E", bound=Exception)
 
 # More causes than an error has in practice; a chain of causes may have a cycle.
 MAX_ERROR_CAUSES = 10
@@ -147,7 +148,7 @@ class Cache(Generic[K, V]):
         """Returns the last value of a key however old it is, None without one. Raises a failure after it."""
         entry = self._entries.get(key)
         if entry is not None and entry.error is not None:
-            raise entry.error.with_traceback(None)
+            raise copy_of(entry.error)
         return entry.fetched if entry is not None else None
 
     async def get(
@@ -173,7 +174,7 @@ class Cache(Generic[K, V]):
         if entry is None or entry.flight is not None or not entry.fresh(self._clock(), max_age):
             return await self.refresh(key, fetch, admit=admit, group=group)
         if entry.error is not None:
-            raise entry.error.with_traceback(None)
+            raise copy_of(entry.error)
         assert entry.fetched is not None, "an outcome is a value or an error"
         return entry.fetched
 
@@ -198,7 +199,7 @@ class Cache(Generic[K, V]):
                 await asyncio.wait([flight.task])
         flight.task.result()  # CancelledError if the cache was closed
         if flight.error is not None:
-            raise flight.error.with_traceback(None) if self._failure_seconds else flight.error
+            raise copy_of(flight.error) if self._failure_seconds else flight.error
         assert flight.fetched is not None, "a fetch that ended left a value or an error"
         return flight.fetched
 
@@ -296,6 +297,14 @@ async def _run(flight: _Flight[V], fetch: Fetch[V]) -> None:
         flight.fetched = await fetch()
     except Exception as error:
         flight.error = error
+
+
+def copy_of(error: E) -> E:
+    """Returns the same failure for one caller. An exception that is raised holds the frames of the caller."""
+    copy = error.__class__.__new__(error.__class__, *error.args)
+    copy.__dict__.update(error.__dict__)
+    copy.__cause__ = error.__cause__
+    return copy
 
 
 def _drop_frames(error: BaseException) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from fedhpa.api.errors import ApiError, MemberUnavailable, MetricsUnavailable
-from fedhpa.cache import Cache, Fetched
+from fedhpa.cache import Cache, Fetched, copy_of
 from fedhpa.kube import ApiClient, Response, Turns, decode_in_pieces, report_failure, resource_path
 from fedhpa.kube.transport import TOO_LARGE
 from fedhpa.members.slow_lists import PATIENCE_SECONDS, Again, SlowList
@@ -201,7 +201,7 @@ class SharedLists:
         retry = self._retries.get(key)
         if retry is not None:
             retry.wanted_at = self._clock()
-            raise retry.error.with_traceback(None)
+            raise copy_of(retry.error)
         found = self.fresh(member, path, params, decode, max_age=max_age, again=again)
         if found is not None:
             return found
@@ -276,7 +276,7 @@ class SharedLists:
                         request = partial(self._request, key, deadline, small=True, repeated=True)
                         await self._cache.refresh(key, request, group=group)
                 except MemberUnavailable as error:
-                    retry.error = error
+                    retry.error = copy_of(error)
                 except MetricsUnavailable:
                     return  # the member answers again, with an error
                 except Exception as error:

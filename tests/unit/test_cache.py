@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import traceback
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+from fedhpa.api.errors import ApiError
 from fedhpa.cache import Cache, Fetched
 
 pytestmark = pytest.mark.looptime
@@ -136,6 +139,38 @@ async def test_a_kept_failure_holds_no_frames() -> None:
     assert "fetch" not in names
     assert raised.value.__cause__ is not None
     assert raised.value.__cause__.__traceback__ is None
+
+
+class Answer:
+    """Something large that a caller has at hand."""
+
+
+async def test_a_kept_failure_holds_nothing_of_those_who_got_it() -> None:
+    """The frames of a caller, and all that they refer to, go when the caller has handled its failure."""
+    failure = ApiError("no", status=503, reason="Busy")
+    cache: Cache[str, object] = Cache(clock=now, failure_seconds=60.0)
+    source = Source(failure)
+    held: list[weakref.ref[Answer]] = []
+
+    async def handled(call: Callable[[], Awaitable[object]]) -> tuple[object, ...]:
+        answer = Answer()
+        held.append(weakref.ref(answer))
+        try:
+            return (await call(), answer)
+        except ApiError as error:
+            return str(error), error.status, error.reason, error.__cause__
+
+    async def outcome() -> object:
+        return cache.outcome("a")
+
+    gc.disable()
+    try:
+        for call in (lambda: cache.get("a", source), lambda: cache.get("a", source), outcome):
+            assert await handled(call) == ("no", 503, "Busy", None)
+        assert len(cache) == 1
+        assert [one() for one in held] == [None, None, None]
+    finally:
+        gc.enable()
 
 
 async def test_a_failure_leaves_the_older_value_in_place() -> None:
