@@ -17,7 +17,7 @@ OLDEST: Final = 2
 # The survivors of a longer collection are not looked at again.
 SHORT_SECONDS: Final = 0.012
 CHECK_SECONDS: Final = 60.0
-# How many more blocks of memory the process may have, times and in all, before everything is looked at again.
+# The blocks of memory in use may grow by so much, times and in all, before everything is looked at again.
 # The resident memory would not do: what a collection frees stays with the process, so that each time more
 # garbage fitted in before it grew.
 GROWTH: Final = 1.1
