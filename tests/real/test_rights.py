@@ -92,8 +92,8 @@ async def test_the_controller_may_what_it_needs_and_no_more(plane: Plane, proces
 
 
 async def test_nothing_is_refused_while_it_scales(plane: Plane, processes: Processes) -> None:
-    """With either propagation the workload is scaled, by usage of the members or of the hub. Neither the logs nor
-    the audit log of the hub has a missing right. Where Karmada propagates, the members are left to it.
+    """With either propagation the workload is scaled, by usage of the members or of the hub. Neither the logs
+    nor the audit log of the hub has a missing right. Where Karmada propagates, the members are left to it.
     """
     name, space = "rights", "rights"
     template = f"/apis/apps/v1/namespaces/{space}/deployments/{name}"
