@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.controller import HPAS, NAMESPACE, world
-from tests.support.fakeapi import Object
+from tests.support.controller import NAMESPACE, world
 from tests.support.rules import (
     CRONS,
     bounds,
@@ -83,32 +82,3 @@ async def test_windows_survive_the_forced_deletion_of_an_object(holder: str) -> 
         assert one == ((8, 30) if holder == "first" else (5, 20))
         assert bounds(w) == (1, 20)
         assert not stored(w, "second" if holder == "first" else "first")["metadata"].get("finalizers")
-
-
-async def test_a_tool_that_reverts_each_window_is_named() -> None:
-    """The second revert of the same value by the same manager is reported as that of a GitOps tool."""
-    async with world(m1=1) as w:
-        w.scale()
-        minutes = [window(w, start, "5m")["schedule"].split(" ")[0] for start in (2, 12, 22)]
-        rule = {**window(w, 2, "5m"), "schedule": f"{','.join(minutes)} * * * *"}
-        put_rules(w, rule)
-
-        def revert(manager: str) -> None:
-            found = w.hub.find(HPAS, "web", NAMESPACE)
-            assert found is not None
-            fields: Object = {"f:spec": {"f:minReplicas": {}}}
-            metadata = {**found["metadata"], "managedFields": [{"manager": manager, "fieldsV1": fields}]}
-            w.hub.put(HPAS, {**found, "metadata": metadata, "spec": {**found["spec"], "minReplicas": 1}})
-
-        reported = []
-        async with rules_running(w):
-            await asyncio.sleep(150)
-            for manager in ("kubectl-edit", "argocd-controller", "argocd-controller"):
-                revert(manager)
-                await asyncio.sleep(600)
-                reported.append(w.events("RevertedAgain", "office"))
-
-        assert reported[:2] == [[], []]
-        assert len(reported[2]) == 1
-        assert "argocd-controller" in reported[2][0]
-        assert "ignoreDifferences" in reported[2][0]
