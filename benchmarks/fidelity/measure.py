@@ -98,11 +98,6 @@ def measure(shape: Shape, mode: str, folder: Path = RECORDINGS, *, with_wrong: b
     return Measured(shape, mode, _followed(recording, runs), _mean(itself), censored, wrong)
 
 
-def measure_all(folder: Path = RECORDINGS) -> list[Measured]:
-    """Returns the figures of all recorded runs."""
-    return [measure(shape, mode, folder) for shape in SHAPES.values() for mode in MODES]
-
-
 def _runs(recording: Recording, raw: Mapping[str, Any], start: float) -> list[list[int | None]]:
     """Returns the sizes at the steps of a recording, for each phase. Pods are ready after `start` seconds."""
     parts = round(recording.step / FINE)

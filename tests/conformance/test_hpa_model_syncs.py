@@ -133,28 +133,6 @@ def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
         assert condition(outcome, "AbleToScale")["lastTransitionTime"] == "2026-03-11T13:20:00Z"
 
 
-@pytest.mark.parametrize(
-    ("usages", "expected"),
-    [
-        # (300 + 1000) x 100 / 4000 is cut to 32, and 32 / 50 x 4 is raised to 3; all measured give 1.
-        ((100, 100, 100, None), 3),
-        ((100, 100, 100, 100), 1),
-        # 3000 x 100 / 4000 is 75, and 75 / 50 x 4 is 6; all measured give 8.
-        ((1000, 1000, 1000, None), 6),
-        ((1000, 1000, 1000, 1000), 8),
-        # 1200 x 100 / 2000 is 60, which is on the other side of the target.
-        ((200, None), None),
-    ],
-)
-def test_pods_without_metrics_damp_both_directions(
-    usages: tuple[int | None, ...], expected: int | None
-) -> None:
-    """Pods without metrics count as fully used in a scale-down and as idle in a scale-up."""
-    size = len(usages)
-
-    assert sync(Hpa(), spec(behavior=NO_WINDOW), size, pods(*usages)).replicas == expected
-
-
 def test_without_metrics_nothing_changes() -> None:
     """No metrics of any pod: the size and its limit stay, and ScalingActive tells why."""
     hpa = Hpa()
@@ -243,15 +221,6 @@ def test_a_bound_at_the_rate_limit_is_the_reason(
     assert condition(outcome, "ScalingLimited")["reason"] == reason
 
 
-def test_idle_pods_are_scaled_to_the_minimum() -> None:
-    """No usage at all is a proposal of no replicas, and names its metric."""
-    outcome = sync(Hpa(), spec(minReplicas=2, behavior=NO_WINDOW), 4, pods(0, 0, 0, 0))
-
-    assert outcome.replicas == 2
-    assert condition(outcome, "ScalingLimited")["reason"] == "TooFewReplicas"
-    assert condition(outcome, "ScalingActive")["message"].endswith(f"from {UTILIZATION}")
-
-
 @pytest.mark.parametrize(
     ("tolerance", "usage", "expected"), [(None, 54, None), (None, 56, 12), ("0.2", 60, None), ("50m", 54, 11)]
 )
@@ -260,16 +229,6 @@ def test_the_tolerance_of_a_direction(tolerance: str | None, usage: int, expecte
     given = spec(behavior={"scaleUp": {"tolerance": tolerance}})
 
     assert sync(Hpa(), given, 10, pods(*[usage * 10] * 10)).replicas == expected
-
-
-def test_the_highest_of_several_metrics_wins() -> None:
-    """700m of a target of 50 per cent give 6 of 4 pods, and of a target of 300m 10."""
-    outcome = sync(Hpa(), spec(metrics=[cpu(), cores("0.3")], behavior={}), 4, pods(*[700] * 4))
-
-    # The rules by default allow twice the size.
-    assert outcome.replicas == 8
-    assert outcome.status["currentMetrics"][1]["resource"]["current"] == {"averageValue": "700m"}
-    assert condition(outcome, "ScalingActive")["message"].endswith("count from cpu resource")
 
 
 @pytest.mark.parametrize(
