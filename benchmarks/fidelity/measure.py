@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from benchmarks.fidelity.shapes import MODES, SHAPES, TARGET, WAVES, Shape, federated_hpa
+from benchmarks.fidelity.shapes import TARGET, WAVES, Shape, federated_hpa
 from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.backtest import (
     CLOSE,
