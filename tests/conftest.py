@@ -51,8 +51,6 @@ SHARED_FIXTURES = (
             "drain",
             "hostile_fleet",
             "hub_autoscaler",
-            "members",
-            "metrics_via_hub",
             "rights",
             "rules_survive_outages",
             "scaling",

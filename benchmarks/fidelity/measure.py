@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from benchmarks.fidelity.shapes import MODES, SHAPES, TARGET, WAVES, Shape, federated_hpa
+from benchmarks.fidelity.shapes import TARGET, WAVES, Shape, federated_hpa
 from fedhpa.api.default_values import SYNC_PERIOD_SECONDS
 from fedhpa.backtest import (
     CLOSE,
@@ -96,11 +96,6 @@ def measure(shape: Shape, mode: str, folder: Path = RECORDINGS, *, with_wrong: b
     runs = _runs(recording, raw, start)
     itself = [_compared(one, other) for one, other in permutations(runs, 2)]
     return Measured(shape, mode, _followed(recording, runs), _mean(itself), censored, wrong)
-
-
-def measure_all(folder: Path = RECORDINGS) -> list[Measured]:
-    """Returns the figures of all recorded runs."""
-    return [measure(shape, mode, folder) for shape in SHAPES.values() for mode in MODES]
 
 
 def _runs(recording: Recording, raw: Mapping[str, Any], start: float) -> list[list[int | None]]:

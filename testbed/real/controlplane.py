@@ -96,10 +96,6 @@ class ControlPlane:
             environment=environment,
         )
 
-    async def stop_component(self, component: str, *, grace: float = 5.0) -> None:
-        """Terminates a component, which can be started again."""
-        await asyncio.to_thread(self.run.stop, [f"{self.name}.{component}"], grace=grace)
-
     async def kill_component(self, component: str) -> None:
         """Kills a component, which can be started again."""
         await asyncio.to_thread(self.run.kill, f"{self.name}.{component}")

@@ -111,36 +111,6 @@ def test_a_sync_reports_all_of_the_status() -> None:
     }
 
 
-@pytest.mark.parametrize("behavior", [None, {}])
-def test_a_scale_down_waits_for_the_window(behavior: dict[str, Any] | None) -> None:
-    """The size falls 300 seconds after the last recommendation to keep it."""
-    hpa = Hpa()
-    given = spec() if behavior is None else spec(behavior=behavior)
-    assert sync(hpa, given, 10, pods(*[500] * 10)).replicas is None
-
-    for count in range(1, 20):
-        held = sync(hpa, given, 10, pods(*[100] * 10), count * PERIOD)
-
-        assert (held.replicas, held.status["desiredReplicas"]) == (None, 10)
-        assert conditions(held)["AbleToScale"] == "True ScaleDownStabilized"
-    fallen = sync(hpa, given, 10, pods(*[100] * 10), 300)
-
-    assert fallen.replicas == 2
-    assert fallen.status["lastScaleTime"] == "2026-03-11T13:25:00Z"
-
-
-@pytest.mark.parametrize("behavior", [None, {}])
-def test_a_first_recommendation_is_the_size_that_was_found(behavior: dict[str, Any] | None) -> None:
-    """A controller that has just started scales nothing down for the length of the window."""
-    hpa, given = Hpa(downscale_stabilization=60.0), spec()
-    if behavior is not None:
-        given["behavior"] = behavior
-
-    sizes = [sync(hpa, given, 10, pods(*[100] * 10), count * PERIOD).replicas for count in range(5)]
-
-    assert sizes == [None, None, None, None, 2]
-
-
 def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
     """ScalingLimited is True while the window remembers 6 replicas of at most 4, then False."""
     hpa, given = Hpa(), spec(maxReplicas=4)
@@ -161,58 +131,6 @@ def test_the_time_of_a_condition_moves_with_its_status_only() -> None:
         assert (limited["status"], limited["reason"]) == ("False", "DesiredWithinRange")
         assert limited["lastTransitionTime"] == "2026-03-11T13:25:00Z"
         assert condition(outcome, "AbleToScale")["lastTransitionTime"] == "2026-03-11T13:20:00Z"
-
-
-@pytest.mark.parametrize(
-    ("new", "expected"),
-    [
-        # Pods that do not count make the usage of all 50 per cent.
-        ({"phase": "Pending", "ready": False, "ready_changed": None}, None),
-        ({"ready": False, "ready_changed": START - 20}, None),
-        ({"ready": True, "ready_changed": START - 5}, None),
-        # A whole window of metrics has passed since the pod became ready: 4 pods at 100 per cent.
-        ({"ready": True, "ready_changed": START - 15}, 8),
-        # Deleted pods are left out of both numbers: 2 pods at 100 per cent, which is the current 4.
-        ({"deleted": True}, None),
-    ],
-)
-def test_pods_that_start_hold_growth_back(new: dict[str, Any], expected: int | None) -> None:
-    """Usage of pods that have just started does not count, and growth takes them for idle."""
-    facts = pods(1000, 1000) + pods(1000, 1000, **{"started": START - 20, **new})
-
-    assert sync(Hpa(), spec(), 4, facts).replicas == expected
-
-
-def test_an_initialisation_period_ends() -> None:
-    """A pod that lost readiness late counts once 300 seconds have passed since its start."""
-    facts = pods(1000, 1000) + pods(1000, 1000, started=START - 200, ready=False, ready_changed=START - 100)
-    hpa = Hpa()
-
-    sizes = [sync(hpa, spec(), 4, facts, after).replicas for after in (90, 99, 100)]
-
-    assert sizes == [None, None, 8]
-
-
-@pytest.mark.parametrize(
-    ("usages", "expected"),
-    [
-        # (300 + 1000) x 100 / 4000 is cut to 32, and 32 / 50 x 4 is raised to 3; all measured give 1.
-        ((100, 100, 100, None), 3),
-        ((100, 100, 100, 100), 1),
-        # 3000 x 100 / 4000 is 75, and 75 / 50 x 4 is 6; all measured give 8.
-        ((1000, 1000, 1000, None), 6),
-        ((1000, 1000, 1000, 1000), 8),
-        # 1200 x 100 / 2000 is 60, which is on the other side of the target.
-        ((200, None), None),
-    ],
-)
-def test_pods_without_metrics_damp_both_directions(
-    usages: tuple[int | None, ...], expected: int | None
-) -> None:
-    """Pods without metrics count as fully used in a scale-down and as idle in a scale-up."""
-    size = len(usages)
-
-    assert sync(Hpa(), spec(behavior=NO_WINDOW), size, pods(*usages)).replicas == expected
 
 
 def test_without_metrics_nothing_changes() -> None:
@@ -278,29 +196,6 @@ def test_no_replicas_disable_scaling() -> None:
 
 
 @pytest.mark.parametrize(
-    ("direction", "usage", "reason", "expected"),
-    [
-        ("scaleUp", 1000, "True ScaleUpLimit", [10, 12, 12, 12, 12, 14, 14, 14, 14, 16]),
-        ("scaleDown", 10, "True ScaleDownLimit", [10, 8, 8, 8, 8, 6, 6, 6, 6, 4]),
-    ],
-)
-def test_policies_limit_the_change_of_a_period(
-    direction: str, usage: int, reason: str, expected: list[int]
-) -> None:
-    """Two pods in 60 seconds: the next two may come or go a minute after the first two."""
-    hpa = Hpa()
-    policies = [{"type": "Pods", "value": 2, "periodSeconds": 60}]
-    given = spec(behavior={direction: {"policies": policies, "stabilizationWindowSeconds": 0}})
-    sizes = [10]
-    for count in range(9):
-        outcome = sync(hpa, given, sizes[-1], pods(*[usage] * sizes[-1]), count * PERIOD)
-        assert conditions(outcome)["ScalingLimited"] == reason
-        sizes.append(outcome.replicas or sizes[-1])
-
-    assert sizes == expected
-
-
-@pytest.mark.parametrize(
     ("given", "usage", "expected", "reason"),
     [
         ({"maxReplicas": 8}, 1000, 8, "DesiredWithinRange"),
@@ -326,32 +221,6 @@ def test_a_bound_at_the_rate_limit_is_the_reason(
     assert condition(outcome, "ScalingLimited")["reason"] == reason
 
 
-def test_growth_that_few_pods_ask_for_is_no_scale_down() -> None:
-    """Two busy pods and one without metrics would need 4 replicas; the scale already asks for 10."""
-    assert sync(Hpa(), spec(behavior=NO_WINDOW), 10, pods(1000, 1000, None)).replicas is None
-
-
-def test_idle_pods_are_scaled_to_the_minimum() -> None:
-    """No usage at all is a proposal of no replicas, and names its metric."""
-    outcome = sync(Hpa(), spec(minReplicas=2, behavior=NO_WINDOW), 4, pods(0, 0, 0, 0))
-
-    assert outcome.replicas == 2
-    assert condition(outcome, "ScalingLimited")["reason"] == "TooFewReplicas"
-    assert condition(outcome, "ScalingActive")["message"].endswith(f"from {UTILIZATION}")
-
-
-def test_a_scale_up_waits_for_its_window() -> None:
-    """A peak shorter than the window of the scale-up changes nothing; a longer one does."""
-    hpa = Hpa()
-    given = spec(behavior={"scaleUp": {"stabilizationWindowSeconds": 30}})
-    sizes = [
-        sync(hpa, given, 2, pods(usage, usage), count * PERIOD).replicas
-        for count, usage in enumerate((500, 1000, 500, 1000, 1000, 1000))
-    ]
-
-    assert sizes == [None, None, None, None, 4, 4]
-
-
 @pytest.mark.parametrize(
     ("tolerance", "usage", "expected"), [(None, 54, None), (None, 56, 12), ("0.2", 60, None), ("50m", 54, 11)]
 )
@@ -360,16 +229,6 @@ def test_the_tolerance_of_a_direction(tolerance: str | None, usage: int, expecte
     given = spec(behavior={"scaleUp": {"tolerance": tolerance}})
 
     assert sync(Hpa(), given, 10, pods(*[usage * 10] * 10)).replicas == expected
-
-
-def test_the_highest_of_several_metrics_wins() -> None:
-    """700m of a target of 50 per cent give 6 of 4 pods, and of a target of 300m 10."""
-    outcome = sync(Hpa(), spec(metrics=[cpu(), cores("0.3")], behavior={}), 4, pods(*[700] * 4))
-
-    # The rules by default allow twice the size.
-    assert outcome.replicas == 8
-    assert outcome.status["currentMetrics"][1]["resource"]["current"] == {"averageValue": "700m"}
-    assert condition(outcome, "ScalingActive")["message"].endswith("count from cpu resource")
 
 
 @pytest.mark.parametrize(

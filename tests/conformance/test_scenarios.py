@@ -7,12 +7,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
+import yaml
 
 from fedhpa.cli.replay import answer
-from tests.conformance.convert_scenarios import FILES, cases
+
+FOLDER: Final = Path(__file__).parent / "data" / "scenarios"
+USUAL: Final = FOLDER / "usual.yaml"
+FILES: Final = sorted(file for file in FOLDER.glob("*.yaml") if file != USUAL)
+# Each worker of the tests reads all files before its first test.
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def cases(file: Path) -> list[dict[str, Any]]:
+    """Returns the cases of a file of data/scenarios."""
+    # Anchors hold within one document.
+    text = USUAL.read_text(encoding="utf-8") + file.read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = yaml.load(text, LOADER)["cases"]
+    return found
 
 
 def parameters() -> list[Any]:

@@ -262,23 +262,6 @@ async def test_a_wrong_query_is_no_reason_to_leave_the_store_alone() -> None:
         assert len((await store.query(UP)).series) == 1
 
 
-async def test_nothing_older_than_the_maximum_age_is_given() -> None:
-    """A cached result is served up to the maximum age, and after that the failure."""
-    clock = [0.0]
-    async with FakeStore() as fake:
-        fake.answer = lambda _: WELL
-        async with store_of(fake, clock=lambda: clock[0], max_age=10.0) as store:
-            first = await store.query(UP)
-            fake.answer = lambda _: failing("500 X")
-            clock[0] = 9.9
-            second = await store.query(UP)
-            clock[0] = 10.1
-            with pytest.raises(StoreUnavailable, match="HTTP 500"):
-                await store.query(UP)
-
-            assert first is second
-
-
 async def test_a_failure_is_shared_for_a_moment() -> None:
     """A thousand callers of the same query do not all retry at once."""
     async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
@@ -420,30 +403,3 @@ async def test_leaving_ends_what_is_under_way() -> None:
         with pytest.raises(asyncio.CancelledError):
             await waiting
     await eventually(lambda: threads() == 0, within=30.0)
-
-
-async def test_what_is_remembered_of_a_store_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers can make up any number of queries. A refused query leaves no entry."""
-    monkeypatch.setattr(module, "MAX_CACHED_BYTES", 10 * module.ENTRY_BYTES)
-
-    def enough() -> None:
-        raise PermissionError
-
-    async with FakeStore() as fake, store_of(fake, max_age=60.0) as store:
-        fake.answer = lambda _: [WELL]
-        for number in range(50):
-            await store.query(InstantQuery(f"up{number}"))
-
-            assert sum(entry.weight for entry in store._results._entries.values()) == store._results.weight
-            assert store._results.weight <= module.MAX_CACHED_BYTES
-        kept = set(store._results._entries)
-        assert InstantQuery("up49") in kept
-
-        token = CALLER_QUOTA.set(enough)
-        try:
-            with pytest.raises(PermissionError):
-                await store.query(InstantQuery("another"))
-        finally:
-            CALLER_QUOTA.reset(token)
-
-        assert set(store._results._entries) == kept

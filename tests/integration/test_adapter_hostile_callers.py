@@ -180,59 +180,6 @@ async def test_refusals_are_counted(fleet: Fleet) -> None:
     assert codes == {"200": 1, "401": 1, "403": 1, "400": 2, "404": 1, "429": 1, "500": 1}
 
 
-async def test_each_outcome_of_a_review_is_counted(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Known, unknown, allowed and denied callers and failing reviews each have a series that counts them."""
-    hub = fleet.world.hub
-    hub.denied.add("denied")
-    failing: set[str] = set()
-    serve: Handler = hub._serve
-
-    async def reviewing(request: web.Request) -> web.StreamResponse:
-        if request.path.rpartition("/")[2] in failing:
-            return web.json_response({"kind": "Status", "message": "no etcd"}, status=500)
-        return await serve(request)
-
-    monkeypatch.setattr(hub, "_serve", reviewing)
-    async with fleet.world.adapter() as adapter, fleet.world.caller(adapter) as caller:
-
-        async def counted(headers: dict[str, str], status: int) -> set[str]:
-            """Returns the outcomes whose series grow by one with this request."""
-            before = outcomes(adapter)
-            assert (await get(caller, PODS_PATH, headers)).status == status
-            after = outcomes(adapter)
-            assert all(after[name] - before[name] in (0.0, 1.0) for name in after)
-            return {name for name in after if after[name] > before[name]}
-
-        found = [
-            await counted(JANE, 200),
-            await counted({"X-Remote-User": "denied"}, 403),
-            await counted({}, 401),
-            await counted({"Authorization": "Bearer unknown"}, 401),
-        ]
-        failing.add("subjectaccessreviews")
-        found.append(await counted({"X-Remote-User": "other"}, 500))
-        failing.add("tokenreviews")
-        found.append(await counted({"Authorization": "Bearer another"}, 401))
-
-    assert found == [
-        {"authentications authenticated", "authorizations allowed"},
-        {"authentications authenticated", "authorizations denied"},
-        {"authentications unauthenticated"},
-        {"authentications unauthenticated"},
-        {"authentications authenticated", "authorizations error"},
-        {"authentications error"},
-    ]
-
-
-def outcomes(adapter: Adapter) -> dict[str, float]:
-    """Returns the counted outcomes of reviews, by series and outcome."""
-    return {
-        f"{name} {labels.split(chr(34))[1]}": value
-        for name in ("authentications", "authorizations")
-        for labels, value in series(adapter, f"fedhpa_adapter_{name}_total").items()
-    }
-
-
 class Release:
     """Holds an access review until the test releases it."""
 

@@ -25,7 +25,7 @@ from tests.support.adapter.process import (
     world,
 )
 from tests.support.fake_responses import with_list_head
-from tests.support.fakeapi import CLUSTERS, PATIENCE, FakeApi, eventually, fake_api, join
+from tests.support.fakeapi import PATIENCE, FakeApi, eventually, fake_api, join
 
 # Seconds that a request waits for a hanging member.
 SHORT = "--member-deadline=500ms"
@@ -102,40 +102,6 @@ async def test_selectors_choose(caller: Caller) -> None:
     assert of_one.names == ["member1/shop/web"]
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"), [("status", "metrics.k8s.io/v1beta1: "), ("body", "cannot be read")]
-)
-async def test_a_failing_member_is_named(fleet: Fleet, caller: Caller, fault: str, reason: str) -> None:
-    """A 500 or an invalid body costs that member's pods, and a warning says so."""
-    if fault == "status":
-        fleet.second.faults.status["/apis/metrics.k8s.io"] = 500
-    else:
-        fleet.second.faults.body["/apis/metrics.k8s.io"] = b'{"items":[{}]}'
-
-    answer = await caller.call("GET", PODS_PATH, JANE)
-
-    assert answer.status == 200
-    assert answer.names == ["member1/shop/web"]
-    assert len(answer.warnings) == 1
-    assert answer.warnings[0].startswith('299 - "member2 did not answer: ')
-    assert reason in answer.warnings[0]
-
-
-async def test_a_hanging_member_is_named(fleet: Fleet) -> None:
-    """The member's pods are missing after its deadline, and a warning says so."""
-    fleet.second.faults.hang.add("/apis/metrics.k8s.io")
-    async with fleet.world.adapter(SHORT) as adapter, fleet.world.caller(adapter) as caller:
-
-        async def named() -> bool:
-            answer = await caller.call("GET", PODS_PATH, JANE)
-            if answer.status != 200 or answer.names != ["member1/shop/web"]:
-                return False  # A busy machine may keep the other member from answering in time.
-            (warning,) = answer.warnings
-            return warning == '299 - "member2 did not answer: no answer within 0.5 s"'
-
-        await until(named)
-
-
 async def test_a_member_without_metrics_api_is_named(fleet: Fleet, caller: Caller) -> None:
     """The member's 404 does not count as an empty list."""
     fleet.second.faults.status["/apis/metrics.k8s.io"] = 404
@@ -144,21 +110,6 @@ async def test_a_member_without_metrics_api_is_named(fleet: Fleet, caller: Calle
 
     reason = "it does not serve metrics.k8s.io/v1beta1 (HTTP 404)"
     assert answer.warnings == [f'299 - "member2 did not answer: {reason}"']
-
-
-async def test_a_member_that_is_gone_is_named_and_comes_back(fleet: Fleet, caller: Caller) -> None:
-    """The member refuses connections, and later its pods are there again."""
-    await fleet.second.stop()
-    gone = await caller.call("GET", PODS_PATH, JANE)
-    await fleet.second.start()
-
-    async def complete() -> bool:
-        return (await caller.call("GET", PODS_PATH, JANE)).warnings == []
-
-    assert gone.status == 200
-    assert gone.names == ["member1/shop/web"]
-    assert "member2 did not answer: " in gone.warnings[0]
-    await until(complete)
 
 
 async def test_what_is_young_enough_outlives_its_member(fleet: Fleet) -> None:
@@ -181,21 +132,6 @@ async def test_what_is_young_enough_outlives_its_member(fleet: Fleet) -> None:
     assert {item["timestamp"] for item in after.json["items"]} == {"2026-03-11T13:00:00Z"}
     assert new.names == ["member1/shop/web"]
     assert len(new.warnings) == 1
-
-
-async def test_nobody_answering_is_no_empty_list(fleet: Fleet, caller: Caller) -> None:
-    """The response is 503 with each member's reason, for lists and single pods."""
-    fleet.first.faults.status["/apis/metrics.k8s.io"] = 500
-    fleet.second.faults.status["/apis/metrics.k8s.io"] = 503
-
-    for path in (PODS_PATH, WEB):
-        answer = await caller.call("GET", path, JANE)
-
-        assert answer.status == 503
-        assert answer.json["kind"] == "Status"
-        assert answer.json["reason"] == "ServiceUnavailable"
-        assert "member1: " in answer.json["message"]
-        assert "member2: " in answer.json["message"]
 
 
 async def test_a_name_in_several_clusters_must_be_chosen(caller: Caller) -> None:
@@ -233,19 +169,6 @@ async def test_a_hub_without_members_has_no_pods(tmp_path: Path) -> None:
         assert answer.status == 200
         assert answer.json["items"] == []
         assert answer.warnings == []
-
-
-async def test_a_member_that_leaves_the_hub_is_no_longer_expected(fleet: Fleet) -> None:
-    """Unregistering the member ends the warnings."""
-    async with fleet.world.adapter(SHORT) as adapter, fleet.world.caller(adapter) as caller:
-        fleet.second.faults.hang.add("/")
-        fleet.world.hub.remove(CLUSTERS, "member2")
-
-        async def settled() -> bool:
-            answer = await caller.call("GET", PODS_PATH, JANE)
-            return (answer.status, answer.warnings) == (200, []) and answer.names == ["member1/shop/web"]
-
-        await until(settled)
 
 
 async def test_readiness_does_not_depend_on_members(fleet: Fleet) -> None:
@@ -289,19 +212,6 @@ async def test_a_restarted_adapter_serves_again(fleet: Fleet) -> None:
             names.append((await caller.call("GET", PODS_PATH, JANE)).names)
 
     assert names[0] == names[1] == ["member2/shop/db", "member1/shop/web", "member2/shop/web"]
-
-
-async def test_an_answer_is_shared_while_it_is_young(fleet: Fleet) -> None:
-    """Within --metrics-max-age each member receives one request."""
-    async with (
-        fleet.world.adapter("--metrics-max-age=1h") as adapter,
-        fleet.world.caller(adapter) as caller,
-    ):
-        for query in ("", "", "?labelSelector=app=web", "?fieldSelector=metadata.name=db"):
-            assert (await caller.call("GET", PODS_PATH + query, JANE)).status == 200
-
-        assert len(fleet.first.queries(PODS_PATH)) == 1
-        assert len(fleet.second.queries(PODS_PATH)) == 1
 
 
 async def test_members_whose_metrics_have_no_labels_select_themselves(fleet: Fleet, caller: Caller) -> None:

@@ -221,30 +221,6 @@ async def test_two_autoscalers_of_the_same_pods_scale_nothing(target: str) -> No
         assert [member.request_count("PUT", "/scale") for member in w.members.values()] == [0, 0]
 
 
-async def test_ambiguity_ends_with_the_rival() -> None:
-    """Once the other autoscaler is deleted, this one scales."""
-    async with world(m1=2) as w:
-        w.load(200)
-        w.scale()
-        w.scale("rival")
-        async with w.controller():
-            await eventually(lambda: w.condition("ScalingActive")[1] == "AmbiguousSelector")
-            w.hub.remove(HPAS, "rival", NAMESPACE)
-            await eventually(lambda: w.replicas == {"m1": 4})
-
-
-async def test_rival_of_another_namespace_is_none() -> None:
-    """Equal labels in another namespace are not ambiguous."""
-    async with world(m1=2) as w:
-        w.load(200)
-        w.scale()
-        other = federated_hpa("other")
-        other["metadata"]["namespace"] = "elsewhere"
-        w.hub.put(HPAS, other)
-        async with w.controller():
-            await eventually(lambda: w.replicas == {"m1": 4})
-
-
 def nested(levels: int) -> Any:
     """A value of so many objects within each other."""
     value: Any = "deep"

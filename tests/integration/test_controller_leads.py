@@ -30,7 +30,6 @@ eventually = functools.partial(fakeapi.eventually, within=20.0)
 SHORT_LEASE = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s")
 LEASE = "fedhpa-controller-0-of-1"
 CRON_LEASE = "fedhpa-controller-cron-0-of-1"
-WINDOW = {"scaleDown": {"stabilizationWindowSeconds": 300}}
 
 
 @pytest.fixture(autouse=True)
@@ -251,57 +250,6 @@ async def test_of_processes_with_the_same_kind_one_leads_it(
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_window_survives_a_restart() -> None:
-    """A recommendation from before the restart still delays scale-down after it."""
-    async with world(m1=4, m2=4) as w:
-        w.scale(behavior=WINDOW)
-        async with w.controller():
-            await eventually(lambda: w.status().get("currentReplicas") == 8)
-        w.load(200)
-        async with w.controller() as controller:
-            await eventually(lambda: w.condition("AbleToScale")[1] == "ScaleDownStabilized")
-            await w.reconciles(controller)
-
-        recommended = [entry["replicas"] for entry in w.record()["state"]["history"]["recommendations"]]
-        assert recommended[0] == 8
-        assert w.replicas == {"m1": 4, "m2": 4}
-
-
-@pytest.mark.looptime(noop_cycles=0)
-async def test_recommendation_of_the_former_leader_counts() -> None:
-    """The window contains recommendations from before the restart, not the size that others set since."""
-    async with world(m1=2, m2=2) as w:
-        w.scale(behavior=WINDOW)
-        async with w.controller():
-            await eventually(lambda: w.status().get("currentReplicas") == 4)
-        # Without the window's memory the size now, 6, would be its first entry and hold for five minutes.
-        for member in w.members.values():
-            member.deploy(3)
-            member.use(10)
-        async with w.controller() as controller:
-            await eventually(lambda: w.condition("AbleToScale")[1] == "SucceededRescale")
-            await w.reconciles(controller)
-
-        assert w.replicas == {"m1": 2, "m2": 2}
-
-
-@pytest.mark.looptime(noop_cycles=0)
-async def test_rate_survives_a_restart() -> None:
-    """Pods added before a restart count towards the rate limit after it."""
-    rate = {"scaleUp": {"policies": [{"type": "Pods", "value": 2, "periodSeconds": 600}]}}
-    async with world(m1=2, m2=2) as w:
-        w.load(800)
-        w.scale(behavior=rate)
-        async with w.controller():
-            await eventually(lambda: w.status().get("currentReplicas") == 6)
-        async with w.controller() as controller:
-            await w.reconciles(controller)
-
-        assert w.condition("ScalingLimited")[:2] == ("True", "ScaleUpLimit")
-        assert w.replicas == {"m1": 3, "m2": 3}
-
-
-@pytest.mark.looptime(noop_cycles=0)
 async def test_new_leader_writes_no_status_that_says_nothing_new() -> None:
     """A restart within the minute causes no status write if nothing changed."""
     async with world(m1=2, m2=2) as w:
@@ -328,24 +276,6 @@ async def test_hub_that_was_away_is_worked_for_again(tmp_path: Path) -> None:
             await eventually(lambda: w.replicas == {"m1": 4})
 
         assert idle == {"m1": 2}
-
-
-@pytest.mark.looptime(noop_cycles=0)
-async def test_absence_survives_a_restart() -> None:
-    """A member that was lost before a restart is lost after it, without a second event."""
-    async with world(m1=4, m2=4) as w:
-        w.scale(partialMetrics={"lostAfterSeconds": 1})
-        async with w.controller():
-            await eventually(lambda: w.status().get("currentReplicas") == 8)
-            await w.members["m2"].stop()
-            await eventually(lambda: w.state("m2") == "Lost")
-            await eventually(lambda: w.events("ClusterLost"))
-        async with w.controller() as controller:
-            await w.reconciles(controller)
-
-        assert w.state("m2") == "Lost"
-        assert w.condition("MetricsComplete")[0] == "True"
-        assert len(w.events("ClusterLost")) == 1
 
 
 @pytest.mark.looptime(noop_cycles=0)

@@ -145,30 +145,6 @@ async def test_pods_metric_is_averaged_over_the_pods_of_all_members(version: str
 
 
 @pytest.mark.parametrize(
-    ("metric", "expected"),
-    [
-        (by_object(SERVICE, value="10"), 8),
-        (by_object(SERVICE, averageValue="10"), 4),
-        (by_object(SERVICE, "Max", averageValue="5"), 6),
-        (by_object(SERVICE, "Min", averageValue="5"), 2),
-        (by_object(SERVICE, "Average", averageValue="4"), 5),
-    ],
-)
-async def test_object_metric_is_aggregated_over_members(metric: Object, expected: int) -> None:
-    """The sum, maximum, minimum or average over the members decides."""
-    async with world(m1=1, m2=1) as w:
-        for member, milli in zip(w.members.values(), (30_000, 10_000), strict=True):
-            serve_object(member, "services/web", milli)
-        w.scale(
-            metrics=[metric],
-            dryRun=True,
-            behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 100, "periodSeconds": 15}]}},
-        )
-        async with w.controller():
-            await eventually(lambda: w.status().get("desiredReplicas") == expected)
-
-
-@pytest.mark.parametrize(
     ("described", "where"),
     [
         (INGRESS, "ingresses.networking.k8s.io/front"),
@@ -183,45 +159,6 @@ async def test_object_is_asked_for_where_kubernetes_asks(described: Object, wher
         w.scale(metrics=[by_object(described, averageValue="10")])
         async with w.controller():
             await eventually(lambda: w.replicas == {"m1": 3})
-
-
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [
-        (by_external(averageValue="10"), 4),
-        (by_external(value="10"), 8),
-        (by_external("Max", averageValue="10"), 3),
-    ],
-)
-async def test_external_metric_is_aggregated_over_members(metric: Object, expected: int) -> None:
-    """The series of a member are summed; the sums are aggregated as the metric says."""
-    async with world(m1=1, m2=1) as w:
-        serve_external(w.members["m1"], "20", "10")
-        serve_external(w.members["m2"], "10")
-        w.scale(
-            metrics=[metric],
-            dryRun=True,
-            behavior={"scaleUp": {"policies": [{"type": "Pods", "value": 100, "periodSeconds": 15}]}},
-        )
-        async with w.controller():
-            await eventually(lambda: w.status().get("desiredReplicas") == expected)
-
-
-async def test_external_metric_wakes_a_workload_that_it_put_to_sleep() -> None:
-    """An empty queue scales to zero, and a full one from zero."""
-    async with world(m1=1, m2=1) as w:
-        for member in w.members.values():
-            serve_external(member, "0")
-        w.scale(
-            minReplicas=0,
-            metrics=[by_external(averageValue="10")],
-            behavior={"scaleDown": {"stabilizationWindowSeconds": 0}},
-        )
-        async with w.controller():
-            await eventually(lambda: w.replicas == {"m1": 0, "m2": 0})
-            await eventually(lambda: w.condition("ScaledToZero")[0] == "True")
-            serve_external(w.members["m1"], "25")
-            await eventually(lambda: sum(w.replicas.values()) == 3)
 
 
 async def test_series_without_the_selectors_labels_count() -> None:
@@ -253,30 +190,6 @@ async def test_selectors_are_passed_on() -> None:
 
 
 # -- several -------------------------------------------------------------------------------------------
-async def test_highest_of_several_metrics_wins() -> None:
-    """The highest proposal wins: CPU needs two, the queue needs five."""
-    async with world(m1=1, m2=1) as w:
-        for member in w.members.values():
-            serve_external(member, "25")
-        w.scale(metrics=[CPU, by_external(averageValue="10")])
-        async with w.controller():
-            await eventually(lambda: sum(w.replicas.values()) == 5)
-
-
-async def test_failed_metric_blocks_scale_down_only() -> None:
-    """While the queue is unknown, CPU may scale up but not down."""
-    async with world(m1=2, m2=2) as w:
-        w.load(50)
-        w.scale(metrics=[CPU, by_external(averageValue="10")])
-        async with w.controller() as controller:
-            await w.reconciles(controller, 4)
-
-            assert w.replicas == {"m1": 2, "m2": 2}
-            w.load(300)
-            await eventually(lambda: w.replicas == {"m1": 3, "m2": 3})
-            await eventually(lambda: w.events("FailedGetExternalMetric"))
-
-
 async def test_one_metric_may_fail_alone() -> None:
     """An External metric that a member lacks does not affect another that it has."""
     async with world(m1=1) as w:

@@ -32,20 +32,6 @@ def at_first_write(plane: Plane, action: object) -> None:
     plane.before = before
 
 
-async def test_write_is_repeated_when_only_the_version_is_newer() -> None:
-    """A conflict with a write that did not scale is resolved."""
-    async with world(m1=2, m2=2) as w:
-        w.load(400)
-        at_first_write(w.members["m1"], lambda: touch(w.members["m1"]))
-        w.scale()
-        async with w.controller():
-            await eventually(lambda: w.status().get("desiredReplicas") == 8)
-
-        assert w.replicas == {"m1": 4, "m2": 4}
-        assert w.members["m1"].request_count(*SCALE_WRITE) == 2
-        assert w.condition("AbleToScale")[:2] == ("True", "SucceededRescale")
-
-
 async def test_template_write_is_repeated_when_only_the_version_is_newer() -> None:
     """A conflict on the hub's template is resolved too."""
     async with world(m1=4) as w:
@@ -111,45 +97,6 @@ async def test_one_refusing_member_leaves_the_rest_to_the_other() -> None:
             await eventually(lambda: w.replicas["m1"] >= 6)
 
         assert w.replicas["m2"] == 2
-
-
-async def test_nothing_is_scaled_twice_after_an_end_before_the_write() -> None:
-    """A controller that is cancelled during a write leaves the decision to the next one."""
-    async with world(m1=2, m2=2) as w:
-        w.load(400)
-        for member in w.members.values():
-            member.held.add(SCALE_WRITE)
-        w.scale()
-        async with w.controller():
-            await eventually(lambda: w.members["m1"].request_count(*SCALE_WRITE) == 1)
-        assert w.replicas == {"m1": 2, "m2": 2}
-
-        for member in w.members.values():
-            member.held.clear()
-        async with w.controller() as controller:
-            await eventually(lambda: w.replicas == {"m1": 4, "m2": 4})
-            await w.reconciles(controller)
-
-        assert w.replicas == {"m1": 4, "m2": 4}
-
-
-async def test_nothing_is_scaled_twice_after_an_end_before_the_status() -> None:
-    """If a controller ends between scale and status, the next one sees the new size."""
-    async with world(m1=2, m2=2) as w:
-        w.load(400)
-        w.hub.held.add(("PUT", "/web/status"))
-        w.scale()
-        async with w.controller():
-            await eventually(lambda: w.status_writes == 1)
-        assert w.replicas == {"m1": 4, "m2": 4}
-        assert w.status() == {}
-
-        w.hub.held.clear()
-        async with w.controller() as controller:
-            await eventually(lambda: w.status().get("currentReplicas") == 8)
-            await w.reconciles(controller)
-
-        assert w.replicas == {"m1": 4, "m2": 4}
 
 
 async def test_status_that_is_refused_does_not_stop_the_scaling() -> None:

@@ -323,17 +323,6 @@ async def test_a_path_of_another_depth_is_not_found(path: str) -> None:
     assert members["m1"].seen == []
 
 
-async def test_callers_share_an_answer_for_its_age() -> None:
-    """Members receive one request for each selector, and one for their versions."""
-    async with adapter({"m1": of_pods(value("a", "1"))}, max_age=3600.0) as (client, members):
-        for _ in range(3):
-            await get(client, PODS)
-        await get(client, f"{PODS}?labelSelector=a=b")
-        asked = len(members["m1"].seen)
-
-    assert asked == 3
-
-
 async def test_values_are_given_as_yaml_too() -> None:
     """Values have no Table form. A client that prefers one gets JSON, as from Karmada."""
     async with adapter({"m1": of_pods(value("a", "1"))}) as (client, _):

@@ -1,6 +1,5 @@
 """The product's webhook behind the embedded API server."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,10 +13,8 @@ from fedhpa.admission import crd
 from fedhpa.api.errors import ApiError
 from testbed.embedded.controlplane import ControlPlane
 from testbed.stage.api import PlaneApi
-from testbed.stage.registrations import cron_that_never_fires
 from tests.support.admission import Client, running
-from tests.support.embedded_plane import WEBHOOK_SECONDS, have_patience, with_timeout
-from tests.support.fakeapi import PATIENCE
+from tests.support.embedded_plane import have_patience, with_timeout
 from tests.support.refusals import REFUSALS
 from webhook.registration import Endpoint, configurations
 
@@ -59,25 +56,6 @@ async def webhook(hub: PlaneApi, tmp_path: Path) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_the_webhook_refuses_an_object_that_the_schema_allows(hub: PlaneApi, webhook: Client) -> None:
-    """The message begins with the webhook's name, and nothing is stored."""
-    with pytest.raises(ApiError) as refused:
-        await hub.send("POST", CRONS, body=cron_that_never_fires("never"))
-
-    assert refused.value.status == 403
-    assert refused.value.reason == "Forbidden"
-    assert 'admission webhook "cronfederatedhpa.karmada.io" denied the request: ' in str(refused.value)
-    assert "0 0 31 2 *" in str(refused.value)
-    assert await hub.find(f"{CRONS}/never") is None
-
-
-async def test_the_webhook_writes_its_defaults(hub: PlaneApi, webhook: Client) -> None:
-    """The schema has no default for minReplicas."""
-    stored = await hub.send("POST", FHPAS, body=federated_hpa("web"))
-
-    assert stored["spec"]["minReplicas"] == 1
-
-
 async def test_the_webhook_checks_every_kind_of_change(hub: PlaneApi, webhook: Client) -> None:
     """A wrong PUT, merge patch or JSON patch is refused, and the object stays as it was."""
     stored = await hub.send("POST", FHPAS, body=federated_hpa("web"))
@@ -94,49 +72,6 @@ async def test_the_webhook_checks_every_kind_of_change(hub: PlaneApi, webhook: C
     assert await hub.get(f"{FHPAS}/web") == stored
 
 
-async def test_a_warning_of_the_webhook_reaches_the_client(hub: PlaneApi, webhook: Client) -> None:
-    """A dry run gets the warning as a header, too."""
-    doubled = [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", **target}}}
-        for target in ({"averageUtilization": 50}, {"averageUtilization": 60})
-    ]
-    status, headers, _ = await hub.request(
-        "POST", FHPAS, body=federated_hpa("web", metrics=doubled), params={"dryRun": "All"}
-    )
-
-    assert status == 201
-    assert headers.getall("Warning")[0].startswith('299 - "')  # type: ignore[attr-defined]  # a multidict
-    assert await hub.find(f"{FHPAS}/web") is None
-
-
-async def test_sound_objects_get_no_warning(hub: PlaneApi, webhook: Client) -> None:
-    """So `kubectl apply --warnings-as-errors` applies them."""
-    rules = [
-        {"schedule": "0 8 * * MON-FRI", "targetMinReplicas": 2, "duration": "9h"},
-        {"schedule": "0 20 * * *", "targetMaxReplicas": 3, "excludeDates": ["2026-12-25"]},
-    ]
-    calendar = {
-        "apiVersion": "autoscaling.karmada.io/v1alpha1",
-        "kind": "CronFederatedHPA",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {
-                "apiVersion": "autoscaling.karmada.io/v1alpha1",
-                "kind": "FederatedHPA",
-                "name": "web",
-            },
-            "rules": [
-                {"name": f"r{index}", "timeZone": "Europe/Berlin", **rule} for index, rule in enumerate(rules)
-            ],
-        },
-    }
-    for path, manifest in ((FHPAS, federated_hpa("web")), (CRONS, calendar)):
-        status, headers, _ = await hub.request("POST", path, body=manifest)
-
-        assert status == 201
-        assert "Warning" not in headers
-
-
 async def test_every_refusal_says_what_to_write(hub: PlaneApi, webhook: Client) -> None:
     """The message or a warning beside it names the field and the remedy, as on a real API server."""
     unread = {}
@@ -149,33 +84,6 @@ async def test_every_refusal_says_what_to_write(hub: PlaneApi, webhook: Client) 
             unread[refusal.name] = text
 
     assert unread == {}
-
-
-async def test_objects_are_refused_while_the_webhook_is_unavailable(hub: PlaneApi, webhook: Client) -> None:
-    """Validation fails closed; without a registration the object is stored."""
-    webhook.signals.stop.set()
-    url = f"{webhook.url}/validate-federatedhpa?timeout={WEBHOOK_SECONDS}s"
-
-    async def refused() -> str:
-        try:
-            await hub.send("POST", FHPAS, body=federated_hpa("web"), params={"dryRun": "All"})
-        except ApiError as error:
-            return str(error) if error.status == 500 else ""
-        return ""
-
-    # While the webhook shuts down it may cut a request off, which gives another message.
-    async with asyncio.timeout(PATIENCE):
-        while not (text := await refused()).endswith("connect: connection refused"):  # noqa: ASYNC110 - polls a server
-            await asyncio.sleep(0.02)
-
-    assert (
-        'Internal error occurred: failed calling webhook "federatedhpa.karmada.io": '
-        f'failed to call webhook: Post "{url}": dial tcp 127.0.0.1:'
-    ) in text
-
-    await hub.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/fedhpa-webhook")
-
-    assert (await hub.send("POST", FHPAS, body=federated_hpa("web")))["metadata"]["name"] == "web"
 
 
 async def test_every_example_is_applied_as_it_is(hub: PlaneApi, webhook: Client) -> None:

@@ -44,21 +44,6 @@ def deployment(name: str) -> dict[str, Any]:
     }
 
 
-def scaler(name: str) -> dict[str, Any]:
-    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
-    return {
-        "apiVersion": "autoscaling.karmada.io/v1alpha1",
-        "kind": "FederatedHPA",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "minReplicas": 1,
-            "maxReplicas": 2,
-            "metrics": [{"type": "Resource", "resource": cpu}],
-        },
-    }
-
-
 @dataclass(frozen=True)
 class Shell:
     """Runs commands with the kubeconfig of the plane."""
@@ -154,14 +139,6 @@ def test_one_kubeconfig_has_a_context_for_each_cluster(shell: Shell) -> None:
     assert len({one["cluster"]["server"] for one in content["clusters"]}) == 3
 
 
-def test_the_printed_logs_are_those_of_the_processes(shell: Shell) -> None:
-    """Each line names a file that the process has written."""
-    logs = [line.partition(": log of ")[2].split(": ") for line in shell.lines if ": log of " in line]
-
-    assert [name for name, _ in logs] == ["fedhpa-webhook", "fedhpa-metrics-adapter", "fedhpa-controller"]
-    assert all(Path(path).stat().st_size for _, path in logs)
-
-
 def test_commands_name_what_is_wrong(shell: Shell) -> None:
     """A wrong workload, quantity or member is refused with what to write instead."""
     refused = {
@@ -237,15 +214,3 @@ def test_what_kubectl_cannot_do_here_is_refused_with_a_remedy(shell: Shell) -> N
 
     assert "does not read the protobuf of Deployment: add --dry-run=client -o yaml" in created.stderr
     assert "created" in shell.applied(yaml.safe_load(printed.stdout))
-
-
-def test_the_webhook_warns_about_other_objects(shell: Shell) -> None:
-    """A second FederatedHPA of one workload is admitted with a warning that names the first."""
-    try:
-        assert "Warning" not in shell.applied(scaler("first"))
-        said = shell.applied(scaler("second"))
-    finally:
-        shell.kubectl("delete", "fhpa", "first", "second")
-
-    assert "Warning: " in said
-    assert "first" in said

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.adapter.application import CUSTOM, EXTERNAL, NOON, StubMember, items, serving, value
 from tests.support.adapter.process import JANE, AdapterWorld, Answer, Caller, until, world
-from tests.support.fakeapi import CLUSTERS, SECRETS, fake_api, join, secret
+from tests.support.fakeapi import CLUSTERS, join
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
 HITS = f"{CUSTOM}/v1beta2/namespaces/shop/services/web/hits"
@@ -109,46 +109,6 @@ async def test_a_member_that_comes_is_asked_and_one_that_goes_is_not(fleet: Flee
 
 
 @APIS
-async def test_a_member_is_followed_to_its_new_token(fleet: Fleet, path: str) -> None:
-    """A warning names the member until its new token is known."""
-    await fleet.until(path, 2)
-    api = fleet.members["m2"]
-    api.token = "new"
-    await fleet.until(path, 1, "m2")
-    fleet.hub.put(SECRETS, secret("m2", token="new", ca=api.ca_pem))
-    await fleet.until(path, 2)
-
-
-@APIS
-async def test_a_member_is_followed_to_its_new_authority(fleet: Fleet, path: str) -> None:
-    """A certificate of another CA is rejected until the Secret has that CA."""
-    await fleet.until(path, 2)
-    api = fleet.members["m2"]
-    await api.stop()
-    async with fake_api() as other:
-        api.ca = other.ca
-    await api.start()
-    await fleet.until(path, 1, "m2")
-    fleet.hub.put(SECRETS, secret("m2", token=str(api.token), ca=api.ca_pem))
-    await fleet.until(path, 2)
-
-
-@APIS
-async def test_a_member_is_followed_to_its_new_address(fleet: Fleet, path: str) -> None:
-    """The old address is closed."""
-    await fleet.until(path, 2)
-    moved = member("m2")
-    await moved.start()
-    try:
-        await fleet.members["m2"].stop()
-        await fleet.until(path, 1, "m2")
-        join(fleet.hub, "m2", moved)
-        await fleet.until(path, 2)
-    finally:
-        await moved.stop()
-
-
-@APIS
 async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path, path: str) -> None:
     """The adapter is ready without the member, names it, and serves its values once it answers."""
     async with world(tmp_path) as made:
@@ -167,26 +127,6 @@ async def test_a_member_that_fails_at_the_start_is_tried_again(tmp_path: Path, p
         finally:
             await second.stop()
             await first.stop()
-
-
-@APIS
-async def test_readiness_outlives_the_members(fleet: Fleet, path: str) -> None:
-    """Readiness stays once it is reached, and values are 503 while no member answers."""
-    await fleet.until(path, 2)
-    for api in fleet.members.values():
-        await api.stop()
-
-    async def nobody() -> bool:
-        return (await fleet.get(path)).status == 503
-
-    async def ready() -> bool:
-        return (await fleet.get("/readyz")).body == b"ok"
-
-    await until(nobody, SECONDS)
-
-    # The hub is probed all the time, and a probe that a busy machine delays is not a lost member.
-    await until(ready, SECONDS)
-    assert (await fleet.get(f"/apis/{path.split('/')[2]}/v1beta1")).status == 200
 
 
 async def test_the_first_who_discovers_finds_what_is_there(fleet: Fleet) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import Any
 
@@ -384,16 +383,6 @@ async def test_rules_are_discovered_from_memory() -> None:
         assert [item["name"] for item in external["resources"]] == ["busiest", "demanded", "queue_depth"]
         assert [item["name"] for item in custom["resources"]] == ["pods/hits", "services/hits"]
         assert world.fake.queries == []
-
-
-async def test_all_who_ask_at_once_cost_one_query() -> None:
-    """A hundred autoscalers of one metric cause one query."""
-    async with store_world(max_age=60.0) as world:
-        world.fake.answer = lambda _: vector(series("1", cluster="member1", namespace="shop"))
-        asked = await asyncio.gather(*(world.get(f"{EXTERNAL}/shop/queue_depth") for _ in range(100)))
-
-        assert {200} == {status for status, _, _ in asked}
-        assert len(world.fake.queries) == 1
 
 
 async def test_objects_of_no_namespace_have_their_own_paths() -> None:

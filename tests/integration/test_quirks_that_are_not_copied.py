@@ -10,9 +10,7 @@ from controller.flags import KARMADA
 from tests.integration.test_controller_candidates import LABEL, binding
 from tests.integration.test_controller_metric_types import (
     by_external,
-    by_object,
     serve_external,
-    serve_object,
 )
 from tests.support import fakeapi
 from tests.support.controller import (
@@ -30,8 +28,6 @@ from tests.support.fake_responses import scale_of
 from tests.support.fakeapi import Object, eventually
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
-
-SERVICE = {"apiVersion": "v1", "kind": "Service", "name": "web"}
 
 
 async def test_a_failing_object_is_looked_at_every_period() -> None:
@@ -81,19 +77,6 @@ async def test_a_member_without_a_selector_does_not_skew_the_calibration() -> No
     assert w.state("m2") == "Missing"
 
 
-async def test_a_workload_at_zero_everywhere_is_disabled_and_no_failure() -> None:
-    """Zero replicas in all members are a valid size."""
-    async with world(m1=0, m2=0) as w:
-        w.hub.deploy(0)
-        w.scale()
-        async with w.controller(propagation=KARMADA) as controller:
-            await eventually(lambda: w.condition("ScalingActive")[1] == "ScalingDisabled")
-            await w.reconciles(controller)
-
-    assert w.condition("AbleToScale")[0] == "True"
-    assert w.hub.request_count("PUT", SCALE_PATH) == 0
-
-
 async def test_a_template_leaves_zero_and_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replicas of a scale at zero, which is served without the field, are written."""
     whole = scale_of
@@ -118,33 +101,6 @@ async def test_a_template_leaves_zero_and_says_so_once(monkeypatch: pytest.Monke
     assert w.hub.request_count("PUT", SCALE_PATH) == 1
 
 
-async def test_pods_of_one_name_in_two_members_are_two_pods() -> None:
-    """The mean of same-named pods decides, not the last one."""
-    async with world(m1=2, m2=2) as w:
-        w.members["m1"].use(100)
-        w.members["m2"].use(20)
-        w.scale(dryRun=True)
-        async with w.controller():
-            await eventually(lambda: w.status().get("currentMetrics"))
-
-    current = w.status()["currentMetrics"][0]["resource"]["current"]
-    assert current["averageUtilization"] == 60
-    assert w.status()["desiredReplicas"] == 5
-
-
-async def test_an_object_metric_is_calibrated_once_under_copies() -> None:
-    """Duplicated replicas are counted once: 120 at 10 a pod are twelve, six in each of two clusters."""
-    async with world(m1=3, m2=3) as w:
-        w.hub.deploy(3)
-        for member in w.members.values():
-            serve_object(member, "services/web", 60_000)
-        w.scale(metrics=[by_object(SERVICE, averageValue="10")], dryRun=True)
-        async with w.controller(propagation=KARMADA):
-            await eventually(lambda: w.status().get("currentMetrics"))
-
-    assert w.status()["desiredReplicas"] == 6
-
-
 async def test_the_series_of_kubernetes_are_there() -> None:
     """The series of reconciliations, their duration and metric computations are registered."""
     async with world(m1=2) as w:
@@ -160,24 +116,3 @@ async def test_the_series_of_kubernetes_are_there() -> None:
     prefix = "fedhpa_controller_"
     assert {f"{prefix}decisions", f"{prefix}reconciliation_duration_seconds"} <= names
     assert computed
-
-
-async def test_two_owners_of_the_same_pods_are_told_of_each_other() -> None:
-    """Both objects have the condition and the event with both names, and neither scales."""
-    async with world(m1=3) as w:
-        w.load(900)
-        w.scale("first")
-        w.scale("second")
-        async with w.controller() as controller:
-            for name in ("first", "second"):
-                await eventually(
-                    lambda name=name: w.condition("ScalingActive", name)[1] == "AmbiguousSelector"  # type: ignore[misc]  # bound
-                )
-            await w.reconciles(controller)
-
-    for name in ("first", "second"):
-        message = w.condition("ScalingActive", name)[2]
-        assert f"{NAMESPACE}/first" in message
-        assert f"{NAMESPACE}/second" in message
-        assert w.events("AmbiguousSelector", name) == [message]
-    assert w.replicas == {"m1": 3}

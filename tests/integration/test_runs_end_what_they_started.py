@@ -1,7 +1,6 @@
 """The programs of a run are recorded and end with it."""
 
 import asyncio
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,26 +70,6 @@ async def test_next_run_removes_what_a_crash_left() -> None:
     assert list(runs_folder().glob("run-*")) == []
 
 
-def test_program_of_a_dead_owner_is_reaped_by_number_and_start_time() -> None:
-    """A program that outlived its owner is ended. Another process with a recorded number is not."""
-    with subprocess.Popen(SLEEP) as survivor, subprocess.Popen(SLEEP) as stranger:
-        this, other = ProcessId.of(survivor.pid), ProcessId.of(stranger.pid)
-        assert this is not None
-        assert other is not None
-        pids = runs_folder() / "run-1-1-crashed" / "pids"
-        pids.mkdir(parents=True)
-        (pids / "survivor").write_text(str(this), encoding="utf-8")
-        (pids / "reused").write_text(f"{other.pid} {other.start - 1}", encoding="utf-8")
-        try:
-            ended = reap()
-            spared = other.alive
-        finally:
-            stranger.kill()
-
-    assert ended == ["run-1-1-crashed/survivor"]
-    assert spared
-
-
 def test_run_of_a_living_owner_is_left_alone() -> None:
     """Reaping ends no program of a run whose owner lives."""
     run = Run.begin()
@@ -103,32 +82,3 @@ def test_run_of_a_living_owner_is_left_alone() -> None:
 
     assert (ended, alive) == ([], True)
     assert not program.alive
-
-
-def test_program_that_ignores_sigterm_is_killed() -> None:
-    """Stopping also ends a program that ignores SIGTERM."""
-    run = Run.begin()
-    try:
-        stubborn = run.spawn(
-            "stubborn", ["sh", "-c", "trap '' TERM; echo x; exec sleep 300"], run.folder / "log"
-        )
-        while not (run.folder / "log").read_text(encoding="utf-8"):
-            os.sched_yield()
-        run.stop(["stubborn"], grace=0.1)
-    finally:
-        run.end()
-
-    assert not stubborn.alive
-
-
-def test_exit_code_of_a_program_that_ended_is_kept() -> None:
-    """A caller that waits for a program gets its exit code."""
-    run = Run.begin()
-    try:
-        program = run.spawn("failing", ["sh", "-c", "exit 3"], run.folder / "log")
-        os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
-        code = run.exit_code("failing")
-    finally:
-        run.end()
-
-    assert code == 3

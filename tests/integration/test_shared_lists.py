@@ -16,7 +16,7 @@ from fedhpa.kube import Response
 from fedhpa.members import lists as module
 from fedhpa.members.lists import SharedLists, pod_metrics_path
 from fedhpa.members.member import Member
-from tests.support.fakeapi import Object, eventually
+from tests.support.fakeapi import Object
 from tests.support.members import federation
 from tests.support.timing import loop_time
 
@@ -94,69 +94,6 @@ async def test_an_answer_that_cannot_be_read_is_never_an_unchanged_one() -> None
         assert await names(lists, member, 0) == before == ["a"]
 
 
-async def test_everyone_shares_one_request() -> None:
-    """A hundred concurrent callers, and later callers within the maximum age, cost one request."""
-    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
-        api, member = world.members["member1"], world["member1"]
-        api.put(METRICS, usage("a"))
-        results = await asyncio.gather(*(names(lists, member) for _ in range(100)))
-        later = await names(lists, member)
-
-        assert results == [["a"]] * 100
-        assert later == ["a"]
-        assert len(api.queries(PATH)) == lists.fetches == 1
-
-
-async def test_an_old_answer_is_fetched_again() -> None:
-    """A caller that wants a younger answer gets a new one."""
-    now = 0.0
-    async with federation("member1") as world, SharedLists(clock=lambda: now) as lists:
-        api, member = world.members["member1"], world["member1"]
-        counts = []
-        for now in (0.0, 9.0, 10.1):  # noqa: B007  # the clock reads it
-            await names(lists, member)
-            counts.append(lists.fetches)
-
-        assert counts == [1, 1, 2]
-        assert len(api.queries(PATH)) == 2
-
-
-async def test_namespaces_are_fetched_separately() -> None:
-    """Each namespace has a list of its own."""
-    async with federation("member1", "member2") as world, SharedLists(clock=loop_time) as lists:
-        for member in ("member1", "member2"):
-            for namespace in ("shop", "bank", ""):
-                await pod_metrics(lists, world[member], namespace, 10)
-
-        assert lists.fetches == 6
-
-
-async def test_a_waiter_that_gives_up_does_not_end_the_fetch() -> None:
-    """The first caller is cancelled; the second gets the answer of the same request."""
-    async with federation("member1", deadline=5) as world, SharedLists(clock=loop_time) as lists:
-        api, member = world.members["member1"], world["member1"]
-        api.put(METRICS, usage("a"))
-        gate = asyncio.Event()
-        serve = api._serve
-
-        async def slow(request: object) -> object:
-            await gate.wait()
-            return await serve(request)  # type: ignore[arg-type]  # the fake's own
-
-        api._serve = slow  # type: ignore[method-assign, assignment]  # a server that takes its time
-        first = asyncio.create_task(names(lists, member))
-        await eventually(lambda: api.queries(PATH))
-        second = asyncio.create_task(names(lists, member))
-        await asyncio.sleep(0)
-        first.cancel()
-        await asyncio.wait([first])
-        gate.set()
-
-        assert first.cancelled()
-        assert await second == ["a"]
-        assert lists.fetches == 1
-
-
 async def test_a_failure_is_cached_briefly() -> None:
     """All waiting callers and those of the next two seconds get the error; then it is tried again."""
     now = 0.0
@@ -175,19 +112,6 @@ async def test_a_failure_is_cached_briefly() -> None:
         assert {str(error) for error in errors} == {said}
         assert fetched == 1
         assert await names(lists, member) == []
-
-
-async def test_hanging_metrics_cost_one_deadline_for_all() -> None:
-    """Fifty autoscalers of a namespace whose metrics hang share one wait."""
-    async with federation("member1") as world, SharedLists(clock=loop_time) as lists:
-        world.members["member1"].faults.hang.add("/apis/metrics.k8s.io")
-        began = loop_time()
-        for _ in range(50):
-            with pytest.raises(MemberUnavailable, match="no answer within"):
-                await names(lists, world["member1"])
-
-        assert loop_time() - began < 1.5
-        assert lists.fetches == 1
 
 
 async def test_a_hanging_api_costs_its_deadline_once() -> None:
@@ -240,20 +164,6 @@ async def test_an_empty_list_of_a_go_server() -> None:
     """`items: null` is an empty list."""
     assert decode_pod_metrics(b'{"kind":"PodMetricsList","metadata":{},"items":null}') == []
     assert [type(item) for item in decode_pod_metrics(b'{"items":[{}]}')] == [PodMetrics]
-
-
-async def test_closing_cancels_requests() -> None:
-    """Shutting down does not wait for a member that hangs."""
-    async with federation("member1", deadline=30) as world:
-        world.members["member1"].faults.hang.add("/apis")
-        began = loop_time()
-        async with SharedLists(clock=loop_time) as lists:
-            waiter = asyncio.create_task(names(lists, world["member1"]))
-            await eventually(lambda: world.members["member1"].queries(PATH))
-        await asyncio.wait([waiter])
-
-        assert loop_time() - began < 3
-        assert waiter.cancelled()
 
 
 async def test_the_cache_is_bounded_in_entries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,25 +6,11 @@ from typing import Any
 import pytest
 
 from testbed.real.plane import Plane
-from testbed.stage.processes import WEBHOOK, Processes
+from testbed.stage.processes import Processes
 from testbed.stage.registrations import cron_that_never_fires
 from testbed.stage.waiting import eventually
 from tests.real.settling import kubectl, settled
 from tests.real.workloads import federated_hpa, federated_hpa_path
-
-
-async def test_bad_object_is_refused_in_kubectls_words(plane: Plane, processes: Processes) -> None:
-    """kubectl shows the webhook's name and its message, and nothing is stored."""
-    stdin = json.dumps(cron_that_never_fires("refused"))
-    answer = await kubectl(plane.hub, "apply", "-f", "-", stdin=stdin, code=1, words="denied the request: ")
-    async with plane.hub.api() as api:
-        stored = await api.find(await api.path_of(cron_that_never_fires("refused")))
-
-    assert answer.code == 1
-    assert 'admission webhook "cronfederatedhpa.karmada.io" denied the request: ' in answer.err
-    assert "0 0 31 2 *" in answer.err
-    assert stored is None
-
 
 CALENDAR = {
     "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
@@ -101,26 +87,6 @@ async def test_each_verdict_reaches_the_person(
     assert words in answer.out + answer.err
 
 
-async def test_defaults_are_written_by_the_mutating_webhook(plane: Plane, processes: Processes) -> None:
-    """A stored FederatedHPA has the defaults that only /mutate-federatedhpa writes."""
-    manifest = federated_hpa("mutated", "default", low=1, high=3)
-    del manifest["spec"]["minReplicas"]
-    async with plane.hub.api() as api:
-
-        async def stored() -> Any:
-            return await api.send(
-                "POST",
-                "/apis/autoscaling.karmada.io/v1alpha1/namespaces/default/federatedhpas",
-                body=manifest,
-                params={"dryRun": "All"},
-            )
-
-        # The mutating registration admits an object if the webhook does not answer in time.
-        found = await settled(stored, lambda found: "minReplicas" in found["spec"])
-
-    assert found["spec"]["minReplicas"] == 1
-
-
 async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes: Processes) -> None:
     """The hub's audit log names the webhook that mutated an object and the webhook that refused one."""
     manifest = federated_hpa("audited", "default", low=1, high=3)
@@ -155,24 +121,3 @@ async def test_audit_log_proves_that_admission_was_asked(plane: Plane, processes
     assert '"webhook":"autoscaling.karmada.io"' in found["mutated"]
     assert '"mutated":true' in found["mutated"]
     assert found["denied"] in (400, 403)
-
-
-async def test_webhook_that_is_down_refuses_new_objects_only(plane: Plane, processes: Processes) -> None:
-    """While the webhook is down the hub admits no new object (it fails closed). Once the webhook is back, new
-    objects are admitted.
-    """
-    manifest = federated_hpa("while-down", "default", low=1, high=3)
-    create = ("create", "--dry-run=server", "-f", "-")
-    await processes.kill(WEBHOOK)
-    try:
-        refused = await kubectl(
-            plane.hub, *create, stdin=json.dumps(manifest), code=1, words="failed calling webhook"
-        )
-    finally:
-        await processes.start_one(WEBHOOK)
-    await processes.webhook_is_called()
-    admitted = await kubectl(plane.hub, *create, stdin=json.dumps(manifest))
-
-    assert refused.code == 1
-    assert "failed calling webhook" in refused.err
-    assert admitted.code == 0, admitted.err

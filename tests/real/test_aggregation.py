@@ -3,39 +3,12 @@
 from typing import Any
 
 from testbed.real.plane import Plane
-from testbed.stage.api import has_condition
 from testbed.stage.processes import Processes
 from testbed.stage.registrations import ADAPTER
 from testbed.stage.waiting import eventually
-from tests.real.settling import kubectl, settled
-from tests.real.workloads import run_everywhere, set_usage_everywhere
+from tests.real.settling import kubectl
 
 PODS = "/apis/metrics.k8s.io/v1beta1/pods"
-CLUSTER_ANNOTATION = "resource.karmada.io/query-from-cluster"
-
-
-async def test_kubectl_top_shows_the_pods_of_both_members(plane: Plane, processes: Processes) -> None:
-    """`kubectl top pods -A` on the hub lists the pods of every member. The hub runs none of them."""
-    await run_everywhere(plane, "top", "aggregation", replicas=1)
-    await set_usage_everywhere(plane, "top", "aggregation", "150m")
-
-    async def seen() -> tuple[dict[str, str], set[str]]:
-        async with plane.hub.api() as api:
-            items = (await api.get("/apis/metrics.k8s.io/v1beta1/namespaces/aggregation/pods"))["items"]
-        answer = await plane.hub.kubectl("top", "pods", "-A")
-        return (
-            {i["metadata"]["name"]: i["metadata"]["annotations"][CLUSTER_ANNOTATION] for i in items},
-            {line.split()[1] for line in answer.out.splitlines()[1:] if line.startswith("aggregation ")},
-        )
-
-    def of_both_members(found: tuple[dict[str, str], set[str]]) -> bool:
-        origins, listed = found
-        return set(origins.values()) == set(plane.members) and set(origins) == listed
-
-    origins, listed = await settled(seen, of_both_members)
-
-    assert set(origins.values()) == set(plane.members)
-    assert set(origins) == listed
 
 
 async def test_audit_log_proves_that_metrics_came_through_the_front_proxy(
@@ -79,32 +52,6 @@ async def test_user_without_rights_is_refused_by_the_adapter(plane: Plane, proce
 
     assert answer.code == 1
     assert "Forbidden" in answer.err
-
-
-async def test_adapter_that_restarts_becomes_available_again(plane: Plane, processes: Processes) -> None:
-    """The hub reports the API as unavailable while the adapter is stopped, and as available after its
-    restart.
-    """
-    path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.metrics.k8s.io"
-    await processes.kill(ADAPTER)
-    try:
-        async with plane.hub.api() as api:
-            await api.wait(
-                path,
-                lambda service: has_condition(service, kind="Available", status="False"),
-                what="the API is not Available",
-                seconds=150,
-            )
-    finally:
-        await processes.start_one(ADAPTER)
-    await processes.metrics_are_available()
-
-    async def asked() -> int:
-        async with plane.hub.api() as api:
-            status, _, _ = await api.request("GET", PODS)
-        return status
-
-    assert await settled(asked, lambda status: status == 200) == 200
 
 
 def binding(user: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from tests.conformance.layers import admission, asking, generated, recorded
 from tests.conformance.layers.cases import FHPA, fhpa, manifest
 from tests.conformance.layers.rows import objects
 from tests.real.bare_server import server_with_our_crds
-from tests.real.settling import done, kubectl
+from tests.real.settling import done
 
 FHPAS = f"{asking.NAMESPACE}/federatedhpas"
 MERGE = "application/merge-patch+json"
@@ -240,20 +239,6 @@ async def test_a_field_of_a_newer_release_is_hidden_and_lost_with_the_next_write
             await api.delete(path)
 
     assert after == [7, None, None]
-
-
-async def test_kubectl_shows_the_field_and_what_is_wrong(bare: ControlPlane) -> None:
-    """kubectl names the wrong field of an object on a hub without webhooks."""
-    wrong = manifest(FHPA, fhpa(maxReplicas=0))
-
-    # kubectl reads discovery first, which lists a new kind only after it is served.
-    answer = await kubectl(bare, "apply", "-f", "-", stdin=json.dumps(wrong), code=1, words="is invalid")
-
-    assert answer.code == 1
-    assert (
-        'The FederatedHPA "case" is invalid: spec.maxReplicas: Invalid value: 0: '
-        "spec.maxReplicas in body should be greater than or equal to 1"
-    ) in answer.err
 
 
 async def test_the_charts_crds_are_those_that_were_judged(api: PlaneApi) -> None:

@@ -37,6 +37,7 @@ from tests.real.workloads import (
     set_usage_everywhere,
     until_total,
 )
+from tests.support.nightly import only_at_night
 
 SPACE, NAME = "fleet-shop", "web"
 PROFILES, ARGOCD = "fleet", "argocd"
@@ -294,6 +295,7 @@ async def put_secret(plane: Plane, name: str, token: str) -> None:
         await hub.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts})
 
 
+@only_at_night
 async def test_argo_cds_secrets(others: Plane, running: Processes) -> None:
     """The same with Argo CD: load up and down, a token that ends, a Secret that goes, and one that comes."""
     await set_usage_everywhere(others, NAME, SPACE, BUSY)

@@ -78,14 +78,6 @@ async def scaled_by(plane: Plane, metric: dict[str, Any]) -> AsyncIterator[Until
             await api.delete(DEPLOYMENT)
 
 
-async def test_a_template_is_scaled_by_our_external_metric(plane: Plane, processes: Processes) -> None:
-    """At 2 messages per replica, 4 and 4 messages give 4 replicas. 4 more in one member give 6."""
-    async with stores(plane, processes) as found, scaled_by(plane, BY_DEPTH) as until:
-        await until(4)
-        found["member1"].depth += 4
-        await until(6)
-
-
 async def test_a_template_is_scaled_by_our_metric_of_an_object(plane: Plane, processes: Processes) -> None:
     """At 2 hits per replica, 3 and 5 hits of one Service in two members give 4 replicas. 4 more give 6."""
     async with stores(plane, processes) as found:

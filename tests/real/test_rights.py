@@ -14,6 +14,7 @@ from tests.real.workloads import (
     deployment,
     federated_hpa,
     federated_hpa_path,
+    replicas,
     run_everywhere,
     set_usage_everywhere,
 )
@@ -91,8 +92,8 @@ async def test_the_controller_may_what_it_needs_and_no_more(plane: Plane, proces
 
 
 async def test_nothing_is_refused_while_it_scales(plane: Plane, processes: Processes) -> None:
-    """With either propagation the workload is scaled. Neither the logs nor the audit log of the hub has a
-    missing right.
+    """With either propagation the workload is scaled, by usage of the members or of the hub. Neither the logs
+    nor the audit log of the hub has a missing right. Where Karmada propagates, the members are left to it.
     """
     name, space = "rights", "rights"
     template = f"/apis/apps/v1/namespaces/{space}/deployments/{name}"
@@ -113,6 +114,7 @@ async def test_nothing_is_refused_while_it_scales(plane: Plane, processes: Proce
                 what="the template is scaled",
                 seconds=SECONDS,
             )
+            left = await replicas(plane, name, space)
         finally:
             await processes.stop(CONTROLLER)
             await processes.start_one(CONTROLLER)
@@ -129,8 +131,16 @@ async def test_nothing_is_refused_while_it_scales(plane: Plane, processes: Proce
         and event["user"]["username"] in (CONTROLLER, ADAPTER)
         and (event.get("responseStatus") or {}).get("code") == 403
     ]
+    usage = f"/apis/metrics.k8s.io/v1beta1/namespaces/{space}/pods"
+    read = [
+        event["responseStatus"]["code"]
+        for event in plane.hub.audit_events()
+        if event["user"]["username"] == CONTROLLER and event["requestURI"].startswith(usage)
+    ]
     assert refusals == []
     assert refused == []
+    assert 200 in read
+    assert left == {"member1": 2, "member2": 2}
 
 
 async def scaled(hub: PlaneApi, path: str) -> Any:

@@ -56,34 +56,6 @@ def shares(given: dict[str, Any]) -> dict[str, int]:
     return {share["cluster"]: share["replicas"] for share in answered(given)["assignment"]}
 
 
-@pytest.mark.parametrize(
-    ("spec", "expected"),
-    [
-        ({}, (4, 4, 4)),
-        (policy("StaticWeighted", preference("m1", staticWeight=4)), (8, 2, 2)),
-        (policy("StaticWeighted", preference("m2 m3", staticWeight=5)), (2, 5, 5)),
-        (policy("DynamicWeighted"), (6, 4, 2)),
-        (policy("Aggregated"), (8, 2, 2)),
-        (policy("Prioritized", preference("m3", priority=2), preference("m2", priority=1)), (2, 8, 2)),
-        (policy("Prioritized", preference("m1", priority=2, autoscalingMaxThreshold=5)), (5, 5, 2)),
-        (policy("StaticWeighted", preference("m3", autoscalingMinThreshold=6)), (3, 3, 6)),
-    ],
-)
-def test_policies(spec: dict[str, Any], expected: tuple[int, ...]) -> None:
-    """Six pods at twice their target become twelve, shared by the object's policy."""
-    given = scenario(
-        [
-            cluster("m1", [100, 100], availableReplicas=10),
-            cluster("m2", [100, 100], availableReplicas=6),
-            cluster("m3", [100, 100], availableReplicas=0),
-        ],
-        target=None,
-        spec=spec,
-    )
-
-    assert tuple(shares(given).values()) == expected
-
-
 def test_load_weighted_follows_the_usage() -> None:
     """A cluster whose pods use three times as much gets three times as many."""
     given = scenario(
@@ -242,20 +214,6 @@ def test_a_move_that_failed_counts_as_none() -> None:
 
     assert (decision.moves, decision.error, decision.assignment) == (False, "conflict", ())
     assert [event.reason for event in decision.events] == ["FailedRescale", "ClusterStuck"]
-
-
-def test_duplicated_counts_as_one_template() -> None:
-    """Size and proposals are those of one cluster, and each cluster gets the whole number."""
-    given = scenario(
-        [cluster("m1", [100, 100]), cluster("m2", [100, 100]), {**AWAY, "name": "m3", "lastReplicas": 7}],
-        target=None,
-        spec=policy("Duplicated"),
-    )
-
-    answer = answered(given)
-
-    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (2, 4)
-    assert shares(given) == {"m1": 4, "m2": 4, "m3": 7}
 
 
 def test_duplicated_brings_a_cluster_back_to_the_others() -> None:

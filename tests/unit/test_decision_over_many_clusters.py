@@ -22,18 +22,6 @@ QUEUE = {
 }
 
 
-def test_same_names_in_two_clusters_are_two_pods() -> None:
-    """Pods that share their names across clusters all count."""
-    answer = answered(scenario([cluster("member1", [80, 80]), cluster("member2", [20, 20])]))
-
-    assert answer["metrics"][0]["pods"]["ready"] == 4
-    assert answer["metrics"][0]["current"]["averageUtilization"] == 50
-    assert answer["metrics"][0]["clusters"] == {
-        "member1": {"pods": 2, "value": "160m"},
-        "member2": {"pods": 2, "value": "40m"},
-    }
-
-
 def test_the_clusters_that_answer_speak_for_the_others() -> None:
     """Three of six replicas at twice the target want twelve, not six."""
     given = scenario([cluster("member1", [100] * 3), AWAY], target={"replicas": 6})
@@ -303,23 +291,6 @@ def test_nobody_answers() -> None:
     assert condition(answer, "AbleToScale")[:2] == ("False", "FailedGetScale")
     assert answer["desiredReplicas"] == 0
     assert answer["rescale"] is False
-
-
-@pytest.mark.parametrize(
-    ("aggregation", "expected"),
-    [(None, "30"), ("Sum", "30"), ("Average", "15"), ("Max", "20"), ("Min", "10")],
-)
-def test_values_are_aggregated_over_clusters(aggregation: str | None, expected: str) -> None:
-    """Sum is the default; Average, Max and Min compute what they name."""
-    metric = {"type": "External", "external": {**QUEUE["external"], "aggregation": aggregation}}  # type: ignore[dict-item]  # a dict
-    clusters = [
-        cluster("member1", [1], externalMetrics=[external("queue", "10")]),
-        cluster("member2", [1], externalMetrics=[external("queue", "20")]),
-    ]
-
-    answer = answered(scenario(clusters, spec={"metrics": [metric]}))
-
-    assert answer["metrics"][0]["current"] == {"value": expected}
 
 
 def test_the_hub_serves_what_no_cluster_serves() -> None:

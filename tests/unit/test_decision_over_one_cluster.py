@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.scenarios import CPU, answered, cluster, condition, external, scenario
+from tests.support.scenarios import answered, cluster, condition, external, scenario
 
 QUEUE = {
     "type": "External",
@@ -75,11 +75,6 @@ def test_a_fresh_start_holds_the_present_size() -> None:
     ]
 
 
-def test_an_empty_history_is_taken_as_it_is() -> None:
-    """An empty history does not prevent a scale-down."""
-    assert answered(scenario([cluster("member1", [10, 10])]))["desiredReplicas"] == 1
-
-
 def test_bounds_need_no_metrics() -> None:
     """A size above the maximum is corrected without evaluating metrics."""
     answer = answered(scenario([cluster("member1", [80] * 5)], spec={"maxReplicas": 3}))
@@ -98,35 +93,6 @@ def test_a_correction_by_bounds_is_a_scale_event() -> None:
     assert answer["history"]["scaleUps"] == [{"time": "2026-03-11T13:23:17Z", "change": 2}]
 
 
-def test_a_workload_at_zero_stays_there() -> None:
-    """A workload that the autoscaler did not scale to zero stays at zero."""
-    answer = answered(scenario([cluster("member1", [])], target={"replicas": 0}))
-
-    assert (answer["desiredReplicas"], answer["rescale"]) == (0, False)
-    assert condition(answer, "ScalingActive") == (
-        "False",
-        "ScalingDisabled",
-        "scaling is disabled since the replica count of the target is zero",
-    )
-
-
-def test_scales_to_zero_and_says_so() -> None:
-    """An empty queue with minReplicas 0 scales to zero, and ScaledToZero allows to scale up again."""
-    given = scenario(
-        [cluster("member1", [1], externalMetrics=[external("queue", "0", q="a")])],
-        spec={"minReplicas": 0, "metrics": [QUEUE]},
-    )
-
-    answer = answered(given)
-
-    assert (answer["currentReplicas"], answer["desiredReplicas"]) == (1, 0)
-    assert condition(answer, "ScaledToZero") == (
-        "True",
-        "ScaledToZero",
-        "the HPA controller scaled the workload to zero",
-    )
-
-
 def test_wakes_what_it_put_to_zero() -> None:
     """A queue of 25 at 10 a pod scales from zero to three, and ScaledToZero becomes False."""
     given = scenario(
@@ -143,19 +109,6 @@ def test_wakes_what_it_put_to_zero() -> None:
     )
     assert answer["reason"] == f"{name} above target"
     assert condition(answer, "ScaledToZero")[0] == "False"
-
-
-def test_waking_reaches_the_minimum() -> None:
-    """From zero the minimum is reached at once despite the rate limit."""
-    given = scenario(
-        [cluster("member1", [], externalMetrics=[external("queue", "0", q="a")])],
-        spec={"minReplicas": 6, "metrics": [QUEUE], "behavior": {}},
-    )
-
-    answer = answered(with_status(given, SCALED_TO_ZERO))
-
-    assert answer["desiredReplicas"] == 6
-    assert answer["reason"] == "Current number of replicas below Spec.MinReplicas"
 
 
 def test_failed_metrics_keep_the_stored_size() -> None:
@@ -182,17 +135,6 @@ def test_failed_metrics_keep_the_stored_size() -> None:
     )
     assert answer["status"]["currentMetrics"] == [{"type": ""}]
     assert (answer["metrics"][0]["proposal"], answer["metrics"][0]["error"]) == (None, whole)
-
-
-def test_a_failed_metric_leaves_room_for_growth() -> None:
-    """If one of two metrics failed, the other may scale up but not down."""
-    up = answered(scenario([cluster("member1", [80, 80])], spec={"metrics": [QUEUE, CPU]}))
-    down = answered(scenario([cluster("member1", [10, 10])], spec={"metrics": [QUEUE, CPU]}))
-
-    assert (up["desiredReplicas"], up["error"]) == (4, None)
-    assert [event["reason"] for event in up["events"]] == ["FailedGetExternalMetric", "SuccessfulRescale"]
-    assert down["error"].startswith("invalid metrics (1 invalid out of 2), first error is: ")
-    assert down["rescale"] is False
 
 
 def test_an_unknown_metric_type_is_named() -> None:
@@ -289,16 +231,6 @@ def test_dry_run_tells_of_a_size_once() -> None:
     given["federatedHPA"]["status"] = {"currentReplicas": 2, "desiredReplicas": 4}
 
     assert answered(given)["events"] == []
-
-
-def test_tolerance_of_the_object_replaces_the_flag() -> None:
-    """behavior.scaleUp.tolerance overrides the controller's tolerance."""
-    exact = {"scaleUp": {"tolerance": "0"}}
-
-    assert answered(scenario([cluster("member1", [51, 51])]))["desiredReplicas"] == 2
-    assert (
-        answered(scenario([cluster("member1", [51, 51])], spec={"behavior": exact}))["desiredReplicas"] == 3
-    )
 
 
 def test_negative_values_count_as_nothing() -> None:

@@ -318,51 +318,6 @@ def test_spec_and_status_are_written_apart(store: Store) -> None:
     assert found["metadata"]["generation"] == 2
 
 
-def test_finalizers_hold_a_deleted_object(store: Store) -> None:
-    """It is marked, and goes when the last finalizer does."""
-    store.create("v1", "pods", pod("a", finalizers=["x"]))
-    path = "/api/v1/namespaces/shop/pods/a"
-    ask(store, "DELETE", path)
-    marked = store.find("v1", "pods", "a", "shop")
-
-    ask(store, "PATCH", path, {"metadata": {"finalizers": []}})
-
-    assert marked is not None
-    assert "deletionTimestamp" in marked["metadata"]
-    assert ask(store, "GET", path).status == 404
-
-
-def test_a_list_selects_by_labels_and_fields(store: Store) -> None:
-    """Only equality and presence are emulated; anything else is refused."""
-    store.create("v1", "pods", pod("a", labels={"app": "web"}))
-    store.create("v1", "pods", pod("b"))
-
-    def names(**query: str) -> list[str]:
-        items = msgspec.json.decode(ask(store, "GET", "/api/v1/pods", None, **query).body)["items"]
-        return [item["metadata"]["name"] for item in items]
-
-    assert names(labelSelector="app=web") == ["a"]
-    assert names(labelSelector="app!=web") == ["b"]
-    assert names(labelSelector="!app") == ["b"]
-    assert names(fieldSelector="metadata.name=b") == ["b"]
-    assert ask(store, "GET", "/api/v1/pods", labelSelector="app in (a, b)").status == 400
-
-
-def test_a_watch_replays_what_was_missed(store: Store) -> None:
-    """It begins after the given version."""
-    store.create("v1", "pods", pod("a"))
-    since = store.number
-    store.create("v1", "pods", pod("b"))
-    seen: list[str] = []
-
-    end = store.follow(store.collection("v1", "pods"), since, lambda c: seen.append(f"{c.type} {c.number}"))
-    store.remove("v1", "pods", "b", "shop")
-    end()
-    store.create("v1", "pods", pod("c"))
-
-    assert seen == [f"ADDED {since + 1}", f"DELETED {since + 2}"]
-
-
 # -- virtual time ------------------------------------------------------------------------------------------
 def test_an_hour_passes_at_once() -> None:
     """Timers run in their order, and the clock shows their times."""

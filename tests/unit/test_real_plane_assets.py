@@ -1,21 +1,17 @@
 """Finding, linking and building the programs of a real plane, with a Go that only pretends."""
 
 import os
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from testbed.real.assets import PlaneUnavailable, cache_root, ensure_assets, ensure_program, find_assets
+from testbed.real.assets import PlaneUnavailable, cache_root, ensure_assets, find_assets
 from testbed.real.tools import (
-    CERT_MANAGER,
     KUBERNETES,
     KUBERNETES_VARIABLE,
     OLDER_KUBERNETES,
     TOOLS,
-    module_key,
-    tools_of,
 )
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="real planes need Linux")
@@ -113,32 +109,6 @@ def test_second_run_builds_nothing(tmp_path: Path) -> None:
     assert not log.exists()
 
 
-def test_other_programs_are_not_found_by_a_run_without_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The folder of a run with KUBEBUILDER_ASSETS is another one, so that unsetting it has an effect."""
-    kubebuilder_assets(tmp_path, monkeypatch, *NAMES)
-    with_assets = ensure_assets()
-    monkeypatch.delenv("KUBEBUILDER_ASSETS")
-
-    assert find_assets() is None
-    fake_go(tmp_path)
-    assert with_assets != ensure_assets()
-
-
-def test_kubebuilder_assets_may_name_the_folder_that_an_earlier_run_returned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The links of the folder do not come to point at themselves."""
-    fake_go(tmp_path)
-    folder = ensure_assets()
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(folder))
-
-    again = ensure_assets()
-
-    assert all((again / name).is_file() for name in NAMES)
-
-
 def test_without_go_the_message_names_what_is_missing_and_the_remedy() -> None:
     """Without Go the message names the missing programs and the remedy."""
     with pytest.raises(PlaneUnavailable) as failure:
@@ -199,51 +169,6 @@ def test_older_kubernetes_adds_its_own_programs_only(tmp_path: Path, monkeypatch
     assert not (older / "kube-apiserver").samefile(folder / "kube-apiserver")
     assert find_assets() == folder
     assert find_assets(OLDER_KUBERNETES) == older
-
-
-def test_a_program_that_no_plane_has_is_built_alone_and_once(tmp_path: Path) -> None:
-    """cert-manager is built when its test asks for it, and `make real-plane` does not link it."""
-    log = fake_go(tmp_path)
-    first, again = ensure_program(CERT_MANAGER), ensure_program(CERT_MANAGER)
-
-    assert first == again
-    assert log.read_text(encoding="utf-8").split() == ["."]
-    assert CERT_MANAGER.name not in {path.name for path in ensure_assets().iterdir()}
-
-
-def test_a_change_of_our_own_program_builds_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(CERT_MANAGER.folder, tmp_path / "tools" / CERT_MANAGER.module)
-    monkeypatch.setattr("testbed.real.tools.MODULES_DIR", tmp_path / "tools")
-    before = module_key(CERT_MANAGER.module)
-    with (CERT_MANAGER.folder / "main.go").open("a", encoding="utf-8") as program:
-        program.write("// changed\n")
-
-    assert module_key(CERT_MANAGER.module) != before
-
-
-def test_older_kubernetes_is_two_minors_older() -> None:
-    """The versions of both modules are two minors apart."""
-    newest, older = (tools_of(version)[0].version.split(".") for version in ("", OLDER_KUBERNETES))
-
-    assert newest[0] == older[0]
-    assert int(newest[1]) - int(older[1]) == 2
-
-
-def test_an_api_server_of_another_version_is_not_taken_for_the_older_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Programs of KUBEBUILDER_ASSETS stand in for the older Kubernetes only in its pinned version."""
-    assets = kubebuilder_assets(tmp_path, monkeypatch, *NAMES)
-    log = fake_go(tmp_path)
-    version = tools_of(OLDER_KUBERNETES)[0].version
-    script(assets / "kube-apiserver", f"#!/bin/sh\necho Kubernetes {version}\n")
-    folder = ensure_assets(OLDER_KUBERNETES)
-
-    assert (folder / "kube-apiserver").samefile(assets / "kube-apiserver")
-    assert (folder / "etcd").samefile(assets / "etcd")
-    assert set(log.read_text(encoding="utf-8").split()) == OF_KUBERNETES - {
-        "k8s.io/kubernetes/cmd/kube-apiserver"
-    }
 
 
 def test_a_kubernetes_without_a_module_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

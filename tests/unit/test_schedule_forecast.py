@@ -222,32 +222,6 @@ def test_a_bounds_conflict_through_another_rule_is_reported() -> None:
     ]
 
 
-def test_a_rule_that_raises_the_maximum_first_prevents_a_conflict() -> None:
-    """The maximum is raised an hour before the minimum, and lowered an hour after it."""
-    assert (
-        bounds(
-            {"schedule": "0 7 * * *", "targetMaxReplicas": 30},
-            {"schedule": "0 8 * * *", "targetMinReplicas": 20},
-            {"schedule": "0 18 * * *", "targetMinReplicas": 1},
-            {"schedule": "0 19 * * *", "targetMaxReplicas": 10},
-            present={"minReplicas": 1, "maxReplicas": 10},
-        )
-        == []
-    )
-
-
-def test_rules_of_one_minute_are_applied_together() -> None:
-    """Both bounds change at once, so the order of the rules does not matter."""
-    rules = [
-        {"schedule": "0 8 * * *", "targetMinReplicas": 20},
-        {"schedule": "0 8 * * *", "targetMaxReplicas": 30},
-        {"schedule": "0 18 * * *", "targetMinReplicas": 1, "targetMaxReplicas": 10},
-    ]
-
-    assert bounds(*rules, present={"minReplicas": 1, "maxReplicas": 10}) == []
-    assert bounds(*reversed(rules), present={"minReplicas": 1, "maxReplicas": 10}) == []
-
-
 def test_a_frequent_rule_does_not_hide_a_rare_one() -> None:
     """Hundreds of thousands of minutely executions before New Year are not simulated one by one."""
     minutely = {"schedule": "* * * * *", "targetMinReplicas": 8}
@@ -272,62 +246,6 @@ def test_the_end_of_a_window_can_cause_a_conflict() -> None:
             f"maxReplicas 5 that {R1} sets; the change will be refused"
         )
     ]
-
-
-def test_a_window_restores_the_previous_bounds() -> None:
-    """The minimum is 20 in office hours only, so the maximum can be lowered in the evening."""
-    assert (
-        bounds(
-            {"schedule": "0 8 * * *", "targetMinReplicas": 20, "targetMaxReplicas": 30, "duration": "9h"},
-            {"schedule": "0 20 * * *", "targetMaxReplicas": 5},
-            present={"minReplicas": 1, "maxReplicas": 10},
-        )
-        == []
-    )
-
-
-def test_the_window_below_holds_when_the_one_above_closes() -> None:
-    """Two windows overlap. After both, the baseline returns and the maximum may be lowered."""
-    morning = {"schedule": "0 8 * * *", "targetMinReplicas": 8, "targetMaxReplicas": 9, "duration": "4h"}
-    noon = {"schedule": "0 10 * * *", "targetMinReplicas": 20, "targetMaxReplicas": 30, "duration": "4h"}
-    evening = {"schedule": "0 20 * * *", "targetMaxReplicas": 5}
-
-    assert bounds(morning, noon, evening, present={"minReplicas": 1, "maxReplicas": 10}) == []
-
-    del morning["targetMaxReplicas"]
-    early = {**evening, "schedule": "0 15 * * *"}
-    longer = bounds({**morning, "duration": "8h"}, noon, early, now=NOW.replace(hour=20))
-
-    assert longer[0] == (
-        f"{R2} fires at 2026-03-12T15:00:00+01:00 and sets maxReplicas 5, below the minReplicas 8 "
-        f"that {R0} sets; the change will be refused"
-    )
-
-
-def test_a_rule_that_fires_during_a_window_changes_what_returns() -> None:
-    """The window covers both limits from 8 to 17, so at noon the lower maximum has no effect yet."""
-    window = {"schedule": "0 8 * * *", "targetMinReplicas": 10, "targetMaxReplicas": 20, "duration": "9h"}
-    noon = {"schedule": "0 12 * * *", "targetMaxReplicas": 5}
-
-    night = NOW.replace(hour=20)
-
-    assert bounds(window, noon, present={"minReplicas": 1, "maxReplicas": 20}, now=night) == []
-    assert bounds(window, noon, present={"minReplicas": 6, "maxReplicas": 20}, now=night) == [
-        (
-            f"{R0} ends its window at 2026-03-12T17:00:00+01:00, and minReplicas is 6 again, above the "
-            f"maxReplicas 5 that {R1} sets; the change will be refused"
-        )
-    ]
-
-
-def test_present_limits_are_not_those_after_an_open_window() -> None:
-    """At 14:23 the window is open. Its limits are the present ones, and the former ones are unknown."""
-    window = {"schedule": "0 8 * * *", "targetMinReplicas": 10, "targetMaxReplicas": 20, "duration": "9h"}
-    evening = {"schedule": "0 18 * * *", "targetMaxReplicas": 5}
-    noon = {"schedule": "30 14 * * *", "targetMaxReplicas": 5}
-
-    assert bounds(window, evening, present={"minReplicas": 10, "maxReplicas": 20}) == []
-    assert bounds(window, noon, present={"minReplicas": 10, "maxReplicas": 20}) == []
 
 
 def test_a_refused_end_of_a_window_is_tried_again() -> None:

@@ -38,47 +38,9 @@ def window(table: Timetable, moment: str) -> tuple[str, str] | None:
     return opened, closes
 
 
-def test_a_window_is_open_from_the_execution_until_its_duration_is_over() -> None:
-    """The execution belongs to the window, its end does not."""
-    office = rule("0 8 * * MON-FRI", duration="9h")
-    monday = ("2026-03-16T08:00:00+01:00", "2026-03-16T17:00:00+01:00")
-
-    assert window(office, "2026-03-16T07:59:59+01:00") is None
-    assert window(office, "2026-03-16T08:00:00+01:00") == monday
-    assert window(office, "2026-03-16T16:59:59.999999+01:00") == monday
-    assert window(office, "2026-03-16T17:00:00+01:00") is None
-    assert window(office, "2026-03-15T12:00:00+01:00") is None
-
-
 def test_a_rule_without_duration_has_no_window() -> None:
     """Its value holds until another rule fires."""
     assert window(rule("0 8 * * *"), "2026-03-16T08:00:00+01:00") is None
-
-
-def test_an_execution_while_a_window_is_open_renews_it() -> None:
-    """It counts from the latest execution, and closes after it."""
-    table = rule("0 8,10,12,18 * * *", duration="3h")
-
-    assert window(table, "2026-03-16T12:30:00+01:00") == (
-        "2026-03-16T12:00:00+01:00",
-        "2026-03-16T15:00:00+01:00",
-    )
-    assert window(table, "2026-03-16T18:30:00+01:00") == (
-        "2026-03-16T18:00:00+01:00",
-        "2026-03-16T21:00:00+01:00",
-    )
-
-
-@pytest.mark.parametrize(
-    ("opens", "closes"),
-    [
-        ("2026-03-28T20:00:00+01:00", "2026-03-29T07:00:00+02:00"),
-        ("2026-10-24T20:00:00+02:00", "2026-10-25T05:00:00+01:00"),
-    ],
-)
-def test_a_window_over_a_clock_change_has_its_full_length(opens: str, closes: str) -> None:
-    """It lasts ten hours of real time."""
-    assert window(rule("0 20 * * *", duration="10h"), opens) == (opens, closes)
 
 
 def test_a_window_distinguishes_the_two_occurrences_of_an_hour() -> None:
@@ -89,17 +51,6 @@ def test_a_window_distinguishes_the_two_occurrences_of_an_hour() -> None:
     assert window(table, "2026-10-25T02:10:00+01:00") == (first, "2026-10-25T02:15:00+01:00")
     assert window(table, "2026-10-25T02:20:00+01:00") is None
     assert window(table, "2026-10-25T02:40:00+01:00") is None
-
-
-def test_nothing_fires_on_excluded_dates() -> None:
-    """The dates are those of the zone. They affect next and previous times, and windows."""
-    table = rule("30 0,23 * * *", excludeDates=["2026-12-25", "2026-12-26"], duration="1h")
-    before, after = at("2026-12-24T22:30:00Z"), at("2026-12-26T23:30:00Z")
-
-    assert table.next(before) == after
-    assert table.previous(at("2026-12-26T22:59:00Z")) == before
-    assert window(table, "2026-12-25T00:45:00+01:00") is None
-    assert list(table.times(before, until=at("2026-12-26T12:00:00Z"))) in ([], [after])
 
 
 def test_an_execution_moved_to_another_date_is_excluded_by_either_date() -> None:
@@ -114,17 +65,6 @@ def test_an_execution_moved_to_another_date_is_excluded_by_either_date() -> None
     assert fires_next() == "2026-03-29T00:00:00-01:00"
     assert fires_next("2026-03-28") == "2026-03-29T23:30:00-01:00"
     assert fires_next("2026-03-29") == "2026-03-30T23:30:00-01:00"
-
-
-def test_a_rule_fires_from_its_start_date_to_its_end_date() -> None:
-    """Both are dates of the zone and belong to the time. The window of the last execution ends after it."""
-    sale = rule("0 22 * * *", startDate="2026-11-27", endDate="2026-11-28", duration="4h")
-    found = list(sale.times(at("2026-01-01T00:00:00Z")))
-
-    assert [time.isoformat() for time in found] == ["2026-11-27T22:00:00+01:00", "2026-11-28T22:00:00+01:00"]
-    assert sale.previous(at("2028-01-01T00:00:00Z")) == found[1]
-    assert sale.previous(at("2026-11-27T20:59:59Z")) is None
-    assert window(sale, "2026-11-29T01:59:59+01:00") == (found[1].isoformat(), "2026-11-29T02:00:00+01:00")
 
 
 def test_a_rule_whose_dates_are_one_day_fires_once() -> None:

@@ -7,15 +7,13 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from benchmarks.__main__ import BUDGET
 from benchmarks.walk import walks, worlds
-from benchmarks.walk.counter import Product, Recorder, Walk, arguments_of, code_of, function_at
-from benchmarks.walk.forms import FormFinder, Marks
+from benchmarks.walk.counter import Product, Recorder, Walk, code_of, function_at
 
 LIBRARY = """
 def call(function, *arguments):
@@ -154,14 +152,6 @@ async def test_the_task_around_the_entry_is_counted(product: Product) -> None:
     assert expected == recorder.walk
 
 
-def test_code_that_runs_at_an_import_calls_nothing(product: Product) -> None:
-    """A module that is imported while a walk is counted is not entered by that."""
-    with Recorder(product) as recorder:
-        function_at("walk_product.first:late")()
-
-    assert "walk_product/imported.py" not in recorder.walk.files
-
-
 def test_an_entry_that_nobody_runs_is_an_error(product: Product) -> None:
     """A moved entry point cannot pass as a short walk."""
     with Recorder(product, code_of("walk_product.first:reconcile")) as recorder:
@@ -169,44 +159,6 @@ def test_an_entry_that_nobody_runs_is_an_error(product: Product) -> None:
 
     with pytest.raises(LookupError):
         _ = recorder.walk
-
-
-def test_the_arguments_of_a_call_are_seen(product: Product) -> None:
-    """They are given by name, with defaults."""
-    with arguments_of(code_of("walk_product.second:work")) as arguments:
-        function_at("walk_product.first:twice")()
-
-    assert arguments == {"number": 1}
-    assert product.file(code_of("walk_library:call")) is None
-
-
-def test_the_profiler_of_before_returns(product: Product) -> None:
-    """A recorder, a finder and a look at arguments leave a debugger or another profiler in place."""
-
-    def other(*_: Any) -> None:
-        return
-
-    before = sys.getprofile()
-    sys.setprofile(other)
-    try:
-        with Recorder(product), FormFinder(product, Marks("x", ("1",))):
-            pass
-        with arguments_of(code_of("walk_product.second:work")):
-            pass
-
-        assert sys.getprofile() is other
-    finally:
-        sys.setprofile(before)
-
-
-def test_forms_are_made_with_the_pod_in_them(product: Product) -> None:
-    """A name alone is no form, nor is a store that is filled later, nor an object around a form's object."""
-    store = function_at("walk_product.forms:Store")()
-    with FormFinder(product, Marks("web-7", ("4009",))) as finder:
-        function_at("walk_product.forms:read")("web-7", 4009, store)
-
-    assert finder.values == ["walk_product.forms.Clusters", "walk_product.forms.Pod"]
-    assert finder.objects == ["walk_product.forms.View"]
 
 
 def test_each_figure_has_a_budget() -> None:

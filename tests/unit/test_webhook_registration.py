@@ -10,11 +10,8 @@ import yaml
 from typer.testing import CliRunner
 
 from certs import CertificateAuthority
-from controller import publish
-from controller.cronfederatedhpa import objects
 from fedhpa.cli.main import app
 from tests.support.commands import fedhpa
-from webhook.registration import Endpoint, configurations
 
 
 @pytest.fixture
@@ -28,70 +25,6 @@ def printed(authority: Path, *arguments: str) -> list[dict[str, Any]]:
     done = CliRunner().invoke(app, ["webhook-config", "--ca-file", str(authority), *arguments])
     assert done.exit_code == 0, done.output
     return list(yaml.safe_load_all(done.stdout))
-
-
-def webhooks() -> list[dict[str, Any]]:
-    mutating, validating = configurations(Endpoint(url="https://10.0.0.1:8443/"), b"ca")
-    return [*mutating["webhooks"], *validating["webhooks"]]
-
-
-def test_each_kind_is_registered_under_karmadas_names() -> None:
-    """Each has Karmada's name, resource and path, and its failure policy."""
-    rows = [
-        (
-            hook["name"],
-            hook["rules"][0]["resources"],
-            hook["clientConfig"]["url"].removeprefix("https://10.0.0.1:8443"),
-            hook["failurePolicy"],
-        )
-        for hook in webhooks()
-    ]
-
-    assert rows == [
-        ("autoscaling.karmada.io", ["federatedhpas"], "/mutate-federatedhpa", "Ignore"),
-        ("federatedhpa.karmada.io", ["federatedhpas"], "/validate-federatedhpa", "Fail"),
-        ("cronfederatedhpa.karmada.io", ["cronfederatedhpas"], "/validate-cronfederatedhpa", "Fail"),
-    ]
-
-
-def test_the_common_settings_of_all_webhooks() -> None:
-    """They get creations and updates of all versions, without subresources, with a timeout of 3 s."""
-    for hook in webhooks():
-        assert len(hook["rules"]) == 1
-        assert hook["rules"][0] | {"resources": None} == {
-            "operations": ["CREATE", "UPDATE"],
-            "apiGroups": ["autoscaling.karmada.io"],
-            "apiVersions": ["*"],
-            "resources": None,
-            "scope": "Namespaced",
-        }
-        assert hook["timeoutSeconds"] == 3
-        assert hook["matchPolicy"] == "Equivalent"
-        assert hook["sideEffects"] == "None"
-        assert hook["admissionReviewVersions"] == ["v1"]
-        assert [condition["name"] for condition in hook["matchConditions"]][:2] == [
-            "not-on-its-way-out",
-            "not-a-subresource",
-        ]
-
-
-def test_only_the_mutating_webhook_skips_the_writes_of_the_controller() -> None:
-    """The condition names the field managers of both controllers."""
-    mutating, *validating = webhooks()
-    (own,) = mutating["matchConditions"][2:]
-
-    assert own["name"] == "not-from-the-controller"
-    assert all(
-        f"'{manager}'" in own["expression"] for manager in (publish.FIELD_MANAGER, objects.FIELD_MANAGER)
-    )
-    assert [len(hook["matchConditions"]) for hook in validating] == [2, 2]
-
-
-def test_the_configurations_are_not_karmadas() -> None:
-    """Their names differ, so applying them never overwrites Karmada's configurations."""
-    names = {configuration["metadata"]["name"] for configuration in configurations(Endpoint(url="x"), b"")}
-
-    assert names == {"fedhpa-webhook"}
 
 
 def test_without_a_ca_nothing_is_printed() -> None:

@@ -64,37 +64,6 @@ async def test_hub_that_goes_and_returns_is_two_lines(logs: list[Any]) -> None:
         assert fresh <= 2 * PERIOD
 
 
-async def test_refused_status_of_one_object_is_one_line(logs: list[Any]) -> None:
-    """A refusal that concerns one object names it, once."""
-    async with world(m1=2) as w:
-        w.hub.refused["PUT", "/web/status"] = 403
-        w.scale()
-        async with w.controller(sync_period=PERIOD):
-            await asyncio.sleep(20 * PERIOD)
-
-        (line,) = lines(logs, "autoscaler fails")
-        assert (line["namespace"], line["name"]) == ("shop", "web")
-        assert line["reason"] == "FailedUpdateStatus"
-
-
-async def test_newest_reason_of_a_member_is_logged(logs: list[Any]) -> None:
-    """A member that is missing for another reason than first is logged again, with that reason."""
-    async with world(m1=2, m2=2) as w:
-        w.scale(clusterAffinity={"clusterNames": ["m1", "m2"]})
-        async with w.controller(sync_period=PERIOD):
-            await asyncio.sleep(30)
-            w.members["m2"].faults.status["/apis/metrics.k8s.io"] = 500
-            await asyncio.sleep(90)  # for a minute its last answer counts
-            await w.members["m2"].stop()
-            await asyncio.sleep(120)
-
-        first, *others = lines(logs, "autoscaler fails", "autoscaler still fails")
-        assert first["event"] == "autoscaler fails"
-        assert "an error on the server" in first["error"]
-        assert 1 <= len(others) <= 2
-        assert "m2: cannot connect" in others[-1]["error"]
-
-
 async def test_failed_writes_of_scales_are_counted_by_cluster() -> None:
     """The series names the cluster that refuses."""
     async with world(m1=2, m2=2) as w:
@@ -355,25 +324,6 @@ async def test_failing_autoscaler_is_a_line_at_both_ends_and_reminders(cause: st
             ("is well again", ""),
         ]
         assert lines(logs, "task failed") == []
-
-
-async def test_missing_cluster_is_told_for_each_object(logs: list[Any]) -> None:
-    """An object whose cluster is missing fails until the cluster answers again or counts as lost."""
-    async with world(m1=2, m2=2) as w:
-        w.scale(clusterAffinity={"clusterNames": ["m1", "m2"]})
-        async with w.controller(sync_period=PERIOD):
-            await asyncio.sleep(60)
-            await w.members["m2"].stop()
-            await asyncio.sleep(200)
-            told = about(logs)
-            await w.members["m2"].start()
-            await asyncio.sleep(120)
-
-        assert told[0] == ("fails", "ClustersMissing")
-        assert {text for text, _ in told[1:]} <= {"still fails"}
-        *others, end = about(logs)[len(told) :]
-        assert {text for text, _ in others} <= {"still fails"}
-        assert end == ("is well again", "")
 
 
 async def test_metric_that_fails_beside_another_is_told(logs: list[Any]) -> None:

@@ -99,21 +99,6 @@ async def test_a_member_that_flaps_is_lost_all_the_same(tmp_path: Path) -> None:
         assert len(f.events("ClusterLost")) == 2
 
 
-async def test_a_member_that_came_back_for_good_starts_anew(tmp_path: Path) -> None:
-    """Answers without a break for half of lostAfterSeconds reset the clock."""
-    async with federation(tmp_path, m1=4, m2=4) as f, f.controller(calm=True):
-        f.demand(400)
-        f.scale()
-        await until(lambda: f.condition("MetricsComplete")[0] == "True")
-        states = []
-        for _ in range(3):
-            states.append((await away_and_back(f, LOST_AFTER / 2 + SLACK))[0])
-
-        assert states == ["Missing"] * 3
-        assert f.events("ClusterLost") == []
-        assert f.rescales == []
-
-
 async def test_the_clock_of_a_flapping_member_survives_a_restart(tmp_path: Path) -> None:
     """A restart does not reset the clock of a loss, which runs only while the member is missing."""
     async with federation(tmp_path, m1=4, m2=4) as f:

@@ -191,21 +191,6 @@ async def test_an_edit_that_keeps_the_opening_keeps_the_window(edit: Object) -> 
         assert w.events("WindowOverridden", "office") == []
 
 
-@pytest.mark.parametrize("edit", [{"schedule": "59 3 * * *"}, {"timeZone": "Asia/Kolkata"}])
-async def test_an_edit_that_moves_the_opening_closes_the_window(edit: Object) -> None:
-    """The calendar does not have the opening any more."""
-    async with world(m1=1) as w:
-        w.scale()
-        rule = window(w, 2, "30m")
-        put_rules(w, rule)
-        async with rules_running(w):
-            await asyncio.sleep(300)
-            put_rules(w, {**rule, **edit})
-            await asyncio.sleep(60)
-
-        assert bounds(w) == (1, 20)
-
-
 @pytest.mark.parametrize("away", [True, False])
 async def test_a_rule_that_was_suspended_and_resumed_starts_then(*, away: bool) -> None:
     """An execution fell into the suspension. It is never applied, whether or not a controller ran."""

@@ -11,7 +11,6 @@ from fedhpa.api.times import format_time
 from tests.support.controller import HPAS, NAMESPACE, world
 from tests.support.rules import (
     CRONS,
-    DEPLOYMENT,
     FINALIZER,
     bounds,
     history,
@@ -121,28 +120,6 @@ async def test_a_refused_execution_is_tried_until_it_is_admitted() -> None:
         assert series.get_sample_value("fedhpa_cron_executions_total", {"outcome": "failed"}) == 1
 
 
-async def test_a_workload_of_the_members_is_split_in_equal_parts() -> None:
-    async with world(m1=1, m2=1, m3=4) as w:
-        put_rules(w, {"name": "up", "schedule": minute_after(w, 2), "targetReplicas": 8}, target=DEPLOYMENT)
-        await run_rules(w, 150)
-
-        assert sorted(w.replicas.values()) == [2, 3, 3]
-        assert history(w)["successfulExecutions"][0]["appliedReplicas"] == 8
-
-
-async def test_a_missing_target_fails_until_it_exists() -> None:
-    async with world(m1=1) as w:
-        put_rules(w, rule_up(w, 2))
-        async with rules_running(w):
-            await asyncio.sleep(130)
-            message = history(w)["failedExecutions"][0]["message"]
-            w.scale()
-            await asyncio.sleep(120)
-
-        assert message == "FederatedHPA shop/web does not exist"
-        assert bounds(w) == (5, 20)
-
-
 async def test_a_paused_controller_writes_nothing() -> None:
     async with world(m1=1) as w:
         w.scale()
@@ -200,25 +177,6 @@ async def test_karmadas_own_controller_is_left_alone() -> None:
 
         assert effective == (1, 20)
         assert condition == ("False", "AnotherController")
-
-
-async def test_a_deleted_object_with_an_open_window_restores_first() -> None:
-    async with world(m1=1) as w:
-        w.scale()
-        rule = {"name": "sale", "schedule": minute_after(w, 2), "targetMinReplicas": 5, "duration": "30m"}
-        put_rules(w, rule)
-        async with rules_running(w):
-            await asyncio.sleep(150)
-            found = w.hub.find(CRONS, "office", NAMESPACE)
-            assert found is not None
-            deleted = {**found["metadata"], "deletionTimestamp": format_time(w.clock.wall())}
-            w.hub.put(CRONS, {**found, "metadata": deleted})
-            await asyncio.sleep(10)
-        obj = w.hub.find(CRONS, "office", NAMESPACE)
-
-        assert bounds(w) == (1, 20)
-        assert obj is not None
-        assert not obj["metadata"].get("finalizers")
 
 
 async def test_a_change_of_the_target_just_before_the_write_becomes_the_baseline() -> None:

@@ -82,12 +82,6 @@ class Member(ControlPlane):
         """The member's metrics APIs take precedence over registered APIServices."""
         return self.metrics.handler(path) or super().route(path)
 
-    def set_capacity(self, allocatable: Mapping[str, str]) -> None:
-        """Change the allocatable resources of each node, e.g. {"cpu": "4"}; running pods stay."""
-        for node in self.store.list(NODES):
-            node["status"]["allocatable"] = {**node["status"]["allocatable"], **allocatable}
-            self.store.update(NODES, node)
-
     def _node(self, name: str) -> dict[str, object]:
         now, allocatable = timestamp(self.now()), dict(NODE_ALLOCATABLE)
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": now}

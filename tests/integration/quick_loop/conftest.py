@@ -1,4 +1,4 @@
-"""The tests of this folder run on uvloop, as the webhook and the adapter do."""
+"""The tests of this folder run on uvloop, as the processes do. All others run on asyncio's own loop."""
 
 from __future__ import annotations
 

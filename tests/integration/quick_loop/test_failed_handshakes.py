@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import trustme
+import uvloop
 
 import controller.process
 import metrics_adapter.process
@@ -43,6 +44,11 @@ def test_each_process_runs_on_the_quick_loop(module: ModuleType, monkeypatch: py
         module.main()
 
     assert (ended.value.code, started.get("loop_factory")) == (0, quick_loop)
+
+
+async def test_this_folder_runs_on_uvloop() -> None:
+    """Otherwise its tests would show nothing about the loop of the processes."""
+    assert type(asyncio.get_running_loop()) is uvloop.Loop
 
 
 async def test_failed_handshakes_are_not_kept() -> None:
