@@ -87,15 +87,15 @@ async def lead_rules(
     )
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(supervise("cron-events", lambda: events.run(worker.results_stored)))
+        group.create_task(supervise("cron-events", lambda: events.run(worker.results.wait)))
         if direct:
             await _until_synced(members)
         if holds is not None:
             await holds.tried()
-        group.create_task(supervise("cron-owners", owners.run))
+        group.create_task(supervise("cron-owners", owners.reflector.run))
         if worker.moves:
             # Without their targets nobody knows whose the rules of FederatedHPAs are.
-            await owners.synced()
+            await owners.reflector.synced.wait()
         group.create_task(worker.forget_former_owners())
         group.create_task(supervise("cron-reminders", reconciler.remind))
         group.create_task(worker.loop.run())

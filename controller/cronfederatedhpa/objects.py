@@ -90,6 +90,16 @@ class CronObject:
         return dropped_fields(self.raw)
 
     @property
+    def name(self) -> str:
+        """Its name in the namespace."""
+        return self.key[1]
+
+    @property
+    def has_finalizer(self) -> bool:
+        """True if it has the finalizer of open windows."""
+        return FINALIZER in self.cron.metadata.finalizers
+
+    @property
     def has_windows(self) -> bool:
         """True if a rule of the object opens windows."""
         return any(rule.duration is not None for rule in self.cron.spec.rules)
@@ -101,9 +111,7 @@ class CronObject:
 
         `drops` is True if the hub drops fields.
         """
-        found = self._scheduled
-        if record is not None:
-            found = with_record(found, self.cron.metadata.generation, record)
+        found = with_record(self._scheduled, self.cron.metadata.generation, record)
         found = without_dropped(found, self.dropped, drops=drops)
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 

@@ -9,9 +9,8 @@ ones are applied.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -19,7 +18,6 @@ import msgspec
 from controller.apply.scales import Superseded
 from controller.cronfederatedhpa.objects import (
     CRD_PATH,
-    FINALIZER,
     PATHS,
     CronObject,
     NotLeading,
@@ -29,15 +27,15 @@ from controller.cronfederatedhpa.objects import (
 )
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.targets import CronTargets, Reading, unreadable
-from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, RulesMemory, Unit, Units, off_loop
+from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, RulesMemory, Unit, Units
 from controller.failure_log import FailureLog, Lines, names
 from controller.hub_check import HubCheck
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.model import CronPlan, Note, ObjectRecord, WriteCause
+from fedhpa.cron.execution.model import Note, ObjectRecord, WriteCause
 from fedhpa.cron.execution.outcome import Attempts, Settled, Waiting, next_look, settle, waiting_events
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.decision import Finding
 from fedhpa.kube import ApiClient, Backoff, EventRecorder, Key
 
@@ -57,6 +55,11 @@ PLAN_TRIES: Final = 3
 # Answers that are not about the values of a write. All others from 400 to 499 may be.
 NO_REFUSALS: Final = frozenset({401, 404, 408, 409, 429})
 
+# More rules are planned in a thread, so that the loop runs. A rule takes up to 0.1 ms, and the first rule
+# of each time zone 1 ms.
+MANY_RULES: Final = 200
+
+T = TypeVar("T")
 Gate = Callable[[], Awaitable[None]]
 
 
@@ -144,53 +147,57 @@ class CronReconciler:
 
         `results` is awaited between the effect and the statuses, so that all effects of a minute come first.
         """
-        opened = await self.units.open(target, writes=not self._paused)
-        if opened is None:
+        unit = await self.units.open(target, writes=not self._paused)
+        if unit is None:
             return None
-        unit, objects = opened
         await self._check.refresh()
         self.units.pruned = self._check.pruned
         now = self._wall()
-        await self._free_deleted(objects if self._paused else ())
-        for owner in objects:
+        if self._paused:
+            await self._free_deleted(unit)
+        for owner in unit.objects:
             finding = self._blocked(owner, now)
             self._check.note_contest(self.units.memory(owner.key).contest, None if finding is None else now)
             if finding is not None:
-                return await self._block(objects, finding, now)
-        for owner in objects:
+                return await self._block(unit, finding, now)
+        for owner in unit.objects:
             if lost := await self.units.recall(owner, writes=not self._paused):
                 text = f"{lost}; the rules go on after the newest execution in the status"
                 self.report(owner.key, "MemoryLost", text)
-        unit.recall_shares(self.units.memory(owner.key).rules.state for owner in objects)
-        effect = None if unit.is_due(objects, now) else await self._nothing_due(unit, objects, now)
+        unit.recall_shares(self.units.memory(owner.key).rules.state for owner in unit.objects)
+        effect = None if unit.is_due(now) else await self._nothing_due(unit, now)
         if effect is None:
-            effect = await self._make(unit, objects)
+            effect = await self._make(unit)
             now = self._wall()
             await results()
         elif effect.plan.wake is not None and effect.plan.wake - now <= READ_AHEAD_SECONDS:
             unit.ahead = Ahead(await self._read(unit), now, effect.plan.wake)
         elif not self._paused and unit.next_look <= now:
             await self._read(unit)
-        return await self._finish(unit, objects, effect, now)
+        return await self._finish(unit, effect, now)
 
-    async def _nothing_due(self, unit: Unit, objects: Sequence[CronObject], now: float) -> Effect | None:
+    async def _nothing_due(self, unit: Unit, now: float) -> Effect | None:
         """Returns the plan of a pass without an effect; None if something may be due."""
-        scheduled = [self.units.scheduled(owner, unit) for owner in objects]
         unread = unreadable("not read yet", unread=True).target
-        planned = await off_loop(scheduled, lambda: plan(scheduled, None, unread, now))
+        planned = await self._off_loop(unit, CronPlan, None, unread, now)
         return None if planned.applied or planned.invalid or planned.unjudged else Effect(planned, "", {})
 
-    async def _make(self, unit: Unit, objects: Sequence[CronObject]) -> Effect:
+    async def _off_loop(self, unit: Unit, plans: Callable[..., T], *known: object) -> T:
+        """Returns what `plans` makes of the objects, as a plan needs them, and of all else that is known."""
+        objects = [self.units.scheduled(owner, unit) for owner in unit.objects]
+        if sum(len(each.rules) for each in objects) <= MANY_RULES:
+            return plans(objects, *known)
+        return await asyncio.to_thread(plans, objects, *known)
+
+    async def _make(self, unit: Unit) -> Effect:
         """Reads the target, plans and writes; plans anew if somebody changed the target or its record."""
-        reading = await self._reading(unit, objects)
+        reading = await self._reading(unit)
         record = unit.windows.state
         for attempt in range(1, PLAN_TRIES + 1):
-            scheduled = [self.units.scheduled(owner, unit) for owner in objects]
-            holds = self._holds(unit.target.namespace)
-            known = (scheduled, record, reading.target, self._wall(), holds)
-            attempts = await off_loop(scheduled, partial(Attempts, *known))
+            known = record, reading.target, self._wall(), self._holds(unit.target.namespace)
+            attempts = await self._off_loop(unit, Attempts, *known)
             try:
-                error = await self._try_all(unit, objects, attempts, reading)
+                error = await self._try_all(unit, attempts, reading)
                 break
             except Superseded as changed:
                 error = str(changed)
@@ -206,13 +213,11 @@ class CronReconciler:
         shares = dict(unit.shares.replicas) if reading.target.shares else {}
         return Effect(attempts.plan, error, attempts.refusals, shares)
 
-    async def _try_all(
-        self, unit: Unit, objects: Sequence[CronObject], attempts: Attempts, reading: Reading
-    ) -> str:
+    async def _try_all(self, unit: Unit, attempts: Attempts, reading: Reading) -> str:
         """Writes the first of some plans that is not refused. Returns why the last one failed, or ""."""
         while True:
             try:
-                await self._write(unit, objects, attempts.plan, reading)
+                await self._write(unit, attempts.plan, reading)
                 return attempts.plan.error
             except (NotLeading, Superseded):
                 raise
@@ -223,13 +228,11 @@ class CronReconciler:
             except FedHPAError as failure:
                 return str(failure)
 
-    async def _write(
-        self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan, reading: Reading
-    ) -> None:
+    async def _write(self, unit: Unit, planned: CronPlan, reading: Reading) -> None:
         """Makes the writes of a plan before its result. Raises _Refused if the hub refuses the values."""
         if self._paused or planned.error:
             return
-        await self._prepare(unit, objects, planned)
+        await self._prepare(unit, planned)
         baseline = None if planned.record is None else planned.record.baseline
         # The target must not name a baseline that nobody restores any more.
         if not planned.write and (reading.target.baseline is None or baseline is not None):
@@ -242,18 +245,18 @@ class CronReconciler:
                 raise _Refused(str(error)) from error
             raise
 
-    async def _prepare(self, unit: Unit, objects: Sequence[CronObject], planned: CronPlan) -> None:
+    async def _prepare(self, unit: Unit, planned: CronPlan) -> None:
         """Sets the finalizers of objects whose windows open, and stores the write that is about to begin.
 
         Raises _Refused if that is refused: then these windows do not open, and all others act.
         """
-        for owner in objects:
-            if owner.key[1] in planned.holders and FINALIZER not in owner.cron.metadata.finalizers:
+        for owner in unit.objects:
+            if owner.name in planned.holders and not owner.has_finalizer:
                 try:
                     await self._writer.set_finalizer(owner, wanted=True)
                 except ApiError as error:
                     # Of a window that is open already the finalizer was removed by somebody.
-                    if causes := planned.openings(owner.key[1]):
+                    if causes := planned.openings(owner.name):
                         raise _Refused(str(error), causes) from error
         if planned.pending is None:
             return
@@ -265,13 +268,13 @@ class CronReconciler:
             # Windows do not begin where a restart would not know them. Other executions of the plan do.
             raise _Refused(str(error), planned.openings()) from error
 
-    async def _reading(self, unit: Unit, objects: Sequence[CronObject]) -> Reading:
+    async def _reading(self, unit: Unit) -> Reading:
         """Returns the values of a target, read ahead of the execution if that is recent enough.
 
         A window takes its baseline from the reading, so then it is always read at the execution.
         """
         ahead, unit.ahead = unit.ahead, None
-        windows = unit.windows.state is not None or any(owner.has_windows for owner in objects)
+        windows = unit.windows.state is not None or any(owner.has_windows for owner in unit.objects)
         if ahead is not None and not windows and 0 <= self._wall() - ahead.at <= MAX_READING_AGE_SECONDS:
             return ahead.reading
         return await self._read(unit)
@@ -281,19 +284,16 @@ class CronReconciler:
         unit.saw(reading.target, self._wall())
         return reading
 
-    async def _finish(
-        self, unit: Unit, objects: list[CronObject], effect: Effect, now: float
-    ) -> float | None:
+    async def _finish(self, unit: Unit, effect: Effect, now: float) -> float | None:
         """Stores the result of a plan and reports it. Returns when the target is due next."""
         planned, error = effect.plan, effect.error
         settled = settle(planned, now, error, effect.refusals)
         if effect.shares and settled.record is not None:
             record = msgspec.structs.replace(settled.record, shares=dict(effect.shares))
             settled = settled._replace(record=record)
-        waiting = waiting_events(planned, now) if planned.held else {}
-        ran = {} if error else {one.execution.object: effect.shares for one in planned.applied}
-        unstored, failed = await self._store(unit, objects, settled, waiting, ran)
+        unstored, failed = set[str](), False
         if not self._paused:
+            unstored, failed = await self._store(unit, effect, settled, waiting_events(planned, now))
             self._reporter.report(unit.target, planned, settled, now, unstored, failed=bool(error))
         if not (error or failed) and (planned.applied or planned.closed):
             # Events that the hub refused may be admitted with the results of this pass.
@@ -313,38 +313,32 @@ class CronReconciler:
         return again if planned.wake is None else min(again, planned.wake)
 
     async def _store(
-        self,
-        unit: Unit,
-        objects: list[CronObject],
-        settled: Settled,
-        waiting: Mapping[str, Waiting],
-        ran: Mapping[str, Mapping[str, int]],
-    ) -> tuple[frozenset[str], bool]:
+        self, unit: Unit, effect: Effect, settled: Settled, waiting: Mapping[str, Waiting]
+    ) -> tuple[set[str], bool]:
         """Writes the records and statuses that changed, that of the target first.
 
-        `ran` has the objects of which an execution was applied, with the replicas of each cluster after it.
         Returns the objects whose result is not stored, and True if anything has to be written again.
         """
-        if self._paused:
-            return frozenset(), False
         now, unstored, failed = self._wall(), set[str](), False
         owners = self._owners(unit.target)
+        ran = set() if effect.error else {one.execution.object for one in effect.plan.applied}
         try:
             failed = not await unit.windows.store(settled.record)
         except NotLeading:
             raise
         except FedHPAError as error:
-            for owner in objects:
+            for owner in unit.objects:
                 self._note_unstored(owner.key, error)
-            return frozenset(owner.key[1] for owner in objects), True
+            return {owner.name for owner in unit.objects}, True
         finally:
             self.units.note(unit)
-        for owner in objects:
-            unstored.add(owner.key[1])
+        for owner in unit.objects:
+            unstored.add(owner.name)
             try:
-                failed |= not await self._record_one(unit, owner, settled, ran.get(owner.key[1]))
-                unstored.discard(owner.key[1])
-                await self._reporter.show(unit, owner, settled, now, waiting.get(owner.key[1]), owners)
+                shares = effect.shares if owner.name in ran else None
+                failed |= not await self._record_one(unit, owner, settled, shares)
+                unstored.discard(owner.name)
+                await self._reporter.show(unit, owner, settled, now, waiting.get(owner.name), owners)
                 await self._release(owner)
             except NotLeading:
                 raise
@@ -352,47 +346,48 @@ class CronReconciler:
                 self._note_unstored(owner.key, error)
                 failed = True
             else:
-                self._note_unstored(owner.key, None)
-        return frozenset(unstored), failed
+                self._unstored.well(self.units.memory(owner.key))
+        return unstored, failed
 
-    def _note_unstored(self, key: Key, error: FedHPAError | None) -> None:
-        """Note that a result was not stored, or with None that it was. The object may be gone meanwhile."""
-        memory = self.units.memory(key)
-        if error is None:
-            self._unstored.well(memory)
-        elif self.objects.get(key) is not None:
-            self._unstored.failing(memory, "FailedUpdateStatus", str(error))
+    def _note_unstored(self, key: Key, error: FedHPAError) -> None:
+        """Note that a result was not stored. The object may be gone meanwhile."""
+        if self.objects.get(key) is not None:
+            self._unstored.failing(self.units.memory(key), "FailedUpdateStatus", str(error))
 
     async def _record_one(
         self, unit: Unit, owner: CronObject, settled: Settled, shares: Mapping[str, int] | None
     ) -> bool:
-        """Writes the record of one object if it changed. Returns False if the hub refuses it."""
+        """Writes the record of one object if it changed. Returns False if the hub refuses it.
+
+        `shares` are the replicas of each cluster after an execution of the object, None without one.
+        """
         if self.units.running(unit, owner) is None:
             return True
         memory, target = self.units.memory(owner.key).rules, str(unit.target)
         if shares is None and memory.state is not None and memory.state.target == target:
             shares = memory.state.shares
-        states, generation = settled.states[owner.key[1]], owner.cron.metadata.generation
-        record = ObjectRecord(states, generation, dict(shares or {}), target if shares else "")
-        return await memory.store(record)
+        states, generation = settled.states[owner.name], owner.cron.metadata.generation
+        return await memory.store(
+            ObjectRecord(states, generation, dict(shares or {}), target if shares else "")
+        )
 
     async def _release(self, owner: CronObject) -> None:
         """Removes the finalizer of an object that has no open window on any target."""
         latest = self.objects.get(owner.key)
-        if latest is None or FINALIZER not in latest.cron.metadata.finalizers:
+        if latest is None or not latest.has_finalizer:
             return
         if not self.units.targets_of(owner.key) and not await self.units.opened_elsewhere(owner.key):
             await self._writer.set_finalizer(latest, wanted=False)
 
-    async def _free_deleted(self, objects: Iterable[CronObject]) -> None:
+    async def _free_deleted(self, unit: Unit) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""
-        for owner in objects:
-            if owner.cron.metadata.deletion_timestamp and FINALIZER in owner.cron.metadata.finalizers:
+        for owner in unit.objects:
+            if owner.cron.metadata.deletion_timestamp and owner.has_finalizer:
                 await self._writer.set_finalizer(owner, wanted=False)
 
-    async def _block(self, objects: list[CronObject], finding: Finding, now: float) -> float:
+    async def _block(self, unit: Unit, finding: Finding, now: float) -> float:
         """Shows why nothing is written, and returns when to look again."""
-        await self._free_deleted(objects)
-        for owner in () if self._paused else objects:
+        await self._free_deleted(unit)
+        for owner in () if self._paused else unit.objects:
             await self._reporter.show_blocked(owner, finding, now)
         return now + BLOCKED_SECONDS

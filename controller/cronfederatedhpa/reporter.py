@@ -17,9 +17,10 @@ from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.model import CronPlan, Note, Rule, RuleState
+from fedhpa.cron.execution.model import Note, Rule, RuleState
 from fedhpa.cron.execution.objects import SCALE_FAILED, shortened, write_histories
-from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled, Waiting
+from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled, Waiting, reverts
+from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.decision import READY, Finding
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
 
@@ -250,7 +251,7 @@ class Reporter:
             )
         for note in notes:
             self.record(target.namespace, note)
-        for note in (*notes, *planned.reverts):
+        for note in (*notes, *reverts(planned)):
             if note.change and self._is_again((target.namespace, note.object), note.change):
                 self.record(target.namespace, Note(note.object, "RevertedAgain", f"{note.message}{HINT}"))
 

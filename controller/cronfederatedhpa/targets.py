@@ -30,8 +30,8 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.assignment import Host, Result, next_scales, spread
-from fedhpa.cron.execution.due import split_markers
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values
+from fedhpa.cron.execution.objects import split_markers
 from fedhpa.decision import membership_of
 from fedhpa.kube import (
     NOT_FOUND,

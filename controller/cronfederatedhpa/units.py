@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -13,7 +12,6 @@ import structlog
 from controller.cronfederatedhpa.objects import (
     CRON_FEDERATED_HPAS,
     FIELD_MANAGER,
-    FINALIZER,
     HUB_DEADLINE_SECONDS,
     CronObject,
     ObjectWriter,
@@ -25,7 +23,6 @@ from controller.hub_check import Contest
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
-from fedhpa.cron.execution.due import newest_success
 from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, ScheduledObject, WindowRecord
 from fedhpa.cron.execution.objects import (
     TargetReference,
@@ -48,19 +45,7 @@ TARGET_REASONS: Final = frozenset({TARGET_NOT_FOUND, TARGET_UNUSABLE})
 ABSENT_SECONDS: Final = 60.0
 PRESENT_SECONDS: Final = 600.0
 
-T = TypeVar("T")
-# More rules are planned in a thread, so that the loop runs. A rule takes up to 0.1 ms, and the first rule
-# of each time zone 1 ms.
-MANY_RULES: Final = 200
-
 log = structlog.get_logger(__name__)
-
-
-async def off_loop(objects: Sequence[ScheduledObject], work: Callable[[], T]) -> T:
-    """Returns `work()`, which plans the rules of these objects and changes nothing."""
-    if sum(len(each.rules) for each in objects) <= MANY_RULES:
-        return work()
-    return await asyncio.to_thread(work)
 
 
 def open_unit(
@@ -173,9 +158,7 @@ class Units:
         if memory.rules.known:
             return ""
         await memory.rules.read(writes=writes)
-        memory.elsewhere = FINALIZER in owner.cron.metadata.finalizers and await self.opened_elsewhere(
-            owner.key
-        )
+        memory.elsewhere = owner.has_finalizer and await self.opened_elsewhere(owner.key)
         if memory.rules.obstacle:
             return ""
         gone = memory.rules.state is None and owner.cron.status.observed_generation is not None
@@ -186,8 +169,7 @@ class Units:
         memory, drops = self.memory(owner.key), self.writer.hub_drops_fields or self.pruned is not None
         found = owner.scheduled(unit.target, memory.rules.state, drops=drops)
         known = memory.elsewhere or self.targets_of(owner.key)
-        waits = FINALIZER in owner.cron.metadata.finalizers and not known
-        return msgspec.structs.replace(found, waits=True) if waits else found
+        return msgspec.structs.replace(found, waits=True) if owner.has_finalizer and not known else found
 
     def running(self, unit: Unit, owner: CronObject) -> CronObject | None:
         """Returns the newest form of an object whose rules run on a target; None if they do not."""
@@ -210,8 +192,8 @@ class Units:
         """Drops what is known of all objects."""
         self._memories.clear()
 
-    async def open(self, target: TargetKey, *, writes: bool) -> tuple[Unit, list[CronObject]] | None:
-        """Returns the unit of a target with its objects by name, also those that have windows open on it.
+    async def open(self, target: TargetKey, *, writes: bool) -> Unit | None:
+        """Returns the unit of a target with the newest form of its objects.
 
         Returns None, and nothing is known of the target any more, if it has no rules.
         """
@@ -233,7 +215,8 @@ class Units:
             return None
         found = {owner.key: owner for owner in self._objects.of(target)}
         found |= {key: owner for key in holders if (owner := self._objects.get(key)) is not None}
-        return unit, [found[key] for key in sorted(found)]
+        unit.objects = [found[key] for key in sorted(found)]
+        return unit
 
     def of(self, target: TargetKey, reference: TargetReference) -> Unit:
         """Returns the unit of a target, a new one if there is none."""
@@ -324,12 +307,14 @@ class Ahead(NamedTuple):
 class Unit:
     """All that this process knows of one target; dropped with its last object and window.
 
-    `reference` names the target as its objects do. `shares` is what is known of the clusters.
+    `reference` names the target as its objects do. `objects` are those of the present pass, by name, also
+    those that only have windows open on it. `shares` is what is known of the clusters.
     """
 
     target: TargetKey
     windows: Recorded[WindowRecord]
     reference: TargetReference
+    objects: list[CronObject] = field(default_factory=list)
     shares: KnownShares = field(default_factory=KnownShares)
     retry: Backoff | None = None
     ahead: Ahead | None = None
@@ -344,16 +329,16 @@ class Unit:
         if self.shares.complete or self.shares.replicas:
             return
         found = [each for each in records if each is not None and each.target == str(self.target)]
-        shares = dict(max(found, key=newest_success).shares) if found else {}
+        shares = dict(max(found, key=lambda each: each.newest_success).shares) if found else {}
         if self.windows.state is not None:
             shares |= self.windows.state.shares
         self.shares.replicas, self.shares.complete = shares, bool(shares)
 
-    def is_due(self, objects: Iterable[CronObject], now: float) -> bool:
+    def is_due(self, now: float) -> bool:
         """True if it has open windows, was read ahead, or has to be asked for a lost baseline."""
         if self.windows.state is not None or (self.ahead is not None and now >= self.ahead.due):
             return True
-        asks = not self.asked and any(one.has_windows for one in objects)
+        asks = not self.asked and any(one.has_windows for one in self.objects)
         self.asked = True
         return asks
 
@@ -376,5 +361,4 @@ class Unit:
     @property
     def holders(self) -> frozenset[str]:
         """The objects whose windows are open here."""
-        record = self.windows.state
-        return frozenset() if record is None else frozenset(window.object for window in record.open)
+        return frozenset() if self.windows.state is None else self.windows.state.holders

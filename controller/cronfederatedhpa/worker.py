@@ -80,7 +80,12 @@ class Barrier:
 
 
 class WorkloadOwners:
-    """Watches the FederatedHPAs in these namespaces while `run` runs; none mean all."""
+    """The FederatedHPAs in these namespaces, while the `reflector` runs; none mean all.
+
+    `on_change` is called with each one that came, went or changed.
+    """
+
+    on_change: Callable[[Change[Autoscaler]], None] | None = None
 
     def __init__(
         self,
@@ -91,39 +96,15 @@ class WorkloadOwners:
     ) -> None:
         self._namespaces = namespaces
         self._index = AutoscalerIndex()
-        self._changed: Callable[[TargetKey], None] = lambda _: None
-        self._moved: Callable[[TargetKey], None] = lambda _: None
-        self._came: Callable[[TargetKey, bool], None] = lambda *_: None
-        self._reflector: Reflector[Autoscaler] = Reflector(
+        self.reflector: Reflector[Autoscaler] = Reflector(
             hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
         )
-        self._reflector.subscribe(self._change)
-
-    async def run(self) -> None:
-        """List and watch until cancelled."""
-        await self._reflector.run()
-
-    async def synced(self) -> None:
-        """Waits for the first whole list."""
-        await self._reflector.synced.wait()
-
-    def on_change(
-        self, changed: Callable[[TargetKey], None], came: Callable[[TargetKey, bool], None]
-    ) -> None:
-        """Calls `changed` with each workload whose owners change.
-
-        Calls `came` with each FederatedHPA that came, and False with one that went.
-        """
-        self._changed, self._came = changed, came
-
-    def on_move(self, call: Callable[[TargetKey], None]) -> None:
-        """Calls a function with each FederatedHPA that begins, ends, or changes its target."""
-        self._moved = call
+        self.reflector.subscribe(self._change)
 
     def place_of(self, target: TargetKey) -> Place:
         """Returns the target that decides the shard: of a FederatedHPA that exists, the target of that."""
         if (target.group, target.kind) == (GROUP, KIND):
-            found = self._reflector.store.get((target.namespace, target.name))
+            found = self.reflector.store.get((target.namespace, target.name))
             if found is not None:
                 target = TargetKey(*found.target)
         return target.namespace, target.kind, target.name
@@ -132,7 +113,7 @@ class WorkloadOwners:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
         if (target.group, target.kind) == (GROUP, KIND):
             return ()
-        if not self._reflector.synced.is_set():
+        if not self.reflector.synced.is_set():
             return None
         found = self._index.of(target)
         return tuple(f"{KIND} {each.namespace}/{each.name}" for each in found)
@@ -144,13 +125,8 @@ class WorkloadOwners:
 
     def _change(self, change: Change[Autoscaler]) -> None:
         self._index.replace(change.old, change.new)
-        for each in (change.old, change.new):
-            if each is not None:
-                self._changed(TargetKey(*each.target))
-        if change.old is None or change.new is None or change.old.target != change.new.target:
-            moved = TargetKey(change.key[0], GROUP, KIND, change.key[1])
-            self._moved(moved)
-            self._came(moved, change.new is not None)
+        if self.on_change is not None:
+            self.on_change(change)
 
 
 class ForeignCron(Packed, frozen=True):
@@ -189,7 +165,8 @@ class CronWorker:
         # True if a target may come from or go to another process.
         self.moves = shard.division.splits_namespaces
         self._effects = Barrier()
-        self._results = Barrier()
+        # Events wait until the results of a busy minute are stored.
+        self.results = Barrier()
         self.loop: Loop[TargetKey] = Loop(
             hub,
             CRON_FEDERATED_HPAS.path(),
@@ -203,10 +180,9 @@ class CronWorker:
             longest_wait=LONGEST_SLEEP_SECONDS,
             on_step=self._stepped,
         )
-        owners.on_change(self._owners_changed, self._target_came)
+        owners.on_change = self._owner_changed
         if self.moves:
             reconciler.units.adopt = self._adopt
-            owners.on_move(self._moved)
 
     def _owns_target(self, target: TargetKey) -> bool:
         return self._shard.owns(self._owners.place_of(target))
@@ -235,23 +211,25 @@ class CronWorker:
             return
         self.loop.reconsider([key])
 
-    def _moved(self, target: TargetKey) -> None:
-        """Notes that a target may have changed its process."""
-        self._reconciler.units.expect(target)
-        keys = {owner.key for owner in self.objects.of(target)} | self._foreign.of(target)
-        self.loop.reconsider(keys, target)
-
-    def _owners_changed(self, target: TargetKey) -> None:
-        if self.objects.of(target):
-            self.loop.wake(target)
-
-    def _target_came(self, target: TargetKey, present: bool) -> None:
-        if self._reconciler.units.looks_again(target, present=present):
-            self.loop.wake(target)
+    def _owner_changed(self, change: Change[Autoscaler]) -> None:
+        """Wakes the workloads of a FederatedHPA, and itself as a target: it may change its process."""
+        targets = [None if each is None else TargetKey(*each.target) for each in (change.old, change.new)]
+        for target in targets:
+            if target is not None and self.objects.of(target):
+                self.loop.wake(target)
+        if None not in targets and targets[0] == targets[1]:
+            return
+        moved = TargetKey(change.key[0], GROUP, KIND, change.key[1])
+        if self.moves:
+            self._reconciler.units.expect(moved)
+            keys = {owner.key for owner in self.objects.of(moved)} | self._foreign.of(moved)
+            self.loop.reconsider(keys, moved)
+        if self._reconciler.units.looks_again(moved, present=change.new is not None):
+            self.loop.wake(moved)
 
     async def forget_former_owners(self) -> None:
         """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
-        await self._owners.synced()
+        await self._owners.reflector.synced.wait()
         await self.loop.listed()
         for target in self.objects.contested():
             self.loop.wake(target)
@@ -307,7 +285,7 @@ class CronWorker:
     def taken(self, key: TargetKey) -> None:  # noqa: ARG002  # all targets count
         """Let the results of others wait for the effect of this target, and events for its result."""
         self._effects.begin()
-        self._results.begin()
+        self.results.begin()
 
     async def work(
         self,
@@ -342,7 +320,7 @@ class CronWorker:
         finally:
             if not effect_done:
                 self._effects.end()
-            self._results.end()
+            self.results.end()
         self._reconciler.failures.well(key)
         return None if wake is None else wake - self._wall()
 
@@ -354,10 +332,6 @@ class CronWorker:
     def retry(self, key: TargetKey) -> float:  # noqa: ARG002
         """Seconds until a target is tried again."""
         return RETRY_SECONDS
-
-    async def results_stored(self) -> None:
-        """Waits until the results of a busy minute are stored, for a bounded time. Events come after them."""
-        await self._results.wait()
 
     async def end(self, objects: Objects) -> None:  # noqa: ARG002
         """Withdraw what the series say. All memory is in the records."""

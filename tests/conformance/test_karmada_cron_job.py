@@ -17,7 +17,7 @@ from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import ObservedTarget, Values
 from fedhpa.cron.execution.objects import read_object, write_histories
 from fedhpa.cron.execution.outcome import settle
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.cron.execution.simulation import crossed_bounds
 from tests.conformance.tables import table
 from tests.conformance.test_differences_are_listed import listed
@@ -50,7 +50,7 @@ def here(case: Json) -> str:
     """The writes and records here, one second after the rule was due."""
     owner = read_object(cron([case["rule"]], case["scaleTargetRef"], case["historyBefore"], DUE - 3600))
     target = present(case)
-    planned = plan([owner], None, target, DUE + 1)
+    planned = CronPlan([owner], None, target, DUE + 1)
     after: Values = target.values | planned.write
     conflict = crossed_bounds(after)
     settled = settle(planned, DUE + 1, "" if conflict is None else str(conflict))
@@ -102,7 +102,7 @@ def test_the_reconciles_that_differ_are_listed() -> None:
     for case in JOB["reconciles"]:
         owner = read_object(cron(case["rules"], DEPLOYMENT, histories, DUE))
         owner = msgspec.structs.replace(owner, edited=DUE)
-        settled = settle(plan([owner], None, ObservedTarget({"replicas": 1}), DUE + 60), DUE + 60)
+        settled = settle(CronPlan([owner], None, ObservedTarget({"replicas": 1}), DUE + 60), DUE + 60)
         histories = write_histories(settled.states["c1"], [rule["name"] for rule in case["rules"]])
         theirs, ours = coming(case["executionHistories"]), coming(histories)
         if theirs != ours:

@@ -13,7 +13,6 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
-    CronPlan,
     ObservedTarget,
     RuleState,
     ScheduledObject,
@@ -22,6 +21,7 @@ from fedhpa.cron.execution.model import (
 )
 from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.cron.execution.outcome import Attempts, Settled, settle
+from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.cron.execution.simulation import CrossedBounds, Simulation, crossed_bounds
 from fedhpa.cron.forecast.bounds import bounds_conflicts
 from tests.property.cron.histories import HOURS, STARTS

@@ -11,9 +11,9 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, RuleState, Values, WindowRecord
-from fedhpa.cron.execution.objects import decode_rules, decode_windows, read_object
+from fedhpa.cron.execution.objects import decode_rules, decode_windows, read_object, with_record
 from fedhpa.cron.execution.outcome import settle
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
 from tests.property.cron.hub import FHPA
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
@@ -141,20 +141,20 @@ def test_any_state_can_be_planned_and_applies_nothing_twice(status: Any, rules: 
         found = cron(status)
     except InvalidObject:
         return
-    owner, record = read_object(found, record=rules_in(rules)), windows_in(windows)
+    owner, record = with_record(read_object(found), 0, rules_in(rules)), windows_in(windows)
     present: Values = {"minReplicas": 1, "maxReplicas": 10}
-    planned = plan([owner], record, ObservedTarget(dict(present)), NOW)
+    planned = CronPlan([owner], record, ObservedTarget(dict(present)), NOW)
     settled = settle(planned, NOW)
     states = settled.states["office"]
     type_of = type(owner)
-    again = plan(
+    again = CronPlan(
         [type_of(owner.name, owner.created, owner.rules, states, known=True)],
         settled.record,
         ObservedTarget(present | planned.write),
         NOW,
     )
 
-    assert again.applied == ()
+    assert again.applied == []
     assert all(state.handled_until is not None for state in states.values())
 
 
@@ -175,7 +175,7 @@ def test_ten_thousand_entries_and_a_watermark_of_year_one_cost_little() -> None:
 
     def planned() -> None:
         for known in (None, record):
-            owner = read_object(found, record=known)
-            plan([owner], None, ObservedTarget({"minReplicas": 1, "maxReplicas": 10}), NOW)
+            owner = with_record(read_object(found), 0, known)
+            CronPlan([owner], None, ObservedTarget({"minReplicas": 1, "maxReplicas": 10}), NOW)
 
     assert least_cpu_seconds(planned, 0.5) < 0.5

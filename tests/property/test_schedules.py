@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedhpa.cron import InvalidSchedule, Timetable, allowed_dates, load_zone, parse, shortest_interval
 from fedhpa.cron.dates import EVERY_DAY
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.cron.timetables import MINUTES_PER_DAY, wall_times
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.costs import least_cpu_seconds
@@ -269,7 +269,7 @@ def test_a_window_is_open_if_and_only_if_an_execution_is_recent_enough(
         before = [time for time in found[first:] if time <= at]
         rules = (Rule("r", 0, table, {"minReplicas": 5}, "hash"),)
         owner = ScheduledObject("office", found[0].timestamp() - 1, rules)
-        record = plan([owner], None, ObservedTarget({"minReplicas": 1}), at.timestamp()).record
+        record = CronPlan([owner], None, ObservedTarget({"minReplicas": 1}), at.timestamp()).record
 
         assert (record is not None) == (at - before[-1] < duration)
         if record is not None:

@@ -9,17 +9,10 @@ import msgspec
 import pytest
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
-from fedhpa.cron.execution.model import (
-    CronPlan,
-    ObservedTarget,
-    RuleState,
-    ScheduledObject,
-    Succeeded,
-    WindowRecord,
-)
+from fedhpa.cron.execution.model import ObservedTarget, RuleState, ScheduledObject, Succeeded, WindowRecord
 from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.cron.execution.outcome import Settled, settle
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
 
 Json = dict[str, Any]
 
@@ -62,7 +55,7 @@ class Hub:
         )
 
     def plan(self, now: str, target: ObservedTarget | None = None) -> CronPlan:
-        return plan(
+        return CronPlan(
             tuple(self.objects.values()), self.record, target or ObservedTarget(dict(self.values)), at(now)
         )
 

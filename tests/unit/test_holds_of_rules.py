@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import pytest
 
 from fedhpa.api.hold import HoldRequest
-from fedhpa.cron.execution.model import CronPlan, ObservedTarget
+from fedhpa.cron.execution.model import ObservedTarget
 from fedhpa.cron.execution.outcome import Attempts, Settled, next_look, waiting_events
+from fedhpa.cron.execution.planning import CronPlan
 from tests.unit.test_cron_execution import Hub, Json, at, rule
 
 DOWN, UP, ALL = HoldRequest("down"), HoldRequest("up"), HoldRequest("all")

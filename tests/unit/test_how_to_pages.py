@@ -17,7 +17,7 @@ from fedhpa.cron import forecast_warnings
 from fedhpa.cron.execution.model import ObservedTarget, ScheduledObject, Values, WindowRecord
 from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.cron.execution.outcome import settle
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "scale-by-time.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def held(name: str, begin: str, times: list[str], values: Values) -> list[list[i
     values, found = dict(values), []
     for text in times:
         while True:
-            planned = plan([owner], record, ObservedTarget(dict(values)), now)
+            planned = CronPlan([owner], record, ObservedTarget(dict(values)), now)
             values |= planned.write
             settled = settle(planned, now)
             record = settled.record

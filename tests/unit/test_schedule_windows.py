@@ -12,7 +12,7 @@ from fedhpa.api.cronfederatedhpa import CronFederatedHPARule
 from fedhpa.api.errors import InvalidObject
 from fedhpa.cron import Timetable, timetable
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
 from tests.support.costs import least_cpu_seconds
 
 
@@ -30,7 +30,7 @@ def window(table: Timetable, moment: str) -> tuple[str, str] | None:
     rules = (Rule("r", 0, table, {"minReplicas": 5}, "hash"),)
     now = at(moment).timestamp()
     owner = ScheduledObject("office", now - 30 * 86400, rules)
-    record = plan([owner], None, ObservedTarget({"minReplicas": 1, "maxReplicas": 9}), now).record
+    record = CronPlan([owner], None, ObservedTarget({"minReplicas": 1, "maxReplicas": 9}), now).record
     if record is None:
         return None
     times = (record.open[0].opened, record.open[0].closes)

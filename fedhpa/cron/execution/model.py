@@ -6,13 +6,14 @@ or `replicas` of a scale. A value of None means that the target does not have th
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from fedhpa.api.hold import Hold, HoldRequest
+from fedhpa.api.hold import HoldRequest
 from fedhpa.api.times import format_time
-from fedhpa.cron.timetables import Timetable, latest_time, next_time
+from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable, latest_time, next_time
 
 MINIMUM: Final = "minReplicas"
 MAXIMUM: Final = "maxReplicas"
@@ -122,6 +123,11 @@ class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     missed: tuple[Missed, ...] = ()
     failing: tuple[Failed, ...] = ()
 
+    @property
+    def tried(self) -> list[float]:
+        """The executions in the histories that were applied or failed."""
+        return [each.scheduled for each in (*self.successes, *self.failures)]
+
 
 class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The content of an object's record: the state of each rule by name, as of a `generation` of its spec.
@@ -134,6 +140,17 @@ class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int = 0
     shares: dict[str, Replicas] = {}
     target: str = ""
+
+    @property
+    def newest_success(self) -> float:
+        """The newest execution that was applied; 0 without one."""
+        return max((done.scheduled for state in self.rules.values() for done in state.successes), default=0.0)
+
+
+# A clock that was ahead by more than this wrote watermarks and windows of a future that is gone.
+MOST_AHEAD_SECONDS: Final = 3600.0
+# Of the hub's own clock, which may differ, more is believed.
+_MOST_AHEAD_OF_HUB: Final = 86400.0
 
 
 class ScheduledObject(msgspec.Struct, frozen=True):
@@ -157,6 +174,52 @@ class ScheduledObject(msgspec.Struct, frozen=True):
     present: bool = True
     hold: HoldRequest | None = None
     waits: bool = False
+
+    @property
+    def runs(self) -> bool:
+        """True if its rules act on the target."""
+        return self.present and self.deleted is None
+
+    def watermark(self, rule: Rule, now: float, newest: float | None) -> tuple[float, bool]:
+        """Returns the watermark of a rule, at most an hour ahead of `now` and at most nine years before it.
+
+        The executions after it are due. The second value is True if the stored one was so far ahead of the
+        clock that it would block the rule. `newest` is the newest execution of any rule of the target.
+        """
+        at = self._stored_watermark(rule, now, newest)
+        most = _MOST_AHEAD_OF_HUB if at in (self.created, self.edited) else MOST_AHEAD_SECONDS
+        if at > now + most:
+            return now, True
+        return max(at, now - LONGEST_INTERVAL.total_seconds()), False
+
+    def _stored_watermark(self, rule: Rule, now: float, newest: float | None) -> float:
+        state = self.states.get(rule.name)
+        # The time of the last edit is the hub's, so it may be later than `now`. An earlier time would make
+        # executions due that precede the edit.
+        edit = now if self.edited is None else self.edited
+        if state is None:
+            # The schedule of a new object may be as new as its last edit.
+            return edit if self.known else max(self.created, self.edited or 0.0)
+        if state.handled_until is None:
+            # Without a record, the newest execution of any rule of the target counts. Otherwise `up@09:00`
+            # would be applied at noon although `down@11:00` holds.
+            coming = state.next_execution
+            if newest is not None and (state.tried or coming is None or coming <= newest):
+                return min(newest, now)
+            return now if coming is None else min(coming - 1, now)
+        # Two edits since the record may have suspended and resumed the rule.
+        edited = bool(state.hash) and state.hash != rule.hash
+        if edited or (self.edits > 1 and self.edited is not None):
+            # A later handled execution still counts: an execution is never applied twice.
+            return max(edit, min(state.handled_until, now))
+        return state.handled_until
+
+
+def newest_execution(owners: Iterable[ScheduledObject]) -> float | None:
+    """Returns the newest execution that was applied or failed, of all rules of a target; None without one."""
+    return max(
+        (at for owner in owners for state in owner.states.values() for at in state.tried), default=None
+    )
 
 
 EXECUTION: Final = "execution"
@@ -234,6 +297,11 @@ class WindowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     shares: dict[str, Replicas] = msgspec.field(default_factory=dict)
     uids: dict[str, str] = msgspec.field(default_factory=dict)
 
+    @property
+    def holders(self) -> frozenset[str]:
+        """The objects with an open window."""
+        return frozenset(window.object for window in self.open)
+
 
 class ObservedTarget(msgspec.Struct, frozen=True):
     """The target as it was read just now.
@@ -280,7 +348,6 @@ class Execution(NamedTuple):
 
     at: float
     object: str
-    place: int
     rule: Rule
 
     @property
@@ -298,21 +365,19 @@ class Execution(NamedTuple):
         """The execution as the cause of a write."""
         return WriteCause(EXECUTION, *self.key, self.at)
 
-    def too_late(self, now: float) -> Missed | None:
-        """Returns its record if it is later than maxDelaySeconds, or if its window is over; else None."""
+    def too_late(self, now: float) -> str:
+        """Returns why it is later than maxDelaySeconds, or that its window is over; "" if neither is so."""
         late, length = now - self.at, self.rule.duration
         if self.rule.max_delay is not None and late > self.rule.max_delay:
-            text = f"{int(late)} s late, and maxDelaySeconds is {self.rule.max_delay}"
-        elif length is not None and late >= length:
-            text = f"its window was over at {format_time(self.at + length)}"
-        else:
-            return None
-        return Missed(self.at, self.at, 1, text)
+            return f"{int(late)} s late, and maxDelaySeconds is {self.rule.max_delay}"
+        if length is not None and late >= length:
+            return f"its window was over at {format_time(self.at + length)}"
+        return ""
 
     @property
     def order(self) -> tuple[float, str, int]:
         """The place among all executions of a target."""
-        return self.at, self.object, self.place
+        return self.at, self.object, self.rule.place
 
 
 class Applied(NamedTuple):
@@ -329,63 +394,3 @@ class Skipped(NamedTuple):
     object: str
     rule: str
     missed: Missed
-
-
-class CronPlan(msgspec.Struct, frozen=True):
-    """The changes of one target that are due now. `settle` turns it into statuses once the write is done.
-
-    `write` has the values that must change, by field; it is empty if the target has them all. `marker` names
-    the events of the write, the oldest first. `causes` are the events that gave the written fields their
-    values, and `failed_before` those events of the plan that failed at an earlier instant. `applied` are the
-    executions that the write applies, `invalid` those of rules that set nothing, and `skipped` those that are
-    never applied. `unjudged` are due executions that only a reading of the target can judge. `closed` are
-    windows that end, and `ending` those that should end while the target cannot be read. `left_out` and
-    `kept` are the executions and the ends of windows that this plan leaves out. Of these, a hold keeps the
-    `held` ones waiting. `field_causes` has the event behind each written field.
-
-    `record` is what to store about open windows once the write is done. `pending` is what to store before it,
-    so that an interrupted write is repeated. Either is None if there is nothing to store.
-
-    `error` says why nothing can be written; all executions then fail. `reverts` are changes of what the
-    executions before had set; one of them is told only if its client made the same one before.
-    `states` are the stored states with their watermarks, by object and rule, and `rules` are their rules.
-    `following` has the newest due execution of rules and the one after it.
-    `wake` is the next instant at which something is due; None if nothing ever is.
-    """
-
-    write: Values
-    states: States
-    rules: dict[Key, Rule]
-    following: dict[Key, tuple[float, float | None]]
-    marker: str = ""
-    applied: tuple[Applied, ...] = ()
-    invalid: tuple[Execution, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    unjudged: tuple[Execution, ...] = ()
-    closed: tuple[OpenWindow, ...] = ()
-    ending: tuple[OpenWindow, ...] = ()
-    record: WindowRecord | None = None
-    pending: WindowRecord | None = None
-    error: str = ""
-    notes: tuple[Note, ...] = ()
-    reverts: tuple[Note, ...] = ()
-    wake: float | None = None
-    left_out: tuple[Execution, ...] = ()
-    kept: tuple[OpenWindow, ...] = ()
-    causes: tuple[WriteCause, ...] = ()
-    failed_before: tuple[WriteCause, ...] = ()
-    field_causes: dict[str, WriteCause] = msgspec.field(default_factory=dict)
-    held: dict[WriteCause, Hold] = msgspec.field(default_factory=dict)
-
-    @property
-    def holders(self) -> frozenset[str]:
-        """The objects with an open window. Each of them needs the finalizer."""
-        return frozenset() if self.record is None else frozenset(each.object for each in self.record.open)
-
-    def openings(self, name: str = "") -> frozenset[WriteCause]:
-        """Returns the executions that open a window now, of the object of this name or of all."""
-        return frozenset(
-            execution.cause
-            for execution, _, window in self.applied
-            if window is not None and name in ("", execution.object)
-        )

@@ -60,17 +60,42 @@ def executable_rules(
     Admission refuses two rules of one name. Where it was bypassed, only the first of them runs, because both
     would share one state.
     """
+    targets_fhpa = targets_federatedhpa(spec)
+    named = "targetMinReplicas and targetMaxReplicas" if targets_fhpa else "targetReplicas"
     found: list[Rule] = []
     names: set[str] = set()
-    for index, written in enumerate(spec.rules):
-        rule = _rule(written, index, spec, hashed=hashed)
+    for place, rule in enumerate(spec.rules):
+        table, problem, where = None, "", f"spec.rules[{place}]"
+        try:
+            table = timetable(rule)
+        except InvalidObject as error:
+            problem = str(error)
+        bounds = {MINIMUM: rule.target_min_replicas, MAXIMUM: rule.target_max_replicas}
+        values = _given(bounds if targets_fhpa else {REPLICAS: rule.target_replicas})
+        if not values and not problem:
+            problem = f"{where}: {named}: nothing is set, so an execution changes nothing"
         if rule.name in names:
-            problem = f"spec.rules[{index}].name: an earlier rule has this name, and only that one runs"
-            rule = msgspec.structs.replace(rule, timetable=None, problem=problem)
-        if refused and index in refused:
-            rule = msgspec.structs.replace(rule, timetable=None, suspended=False, problem=refused[index])
+            table, problem = None, f"{where}.name: an earlier rule has this name, and only that one runs"
+        unreadable = (refused or {}).get(place)
+        if unreadable is not None:
+            table, problem = None, unreadable
+        suspended = bool(rule.suspend)
         names.add(rule.name)
-        found.append(rule)
+        found.append(
+            Rule(
+                rule.name,
+                place,
+                None if suspended else table,
+                values,
+                schedule_hash(rule, spec.scale_target_ref) if hashed else "",
+                suspended=suspended and unreadable is None,
+                max_delay=rule.max_delay_seconds,
+                successes_kept=_limit(rule.successful_history_limit, 1),
+                failures_kept=_limit(rule.failed_history_limit, 0),
+                problem=problem,
+                at_least=bool(rule.at_least) and not targets_fhpa,
+            )
+        )
     return tuple(found)
 
 
@@ -98,33 +123,6 @@ def schedule_hash(rule: CronFederatedHPARule, target: CrossVersionObjectReferenc
     if rule.start_date is not None or rule.end_date is not None:
         fields.append([rule.start_date, rule.end_date])
     return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:16]
-
-
-def _rule(rule: CronFederatedHPARule, index: int, spec: CronFederatedHPASpec, *, hashed: bool) -> Rule:
-    targets_fhpa = targets_federatedhpa(spec)
-    table, problem = None, ""
-    try:
-        table = timetable(rule)
-    except InvalidObject as error:
-        problem = str(error)
-    bounds = {MINIMUM: rule.target_min_replicas, MAXIMUM: rule.target_max_replicas}
-    values = _given(bounds if targets_fhpa else {REPLICAS: rule.target_replicas})
-    if not values and not problem:
-        named = "targetMinReplicas and targetMaxReplicas" if targets_fhpa else "targetReplicas"
-        problem = f"spec.rules[{index}]: {named}: nothing is set, so an execution changes nothing"
-    return Rule(
-        rule.name,
-        index,
-        None if rule.suspend else table,
-        values,
-        schedule_hash(rule, spec.scale_target_ref) if hashed else "",
-        suspended=bool(rule.suspend),
-        max_delay=rule.max_delay_seconds,
-        successes_kept=_limit(rule.successful_history_limit, 1),
-        failures_kept=_limit(rule.failed_history_limit, 0),
-        problem=problem,
-        at_least=bool(rule.at_least) and not targets_fhpa,
-    )
 
 
 def _limit(value: int | None, least: int) -> int:
@@ -175,31 +173,25 @@ def _readable_rules(rules: Any) -> tuple[list[Any], dict[int, str]]:
     return kept, refused
 
 
-def read_object(
-    cron: CronFederatedHPA,
-    refused: Mapping[int, str] | None = None,
-    record: ObjectRecord | None = None,
-) -> ScheduledObject:
-    """Returns an object as a plan needs it. Without its `record`, the states in its status count.
-
-    `refused` says why a rule cannot be read, by its index.
-    """
+def read_object(cron: CronFederatedHPA, refused: Mapping[int, str] | None = None) -> ScheduledObject:
+    """Returns an object as a plan needs it, with the states in its status. `refused` is of `read_cron`."""
     meta, status = cron.metadata, cron.status
     shown = {history.rule_name: _state(history) for history in status.execution_histories}
-    found = ScheduledObject(
+    return ScheduledObject(
         meta.name,
         instant_of(meta.creation_timestamp) or 0.0,
-        executable_rules(cron.spec, refused or {}),
+        executable_rules(cron.spec, refused),
         shown,
         known=bool(shown) or status.observed_generation is not None,
         edited=edited_at(meta),
         deleted=instant_of(meta.deletion_timestamp),
     )
-    return found if record is None else with_record(found, meta.generation, record)
 
 
-def with_record(found: ScheduledObject, generation: int, record: ObjectRecord) -> ScheduledObject:
-    """Returns an object with the states of its record; the `generation` is that of its spec."""
+def with_record(found: ScheduledObject, generation: int, record: ObjectRecord | None) -> ScheduledObject:
+    """Returns an object with the states of its record if there is one; `generation` is that of its spec."""
+    if record is None:
+        return found
     edits = max(generation - record.generation, 0) if record.generation else 0
     return msgspec.structs.replace(found, states=dict(record.rules), known=True, edits=edits)
 
@@ -251,38 +243,29 @@ def _given(values: Mapping[str, int | None]) -> dict[str, int]:
 
 
 def _history(rule: str, state: RuleState) -> Json:
-    coming = None if state.next_execution is None else _written(state.next_execution)
-    found: Json = {
-        "ruleName": rule,
-        "nextExecutionTime": coming,
-        "successfulExecutions": [
-            {
-                "scheduleTime": _written(done.scheduled),
-                "executionTime": _written(done.executed),
-                **{_APPLIED[field][1]: value for field, value in done.values.items()},
-            }
-            for done in state.successes
-        ],
-        "failedExecutions": [
-            {
-                "scheduleTime": _written(failed.scheduled),
-                "executionTime": _written(failed.executed),
-                "message": failed.message,
-            }
-            for failed in state.failures
-        ],
-        "missedExecutions": [
-            {"scheduleTime": _written(missed.first), "message": missed.message}
-            | ({"lastScheduleTime": _written(missed.last), "count": missed.count} if missed.count > 1 else {})
-            for missed in state.missed
-        ],
-    }
+    coming = {} if state.next_execution is None else _times(nextExecutionTime=state.next_execution)
+    found: Json = {"ruleName": rule} | coming
+    found["successfulExecutions"] = [
+        _times(scheduleTime=done.scheduled, executionTime=done.executed)
+        | {_APPLIED[field][1]: value for field, value in done.values.items()}
+        for done in state.successes
+    ]
+    found["failedExecutions"] = [
+        _times(scheduleTime=one.scheduled, executionTime=one.executed) | {"message": one.message}
+        for one in state.failures
+    ]
+    found["missedExecutions"] = [
+        _times(scheduleTime=one.first)
+        | {"message": one.message}
+        | (_times(lastScheduleTime=one.last) | {"count": one.count} if one.count > 1 else {})
+        for one in state.missed
+    ]
     return {name: value for name, value in found.items() if value}
 
 
-def _written(instant: float) -> str:
+def _times(**instants: float) -> Json:
     # Kubernetes' times are whole seconds.
-    return format_time(float(int(instant)))
+    return {name: format_time(float(int(instant))) for name, instant in instants.items()}
 
 
 def instant_of(text: str | None) -> float | None:
@@ -397,3 +380,20 @@ def _decode(content: Mapping[str, Any], kind: type[T]) -> T:
         return convert_json(content, kind)
     except InvalidJson as error:
         raise InvalidObject(f"it cannot be read: {error}") from error
+
+
+# Events that the marker of one write names. Further ones are the oldest, and their values are written again.
+MAX_MARKED: Final = 64
+
+
+def marker_of(label: str, at: float) -> str:
+    """Returns the name of an event: `object/rule@time`.
+
+    A comma separates names, so a comma in the name of a rule is escaped.
+    """
+    return f"{label.replace('%', '%25').replace(',', '%2C')}@{format_time(at)}"
+
+
+def split_markers(text: str) -> frozenset[str]:
+    """Returns the events that the marker of a write names. A text that is no marker names no event."""
+    return frozenset(text.split(",", MAX_MARKED)[:MAX_MARKED])

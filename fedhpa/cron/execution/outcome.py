@@ -11,14 +11,13 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from fedhpa.api.default_values import MIN_REPLICAS
 from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import (
     EXECUTION,
-    CronPlan,
     Execution,
     Failed,
     Key,
@@ -33,7 +32,8 @@ from fedhpa.cron.execution.model import (
     WindowRecord,
     WriteCause,
 )
-from fedhpa.cron.execution.planning import plan
+from fedhpa.cron.execution.planning import CronPlan
+from fedhpa.cron.execution.windows import change_text
 
 # Records of missed executions that a rule keeps. The oldest ones become one record.
 MAX_MISSED: Final = 10
@@ -60,81 +60,81 @@ def settle(
 
     `refusals` says why the hub refused the events that the plan leaves out.
     """
-    error = (plan.error or error)[:MAX_MESSAGE]
-    settler = _Settler(plan, now, error)
-    settler.skip()
-    for execution in plan.invalid:
-        # Only an edit of its rule helps.
-        settler.fail(execution, execution.rule.problem)
-        settler.handled(execution.key, execution.at)
-    settler.settle_applied()
-    refused = [one for one in plan.left_out if one.cause not in plan.held]
-    for execution in refused:
-        settler.fail(execution, (refusals or {}).get(execution.cause, "")[:MAX_MESSAGE])
-    not_ended = settler.settle_ends(refusals or {})
-    if not error:
-        settler.note_closed()
-    record = plan.record if not error else (plan.pending or plan.record)
-    if record is not None:
-        windows = tuple(_ending(window, now if window.key in not_ended else None) for window in record.open)
-        record = msgspec.structs.replace(record, open=windows)
-    failed = tuple(applied.execution for applied in plan.applied) if error else ()
-    return Settled(settler.states, record, settler.notes, (*failed, *refused))
-
-
-def _ending(window: OpenWindow, since: float | None) -> OpenWindow:
-    """Returns a window with the time since which its end is tried in vain."""
-    if (window.ending is None) == (since is None):
-        return window
-    return msgspec.structs.replace(window, ending=since)
+    return _Settler(plan, now, (plan.error or error)[:MAX_MESSAGE], refusals or {}).settled()
 
 
 class _Settler:
     """Builds the new states of one plan."""
 
-    def __init__(self, plan: CronPlan, now: float, error: str) -> None:
+    def __init__(self, plan: CronPlan, now: float, error: str, refusals: Mapping[WriteCause, str]) -> None:
         self._plan = plan
         self._now = now
         self._error = error
-        self.states: States = {name: dict(rules) for name, rules in plan.states.items()}
-        self.notes = list(plan.notes)
+        self._refusals = refusals
+        self._states: States = {name: dict(rules) for name, rules in plan.states.items()}
+        self._notes = list(plan.notes)
+
+    def settled(self) -> Settled:
+        plan, error = self._plan, self._error
+        for name, rule, missed in plan.skipped:
+            self._miss((name, rule), missed)
+        for execution in plan.invalid:
+            # Only an edit of its rule helps.
+            self._fail(execution, execution.rule.problem)
+            self._handle(execution.key, execution.at)
+        for execution, values, window in plan.applied:
+            if error:
+                self._fail(execution, error)
+            else:
+                self._succeed(execution, values, window)
+        refused = [one for one in plan.left_out if one.cause not in plan.held]
+        for execution in refused:
+            self._fail(execution, self._refusals.get(execution.cause, "")[:MAX_MESSAGE])
+        not_ended = self._settle_ends()
+        if not error:
+            self._note_closed()
+        record = plan.record if not error else (plan.pending or plan.record)
+        if record is not None:
+            windows = (_ending(one, self._now if one.key in not_ended else None) for one in record.open)
+            record = replace(record, open=tuple(windows))
+        failed = [one.execution for one in plan.applied] if error else []
+        return Settled(self._states, record, self._notes, (*failed, *refused))
 
     def _change(self, key: Key, **changes: Any) -> None:
         name, rule = key
-        self.states[name][rule] = msgspec.structs.replace(self.states[name][rule], **changes)
+        self._states[name][rule] = replace(self._states[name][rule], **changes)
 
     def _note(self, key: Key, reason: str, text: str, *, warning: bool = True) -> None:
-        self.notes.append(Note(key[0], reason, f"rule {key[1]}{text}"[:MAX_MESSAGE], warning))
+        self._notes.append(Note(key[0], reason, f"rule {key[1]}{text}"[:MAX_MESSAGE], warning))
 
-    def skip(self) -> None:
-        """Records the executions that are never applied, and moves the watermarks past them."""
-        for name, rule, missed in self._plan.skipped:
-            state = self.states[name][rule]
-            failing = (each for each in state.failing if not missed.first <= each.scheduled <= missed.last)
-            self._change((name, rule), missed=_bounded((missed, *state.missed)), failing=tuple(failing))
-            self._note((name, rule), "RuleMissed", _missed_text(missed))
-            self._advance((name, rule), missed.last)
+    def _miss(self, key: Key, missed: Missed) -> None:
+        """Records executions that are never applied, and moves the watermark past them."""
+        state = self._states[key[0]][key[1]]
+        failing = (each for each in state.failing if not missed.first <= each.scheduled <= missed.last)
+        self._change(key, missed=_bounded((missed, *state.missed)), failing=tuple(failing))
+        first, last = format_time(missed.first), format_time(missed.last)
+        what = f"the execution of {first} is" if missed.count == 1 else ""
+        what = what or f"{missed.count} executions of {first} to {last} are"
+        self._note(key, "RuleMissed", f": {what} missed: {missed.message}")
+        self._advance(key, missed.last)
 
-    def settle_applied(self) -> None:
-        """Records the result of the write for each execution that it applies."""
-        for execution, values, window in self._plan.applied:
-            if self._error:
-                self.fail(execution, self._error)
-                continue
-            done = Succeeded(execution.at, self._now, values)
-            state = self.states[execution.object][execution.rule.name]
-            self._change(execution.key, successes=(done, *state.successes)[: execution.rule.successes_kept])
-            self.handled(execution.key, execution.at)
-            until = "" if window is None else f" until {format_time(window.closes)}"
-            text = f", due {format_time(execution.at)}: set {shown_values(values)}{until}"
-            self._note(execution.key, "RuleApplied", text, warning=False)
+    def _succeed(self, execution: Execution, values: dict[str, int], window: OpenWindow | None) -> None:
+        """Records that an execution was applied."""
+        key, rule = execution.key, execution.rule
+        done = Succeeded(execution.at, self._now, values)
+        successes = (done, *self._states[key[0]][key[1]].successes)[: rule.successes_kept]
+        self._change(key, successes=successes)
+        self._handle(key, execution.at)
+        until = "" if window is None else f" until {format_time(window.closes)}"
+        text = f", due {format_time(execution.at)}: set {shown_values(values)}{until}"
+        self._note(key, "RuleApplied", text, warning=False)
 
-    def settle_ends(self, refusals: Mapping[WriteCause, str]) -> set[Key]:
+    def _settle_ends(self) -> set[Key]:
         """Records and returns which windows could not end. Their rules are not ready until they do."""
         plan = self._plan
         still_open = () if plan.record is None else plan.record.open
         failed = {
-            window.key: (window, refusals.get(cause, ""))
+            window.key: (window, self._refusals.get(cause, ""))
             for window in plan.kept
             if (cause := window.cause) not in plan.held
         }
@@ -142,54 +142,61 @@ class _Settler:
             overdue = (window for window in still_open if window.closes <= self._now)
             failed |= {each.key: (each, self._error) for each in (*plan.closed, *plan.ending, *overdue)}
         for window, message in failed.values():
-            self._fail_end(window, f"its window cannot end: {message}")
+            self._fail_end(window, f"its window cannot end: {message}"[:MAX_MESSAGE])
         for window in (*still_open, *plan.closed):
-            state = self.states.get(window.object, {}).get(window.rule, RuleState())
+            state = self._states.get(window.object, {}).get(window.rule, RuleState())
             if window.key not in failed and (state.handled_until or 0.0) >= window.opened:
                 self._change(window.key, failing=_others(state.failing, window.opened))
         return set(failed)
 
     def _fail_end(self, window: OpenWindow, text: str) -> None:
         """Notes once that a window cannot end."""
-        state = self.states.get(window.object, {}).get(window.rule)
+        state = self._states.get(window.object, {}).get(window.rule)
         if state is None:
             return
-        failure = Failed(window.opened, self._now, text[:MAX_MESSAGE])
-        self._change(window.key, failing=(*_others(state.failing, window.opened), failure))
-        if not any(each.scheduled == window.opened for each in state.failing):
+        others = _others(state.failing, window.opened)
+        self._change(window.key, failing=(*others, Failed(window.opened, self._now, text)))
+        if others == state.failing:
             self._note(window.key, "WindowNotClosed", f", due {format_time(window.opened)}: {text}")
 
-    def note_closed(self) -> None:
+    def _note_closed(self) -> None:
         """Notes the windows that ended and whose values returned."""
-        reported = {(note.object, note.reason) for note in self._plan.notes}
+        reported = {note.object for note in self._plan.notes if note.reason in _NOT_RETURNED}
         for window in self._plan.closed:
-            if not reported & {(window.object, "NotRestored"), (window.object, "WindowOverridden")}:
+            if window.object not in reported:
                 text = f": the window of {format_time(window.opened)} is closed"
                 self._note(window.key, "WindowClosed", text, warning=False)
 
-    def fail(self, execution: Execution, message: str) -> None:
+    def _fail(self, execution: Execution, message: str) -> None:
         """Records one failure for an execution, however often it is tried."""
-        state, at = self.states[execution.object][execution.rule.name], execution.at
-        known = (*state.failures, *state.failing)
-        earlier = next((entry for entry in known if entry.scheduled == at), None)
-        failure = Failed(at, self._now if earlier is None else earlier.executed, message)
+        state, at = self._states[execution.object][execution.rule.name], execution.at
+        earlier = [each.executed for each in (*state.failures, *state.failing) if each.scheduled == at]
+        failure = Failed(at, earlier[0] if earlier else self._now, message)
         kept = (failure, *_others(state.failures, at))[: execution.rule.failures_kept]
         self._change(execution.key, failures=kept, failing=(*_others(state.failing, at), failure))
-        if earlier is None:
+        if not earlier:
             self._note(execution.key, "ScaleFailed", f", due {format_time(at)}: {message}")
 
-    def handled(self, key: Key, at: float) -> None:
+    def _handle(self, key: Key, at: float) -> None:
         """Moves the watermark of a rule to an execution."""
-        self._change(key, failing=_others(self.states[key[0]][key[1]].failing, at))
+        self._change(key, failing=_others(self._states[key[0]][key[1]].failing, at))
         self._advance(key, at)
 
     def _advance(self, key: Key, at: float) -> None:
-        """Moves the watermark of a rule, and its next execution to the first one after it."""
-        mark = max(self.states[key[0]][key[1]].handled_until or 0.0, at)
-        newest, coming = self._plan.following.get(key, (None, None))
-        if newest != mark:
-            coming = self._plan.rules[key].next_time(mark)
-        self._change(key, handled_until=mark, next_execution=coming)
+        """Moves the watermark of a rule, and its next execution to the one after the newest that was due."""
+        state = self._states[key[0]][key[1]]
+        due = state.next_execution
+        coming = due if due is None or at < due else self._plan.following.get(key)
+        self._change(key, handled_until=max(state.handled_until or 0.0, at), next_execution=coming)
+
+
+# The notes of windows that ended otherwise than by a return to the values from before.
+_NOT_RETURNED: Final = frozenset({"NotRestored", "WindowOverridden"})
+
+
+def _ending(window: OpenWindow, since: float | None) -> OpenWindow:
+    """Returns a window with the time since which its end is tried in vain."""
+    return window if (window.ending is None) == (since is None) else replace(window, ending=since)
 
 
 def shown_values(values: dict[str, int]) -> str:
@@ -201,23 +208,38 @@ def _others(failing: tuple[Failed, ...], scheduled: float) -> tuple[Failed, ...]
     return tuple(each for each in failing if each.scheduled != scheduled)
 
 
-def _missed_text(missed: Missed) -> str:
-    if missed.count == 1:
-        return f": the execution of {format_time(missed.first)} is missed: {missed.message}"
-    span = f"{format_time(missed.first)} to {format_time(missed.last)}"
-    return f": {missed.count} executions of {span} are missed: {missed.message}"
-
-
 def _bounded(missed: tuple[Missed, ...]) -> tuple[Missed, ...]:
     """Returns at most MAX_MISSED records, newest first. The oldest ones become one."""
     if len(missed) <= MAX_MISSED:
         return missed
     kept, old = missed[: MAX_MISSED - 1], missed[MAX_MISSED - 1 :]
-    total = sum(each.count for each in old)
-    return (
-        *kept,
-        Missed(min(each.first for each in old), max(each.last for each in old), total, "earlier executions"),
-    )
+    first, last = min(each.first for each in old), max(each.last for each in old)
+    return (*kept, Missed(first, last, sum(each.count for each in old), "earlier executions"))
+
+
+def reverts(plan: CronPlan) -> list[Note]:
+    """Returns which fields somebody has set since a plain execution did; none while a window is open.
+
+    One is told only if its client made it before.
+    """
+    if plan.error or not plan.applied or plan.stored is not None:
+        return []
+    newest: dict[str, tuple[float, str, int]] = {}
+    for (owner, name), rule in plan.rules.items():
+        state = plan.owners[owner].states.get(name)
+        if rule.timetable is not None and rule.duration is None and state is not None:
+            for done in state.successes[:1]:
+                for field, value in done.values.items():
+                    entry = (done.scheduled, owner, value)
+                    newest[field] = max(newest.get(field, entry), entry)
+    found = []
+    for field, (_, name, value) in sorted(newest.items()):
+        present = plan.target.values.get(field, value)
+        if present != value:
+            change = change_text(plan.target, field, present)
+            text = f"{change} after a rule had set it to {value}"
+            found.append(Note(name, "RevertedAgain", text, change=change))
+    return found
 
 
 # People read conditions, so they name only so many events.
@@ -242,49 +264,18 @@ def waiting_events(planned: CronPlan, now: float) -> dict[str, Waiting]:
             due = min(closes.get(cause, now), now)
             what = f"the end of the window of rule {cause.rule}, due {format_time(due // 1)}"
         events.setdefault(cause.object, []).append((due, what, hold))
-    return {name: _waiting(sorted(found, key=lambda one: one[:2])) for name, found in events.items()}
-
-
-def _waiting(events: Sequence[tuple[float, str, Hold]]) -> Waiting:
-    named = ", ".join(what for _, what, _ in events[:_MAX_NAMED])
-    more = f" and {len(events) - _MAX_NAMED} more" if len(events) > _MAX_NAMED else ""
-    return Waiting(events[0][0], f"{named}{more} waits for the end of a hold: {events[0][2]}")
+    waiting = {}
+    for name, found in events.items():
+        found.sort(key=lambda one: one[:2])
+        named = ", ".join(what for _, what, _ in found[:_MAX_NAMED])
+        more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
+        waiting[name] = Waiting(found[0][0], f"{named}{more} waits for the end of a hold: {found[0][2]}")
+    return waiting
 
 
 def next_look(held: Mapping[WriteCause, Hold], now: float, period: float) -> float:
     """Returns when to look for the end of a hold again, in POSIX seconds: its end, or `period` from now."""
-    ends = [hold.until for hold in held.values() if hold.until is not None]
-    return min([now + period, *ends])
-
-
-def _held_events(
-    objects: Sequence[ScheduledObject],
-    target: ObservedTarget,
-    planned: CronPlan,
-    now: float,
-    holds: Sequence[HoldRequest] = (),
-) -> dict[WriteCause, Hold]:
-    """Returns the events behind a plan's write that a hold keeps waiting, each with the hold.
-
-    An event waits if the present value of a field that it sets would change in a held direction. It stays
-    due, and acts when the hold ends. Source: docs/how-to/hold-scaling.md.
-
-    The hold of the event's own object comes first, then that of the target, then those of namespaces.
-    """
-    own = {each.name: each.hold for each in objects}
-    found = {}
-    for field, cause in planned.field_causes.items():
-        hold = hold_in_force((own.get(cause.object), target.hold, *holds), now)
-        if hold is not None:
-            before, after = _replicas(target.values.get(field)), _replicas(planned.write[field])
-            if (hold.stops_down and after < before) or (hold.stops_up and after > before):
-                found[cause] = hold
-    return found
-
-
-def _replicas(value: int | None) -> int:
-    """Returns a value; an absent one counts as the default of minReplicas, which alone may be absent."""
-    return MIN_REPLICAS if value is None else value
+    return min([now + period, *(hold.until for hold in held.values() if hold.until is not None)])
 
 
 # Plans that are tried at one instant. A target has two fields at most, so few events can be at fault.
@@ -337,12 +328,14 @@ class Attempts:
 
         Returns False if there is none. The present plan has then failed with `error`.
         """
-        for cause in (*self.plan.causes, *self.plan.failed_before):
+        causes, failed_before = self.plan.causes, self.plan.failed_before
+        for cause in (*causes, *failed_before):
             self.refusals.setdefault(cause, error)
-        if not self._left_out:
-            self._push(frozenset(self.plan.failed_before))
-        for cause in self.plan.causes:
-            self._push(self._left_out | {cause})
+        options = [self._left_out | {cause} for cause in causes]
+        for option in options if self._left_out else [frozenset(failed_before), *options]:
+            if option not in self._seen:
+                self._seen.add(option)
+                self._coming.append(option)
         while self._coming and self._left > 0:
             self._left -= 1
             left_out = self._coming.popleft() if self._left else frozenset(self.refusals)
@@ -362,19 +355,37 @@ class Attempts:
 
     def _without(self, left_out: frozenset[WriteCause]) -> CronPlan:
         """Returns the plan without some events, and without those that a hold then keeps waiting."""
-        left_out |= self._excluded
         held: dict[WriteCause, Hold] = {}
-        asked = self._holds or self._target.hold or any(each.hold for each in self._objects)
-        while asked:
-            found = plan(self._objects, self._record, self._target, self._now, left_out | held.keys())
-            more = _held_events(self._objects, self._target, found, self._now, self._holds)
+        while True:
+            excluded = left_out | self._excluded | held.keys()
+            found = CronPlan(self._objects, self._record, self._target, self._now, excluded)
+            more = self._held(found)
             # A write that no event asks for any more, such as one that was interrupted, is not held twice.
             if more.keys() <= held.keys():
-                return msgspec.structs.replace(found, held=held) if held else found
+                found.held = held
+                return found
             held |= more
-        return plan(self._objects, self._record, self._target, self._now, left_out)
 
-    def _push(self, left_out: frozenset[WriteCause]) -> None:
-        if left_out not in self._seen:
-            self._seen.add(left_out)
-            self._coming.append(left_out)
+    def _held(self, planned: CronPlan) -> dict[WriteCause, Hold]:
+        """Returns the events behind a plan's write that a hold keeps waiting, each with the hold.
+
+        An event waits if the present value of a field that it sets would change in a held direction. It stays
+        due, and acts when the hold ends. Source: docs/how-to/hold-scaling.md.
+
+        The hold of the event's own object comes first, then that of the target, then those of namespaces.
+        """
+        found = {}
+        for field, cause in planned.field_causes.items():
+            owner = planned.owners.get(cause.object)
+            own = None if owner is None else owner.hold
+            hold = hold_in_force((own, self._target.hold, *self._holds), self._now)
+            if hold is not None:
+                before, after = _replicas(self._target.values.get(field)), _replicas(planned.write[field])
+                if (hold.stops_down and after < before) or (hold.stops_up and after > before):
+                    found[cause] = hold
+        return found
+
+
+def _replicas(value: int | None) -> int:
+    """Returns a value; an absent one counts as the default of minReplicas, which alone may be absent."""
+    return MIN_REPLICAS if value is None else value

@@ -1,5 +1,9 @@
 """Plans the next write to a target from the rules, their stored state, the present values and the time.
 
+The executions of a rule after its watermark are due. A new object starts at its creation or at its last edit,
+and an edited schedule at the edit, so no execution of the past is ever applied because somebody wrote an
+object. Only the newest due execution of a rule can matter, so the older ones are counted and not visited.
+
 At one instant windows close first, then plain executions are applied, then windows open. All of it makes one
 write, in which the latest value of each field holds. An execution that the target shows as applied is not
 written again: after a crash between the write and its result only the result is stored.
@@ -7,31 +11,20 @@ written again: after a crash between the write and its result only the result is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-import msgspec
+from msgspec.structs import replace
 
-from fedhpa.cron.execution.due import (
-    Due,
-    acknowledged,
-    find_due,
-    is_unfinished,
-    joined_markers,
-    latest_of_fields,
-    marker_of,
-    newest_execution,
-    recovered,
-    superseded,
-    superseding,
-    watermark,
-)
+from fedhpa.api.hold import Hold
+from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import (
     EXECUTION,
+    MOST_AHEAD_SECONDS,
     Applied,
-    CronPlan,
     Execution,
     Key,
+    Missed,
     Note,
     ObservedTarget,
     OpenWindow,
@@ -43,76 +36,67 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
     WriteCause,
+    newest_execution,
 )
+from fedhpa.cron.execution.objects import MAX_MARKED, marker_of
 from fedhpa.cron.execution.windows import (
-    Edits,
     ValueStack,
-    bring_back,
-    edited_windows,
+    acknowledged,
+    given_up,
     leave_changes,
     lost_target,
     lost_windows,
-    reverts,
+    recovered,
 )
+from fedhpa.cron.timetables import count_times
 
 
-def plan(
-    objects: Sequence[ScheduledObject],
-    record: WindowRecord | None,
-    target: ObservedTarget,
-    now: float,
-    left_out: AbstractSet[WriteCause] = frozenset(),
-) -> CronPlan:
-    """Returns the plan of a target for all CronFederatedHPAs that have it, or that have a window open on it.
+class CronPlan:
+    """The changes that are due now on one target, for all CronFederatedHPAs that have it or windows on it.
 
-    The events in `left_out` wait: their executions stay due, and their windows stay as they are.
+    `settle` turns it into states once the write is done. The events in `left_out` wait: their executions stay
+    due, and their windows stay as they are.
+
+    - `write`: the values that must change, by field; empty if the target has them all. `field_causes` has the
+      event behind each, and `marker` names all events of the write, the oldest first.
+    - `applied`: executions that the write applies. `invalid`: those of rules that set nothing. `skipped`:
+      those that are never applied. `unjudged`: those that only a reading of the target can judge.
+    - `closed`: windows that end. `ending`: those that should end while the target cannot be read.
+    - `left_out` and `kept`: the executions and windows that wait. Of these, a hold keeps the `held` ones.
+    - `record`: what to store about open windows once the write is done. `pending`: what to store before it,
+      so that an interrupted write is repeated. Either is None if there is nothing to store.
+    - `error`: why nothing can be written; all executions then fail.
+    - `owners`, `rules`, `target`, `stored`: what the plan is made from; the last is the record of windows.
+    - `states`: the stored states with their watermarks. `following`: the time after the due execution.
+    - `wake`: the next instant at which something is due; None if nothing ever is.
     """
-    return _Planner({each.name: each for each in objects}, record, target, now, left_out).plan()
-
-
-class _Planner:
-    """Collects what is due for one target, and applies it in order."""
 
     def __init__(
         self,
-        owners: dict[str, ScheduledObject],
+        objects: Sequence[ScheduledObject],
         record: WindowRecord | None,
         target: ObservedTarget,
         now: float,
-        left_out: AbstractSet[WriteCause],
+        left_out: AbstractSet[WriteCause] = frozenset(),
     ) -> None:
-        self._owners = owners
-        self._target = target
+        self.owners = {each.name: each for each in objects}
+        self.target = target
         self._now = now
         self._left_out = left_out
         if record is None and target.baseline is not None:
-            record = recovered(owners.values(), target, now)
-        self._record = acknowledged(record, owners, target, now)
+            record = recovered(objects, target.baseline, now)
+        self.stored = stored = acknowledged(record, self.owners, target, now)
         # Of two rules with one name the first counts.
-        self._rules = {
-            (name, rule.name): rule for name, each in owners.items() for rule in reversed(each.rules)
-        }
-        places = {key: rule.place for key, rule in self._rules.items()}
-        self._stack = ValueStack(target.values, self._record, places)
-        self._unfinished = is_unfinished(self._record, target)
+        self.rules = {(each.name, rule.name): rule for each in objects for rule in reversed(each.rules)}
+        self._stack = ValueStack(target.values, stored, {key: rule.place for key, rule in self.rules.items()})
+        pending = {} if stored is None else stored.pending or {}
+        self._unfinished = any(target.values.get(field) != value for field, value in pending.items())
         # Without a reading nobody knows what was applied, so nothing is closed and nothing is missed.
-        windows = self._record is not None and not target.gone
-        self._unread = target.unread or (bool(target.error) and windows)
-        self._states: States = {name: {} for name in owners}
-        self._newest = newest_execution(owners.values())
-        self._notes = lost_windows(owners.values(), target) if record is None else []
-        self._reverts: list[Note] = []
-        self._closed: list[OpenWindow] = []
-        self._restoring: list[OpenWindow] = []
-        self._applied: list[Applied] = []
-        self._invalid: list[Execution] = []
-        self._skipped: list[Skipped] = []
-        self._unjudged: list[Execution] = []
-        self._ending: list[OpenWindow] = []
-        self._waiting: list[Execution] = []
+        self._unread = target.unread or (bool(target.error) and stored is not None and not target.gone)
+        self._newest = newest_execution(objects)
         self._markers: list[tuple[str, float]] = []
-        self._following: dict[Key, tuple[float, float | None]] = {}
         self._events: list[WriteCause] = []
+        self._restoring: list[OpenWindow] = []
         # The executions that set a field in this plan: the last plain one, and openings.
         self._plain: dict[str, WriteCause] = {}
         self._opened: set[WriteCause] = set()
@@ -120,43 +104,57 @@ class _Planner:
         self._done: set[WriteCause] = set()
         self._wakes: list[float] = []
 
-    def plan(self) -> CronPlan:
-        error = self._target.error
+        self.error = target.error
+        self.states: States = {name: {} for name in self.owners}
+        self.following: dict[Key, float | None] = {}
+        self.notes = lost_windows(objects, target) if record is None else []
+        self.applied: list[Applied] = []
+        self.invalid: list[Execution] = []
+        self.skipped: list[Skipped] = []
+        self.unjudged: list[Execution] = []
+        self.closed: list[OpenWindow] = []
+        self.ending: list[OpenWindow] = []
+        self.left_out: list[Execution] = []
+        self.held: dict[WriteCause, Hold] = {}
         self._follow_changes()
         fires = self._due_executions()
-        if error:
-            self._applied += fires
+        if self.error:
+            self.applied += fires
         else:
-            self._reverts = reverts(self._owners, self._rules, self._target, self._record)
             self._apply(fires)
+        windows = self._stack.windows
         # An end that is overdue, because the target could not be read, waits for the next attempt.
-        self._wakes += (window.closes for window in self._stack.windows if window.closes > self._now)
-        write = {} if error else self._stack.write()
-        causes = {field: cause for field in write if (cause := self._cause(field)) is not None}
-        return CronPlan(
-            write,
-            self._states,
-            self._rules,
-            self._following,
-            joined_markers(self._markers),
-            tuple(self._applied),
-            tuple(self._invalid),
-            tuple(self._skipped),
-            tuple(self._unjudged),
-            tuple(self._closed),
-            tuple(self._ending),
-            self._record_after(),
-            self._record_before(write),
-            error,
-            notes=tuple(self._notes),
-            reverts=tuple(self._reverts) if self._applied else (),
-            wake=min(self._wakes, default=None),
-            left_out=tuple(self._waiting),
-            kept=tuple(each for each in self._stack.windows if each.cause in self._left_out),
-            causes=self._in_order(causes.values()),
-            field_causes=causes,
-            failed_before=tuple(filter(self._has_failed, self._events)),
-        )
+        self._wakes += (window.closes for window in windows if window.closes > now)
+        self.wake = min(self._wakes, default=None)
+        self.kept = [window for window in windows if window.cause in left_out]
+        marked = list(dict.fromkeys(self._markers))[-MAX_MARKED:]
+        self.marker = ",".join(marker_of(*event) for event in marked)
+        self.write: Values = {} if self.error else self._stack.write()
+        causes = {field: self._cause(field) for field in self.write}
+        self.field_causes = {field: cause for field, cause in causes.items() if cause is not None}
+        self.record = self._stack.record_after(target, read=not self.error)
+        self.pending = self._stack.record_before(target, self.write, self._restoring)
+
+    @property
+    def causes(self) -> list[WriteCause]:
+        """The events behind the written fields: those that failed before come first, then the latest ones."""
+        found = dict.fromkeys(self.field_causes.values())
+        return sorted(found, key=lambda cause: (not self._has_failed(cause), -cause.at))
+
+    @property
+    def failed_before(self) -> list[WriteCause]:
+        """The events of the plan that failed at an earlier instant."""
+        return [cause for cause in self._events if self._has_failed(cause)]
+
+    @property
+    def holders(self) -> frozenset[str]:
+        """The objects with an open window. Each of them needs the finalizer."""
+        return frozenset() if self.record is None else self.record.holders
+
+    def openings(self, name: str = "") -> frozenset[WriteCause]:
+        """Returns the executions that open a window now, of the object of this name or of all."""
+        found = (one.execution for one in self.applied if one.window is not None)
+        return frozenset(one.cause for one in found if name in ("", one.object))
 
     def _follow_changes(self) -> None:
         """Ends or adapts the open windows whose target, object or rule somebody changed."""
@@ -165,128 +163,179 @@ class _Planner:
             for window in stack.windows:
                 if window.opening in self._left_out:
                     stack.abandon(window)
-        if not self._unread:
-            ended, notes = leave_changes(stack, self._record, self._target)
-            self._closed += ended
-            self._notes += notes
-            self._end(bring_back(stack, self._rules, self._now))
-        lost = lost_target(self._record, self._target)
-        self._end(edited_windows(stack, self._owners, self._rules, self._now, self._left_out, lost))
+        if not self._unread and self.stored is not None:
+            ended, notes = leave_changes(stack, self.stored, self.target)
+            self.closed += ended
+            self.notes += notes
+            self._bring_back()
+        if self.stored is not None:
+            self._follow_edits(lost_target(self.stored, self.target))
 
-    def _end(self, edits: Edits) -> None:
-        self._notes += edits.notes
-        for window in edits.closed:
-            if self._unread:
-                self._ending.append(window)
+    def _bring_back(self) -> None:
+        """Moves the windows of a future that is gone, because the clock was ahead, to the present.
+
+        Such a window takes the time of the latest execution of its rule, or ends if that one would be over.
+        """
+        ends = []
+        for window in self._stack.windows:
+            if window.opened <= self._now + MOST_AHEAD_SECONDS:
+                continue
+            rule = self.rules.get(window.key)
+            length = None if rule is None else rule.duration
+            opened = None if rule is None else rule.latest_time(self._now)
+            if opened is None or length is None or opened + length <= self._now:
+                ends.append(window)
             else:
+                self._stack.replace(window, replace(window, opened=opened, closes=opened + length))
+            text = "its window opened when the clock was ahead, so it is set to the present"
+            self.notes.append(Note(window.object, "StatusFromFuture", f"rule {window.rule}: {text}"))
+        for window in ends:
+            self._close(window)
+
+    def _follow_edits(self, lost: str) -> None:
+        """Adapts the open windows to their rules, and ends those that the rules have no more.
+
+        `lost` says why no window can restore anything, or is "".
+        """
+        ends: list[OpenWindow] = []
+        abandoned: list[OpenWindow] = []
+        for window in self._stack.windows:
+            owner, rule = self.owners.get(window.object), self.rules.get(window.key)
+            if text := lost or given_up(window, owner, self._now):
+                abandoned.append(window)
+                self.notes.append(Note(window.object, "NotRestored", f"rule {window.rule}: {text}"))
+            if text or window.cause in self._left_out:
+                continue
+            opens = owner is not None and owner.runs and rule is not None and rule.fires_at(window.opened)
+            # Fields that somebody else has changed in the window are not set any more.
+            values = {} if rule is None else {k: v for k, v in rule.values.items() if k not in window.left}
+            if rule is None or rule.duration is None or not opens or not values:
+                ends.append(window)
+                continue
+            closes = window.opened + rule.duration
+            changed = replace(window, values=values, closes=closes, at_least=rule.at_least)
+            if changed != window:
+                self._stack.replace(window, changed)
+        if self._unread:
+            self.ending += ends
+        else:
+            for window in ends:
                 self._close(window)
-        for window in edits.abandoned:
-            self._closed.append(window)
+        self.closed += abandoned
+        for window in abandoned:
             self._stack.abandon(window)
 
     def _close(self, window: OpenWindow) -> None:
-        self._closed.append(window)
+        self.closed.append(window)
         self._restoring.append(window)
         self._events.append(window.cause)
         self._stack.close(window)
 
     def _due_executions(self) -> list[Applied]:
         """Returns the plain executions and openings that are due, without those that are never applied."""
-        found: list[Due] = []
+        found: list[Execution] = []
         handled: list[Execution] = []
-        for owner in self._owners.values():
-            if owner.present and owner.deleted is None:
-                self._read_rules(owner, found, handled)
-        events = (*(due.newest for due in found), *handled)
-        latest = latest_of_fields([one for one in events if one.rule.duration is None])
-        return [fire for due in found if (fire := self._fire(due, latest)) is not None]
+        for owner in self.owners.values():
+            for rule in owner.rules if owner.runs else ():
+                # A later rule of the same name does not run.
+                if rule.name not in self.states[owner.name]:
+                    self._read_rule(owner, rule, found, handled)
+        plain = [one for one in (*found, *handled) if one.rule.duration is None]
+        latest: dict[str, Execution] = {}
+        for execution in sorted(plain, key=lambda one: one.order):
+            latest |= dict.fromkeys(execution.rule.values, execution)
+        return [fire for one in found if (fire := self._fire(one, latest)) is not None]
 
-    def _read_rules(self, owner: ScheduledObject, found: list[Due], handled: list[Execution]) -> None:
-        """Adds the due executions of an object's rules, and those at their watermarks."""
-        for rule in owner.rules:
-            if rule.name in self._states[owner.name]:
-                # A later rule of the same name; it does not run.
-                continue
-            mark, was_ahead = watermark(rule, owner, self._now, self._newest)
-            if was_ahead:
-                text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
-                self._notes.append(Note(owner.name, "StatusFromFuture", text))
-            due = find_due(rule, owner, mark, self._now)
-            self._states[owner.name][rule.name] = self._state(owner, rule, mark, due)
-            if due is not None:
-                found.append(due)
-                continue
+    def _read_rule(
+        self, owner: ScheduledObject, rule: Rule, found: list[Execution], handled: list[Execution]
+    ) -> None:
+        """Adds the newest due execution of a rule, else the one at its watermark."""
+        mark, was_ahead = owner.watermark(rule, self._now, self._newest)
+        if was_ahead:
+            text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
+            self.notes.append(Note(owner.name, "StatusFromFuture", text))
+        due = None if mark >= self._now else rule.latest_time(self._now, mark)
+        self.states[owner.name][rule.name] = self._state(owner, rule, mark, due)
+        if due is not None:
+            found.append(Execution(due, owner.name, rule))
+        elif rule.name in owner.states and rule.fires_at(mark):
             # An execution that was handled still supersedes the earlier executions of other rules.
-            if rule.name in owner.states and rule.fires_at(mark):
-                handled.append(Execution(mark, owner.name, rule.place, rule))
+            handled.append(Execution(mark, owner.name, rule))
 
-    def _state(self, owner: ScheduledObject, rule: Rule, mark: float, due: Due | None) -> RuleState:
+    def _state(self, owner: ScheduledObject, rule: Rule, mark: float, due: float | None) -> RuleState:
         """Returns the stored state of a rule with its watermark, and notes when the rule fires next."""
         stored = owner.states.get(rule.name, RuleState())
         same = stored.handled_until == mark and stored.hash == rule.hash
-        coming = stored.next_execution if same and due is None else None
-        if rule.timetable is None:
-            coming = None
-        elif coming is None or coming <= self._now:
+        coming = stored.next_execution if same and due is None and rule.timetable is not None else None
+        if coming is None or coming <= self._now:
             coming = rule.next_time(max(mark, self._now))
         if due is not None:
-            self._following[owner.name, rule.name] = due.newest.at, coming
+            self.following[owner.name, rule.name] = coming
         if coming is not None:
             self._wakes.append(coming)
-        failing = tuple(
-            each for each in stored.failing if self._still_fails(owner, rule, each.scheduled, due)
-        )
-        return msgspec.structs.replace(
+        # What failed is tried again while it is due, or while the window that it opened cannot end.
+        window = self._stack.get((owner.name, rule.name))
+        tried = {due, None if window is None else window.opened}
+        return replace(
             stored,
             handled_until=mark,
             hash=rule.hash,
-            next_execution=coming if due is None else due.newest.at,
-            failing=failing,
+            next_execution=coming if due is None else due,
+            failing=tuple(each for each in stored.failing if each.scheduled in tried),
         )
 
-    def _still_fails(self, owner: ScheduledObject, rule: Rule, at: float, due: Due | None) -> bool:
-        """True if an execution that failed is still due, or if the window that it opened could not end."""
-        window = self._stack.get((owner.name, rule.name))
-        return (due is not None and due.newest.at == at) or (window is not None and window.opened == at)
+    def _fire(self, execution: Execution, latest: Mapping[str, Execution]) -> Applied | None:
+        """Returns an execution with the values to set; None if none are set now.
 
-    def _fire(self, due: Due, latest: Mapping[str, Execution]) -> Applied | None:
-        """Returns the newest execution of a rule with the values to set; None if none are set now."""
-        execution, rule = due.newest, due.newest.rule
-        if due.earlier is not None and not self._unread:
-            self._skipped.append(Skipped(execution.object, rule.name, due.earlier))
-        if not rule.values:
-            self._invalid.append(execution)
+        `latest` has the latest plain execution of each field.
+        """
+        rule, fields = execution.rule, set(execution.rule.values)
+        if not self._unread:
+            self._skip_earlier(execution)
+        if not fields:
+            self.invalid.append(execution)
             return None
-        opens = rule.duration is not None
-        window = self._stack.get(execution.key) if opens else None
-        stored = window if window is not None and window.opened == execution.at else None
-        by, fields = (None, set(rule.values)) if opens else superseding(execution, latest)
-        marks = frozenset() if opens else self._target.done
-        done = bool(marks) and marker_of(execution.label, execution.at) in marks
+        stored, by, done = None, None, False
+        if rule.duration is not None:
+            window = self._stack.get(execution.key)
+            stored = window if window is not None and window.opened == execution.at else None
+        else:
+            later = [latest[field] for field in fields if latest[field].order > execution.order]
+            fields = {field for field in fields if latest[field].order <= execution.order}
+            by = None if fields else max(later, key=lambda one: one.order)
+            done = bool(self.target.done) and marker_of(execution.label, execution.at) in self.target.done
         if (stored is not None and not self._unfinished and not self._unread) or (done and by is not None):
             # It was applied in time, and only its result was not stored.
-            self._applied.append(Applied(execution, rule.values, stored))
+            self.applied.append(Applied(execution, rule.values, stored))
             self._markers.append((execution.label, execution.at))
             return None
-        missed = None
-        if not done:
-            missed = execution.too_late(self._now) if by is None else superseded(execution, by)
-        if self._unread and (missed is not None or stored is not None):
-            self._unjudged.append(execution)
-            return None
-        if missed is not None:
-            self._skipped.append(Skipped(execution.object, rule.name, missed))
+        missed = "" if done else execution.too_late(self._now) if by is None else _superseded_by(by)
+        if self._unread and (missed or stored is not None):
+            self.unjudged.append(execution)
+        elif missed:
+            self._skip(execution, Missed(execution.at, execution.at, 1, missed))
             if stored is not None:
                 self._close(stored)
-            return None
-        if execution.cause in self._left_out:
-            self._waiting.append(execution)
+        elif execution.cause in self._left_out:
+            self.left_out.append(execution)
             self._wakes += [] if rule.duration is None else [execution.at + rule.duration]
-            return None
-        values = {field: value for field, value in rule.values.items() if field in fields}
-        if done:
-            self._done.add(execution.cause)
-        return Applied(execution, values)
+        else:
+            if done:
+                self._done.add(execution.cause)
+            return Applied(execution, {name: each for name, each in rule.values.items() if name in fields})
+        return None
+
+    def _skip_earlier(self, execution: Execution) -> None:
+        """Counts the due executions of a rule before the newest one as missed."""
+        rule, end = execution.rule, execution.at - 1
+        mark = self.states[execution.object][rule.name].handled_until or 0.0
+        first, last = rule.next_time(mark, end), rule.latest_time(end, mark)
+        if first is not None and last is not None:
+            count = count_times(rule.table, mark, end)
+            self._skip(execution, Missed(first, last, count, _superseded_by(execution)))
+
+    def _skip(self, execution: Execution, missed: Missed) -> None:
+        self.skipped.append(Skipped(*execution.key, missed))
 
     def _apply(self, fires: list[Applied]) -> None:
         """Applies what is due, in order: at one instant ends of windows, plain executions, openings."""
@@ -296,38 +345,30 @@ class _Planner:
             if window.closes <= self._now and window.cause not in self._left_out
         ]
         for fire in fires:
-            at, name, place, rule = fire.execution
-            kind = 1 if rule.duration is None else 2
-            events.append((at, kind, name, place, fire.execution.label, fire))
+            one, kind = fire.execution, 1 if fire.execution.rule.duration is None else 2
+            events.append((one.at, kind, one.object, one.rule.place, one.label, fire))
         for at, _, _, _, label, event in sorted(events, key=lambda each: each[:5]):
             self._markers.append((label, at))
             if isinstance(event, OpenWindow):
                 self._close(event)
-                continue
-            execution = event.execution
-            self._events.append(execution.cause)
-            if execution.rule.duration is not None:
-                self._open(execution)
-                continue
-            done = execution.cause in self._done
-            values = self._stack.apply(event.values, at_least=execution.rule.at_least, done=done)
-            self._plain |= dict.fromkeys(event.values, execution.cause)
-            self._applied.append(Applied(execution, values))
+            else:
+                self._execute(event)
 
-    def _open(self, execution: Execution) -> None:
-        rule = execution.rule
-        window = OpenWindow.of(execution.object, rule, execution.at)
-        self._stack.open(window)
-        self._opened.add(execution.cause)
-        values = (
-            {field: self._stack.values[field] or 0 for field in rule.values} if rule.at_least else rule.values
-        )
-        self._applied.append(Applied(execution, values, window))
-
-    def _in_order(self, causes: Iterable[WriteCause]) -> tuple[WriteCause, ...]:
-        """Returns events once: those that failed before come first, then the latest ones."""
-        found = dict.fromkeys(causes)
-        return tuple(sorted(found, key=lambda cause: (not self._has_failed(cause), -cause.at)))
+    def _execute(self, fire: Applied) -> None:
+        """Applies a plain execution, or opens a window."""
+        execution, rule, stack, window = fire.execution, fire.execution.rule, self._stack, None
+        cause, values = execution.cause, fire.values
+        self._events.append(cause)
+        if rule.duration is None:
+            values = stack.apply(values, at_least=rule.at_least, done=cause in self._done)
+            self._plain |= dict.fromkeys(values, cause)
+        else:
+            window = OpenWindow.of(execution.object, rule, execution.at)
+            stack.open(window)
+            self._opened.add(cause)
+            if rule.at_least:
+                values = {field: stack.values[field] or 0 for field in values}
+        self.applied.append(Applied(execution, values, window))
 
     def _cause(self, field: str) -> WriteCause | None:
         """Returns the event that gave a field its value; None if it is that of an unfinished write."""
@@ -342,49 +383,11 @@ class _Planner:
         return None if top is None else top.cause
 
     def _has_failed(self, cause: WriteCause) -> bool:
-        state = self._states.get(cause.object, {}).get(cause.rule)
-        if state is None:
-            return False
+        state = self.states.get(cause.object, {}).get(cause.rule, RuleState())
         # The execution that opened a window may have failed before it was applied.
         failures = state.failures if cause.kind == EXECUTION else ()
         return any(failure.scheduled == cause.at for failure in (*failures, *state.failing))
 
-    def _record_after(self) -> WindowRecord | None:
-        """Returns the record once the write is done, or None if nothing is left to record."""
-        stack, windows = self._stack, tuple(self._stack.windows)
-        if not windows:
-            return None
-        if self._target.error and self._record is not None:
-            return msgspec.structs.replace(self._record, open=windows)
-        applied = {field: stack.values[field] for field in sorted(stack.covered())}
-        return self._record_of(stack.baseline, None, applied, windows)
 
-    def _record_of(
-        self, baseline: Values, pending: Values | None, applied: Values, windows: tuple[OpenWindow, ...]
-    ) -> WindowRecord:
-        """Returns a record with the replicas and uids of each cluster, as they were read last."""
-        before = self._record or WindowRecord()
-        shares, uids = before.shares | self._target.shares, before.uids | self._target.uids
-        return WindowRecord(baseline, pending, applied, windows, shares, uids)
-
-    def _record_before(self, write: Values) -> WindowRecord | None:
-        """Returns the record to store before the write, or None if the write concerns no window.
-
-        Windows that close stay in it with the values that it restores, until the write is done.
-        """
-        stack = self._stack
-        if not write or (self._record is None and not stack.windows):
-            return None
-        # Covered fields that need no write have their values already.
-        unchanged = {field: stack.values[field] for field in sorted(stack.covered() - write.keys())}
-        stored = self._record or WindowRecord()
-        # A value that is neither the one before the write nor the one of the write is then somebody else's.
-        before = {field: self._target.values.get(field) for field in stored.applied if field in write}
-        # An edit takes fields from a window that stays open.
-        taken = {field for window in stored.open for field in window.values} & write.keys()
-        restoring = {field for window in self._restoring for field in window.values}
-        ending = (restoring | taken) - stack.covered()
-        restored = {field: stack.values[field] for field in sorted(ending) if field in stack.values}
-        windows = tuple(sorted((*self._restoring, *stack.windows), key=stack.order))
-        applied = stored.applied | unchanged | before
-        return self._record_of(stack.baseline | restored, write, applied, windows)
+def _superseded_by(execution: Execution) -> str:
+    return f"superseded by {execution.label} at {format_time(execution.at)}"

@@ -16,7 +16,6 @@ import msgspec
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
-    CronPlan,
     Execution,
     Key,
     ObservedTarget,
@@ -27,6 +26,7 @@ from fedhpa.cron.execution.model import (
     WindowRecord,
 )
 from fedhpa.cron.execution.outcome import Attempts, Settled, settle
+from fedhpa.cron.execution.planning import CronPlan
 
 # The value of a field that nobody has read. Sizes are never negative.
 UNKNOWN: Final = -1

@@ -12,26 +12,30 @@ any more. A new target, suspension, renaming and removal close it. What somebody
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
-from collections.abc import Set as AbstractSet
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from fedhpa.cron.execution.due import MOST_AHEAD_SECONDS
 from fedhpa.cron.execution.model import (
     REPLICAS,
     Key,
     Note,
     ObservedTarget,
     OpenWindow,
-    Rule,
     RuleState,
     ScheduledObject,
     Values,
     WindowRecord,
-    WriteCause,
+    newest_execution,
 )
+from fedhpa.cron.execution.objects import marker_of
+
+
+def fields_of(windows: Iterable[OpenWindow]) -> set[str]:
+    """Returns the fields that windows set."""
+    return {field for window in windows for field in window.values}
+
 
 _DELETED: Final = "the record of its window was deleted, and the replicas from before with it"
 # The place of a window among all: its opening, its object, and the place and the name of its rule.
@@ -48,10 +52,11 @@ class ValueStack:
 
     def __init__(self, values: Values, record: WindowRecord | None, places: Mapping[Key, int]) -> None:
         self._places = places
+        self._stored = record
         self.values: Values = dict(values)
         if record is not None and record.pending is not None:
             # The value of a plain execution is left out: it is still due, unless it is too late by now.
-            fields = {field for window in record.open for field in window.values} | record.baseline.keys()
+            fields = fields_of(record.open) | record.baseline.keys()
             self.values |= {field: value for field, value in record.pending.items() if field in fields}
         self.baseline: Values = {} if record is None else dict(record.baseline)
         self._windows: dict[Key, OpenWindow] = {}
@@ -124,7 +129,7 @@ class ValueStack:
             values = {name: value for name, value in window.values.items() if name != field}
             self._take(window)
             if values:
-                self._put(msgspec.structs.replace(window, values=values, left=(*window.left, field)))
+                self._put(replace(window, values=values, left=(*window.left, field)))
             else:
                 ended.append(window)
         return ended
@@ -139,6 +144,54 @@ class ValueStack:
         return {
             field: value for field, value in self.values.items() if self._present.get(field, nothing) != value
         }
+
+    def record_after(self, target: ObservedTarget, *, read: bool) -> WindowRecord | None:
+        """Returns the record once the write is done, or None if nothing is left to record.
+
+        If the target was not `read`, only its windows differ from the stored one.
+        """
+        windows = self.windows
+        if not windows:
+            return None
+        if not read and self._stored is not None:
+            return replace(self._stored, open=tuple(windows))
+        applied = {field: self.values[field] for field in sorted(self.covered())}
+        return self._record(target, self.baseline, None, applied, windows)
+
+    def record_before(
+        self, target: ObservedTarget, write: Values, restoring: Sequence[OpenWindow]
+    ) -> WindowRecord | None:
+        """Returns the record to store before a write, or None if the write concerns no window.
+
+        The windows in `restoring` stay in it with the values that the write restores, until it is done.
+        """
+        stored, covered, windows = self._stored or WindowRecord(), self.covered(), self.windows
+        if not write or (self._stored is None and not windows):
+            return None
+        # Covered fields that need no write have their values already.
+        unchanged = {field: self.values[field] for field in sorted(covered - write.keys())}
+        # A value that is neither the one before the write nor the one of the write is then somebody else's.
+        before = {field: target.values.get(field) for field in stored.applied if field in write}
+        # An edit takes fields from a window that stays open.
+        ending = fields_of(restoring) | (fields_of(stored.open) & write.keys())
+        restored = {field: self.values[field] for field in sorted(ending - covered) if field in self.values}
+        both = sorted((*restoring, *windows), key=self.order)
+        return self._record(
+            target, self.baseline | restored, write, stored.applied | unchanged | before, both
+        )
+
+    def _record(
+        self,
+        target: ObservedTarget,
+        baseline: Values,
+        pending: Values | None,
+        applied: Values,
+        windows: Sequence[OpenWindow],
+    ) -> WindowRecord:
+        """Returns a record with the replicas and uids of each cluster, as they were read last."""
+        before = self._stored or WindowRecord()
+        shares, uids = before.shares | target.shares, before.uids | target.uids
+        return WindowRecord(dict(baseline), pending, applied, tuple(windows), shares, uids)
 
     def covering(self, field: str) -> OpenWindow | None:
         """Returns the window that opened last among those that set a field, or None."""
@@ -191,52 +244,7 @@ LONGEST_DELETION: Final = 60.0
 LONGEST_CLOSING: Final = 3600.0
 
 
-class Edits(NamedTuple):
-    """The windows that end and whose values return, those whose values stay, and what people should hear."""
-
-    closed: list[OpenWindow]
-    abandoned: list[OpenWindow]
-    notes: list[Note]
-
-
-def edited_windows(
-    stack: ValueStack,
-    owners: Mapping[str, ScheduledObject],
-    rules: Mapping[Key, Rule],
-    now: float,
-    left_out: AbstractSet[WriteCause],
-    lost: str,
-) -> Edits:
-    """Adapts the open windows to their rules in place, and returns the windows that end.
-
-    The edits of the windows in `left_out` wait. `lost` says why no window can restore anything, or is "".
-    """
-    edits = Edits([], [], [])
-    for window in stack.windows:
-        owner, rule = owners.get(window.object), rules.get(window.key)
-        text = lost or _given_up(window, owner, now)
-        if text:
-            edits.abandoned.append(window)
-            edits.notes.append(Note(window.object, "NotRestored", f"rule {window.rule}: {text}"))
-        if text or window.cause in left_out:
-            continue
-        runs = owner is not None and owner.present and owner.deleted is None
-        length = None if rule is None or not runs or not rule.fires_at(window.opened) else rule.duration
-        # Fields that somebody else has changed in the window are not set any more.
-        left = (
-            {} if rule is None else {one: each for one, each in rule.values.items() if one not in window.left}
-        )
-        if rule is None or length is None or not left:
-            edits.closed.append(window)
-            continue
-        closes = window.opened + length
-        changed = msgspec.structs.replace(window, values=left, closes=closes, at_least=rule.at_least)
-        if changed != window:
-            stack.replace(window, changed)
-    return edits
-
-
-def _given_up(window: OpenWindow, owner: ScheduledObject | None, now: float) -> str:
+def given_up(window: OpenWindow, owner: ScheduledObject | None, now: float) -> str:
     """Returns why nothing tries to end a window any more, or ""."""
     if window.ending is None:
         return ""
@@ -247,27 +255,6 @@ def _given_up(window: OpenWindow, owner: ScheduledObject | None, now: float) -> 
     else:
         return ""
     return f"its values could not be restored {text}, so they stay" if now - window.ending > limit else ""
-
-
-def bring_back(stack: ValueStack, rules: Mapping[Key, Rule], now: float) -> Edits:
-    """Moves the windows of a future that is gone, because the clock was ahead, to the present.
-
-    Such a window takes the time of the latest execution of its rule, or ends if that one would be over.
-    """
-    edits = Edits([], [], [])
-    for window in stack.windows:
-        if window.opened <= now + MOST_AHEAD_SECONDS:
-            continue
-        rule = rules.get(window.key)
-        length = None if rule is None else rule.duration
-        opened = None if rule is None else rule.latest_time(now)
-        if opened is None or length is None or opened + length <= now:
-            edits.closed.append(window)
-        else:
-            stack.replace(window, msgspec.structs.replace(window, opened=opened, closes=opened + length))
-        text = f"rule {window.rule}: its window opened when the clock was ahead, so it is set to the present"
-        edits.notes.append(Note(window.object, "StatusFromFuture", text))
-    return edits
 
 
 # Stands for a client that the managed fields do not name.
@@ -299,7 +286,7 @@ def lost_windows(owners: Iterable[ScheduledObject], target: ObservedTarget) -> l
 
 
 def leave_changes(
-    stack: ValueStack, record: WindowRecord | None, target: ObservedTarget
+    stack: ValueStack, record: WindowRecord, target: ObservedTarget
 ) -> tuple[list[OpenWindow], list[Note]]:
     """Leaves a field as it is if its value is not the one that a rule wrote last.
 
@@ -307,8 +294,7 @@ def leave_changes(
     """
     ended: list[OpenWindow] = []
     notes: list[Note] = []
-    for field in sorted(stack.covered()) if record is not None else ():
-        assert record is not None
+    for field in sorted(stack.covered()):
         unfinished = record.pending is not None and field in record.pending
         if unfinished or field not in target.values or field not in record.applied:
             continue
@@ -317,7 +303,7 @@ def leave_changes(
         if share is None and (target.shares or present == applied):
             continue
         where, new, old = share or ("", present, applied)
-        change = _change(target, field, new)
+        change = change_text(target, field, new)
         place = f" in cluster {where}" if where else ""
         text = f"{change}{place} while a window set it to {_shown(old)}; it stays, and nothing is restored"
         holders = {window.object for window in stack.windows if field in window.values}
@@ -338,40 +324,69 @@ def _changed_share(record: WindowRecord, target: ObservedTarget) -> tuple[str, i
     return None
 
 
-def reverts(
-    owners: Mapping[str, ScheduledObject],
-    rules: Mapping[Key, Rule],
-    target: ObservedTarget,
-    record: WindowRecord | None,
-) -> list[Note]:
-    """Returns which fields somebody has set since a plain execution did; none while a window is open."""
-    if record is not None:
-        return []
-    newest: dict[str, tuple[float, str, int]] = {}
-    for owner in owners.values():
-        for name, state in owner.states.items():
-            rule = rules.get((owner.name, name))
-            table = None if rule is None else rule.timetable
-            if table is None or table.duration is not None or not state.successes:
-                continue
-            done = state.successes[0]
-            for field, value in done.values.items():
-                entry = (done.scheduled, owner.name, value)
-                newest[field] = max(newest.get(field, entry), entry)
-    notes = []
-    for field, (_, name, value) in sorted(newest.items()):
-        present = target.values.get(field, value)
-        if present != value:
-            change = _change(target, field, present)
-            text = f"{change} after a rule had set it to {value}"
-            notes.append(Note(name, "RevertedAgain", text, change=change))
-    return notes
-
-
-def _change(target: ObservedTarget, field: str, value: int | None) -> str:
+def change_text(target: ObservedTarget, field: str, value: int | None) -> str:
     """Returns who set a field to a value, for people."""
     return f"{target.managers.get(field, SOMEBODY)} set {field} to {_shown(value)}"
 
 
 def _shown(value: int | None) -> str:
     return "no value" if value is None else str(value)
+
+
+def recovered(owners: Collection[ScheduledObject], baseline: Values, now: float) -> WindowRecord | None:
+    """Returns the record of the windows whose baseline the target names, for one that is lost.
+
+    The newest window of each rule whose execution counts as handled is in it, also one that is over: it
+    closes, and the baseline returns. A target whose values are not those of the windows was changed by
+    somebody, and keeps its values.
+    """
+    newest = newest_execution(owners)
+    windows = [
+        OpenWindow.of(owner.name, rule, opened)
+        for owner in owners
+        for rule in owner.rules
+        if rule.duration is not None and (opened := rule.latest_time(now)) is not None
+        if opened <= owner.watermark(rule, now, newest)[0]
+    ]
+    windows.sort(key=lambda window: (window.opened, window.label))
+    applied: Values = {field: value for window in windows for field, value in window.values.items()}
+    kept = {field: value for field, value in baseline.items() if field in applied}
+    return WindowRecord(kept, None, applied, tuple(windows)) if windows else None
+
+
+def acknowledged(
+    record: WindowRecord | None, owners: Mapping[str, ScheduledObject], target: ObservedTarget, now: float
+) -> WindowRecord | None:
+    """Returns the record without the parts of the unfinished write that the target shows as done or changed.
+
+    The values of a write that is done then count as applied, so later changes of them are those of a person.
+    """
+    if record is None or record.pending is None:
+        return record
+    applied, left = dict(record.applied), Values()
+    done = bool(target.done) and any(
+        _is_done(window, owners.get(window.object), target, now) for window in record.open
+    )
+    for field, value in record.pending.items():
+        present, before = target.values.get(field), applied.get(field)
+        unchanged = field in applied and present == before
+        # Such a field may have had another write since. That one is repeated.
+        if done and not (unchanged and before != value):
+            applied[field] = value
+        # Before the write it had the value in `applied`. Any other value is that of the client that wrote it.
+        elif field not in target.managers or field not in applied or unchanged or present == value:
+            left[field] = value
+    # A field that neither a window nor the write has is not restored a second time.
+    kept = fields_of(record.open) | left.keys()
+    baseline = {field: value for field, value in record.baseline.items() if field in kept}
+    return replace(record, pending=left or None, applied=applied, baseline=baseline)
+
+
+def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: ObservedTarget, now: float) -> bool:
+    """True if the target shows that a window opened, and its execution is due, or that it closed."""
+    if window.closes <= now and marker_of(window.label, window.closes) in target.done:
+        return True
+    if owner is None or marker_of(window.label, window.opened) not in target.done:
+        return False
+    rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
+    return rule is not None and owner.watermark(rule, now, None)[0] < window.opened

@@ -19,13 +19,13 @@ import msgspec
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
-    CronPlan,
     OpenWindow,
     Rule,
     ScheduledObject,
     Values,
     WindowRecord,
 )
+from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.cron.execution.simulation import (
     DEFAULT_MINIMUM,
     UNKNOWN,

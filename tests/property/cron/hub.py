@@ -13,9 +13,7 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
 from fedhpa.api.times import format_time
-from fedhpa.cron.execution.due import split_markers
 from fedhpa.cron.execution.model import (
-    CronPlan,
     ObjectRecord,
     ObservedTarget,
     RuleState,
@@ -30,8 +28,11 @@ from fedhpa.cron.execution.objects import (
     encode_rules,
     encode_windows,
     read_object,
+    split_markers,
+    with_record,
 )
 from fedhpa.cron.execution.outcome import Attempts, Settled, settle
+from fedhpa.cron.execution.planning import CronPlan
 from tests.property.cron.histories import Json
 
 REFERENCE = TargetReference("autoscaling.karmada.io/v1alpha1", "FederatedHPA", "web")
@@ -132,7 +133,8 @@ class Hub:
     def read(self, name: str) -> ScheduledObject:
         found = CronFederatedHPA.model_validate_json(msgspec.json.encode(self.objects[name]))
         content = self._rules.get(name)
-        owner = read_object(found, record=None if content is None else decode_rules(content))
+        record = None if content is None else decode_rules(content)
+        owner = with_record(read_object(found), found.metadata.generation, record)
         return msgspec.structs.replace(owner, present=self.is_present(name))
 
     def run(self, now: float, does: str) -> Outcome:
