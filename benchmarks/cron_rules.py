@@ -143,14 +143,7 @@ async def _run(schedule: str, due: float | None) -> tuple[float, int]:
     hub, clock = Hub(calendar(f"web-{number}", schedule) for number in range(OBJECTS)), _Clock(CREATED + 1)
     metrics = CronMetrics(CollectorRegistry())
     events = EventRecorder(hub, "cron", wall=clock)
-    targets = CronTargets(
-        hub,
-        dict,
-        direct=False,
-        member_deadline=3.0,
-        lost_after=300.0,
-        clock=SYSTEM,
-    )
+    targets = CronTargets(hub, clock=SYSTEM)
     reconciler = CronReconciler(
         hub, targets, events, metrics, paused=False, wall=clock, clock=SYSTEM.monotonic
     )

@@ -14,6 +14,7 @@ from controller.cronfederatedhpa import (
     CronReconciler,
     CronTargets,
     CronWorker,
+    MemberScales,
     WorkloadOwners,
 )
 from controller.cronfederatedhpa.objects import CRD_PATH, PATHS, other_controller
@@ -50,20 +51,19 @@ async def lead_rules(
     holds: NamespaceHolds | None = None,
 ) -> None:
     """Run the rules of a shard's CronFederatedHPAs until cancelled."""
-    direct = settings.propagation == DIRECT
     check = HubCheck(hub, CRD_PATH, PATHS, clock=clock.monotonic, on_finding=on_finding)
-    targets = CronTargets(
-        hub,
-        lambda: members.staying,
-        direct=direct,
-        member_deadline=settings.member_deadline,
-        lost_after=settings.decision.cluster_lost_timeout,
-        clock=clock,
-    )
+    scales = None
+    if settings.propagation == DIRECT:
+        scales = MemberScales(
+            lambda: members.staying,
+            member_deadline=settings.member_deadline,
+            lost_after=settings.decision.cluster_lost_timeout,
+            clock=clock,
+        )
     owners = WorkloadOwners(hub, namespaces=settings.watch_namespaces, clock=clock.monotonic)
     reconciler = CronReconciler(
         hub,
-        targets,
+        CronTargets(hub, scales, clock=clock),
         events,
         metrics,
         paused=settings.paused,
@@ -88,7 +88,7 @@ async def lead_rules(
 
     async with asyncio.TaskGroup() as group:
         group.create_task(supervise("cron-events", lambda: events.run(worker.results.wait)))
-        if direct:
+        if scales is not None:
             await _until_synced(members)
         if holds is not None:
             await holds.tried()

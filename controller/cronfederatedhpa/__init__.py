@@ -15,5 +15,5 @@ from controller.cronfederatedhpa.objects import RULE_FIELDS, is_run_by_karmada
 from controller.cronfederatedhpa.one_shot import PlannedTarget, planned_targets, read_target, values_of
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
-from controller.cronfederatedhpa.targets import CronTargets
+from controller.cronfederatedhpa.targets import CronTargets, MemberScales
 from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners

@@ -140,10 +140,17 @@ class KeysByTarget:
         return {each for each in (old, target) if each is not None}
 
 
-class ObjectsByTarget:
-    """The newest known state of each object. A state that this process wrote counts at once."""
+class CronObjects:
+    """The newest known state of each object, and writes to it while `leads` returns True.
 
-    def __init__(self) -> None:
+    A state that this process wrote counts at once.
+    """
+
+    def __init__(self, hub: ApiClient, leads: Callable[[], bool]) -> None:
+        self._hub = hub
+        self._leads = leads
+        # True if the hub dropped fields of the last status that was written.
+        self.hub_drops_fields = False
         self._objects: dict[Key, CronObject] = {}
         self._keys = KeysByTarget()
 
@@ -180,6 +187,71 @@ class ObjectsByTarget:
         """Forgets an object. Returns the targets that it belonged to."""
         self._objects.pop(key, None)
         return self._keys.put(key, None)
+
+    def check_lease(self) -> None:
+        """Raises NotLeading if another process may hold the Lease."""
+        if not self._leads():
+            raise NotLeading("the Lease is not held any more")
+
+    async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
+        """Replaces fields of the status of an object. Raises ApiError if the hub refuses it."""
+
+        async def write(version: str) -> Mapping[str, Any]:
+            before = (self.get(owner.key) or owner).raw.get("status") or {}
+            stored = await patch_status(
+                self._hub,
+                _path(owner.key),
+                dict(patch),
+                resource_version=version,
+                manager=FIELD_MANAGER,
+                deadline=HUB_DEADLINE_SECONDS,
+            )
+            wanted = {**before, **patch}
+            kept = stored.get("status") or {}
+            self.hub_drops_fields = any(
+                wanted.get(name) is not None and name not in kept for name in OUR_FIELDS
+            )
+            # A status that lacks our fields would be written again and again.
+            return {**stored, "status": wanted} if self.hub_drops_fields else stored
+
+        await self._write(owner, write)
+
+    async def set_finalizer(self, owner: CronObject, *, wanted: bool) -> None:
+        """Adds or removes the finalizer of an object. Raises ApiError if the hub refuses it."""
+
+        async def write(version: str) -> Mapping[str, Any]:
+            latest = self.get(owner.key) or owner
+            others = [each for each in latest.cron.metadata.finalizers if each != FINALIZER]
+            finalizers = [*others, FINALIZER] if wanted else others
+            patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
+            response = await self._hub.patch(
+                _path(owner.key), patch, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
+            )
+            return response.json()
+
+        await self._write(owner, write)
+
+    async def _write(self, owner: CronObject, write: Callable[[str], Awaitable[Mapping[str, Any]]]) -> None:
+        """Makes one write with the newest resourceVersion. After a conflict the object is read again."""
+        raw = (self.get(owner.key) or owner).raw
+        for attempt in range(1, TRIES + 1):
+            self.check_lease()
+            try:
+                written = await write(str(raw["metadata"].get("resourceVersion", "")))
+            except Conflict:
+                if attempt == TRIES:
+                    raise
+            except ApiError as error:
+                if error.status == NOT_FOUND:
+                    return
+                raise
+            else:
+                self.put(CronObject.of(written), written=True)
+                return
+            raw = await self._hub.get_json(_path(owner.key), deadline=HUB_DEADLINE_SECONDS)
+            if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
+                return
+            self.put(CronObject.of(raw))
 
 
 def target_of(namespace: str, reference: TargetReference) -> TargetKey:
@@ -220,82 +292,6 @@ OUR_FIELDS: Final = ("observedGeneration", "conditions")
 
 class NotLeading(FedHPAError):
     """The Lease of this process ended, so it must not write."""
-
-
-class ObjectWriter:
-    """Writes objects of `objects`, and stores what the hub returns there. It may while `leads` is True."""
-
-    def __init__(self, hub: ApiClient, objects: ObjectsByTarget, leads: Callable[[], bool]) -> None:
-        self._hub = hub
-        self.objects = objects
-        self._leads = leads
-        # True if the hub dropped fields of the last status that was written.
-        self.hub_drops_fields = False
-
-    def check_lease(self) -> None:
-        """Raises NotLeading if another process may hold the Lease."""
-        if not self._leads():
-            raise NotLeading("the Lease is not held any more")
-
-    async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
-        """Replaces fields of the status of an object. Raises ApiError if the hub refuses it."""
-
-        async def write(version: str) -> Mapping[str, Any]:
-            before = (self.objects.get(owner.key) or owner).raw.get("status") or {}
-            stored = await patch_status(
-                self._hub,
-                _path(owner.key),
-                dict(patch),
-                resource_version=version,
-                manager=FIELD_MANAGER,
-                deadline=HUB_DEADLINE_SECONDS,
-            )
-            wanted = {**before, **patch}
-            kept = stored.get("status") or {}
-            self.hub_drops_fields = any(
-                wanted.get(name) is not None and name not in kept for name in OUR_FIELDS
-            )
-            # A status that lacks our fields would be written again and again.
-            return {**stored, "status": wanted} if self.hub_drops_fields else stored
-
-        await self._write(owner, write)
-
-    async def set_finalizer(self, owner: CronObject, *, wanted: bool) -> None:
-        """Adds or removes the finalizer of an object. Raises ApiError if the hub refuses it."""
-
-        async def write(version: str) -> Mapping[str, Any]:
-            latest = self.objects.get(owner.key) or owner
-            others = [each for each in latest.cron.metadata.finalizers if each != FINALIZER]
-            finalizers = [*others, FINALIZER] if wanted else others
-            patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
-            response = await self._hub.patch(
-                _path(owner.key), patch, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
-            )
-            return response.json()
-
-        await self._write(owner, write)
-
-    async def _write(self, owner: CronObject, write: Callable[[str], Awaitable[Mapping[str, Any]]]) -> None:
-        """Makes one write with the newest resourceVersion. After a conflict the object is read again."""
-        raw = (self.objects.get(owner.key) or owner).raw
-        for attempt in range(1, TRIES + 1):
-            self.check_lease()
-            try:
-                written = await write(str(raw["metadata"].get("resourceVersion", "")))
-            except Conflict:
-                if attempt == TRIES:
-                    raise
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    return
-                raise
-            else:
-                self.objects.put(CronObject.of(written), written=True)
-                return
-            raw = await self._hub.get_json(_path(owner.key), deadline=HUB_DEADLINE_SECONDS)
-            if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
-                return
-            self.objects.put(CronObject.of(raw))
 
 
 def _path(key: Key) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from controller.apply.scales import bounds_of
 from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey
-from controller.cronfederatedhpa.targets import CronTargets, KnownShares, Members
+from controller.cronfederatedhpa.targets import CronTargets, KnownShares, MemberScales
 from controller.cronfederatedhpa.units import open_rules, open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
@@ -111,7 +111,7 @@ async def read_target(
 
     A workload that the hub does not have is read in the members, as with --propagation=direct.
     """
-    found = await _read(hub, unit, dict, clock, direct=False)
+    found = await _read(CronTargets(hub, clock=clock), unit)
     if not found.error or REPLICAS not in unit.fields:
         return found
     settings = dataclasses.replace(Settings.of(parse_flags(SECTIONS, [], {})), sources=sources)
@@ -119,23 +119,19 @@ async def read_target(
         async with members_once(hub, settings, clock) as registry:
             if not registry.members:
                 return found
-            there = await _read(hub, unit, lambda: registry.members, clock, direct=True)
+            scales = MemberScales(
+                lambda: registry.members,
+                member_deadline=MEMBER_DEADLINE_SECONDS,
+                lost_after=CLUSTER_LOST_TIMEOUT_SECONDS,
+                clock=clock,
+            )
+            there = await _read(CronTargets(hub, scales, clock=clock), unit)
     except ConfigError as error:
         return ObservedTarget({}, f"on the hub: {found.error}; {error}")
     return there if not there.error else ObservedTarget({}, f"on the hub: {found.error}; {there.error}")
 
 
-async def _read(
-    hub: ApiClient, unit: PlannedTarget, members: Members, clock: Clock, *, direct: bool
-) -> ObservedTarget:
-    targets = CronTargets(
-        hub,
-        members,
-        direct=direct,
-        member_deadline=MEMBER_DEADLINE_SECONDS,
-        lost_after=CLUSTER_LOST_TIMEOUT_SECONDS,
-        clock=clock,
-    )
+async def _read(targets: CronTargets, unit: PlannedTarget) -> ObservedTarget:
     return (await targets.read(unit.target, unit.api_version, KnownShares())).target
 
 

@@ -20,9 +20,8 @@ from controller.cronfederatedhpa.objects import (
     CRD_PATH,
     PATHS,
     CronObject,
+    CronObjects,
     NotLeading,
-    ObjectsByTarget,
-    ObjectWriter,
     TargetKey,
 )
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
@@ -108,11 +107,10 @@ class CronReconciler:
         wall: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
-        self.objects = ObjectsByTarget()
+        self.objects = CronObjects(hub, leads)
         self._check = check or HubCheck(hub, CRD_PATH, PATHS, clock=clock)
         self._paused = paused
-        self._writer = ObjectWriter(hub, self.objects, leads)
-        self.units = Units(hub, self._writer, metrics.follow)
+        self.units = Units(hub, self.objects, metrics.follow)
         self._reporter = Reporter(self.units, events, metrics)
         self._owners = owners
         self._targets = targets
@@ -237,7 +235,7 @@ class CronReconciler:
         # The target must not name a baseline that nobody restores any more.
         if not planned.write and (reading.target.baseline is None or baseline is not None):
             return
-        self._writer.check_lease()
+        self.objects.check_lease()
         try:
             await reading.write(planned.write, planned.marker, baseline)
         except ApiError as error:
@@ -253,7 +251,7 @@ class CronReconciler:
         for owner in unit.objects:
             if owner.name in planned.holders and not owner.has_finalizer:
                 try:
-                    await self._writer.set_finalizer(owner, wanted=True)
+                    await self.objects.set_finalizer(owner, wanted=True)
                 except ApiError as error:
                     # Of a window that is open already the finalizer was removed by somebody.
                     if causes := planned.openings(owner.name):
@@ -377,13 +375,13 @@ class CronReconciler:
         if latest is None or not latest.has_finalizer:
             return
         if not self.units.targets_of(owner.key) and not await self.units.opened_elsewhere(owner.key):
-            await self._writer.set_finalizer(latest, wanted=False)
+            await self.objects.set_finalizer(latest, wanted=False)
 
     async def _free_deleted(self, unit: Unit) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""
         for owner in unit.objects:
             if owner.cron.metadata.deletion_timestamp and owner.has_finalizer:
-                await self._writer.set_finalizer(owner, wanted=False)
+                await self.objects.set_finalizer(owner, wanted=False)
 
     async def _block(self, unit: Unit, finding: Finding, now: float) -> float:
         """Shows why nothing is written, and returns when to look again."""

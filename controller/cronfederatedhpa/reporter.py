@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -18,8 +17,8 @@ from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import Note, Rule, RuleState
-from fedhpa.cron.execution.objects import SCALE_FAILED, shortened, write_histories
-from fedhpa.cron.execution.outcome import MAX_MESSAGE, Settled, Waiting, reverts
+from fedhpa.cron.execution.objects import write_histories
+from fedhpa.cron.execution.outcome import MAX_MESSAGE, SCALE_FAILED, Settled, Waiting, reverts
 from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.decision import READY, Finding
 from fedhpa.kube import EventRecorder, InvolvedObject, Key
@@ -38,8 +37,6 @@ ANOTHER_AUTOSCALER: Final = "AnotherAutoscaler"
 # People read conditions, so they name only so many autoscalers.
 MAX_NAMED: Final = 4
 HUB_COMPATIBLE: Final = "HubCompatible"
-# A whole status is at most this large; etcd's limit of an object is 1.5 MiB.
-MAX_STATUS_BYTES: Final = 256 * 1024
 
 
 def render_status(
@@ -61,7 +58,7 @@ def render_status(
         owners = () if owners else owners
     return {
         "observedGeneration": owner.raw["metadata"].get("generation", 0),
-        "executionHistories": _bounded(states, [rule.name for rule in rules]),
+        "executionHistories": write_histories(states, [rule.name for rule in rules]),
         "conditions": conditions(owner, finding or _problem(rules), hub, now, owners, held),
         "summary": _summary(owner, rules, states),
     }
@@ -162,17 +159,6 @@ def _when(at: float, rule: Rule) -> str:
     return f"{datetime.fromtimestamp(at, zone):%d %b %H:%M} {rule.name}"
 
 
-def _bounded(states: Mapping[str, RuleState], names: Sequence[str]) -> list[Json]:
-    """Returns the histories, with fewer entries for each rule if they would be too large."""
-    kept = dict(states)
-    for limit in (32, 3, 1, 0):
-        histories = write_histories(kept, names)
-        if limit == 0 or len(msgspec.json.encode(histories)) <= MAX_STATUS_BYTES:
-            break
-        kept = {name: shortened(state, limit // 2) for name, state in kept.items()}
-    return histories
-
-
 class Reporter:
     """Records the results of passes on the objects of `units`."""
 
@@ -216,7 +202,7 @@ class Reporter:
         stored = owner.raw.get("status") or {}
         patch = {name: value for name, value in status.items() if stored.get(name) != value}
         if patch:
-            await self._units.writer.patch_status(owner, patch)
+            await self._units.objects.patch_status(owner, patch)
 
     def report(
         self,
@@ -290,7 +276,7 @@ class Reporter:
 
     def record(self, namespace: str, note: Note, uid: str = "") -> None:
         """Records a note as an event on its object."""
-        owner = self._units.writer.objects.get((namespace, note.object))
+        owner = self._units.objects.get((namespace, note.object))
         uid = uid if owner is None else owner.cron.metadata.uid
         about = InvolvedObject(API_VERSION, KIND, note.object, namespace, uid)
         self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)

@@ -95,25 +95,12 @@ def unreadable(error: str, *, gone: bool = False, unread: bool = False) -> Readi
 
 
 class CronTargets:
-    """Reads targets of all kinds. `direct` is True with --propagation=direct."""
+    """Reads targets of all kinds. With `in_members`, workloads are read there (--propagation=direct)."""
 
-    def __init__(
-        self,
-        hub: ApiClient,
-        members: Members,
-        *,
-        direct: bool,
-        member_deadline: float,
-        lost_after: float,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, hub: ApiClient, in_members: MemberScales | None = None, *, clock: Clock) -> None:
         self._hub = hub
         self._mapper = ResourceMapper(hub, clock=clock.monotonic)
-        self._in_members = (
-            MemberScales(members, member_deadline=member_deadline, lost_after=lost_after, clock=clock)
-            if direct
-            else None
-        )
+        self._in_members = in_members
 
     async def read(self, key: TargetKey, api_version: str, shares: KnownShares) -> Reading:
         """Returns the present values of a target. Failures are part of the reading.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ from controller.cronfederatedhpa.objects import (
     FIELD_MANAGER,
     HUB_DEADLINE_SECONDS,
     CronObject,
-    ObjectWriter,
+    CronObjects,
     TargetKey,
     target_of,
 )
@@ -25,6 +25,7 @@ from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
 from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, ScheduledObject, WindowRecord
 from fedhpa.cron.execution.objects import (
+    StoredWindows,
     TargetReference,
     decode_rules,
     decode_windows,
@@ -76,7 +77,7 @@ def open_rules(hub: ApiClient, key: Key, uid: str, check_lease: Callable[[], Non
 
 
 class Units:
-    """Units by target, and what is known of each object of `writer`, whose series `follow` ends with it.
+    """Units by target, and what is known of each of the `objects`, whose series `follow` ends with it.
 
     `adopt` is set if objects may belong to other processes: it brings in one whose windows are open on a
     target of this process, if it exists.
@@ -86,10 +87,9 @@ class Units:
     # A finding names the fields that the hub drops, as it was checked last.
     pruned: Finding | None = None
 
-    def __init__(self, hub: ApiClient, writer: ObjectWriter, follow: Callable[[Key, object], None]) -> None:
-        self.writer = writer
+    def __init__(self, hub: ApiClient, objects: CronObjects, follow: Callable[[Key, object], None]) -> None:
         self._hub = hub
-        self._objects = writer.objects
+        self.objects = objects
         self._follow = follow
         self._memories: dict[Key, RulesMemory] = {}
         self._units: dict[TargetKey, Unit] = {}
@@ -98,16 +98,20 @@ class Units:
         # The names of the records that the list at the start had; None if the hub did not let us list them.
         self._listed: set[tuple[str, str]] | None = None
 
-    async def _list(self, namespace: str = "") -> Sequence[dict[str, Any]] | None:
-        """Returns the records of open windows; None without the right to list them. Raises ApiError."""
+    async def _list(self, namespace: str = "") -> list[tuple[dict[str, Any], StoredWindows | None]] | None:
+        """Returns the records of open windows with what can be read; None without the right to list them.
+
+        Raises ApiError.
+        """
         path = SCALING_RECORDS.path(namespace)
         try:
-            return (await self._hub.list(path, dict[str, Any], label_selector=CRON_TARGETS)).items
+            records = (await self._hub.list(path, dict[str, Any], label_selector=CRON_TARGETS)).items
         except ApiError as error:
             if error.status not in (NOT_FOUND, FORBIDDEN):
                 raise
             log.warning("scaling records not listed", error=str(error))
             return None
+        return [(raw, _readable(raw)) for raw in records]
 
     async def load(self, owns: Callable[[TargetKey], bool]) -> list[TargetKey]:
         """Read the records of all own targets with open windows; return these targets. Raises ApiError.
@@ -117,32 +121,26 @@ class Units:
         listed = await self._list()
         if listed is None:
             return []
-        self._listed = {_place_of(raw) for raw in listed}
-        return [target for raw in listed if (target := self._take(raw, owns)) is not None]
-
-    def _take(self, raw: Mapping[str, Any], owns: Callable[[TargetKey], bool]) -> TargetKey | None:
-        namespace, name = _place_of(raw)
-        try:
-            reference = decode_windows(raw.get("status") or {}).target
-        except InvalidObject as error:
-            log.warning("scaling record unreadable", namespace=namespace, name=name, error=str(error))
-            return None
-        target = target_of(namespace, reference)
-        if not owns(target):
-            return None
-        unit = self.of(target, reference)
-        if unit.windows.file.name != name:
-            return None  # somebody copied it
-        unit.windows.take(unit.windows.file.adopt(raw))
-        self.note(unit)
-        return target
+        self._listed = {_place_of(raw) for raw, _ in listed}
+        found = []
+        for raw, stored in listed:
+            namespace, name = _place_of(raw)
+            target = None if stored is None else target_of(namespace, stored.target)
+            if stored is None or target is None or not owns(target):
+                continue
+            unit = self.of(target, stored.target)
+            if unit.windows.file.name == name:  # otherwise somebody copied it
+                unit.windows.take(unit.windows.file.adopt(raw))
+                self.note(unit)
+                found.append(target)
+        return found
 
     def memory(self, key: Key) -> RulesMemory:
         """Returns what this process knows of an object beside its stored form."""
-        owner, memory = self._objects.get(key), self._memories.get(key)
+        owner, memory = self.objects.get(key), self._memories.get(key)
         uid = "" if owner is None else owner.cron.metadata.uid
         if memory is None or memory.uid != uid:
-            memory = RulesMemory(key, uid, open_rules(self._hub, key, uid, self.writer.check_lease))
+            memory = RulesMemory(key, uid, open_rules(self._hub, key, uid, self.objects.check_lease))
             if owner is not None:  # otherwise it would stay for ever
                 memory.told = {(each.reason, each.message) for each in owner.cron.status.conditions}
                 self._follow(key, memory)
@@ -166,14 +164,14 @@ class Units:
 
     def scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
-        memory, drops = self.memory(owner.key), self.writer.hub_drops_fields or self.pruned is not None
+        memory, drops = self.memory(owner.key), self.objects.hub_drops_fields or self.pruned is not None
         found = owner.scheduled(unit.target, memory.rules.state, drops=drops)
         known = memory.elsewhere or self.targets_of(owner.key)
         return msgspec.structs.replace(found, waits=True) if owner.has_finalizer and not known else found
 
     def running(self, unit: Unit, owner: CronObject) -> CronObject | None:
         """Returns the newest form of an object whose rules run on a target; None if they do not."""
-        latest = self._objects.get(owner.key)
+        latest = self.objects.get(owner.key)
         if latest is None or latest.target != unit.target or latest.cron.metadata.deletion_timestamp:
             return None
         return latest
@@ -197,7 +195,7 @@ class Units:
 
         Returns None, and nothing is known of the target any more, if it has no rules.
         """
-        here, unit = self._objects.of(target), self._units.get(target)
+        here, unit = self.objects.of(target), self._units.get(target)
         if unit is None:
             if not here:
                 return None
@@ -208,13 +206,13 @@ class Units:
         self.note(unit)
         holders = [(target.namespace, name) for name in unit.holders]
         for key in holders:
-            if self.adopt is not None and self._objects.get(key) is None:
+            if self.adopt is not None and self.objects.get(key) is None:
                 await self.adopt(key)
         if not here and unit.windows.state is None:
             self.leave(target)
             return None
-        found = {owner.key: owner for owner in self._objects.of(target)}
-        found |= {key: owner for key in holders if (owner := self._objects.get(key)) is not None}
+        found = {owner.key: owner for owner in self.objects.of(target)}
+        found |= {key: owner for key in holders if (owner := self.objects.get(key)) is not None}
         unit.objects = [found[key] for key in sorted(found)]
         return unit
 
@@ -222,7 +220,7 @@ class Units:
         """Returns the unit of a target, a new one if there is none."""
         unit = self._units.get(target)
         if unit is None:
-            unit = self._units[target] = open_unit(self._hub, target, reference, self.writer.check_lease)
+            unit = self._units[target] = open_unit(self._hub, target, reference, self.objects.check_lease)
             if self._listed is not None and (target.namespace, unit.windows.file.name) not in self._listed:
                 unit.windows.take(None)
         return unit
@@ -257,14 +255,8 @@ class Units:
 
         Without the right to list the records, only the windows of this process are known.
         """
-        for raw in () if self.adopt is None else await self._list(key[0]) or ():
-            try:
-                found = decode_windows(raw.get("status") or {})
-            except InvalidObject:
-                continue
-            if any(window.object == key[1] for window in found.state.open):
-                return True
-        return False
+        listed = None if self.adopt is None else await self._list(key[0])
+        return any(stored is not None and key[1] in stored.state.holders for _, stored in listed or ())
 
     def leave(self, target: TargetKey) -> frozenset[str]:
         """Drops the unit of a target without rules here. Returns the objects with windows on it."""
@@ -275,6 +267,15 @@ class Units:
 def _place_of(record: Mapping[str, Any]) -> tuple[str, str]:
     metadata = record["metadata"]
     return str(metadata.get("namespace", "")), str(metadata.get("name", ""))
+
+
+def _readable(record: Mapping[str, Any]) -> StoredWindows | None:
+    try:
+        return decode_windows(record.get("status") or {})
+    except InvalidObject as error:
+        namespace, name = _place_of(record)
+        log.warning("scaling record unreadable", namespace=namespace, name=name, error=str(error))
+        return None
 
 
 @dataclass(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from controller.cronfederatedhpa.objects import CronObject
-from controller.cronfederatedhpa.reporter import MAX_STATUS_BYTES, render_status
+from controller.cronfederatedhpa.reporter import render_status
 from fedhpa.cron.execution.model import Failed, ObjectRecord, RuleState, Succeeded
 from fedhpa.cron.execution.objects import (
     MAX_BYTES,
@@ -53,7 +53,7 @@ def test_a_status_has_at_most_256_kib() -> None:
 
     status = render_status(owner, owner.scheduled(owner.target).rules, states, None, at("10:00"))
 
-    assert len(msgspec.json.encode(status)) <= MAX_STATUS_BYTES
+    assert len(msgspec.json.encode(status)) <= MAX_BYTES
     assert len(status["executionHistories"]) == 1000
 
 

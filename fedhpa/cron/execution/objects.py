@@ -9,10 +9,11 @@ only are one group.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from fedhpa.api.autoscaling import CrossVersionObjectReference
 from fedhpa.api.cronfederatedhpa import (
@@ -20,7 +21,6 @@ from fedhpa.api.cronfederatedhpa import (
     CronFederatedHPARule,
     CronFederatedHPASpec,
     ExecutionHistory,
-    SuccessfulExecution,
 )
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
@@ -129,8 +129,6 @@ def _limit(value: int | None, least: int) -> int:
     return _DEFAULT_HISTORY if value is None else max(value, least)
 
 
-# The reason of condition Ready, and of the event, if an execution could not be applied.
-SCALE_FAILED: Final = "ScaleFailed"
 # Where a status has the values of an execution: the attribute, and the name on the wire.
 _APPLIED: Final = {
     REPLICAS: ("applied_replicas", "appliedReplicas"),
@@ -150,13 +148,14 @@ def read_cron(raw: Mapping[str, Any]) -> tuple[CronFederatedHPA, dict[int, str]]
     try:
         return decode(CronFederatedHPA, raw), {}
     except InvalidObject:
-        spec = raw.get("spec")
-        rules, refused = _readable_rules(spec.get("rules") if isinstance(spec, Mapping) else None)
-        readable = {**raw, "spec": {**spec, "rules": rules} if isinstance(spec, Mapping) else spec}
+        spec, refused = raw.get("spec"), {}
+        if isinstance(spec, Mapping):
+            rules, refused = _readable_rules(spec.get("rules"))
+            raw = {**raw, "spec": {**spec, "rules": rules}}
         try:
-            return decode(CronFederatedHPA, readable), refused
+            return decode(CronFederatedHPA, raw), refused
         except InvalidObject:
-            return decode(CronFederatedHPA, {**readable, "status": {}}), refused
+            return decode(CronFederatedHPA, {**raw, "status": {}}), refused
 
 
 def _readable_rules(rules: Any) -> tuple[list[Any], dict[int, str]]:
@@ -193,22 +192,19 @@ def with_record(found: ScheduledObject, generation: int, record: ObjectRecord | 
     if record is None:
         return found
     edits = max(generation - record.generation, 0) if record.generation else 0
-    return msgspec.structs.replace(found, states=dict(record.rules), known=True, edits=edits)
+    return replace(found, states=dict(record.rules), known=True, edits=edits)
 
 
 def edited_at(meta: ObjectMeta) -> float | None:
     """Returns when the spec of an object was last written, from its managed fields; None if unknown."""
-    times = [
-        instant_of(entry.time)
-        for entry in meta.managed_fields
-        if not entry.subresource and "f:spec" in (entry.fields_v1 or {})
-    ]
-    return max((time for time in times if time is not None), default=None)
+    specs = (one for one in meta.managed_fields if not one.subresource and "f:spec" in (one.fields_v1 or {}))
+    return max((time for one in specs if (time := instant_of(one.time)) is not None), default=None)
 
 
 def write_histories(states: Mapping[str, RuleState], rules: Iterable[str]) -> list[Json]:
     """Returns status.executionHistories: one entry for each name of a rule, in their order."""
-    return [_history(rule, states[rule]) for rule in dict.fromkeys(rules) if rule in states]
+    names = [rule for rule in dict.fromkeys(rules) if rule in states]
+    return _fitting(states, lambda kept: [_history(rule, kept[rule]) for rule in names])
 
 
 def _state(history: ExecutionHistory) -> RuleState:
@@ -216,7 +212,11 @@ def _state(history: ExecutionHistory) -> RuleState:
     return RuleState(
         next_execution=instant_of(history.next_execution_time),
         successes=tuple(
-            Succeeded(due, instant_of(done.execution_time) or due, _applied_values(done))
+            Succeeded(
+                due,
+                instant_of(done.execution_time) or due,
+                _given({field: getattr(done, name) for field, (name, _) in _APPLIED.items()}),
+            )
             for done in history.successful_executions
             if (due := instant_of(done.schedule_time)) is not None
         ),
@@ -231,10 +231,6 @@ def _state(history: ExecutionHistory) -> RuleState:
             if (due := instant_of(missed.schedule_time)) is not None
         ),
     )
-
-
-def _applied_values(done: SuccessfulExecution) -> dict[str, int]:
-    return _given({field: getattr(done, name) for field, (name, _) in _APPLIED.items()})
 
 
 def _given(values: Mapping[str, int | None]) -> dict[str, int]:
@@ -279,10 +275,11 @@ def instant_of(text: str | None) -> float | None:
 
 
 VERSION: Final = 1
-# The histories are shortened in a larger content; watermarks and windows never are.
+# The histories are shortened in a larger content or status; watermarks and windows never are. The limit of
+# etcd for an object is 1.5 MiB.
 MAX_BYTES: Final = 256 * 1024
 # The entries of each history that are kept: as many as fit.
-_ENTRIES: Final = (32, 16, 1, 0)
+_ENTRIES: Final = (32, 16, 3, 1, 0)
 
 
 class TargetReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -312,16 +309,26 @@ class _Group(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     ending: Seconds | None = None
 
 
-def encode_rules(record: ObjectRecord) -> dict[str, Any]:
+def encode_rules(record: ObjectRecord) -> Json:
     """Returns the content of an object's record. The next executions follow from the schedules."""
-    kept = {name: msgspec.structs.replace(state, next_execution=None) for name, state in record.rules.items()}
-    content: dict[str, Any] = {}
+    states = {name: replace(state, next_execution=None) for name, state in record.rules.items()}
+    return _fitting(
+        states, lambda kept: {"version": VERSION, **msgspec.to_builtins(replace(record, rules=kept))}
+    )
+
+
+def _fitting(states: Mapping[str, RuleState], render: Callable[[dict[str, RuleState]], T]) -> T:
+    """Returns what is rendered of some states, with as many entries in each history as MAX_BYTES allow."""
     for limit in _ENTRIES:
-        kept = {name: shortened(state, limit) for name, state in kept.items()}
-        content = {"version": VERSION, **msgspec.to_builtins(msgspec.structs.replace(record, rules=kept))}
-        if len(msgspec.json.encode(content)) <= MAX_BYTES:
+        rendered = render({name: _shortened(state, limit) for name, state in states.items()})
+        if len(msgspec.json.encode(rendered)) <= MAX_BYTES:
             break
-    return content
+    return rendered
+
+
+def _shortened(state: RuleState, limit: int) -> RuleState:
+    lists = {name: getattr(state, name)[:limit] for name in ("successes", "failures", "missed")}
+    return replace(state, **lists)
 
 
 def decode_rules(content: Mapping[str, Any]) -> ObjectRecord:
@@ -331,18 +338,16 @@ def decode_rules(content: Mapping[str, Any]) -> ObjectRecord:
 
 def encode_windows(target: TargetReference, record: WindowRecord) -> dict[str, Any]:
     """Returns the content of the record of a target with open windows."""
-    whole = StoredWindows(target, msgspec.structs.replace(record, open=()))
-    content: dict[str, Any] = {"version": VERSION, **msgspec.to_builtins(whole)}
+    stored = StoredWindows(target, replace(record, open=()))
     groups: dict[Any, dict[str, dict[str, tuple[int, ...]]]] = {}
     for window in record.open:
         fields = tuple(window.values)
         alike = (window.opened, window.closes, fields, window.at_least, window.left, window.ending)
-        values = groups.setdefault(alike, {}).setdefault(window.object, {})
-        values[window.rule] = tuple(window.values.values())
-    content["state"]["open"] = [
-        msgspec.to_builtins(_Group(opened, closes, fields, rules, *rest))
-        for (opened, closes, fields, *rest), rules in groups.items()
-    ]
+        rules = groups.setdefault(alike, {}).setdefault(window.object, {})
+        rules[window.rule] = tuple(window.values.values())
+    found = [_Group(*alike[:3], each, *alike[3:]) for alike, each in groups.items()]
+    content: Json = {"version": VERSION, **msgspec.to_builtins(stored)}
+    content["state"]["open"] = msgspec.to_builtins(found)
     return content
 
 
@@ -364,14 +369,7 @@ def decode_windows(content: Mapping[str, Any]) -> StoredWindows:
     except ValueError as error:
         raise InvalidObject(f"it cannot be read: {error}") from error
     windows.sort(key=lambda window: window.opened)
-    record = msgspec.structs.replace(whole.state, open=tuple(windows))
-    return msgspec.structs.replace(whole, state=record)
-
-
-def shortened(state: RuleState, limit: int) -> RuleState:
-    """Returns a state with at most so many entries in each history."""
-    lists = {name: getattr(state, name)[:limit] for name in ("successes", "failures", "missed")}
-    return msgspec.structs.replace(state, **lists)
+    return replace(whole, state=replace(whole.state, open=tuple(windows)))
 
 
 def _decode(content: Mapping[str, Any], kind: type[T]) -> T:

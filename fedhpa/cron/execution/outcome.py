@@ -35,6 +35,8 @@ from fedhpa.cron.execution.model import (
 from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.cron.execution.windows import change_text
 
+# The reason of condition Ready, and of the event, if an execution could not be applied.
+SCALE_FAILED: Final = "ScaleFailed"
 # Records of missed executions that a rule keeps. The oldest ones become one record.
 MAX_MISSED: Final = 10
 # A message may quote the answer of an API server. This many characters are kept.
@@ -175,7 +177,7 @@ class _Settler:
         kept = (failure, *_others(state.failures, at))[: execution.rule.failures_kept]
         self._change(execution.key, failures=kept, failing=(*_others(state.failing, at), failure))
         if not earlier:
-            self._note(execution.key, "ScaleFailed", f", due {format_time(at)}: {message}")
+            self._note(execution.key, SCALE_FAILED, f", due {format_time(at)}: {message}")
 
     def _handle(self, key: Key, at: float) -> None:
         """Moves the watermark of a rule to an execution."""
