@@ -172,7 +172,7 @@ class HubCheck:
     """The findings on one hub, refreshed every few minutes. Errors of the hub are logged, never raised.
 
     The CRD at `crd_path` must keep the fields at `paths`. With `plural`, no webhook of Karmada may judge
-    these objects. `on_finding(reason, found)` is called with each result.
+    these objects. `on_finding(reason, found)` is called with each new result.
     """
 
     def __init__(
@@ -195,6 +195,8 @@ class HubCheck:
         self._lock = asyncio.Lock()
         # Those that another controller acts on. Its reference to one goes with what is known of the object.
         self._contested: WeakSet[Contest] = WeakSet()
+        # The results that `on_finding` knows.
+        self._shown: dict[str, bool] = {}
         self.findings: tuple[Finding, ...] = ()
 
     @property
@@ -223,7 +225,7 @@ class HubCheck:
                 log.warning("hub check failed", reason=finding.reason, detail=finding.message)
         self.findings = found
         for reason in (FIELDS_PRUNED, FOREIGN_WEBHOOK):
-            self._on_finding(reason, any(finding.reason == reason for finding in found))
+            self._show(reason, any(finding.reason == reason for finding in found))
 
     def other_controller(self, contest: Contest, raw: Mapping[str, Any], now: float) -> Blocked | None:
         """The reason to write nothing for the object read as `raw`, if another controller acts on it.
@@ -257,13 +259,18 @@ class HubCheck:
         self._show_contests()
 
     def _show_contests(self) -> None:
-        self._on_finding(ANOTHER_CONTROLLER, any(True for _ in self._contested))
+        self._show(ANOTHER_CONTROLLER, any(True for _ in self._contested))
+
+    def _show(self, reason: str, found: bool) -> None:
+        if self._shown.get(reason) != found:
+            self._shown[reason] = found
+            self._on_finding(reason, found)
 
     def end(self) -> None:
         """Withdraw all findings, because another process looks after the objects now."""
         self._contested.clear()
         for reason in (FIELDS_PRUNED, FOREIGN_WEBHOOK, ANOTHER_CONTROLLER):
-            self._on_finding(reason, False)
+            self._show(reason, False)
 
 
 async def find_foreign_webhook(hub: ApiClient, plural: str) -> Finding | None:

@@ -17,7 +17,8 @@ from controller.cronfederatedhpa import (
     MemberScales,
     WorkloadOwners,
 )
-from controller.cronfederatedhpa.objects import CRD_PATH, PATHS, other_controller
+from controller.cronfederatedhpa.objects import CRD_PATH, PATHS
+from controller.cronfederatedhpa.worker import other_controller
 from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler

@@ -7,13 +7,13 @@
 - `units`: what is known of each target and object, and what outlives the process.
 - `reconciler`: one pass over one target.
 - `reporter`: the status, the events and the series of what was done.
-- `worker`: the targets of one shard, when they are due, and who else sets their sizes.
+- `worker`: the targets of one shard, when they are due, and who else runs them or sets their sizes.
 - `one_shot`: one read of a target for the command line.
 """
 
-from controller.cronfederatedhpa.objects import RULE_FIELDS, is_run_by_karmada
+from controller.cronfederatedhpa.objects import RULE_FIELDS
 from controller.cronfederatedhpa.one_shot import PlannedTarget, planned_targets, read_target, values_of
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets, MemberScales
-from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners
+from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners, is_run_by_karmada

@@ -3,10 +3,6 @@
 An object belongs to the target of its spec. The windows that it has open on a former target are in the record
 of that one (controller.cronfederatedhpa.units).
 
-Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
-execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
-leaves out an execution, it was switched off, and the execution is caught up.
-
 A rule whose fields the hub has dropped does not run: without its `duration` it would keep its values for
 ever, and without its `excludeDates` it would fire on holidays. The manifest of kubectl shows them.
 """
@@ -14,13 +10,12 @@ ever, and without its `excludeDates` it would fire on holidays. The manifest of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
-from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
 from fedhpa.api.autoscalers import Target
 from fedhpa.api.autoscalers import target_of as stored_target
 from fedhpa.api.cronfederatedhpa import KIND, CronFederatedHPA
@@ -31,13 +26,10 @@ from fedhpa.api.json import decode_json
 from fedhpa.cron.execution.model import ObjectRecord, ScheduledObject
 from fedhpa.cron.execution.objects import (
     TargetReference,
-    executable_rules,
-    instant_of,
     read_cron,
     read_object,
     with_record,
 )
-from fedhpa.decision import Finding
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
 
 Object = Mapping[str, Any]
@@ -54,7 +46,8 @@ class TargetKey(Target):
 class CronObject:
     """One stored CronFederatedHPA, with what a plan needs of it.
 
-    `refused` says by index why a rule cannot be read; `cron` has a suspended rule in its place.
+    `refused` says by index why a rule cannot be read; `cron` has a suspended rule in its place. `cron` may be
+    from before a write of ours, which left its specification alone.
     """
 
     key: Key
@@ -73,11 +66,33 @@ class CronObject:
         reference = TargetReference(named.api_version, named.kind, named.name)
         return cls(key, raw, cron, refused, reference, target_of(key[0], reference))
 
+    def written(self, raw: Object) -> CronObject:
+        """Returns the object as the hub stored it, decoded anew only if somebody changed its spec."""
+        before, after = self.raw["metadata"], raw["metadata"]
+        fixed = ("uid", "generation", "deletionTimestamp")
+        same = after.get("generation") and all(before.get(name) == after.get(name) for name in fixed)
+        return replace(self, raw=raw) if same else CronObject.of(raw)
+
+    @property
+    def uid(self) -> str:
+        """Its UID."""
+        return str(self.raw["metadata"].get("uid") or "")
+
+    @property
+    def deleted(self) -> bool:
+        """True once its deletion began."""
+        return bool(self.raw["metadata"].get("deletionTimestamp"))
+
+    @property
+    def conditions(self) -> dict[str, Object]:
+        """The stored conditions by type."""
+        found = (self.raw.get("status") or {}).get("conditions") or ()
+        return {str(each.get("type")): each for each in found if isinstance(each, Mapping)}
+
     @property
     def contested(self) -> bool:
         """True if the stored condition SoleOwner is False."""
-        stored = self.cron.status.conditions
-        return any(each.type == "SoleOwner" and each.status == "False" for each in stored)
+        return self.conditions.get("SoleOwner", {}).get("status") == "False"
 
     @cached_property
     def _scheduled(self) -> ScheduledObject:
@@ -97,7 +112,7 @@ class CronObject:
     @property
     def has_finalizer(self) -> bool:
         """True if it has the finalizer of open windows."""
-        return FINALIZER in self.cron.metadata.finalizers
+        return FINALIZER in (self.raw["metadata"].get("finalizers") or ())
 
     @property
     def has_windows(self) -> bool:
@@ -221,7 +236,8 @@ class CronObjects:
 
         async def write(version: str) -> Mapping[str, Any]:
             latest = self.get(owner.key) or owner
-            others = [each for each in latest.cron.metadata.finalizers if each != FINALIZER]
+            present = latest.raw["metadata"].get("finalizers") or ()
+            others = [each for each in present if each != FINALIZER]
             finalizers = [*others, FINALIZER] if wanted else others
             patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
             response = await self._hub.patch(
@@ -246,7 +262,7 @@ class CronObjects:
                     return
                 raise
             else:
-                self.put(CronObject.of(written), written=True)
+                self.put((self.get(owner.key) or owner).written(written), written=True)
                 return
             raw = await self._hub.get_json(_path(owner.key), deadline=HUB_DEADLINE_SECONDS)
             if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
@@ -360,40 +376,3 @@ PATHS: Final = (
     *(f"spec.rules[].{field}" for field in RULE_FIELDS),
     *(f"status.{field}" for field in OUR_FIELDS),
 )
-# Karmada gets this long to write the result of an execution.
-GRACE_SECONDS: Final = 60.0
-MESSAGE: Final = (
-    f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
-    "written here; switch it off with --controllers=*,-cronFederatedHorizontalPodAutoscaler"
-)
-
-
-def other_controller(owner: CronObject, now: float) -> Finding | None:
-    """Returns a finding if Karmada runs the rules of an object, else None."""
-    theirs = _written_by(owner, KARMADA_MANAGER)
-    ours = _written_by(owner, FIELD_MANAGER)
-    if theirs is None or (ours is not None and ours >= theirs):
-        return None
-    due = [
-        time
-        for rule in executable_rules(owner.cron.spec)
-        if (time := rule.latest_time(now - GRACE_SECONDS)) is not None
-    ]
-    if due and max(due) > theirs:
-        return None
-    return Finding(ANOTHER_CONTROLLER, MESSAGE)
-
-
-def is_run_by_karmada(raw: Object, now: float) -> bool:
-    """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
-    return other_controller(CronObject.of(raw), now) is not None
-
-
-def _written_by(owner: CronObject, manager: str) -> float | None:
-    """Returns when a manager last wrote the status of an object; None if never."""
-    times = (
-        instant_of(entry.time)
-        for entry in owner.cron.metadata.managed_fields
-        if entry.manager == manager and entry.subresource == "status"
-    )
-    return max((time for time in times if time is not None), default=None)

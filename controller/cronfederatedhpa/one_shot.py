@@ -80,9 +80,7 @@ async def _planned_target(
     unit = open_unit(hub, target, reference, _never_writes)
     windows = await _read_record(unit.windows)
     here += [found[name] for name in sorted(unit.holders & found.keys()) if found[name] not in here]
-    rules = [
-        await _read_record(open_rules(hub, each.key, each.cron.metadata.uid, _never_writes)) for each in here
-    ]
+    rules = [await _read_record(open_rules(hub, each.key, each.uid, _never_writes)) for each in here]
     objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
     return PlannedTarget(target, reference.api_version, objects, windows.state, _unknown(windows, *rules))
 

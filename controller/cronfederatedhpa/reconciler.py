@@ -380,7 +380,7 @@ class CronReconciler:
     async def _free_deleted(self, unit: Unit) -> None:
         """Removes the finalizer of deleted objects, whose values this process must not restore."""
         for owner in unit.objects:
-            if owner.cron.metadata.deletion_timestamp and owner.has_finalizer:
+            if owner.deleted and owner.has_finalizer:
                 await self.objects.set_finalizer(owner, wanted=False)
 
     async def _block(self, unit: Unit, finding: Finding, now: float) -> float:

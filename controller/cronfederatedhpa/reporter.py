@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -76,8 +76,7 @@ def conditions(
 
     `owners` are the FederatedHPAs that scale the target. If they are unknown, SoleOwner stays as it is.
     """
-    stored = (owner.raw.get("status") or {}).get("conditions")
-    old = {each.get("type"): each for each in stored or () if isinstance(each, Mapping)}
+    old = owner.conditions
     contest = _contest(owners)
     if owners is None and owner.contested:
         contest = Finding(ANOTHER_AUTOSCALER, str(old[SOLE_OWNER].get("message", "")))
@@ -210,7 +209,7 @@ class Reporter:
         planned: CronPlan,
         settled: Settled,
         now: float,
-        unstored: frozenset[str],
+        unstored: Collection[str],
         *,
         failed: bool,
     ) -> None:
@@ -277,7 +276,7 @@ class Reporter:
     def record(self, namespace: str, note: Note, uid: str = "") -> None:
         """Records a note as an event on its object."""
         owner = self._units.objects.get((namespace, note.object))
-        uid = uid if owner is None else owner.cron.metadata.uid
+        uid = uid if owner is None else owner.uid
         about = InvolvedObject(API_VERSION, KIND, note.object, namespace, uid)
         self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)
 

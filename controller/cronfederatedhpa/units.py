@@ -138,11 +138,13 @@ class Units:
     def memory(self, key: Key) -> RulesMemory:
         """Returns what this process knows of an object beside its stored form."""
         owner, memory = self.objects.get(key), self._memories.get(key)
-        uid = "" if owner is None else owner.cron.metadata.uid
+        uid = "" if owner is None else owner.uid
         if memory is None or memory.uid != uid:
             memory = RulesMemory(key, uid, open_rules(self._hub, key, uid, self.objects.check_lease))
             if owner is not None:  # otherwise it would stay for ever
-                memory.told = {(each.reason, each.message) for each in owner.cron.status.conditions}
+                memory.told = {
+                    (str(each.get("reason")), str(each.get("message"))) for each in owner.conditions.values()
+                }
                 self._follow(key, memory)
                 self._memories[key] = memory
         return memory
@@ -159,7 +161,8 @@ class Units:
         memory.elsewhere = owner.has_finalizer and await self.opened_elsewhere(owner.key)
         if memory.rules.obstacle:
             return ""
-        gone = memory.rules.state is None and owner.cron.status.observed_generation is not None
+        shown = (owner.raw.get("status") or {}).get("observedGeneration") is not None
+        gone = memory.rules.state is None and shown
         return memory.rules.lost or (f"{memory.rules.file} is gone" if gone else "")
 
     def scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
@@ -172,7 +175,7 @@ class Units:
     def running(self, unit: Unit, owner: CronObject) -> CronObject | None:
         """Returns the newest form of an object whose rules run on a target; None if they do not."""
         latest = self.objects.get(owner.key)
-        if latest is None or latest.target != unit.target or latest.cron.metadata.deletion_timestamp:
+        if latest is None or latest.target != unit.target or latest.deleted:
             return None
         return latest
 

@@ -126,7 +126,7 @@ class RuleState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     @property
     def tried(self) -> list[float]:
         """The executions in the histories that were applied or failed."""
-        return [each.scheduled for each in (*self.successes, *self.failures)]
+        return [one.scheduled for one in self.successes] + [one.scheduled for one in self.failures]
 
 
 class ObjectRecord(msgspec.Struct, frozen=True, omit_defaults=True):

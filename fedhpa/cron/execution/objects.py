@@ -148,7 +148,8 @@ def read_cron(raw: Mapping[str, Any]) -> tuple[CronFederatedHPA, dict[int, str]]
     try:
         return decode(CronFederatedHPA, raw), {}
     except InvalidObject:
-        spec, refused = raw.get("spec"), {}
+        spec = raw.get("spec")
+        refused: dict[int, str] = {}
         if isinstance(spec, Mapping):
             rules, refused = _readable_rules(spec.get("rules"))
             raw = {**raw, "spec": {**spec, "rules": rules}}
@@ -345,7 +346,10 @@ def encode_windows(target: TargetReference, record: WindowRecord) -> dict[str, A
         alike = (window.opened, window.closes, fields, window.at_least, window.left, window.ending)
         rules = groups.setdefault(alike, {}).setdefault(window.object, {})
         rules[window.rule] = tuple(window.values.values())
-    found = [_Group(*alike[:3], each, *alike[3:]) for alike, each in groups.items()]
+    found = [
+        _Group(opened, closes, fields, each, *rest)
+        for (opened, closes, fields, *rest), each in groups.items()
+    ]
     content: Json = {"version": VERSION, **msgspec.to_builtins(stored)}
     content["state"]["open"] = msgspec.to_builtins(found)
     return content
