@@ -47,6 +47,7 @@ from fedhpa.cron.execution.model import (
 )
 from fedhpa.cron.timetables import timetable
 
+Json = dict[str, Any]
 T = TypeVar("T")
 _DEFAULT_HISTORY: Final = 3
 
@@ -135,8 +136,6 @@ _APPLIED: Final = {
     MINIMUM: ("applied_min_replicas", "appliedMinReplicas"),
     MAXIMUM: ("applied_max_replicas", "appliedMaxReplicas"),
 }
-
-Json = dict[str, Any]
 
 
 def read_cron(raw: Mapping[str, Any]) -> tuple[CronFederatedHPA, dict[int, str]]:
