@@ -273,7 +273,7 @@ class CronPlan:
             self.following[owner.name, rule.name] = coming
         if coming is not None:
             self._wakes.append(coming)
-        # What failed is tried again while it is due, or while the window that it opened cannot end.
+        # A failure is kept while its execution is due, or while the window that it opened cannot end.
         window = self._stack.get((owner.name, rule.name))
         tried = {due, None if window is None else window.opened}
         return replace(
