@@ -24,6 +24,7 @@ from fedhpa.backtest import (
     censored_part,
     decode_recording,
     fidelity,
+    hidden_steps,
     measured_start,
     model_of,
     run_of,
@@ -92,10 +93,10 @@ def measure(shape: Shape, mode: str, folder: Path = RECORDINGS, *, with_wrong: b
             wrong[name] = _followed(recording, _runs(recording, varied(raw, one), start))
         wrong[LATE_PODS] = _followed(recording, _runs(recording, raw, start + A_MINUTE))
     hpa = scaling_object(raw)
-    censored = censored_part(recording, hpa.spec, model_of(recording, hpa.spec, PLANE)[0])
+    hidden = hidden_steps(recording, hpa.spec, model_of(recording, hpa.spec, PLANE)[0])
     runs = _runs(recording, raw, start)
     itself = [_compared(one, other) for one, other in permutations(runs, 2)]
-    return Measured(shape, mode, _followed(recording, runs), _mean(itself), censored, wrong)
+    return Measured(shape, mode, _followed(recording, runs), _mean(itself), censored_part(hidden), wrong)
 
 
 def _runs(recording: Recording, raw: Mapping[str, Any], start: float) -> list[list[int | None]]:

@@ -16,6 +16,7 @@ from fedhpa.backtest.recorded import (
     Fidelity,
     censored_part,
     fidelity,
+    hidden_steps,
     recorded_run,
     sizes_of,
 )

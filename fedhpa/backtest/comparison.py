@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from fedhpa.api import default_values
+from fedhpa.api.texts import counted, listed
+from fedhpa.api.times import format_time
 from fedhpa.backtest.model import Options, model_of, unit_of
-from fedhpa.backtest.recorded import censored_part, fidelity, gaps_of, recorded_run, sizes_of
-from fedhpa.backtest.recording import Recording, decode_recording, encode_recording, recorded_spec
-from fedhpa.backtest.result import CENSORED, Mark, Report, Run
+from fedhpa.backtest.recorded import (
+    censored_part,
+    fidelity,
+    gaps_of,
+    hidden_steps,
+    recorded_run,
+    sizes_of,
+)
+from fedhpa.backtest.recording import (
+    DAY_SECONDS,
+    Recording,
+    decode_recording,
+    encode_recording,
+    recorded_spec,
+)
+from fedhpa.backtest.result import CENSORED, Mark, Report, Run, percent
 from fedhpa.backtest.simulation import BoundsChange, simulate
 from fedhpa.decision import ScalingObject, decode_object
 
@@ -25,14 +41,21 @@ UNSERVED: Final = 0.001
 # A second process takes about two seconds to start, so short work is done here. In decisions.
 _WORTH_PROCESSES: Final = 100_000
 PRESENT: Final = "object"
+# Days that a warning names.
+MAX_DAYS: Final = 3
 
 
 class Candidate(NamedTuple):
-    """An object to run: its name in the table, the manifest, and the bounds that rules set on it."""
+    """An object to run: its name in the table, the manifest, and the bounds that rules set on it.
+
+    The demand of some steps, or of all, is `higher` times that of the recording.
+    """
 
     name: str
     raw: Mapping[str, Any]
     bounds: tuple[BoundsChange, ...] = ()
+    higher: float = 1.0
+    steps: Container[int] | None = None
 
 
 def scaling_object(raw: Mapping[str, Any]) -> ScalingObject:
@@ -57,7 +80,10 @@ def run_of(
 ) -> Run:
     """Returns the run of one object. Raises InvalidObject and ConfigError."""
     hpa = scaling_object(candidate.raw)
+    # More demand makes no pod larger, so the limit that the recording shows stays.
     model, _ = model_of(recording, hpa.spec, options_for(candidate.raw, options))
+    if candidate.higher != 1:
+        recording = recording.times(candidate.higher, candidate.steps)
     return simulate(candidate.name, recording, hpa, model, candidate.bounds, progress)
 
 
@@ -145,7 +171,7 @@ def compare(
     runs = [msgspec.structs.replace(run, name=one.name) for one, run in zip(candidates, known, strict=False)]
     runs += runs_of(recording, [*candidates, *others][len(runs) :], options, progress)
     model_run = runs[0] if is_present else runs.pop()
-    censored = censored_part(recording, hpa.spec, model)
+    hidden = hidden_steps(recording, hpa.spec, model)
     ranked = sorted(runs, key=lambda run: _rank(run, unserved))
     return Report(
         namespace=recording.namespace or hpa.namespace,
@@ -158,12 +184,10 @@ def compare(
         best=best_of(ranked, runs[0], unserved),
         marks=list(marks),
         gaps=gaps_of(recording),
-        censored=censored,
+        censored=censored_part(hidden),
         assumptions=assumptions,
-        notes=[
-            *_fidelity_notes(recorded, model_run, is_known=before is not None),
-            *_censored_notes(censored),
-        ],
+        warnings=_hidden_warnings(recording, hidden),
+        notes=_fidelity_notes(recorded, model_run, is_known=before is not None),
         bound=unserved,
     )
 
@@ -183,21 +207,22 @@ def _rank(run: Run, unserved: float) -> tuple[bool, float, float]:
 def best_of(ranked: Sequence[Run], present: Run, unserved: float) -> str:
     """Returns a sentence that says which run to take, and why."""
     best = ranked[0]
-    figures = best.figures
-    served = f"{figures.unserved:.2%} of the demand unserved"
+    figures, most = best.figures, percent(unserved)
+    served = f"{percent(figures.unserved, unserved)} of the demand unserved"
     if figures.unserved > unserved:
         return (
-            f"no run keeps the unserved part within {unserved:.2%}; {best.name} comes nearest with {served}: "
+            f"no run keeps the unserved part within {most}; {best.name} comes nearest with {served}: "
             "raise minReplicas or lower the target"
         )
     if best is present:
-        return f"keep {best.name}: no other run is cheaper with at most {unserved:.2%} unserved"
+        return f"keep {best.name}: no other run is cheaper with at most {most} unserved"
     what, word = ("replica-hours", "fewer") if figures.cost is None else ("cost", "less")
     part = 1 - figures.price / present.figures.price if present.figures.price else 0.0
     if part < 0:
+        broken = percent(present.figures.unserved, unserved)
         return (
-            f"take {best.name}: {served}, within the bound of {unserved:.2%} that {present.name} breaks with "
-            f"{present.figures.unserved:.2%}, for {-part:.1%} more {what}"
+            f"take {best.name}: {served}, within the bound of {most} that {present.name} breaks with "
+            f"{broken}, for {-part:.1%} more {what}"
         )
     return f"take {best.name}: {part:.1%} {word} {what} than {present.name}, with {served}"
 
@@ -216,11 +241,18 @@ def _fidelity_notes(recorded: Run, simulated: Run, *, is_known: bool) -> list[st
     return [text]
 
 
-def _censored_notes(censored: float) -> list[str]:
-    if censored <= CENSORED:
+def _hidden_warnings(recording: Recording, hidden: Sequence[bool | None]) -> list[str]:
+    """Returns a sentence about the days whose demand may have been higher than what was served."""
+    days = Counter(int(step * recording.step // DAY_SECONDS) for step, one in enumerate(hidden) if one)
+    if not days:
         return []
+    texts = [
+        f"{format_time(recording.start + day * DAY_SECONDS)} ({steps * recording.step / 60:.0f} min)"
+        for day, steps in days.items()
+    ]
     text = (
-        f"{censored:.1%} of the steps hide demand, because pods were near their limit, or the size was at "
-        "maxReplicas with usage above target: nobody knows how much more was asked for"
+        f"demand is hidden on {counted(len(days), 'day')}, from {listed(texts, MAX_DAYS)}: pods were near "
+        "their limit, or the size was at maxReplicas with usage above target, so nobody knows how much more "
+        "was asked for and what these days leave unserved"
     )
-    return [text]
+    return [text if censored_part(hidden) <= CENSORED else f"{text}; less capacity cannot be judged"]

@@ -92,20 +92,20 @@ def _gaps(cluster: ClusterSeries, recording: Recording) -> list[Gap]:
     return found
 
 
-def censored_part(recording: Recording, spec: ScalingSpec, model: Model) -> float:
-    """Returns the part of the steps whose demand is hidden, 0 to 1.
+def hidden_steps(recording: Recording, spec: ScalingSpec, model: Model) -> list[bool | None]:
+    """Returns for each step if its demand is hidden; None where nothing is known.
 
     More may have been asked for than was served: pods were near their limit, or the size was at maxReplicas
     with usage above target. The largest usage of a recording is no limit that anybody set, so pods near it
     hide demand only above target.
     """
-    hidden = steps = 0
+    found: list[bool | None] = []
     tolerance = 1.0 + model.settings.tolerance
     for step in range(recording.steps):
         served = served_at(recording, spec, model, step)
         if served.demand is None:
+            found.append(None)
             continue
-        steps += 1
         here = [one for one in recording.clusters if one.has(step)]
         ready = sum(one.ready[step] or 0 for one in here)
         above = served.usage is None or served.usage > tolerance
@@ -113,8 +113,14 @@ def censored_part(recording: Recording, spec: ScalingSpec, model: Model) -> floa
         limit = model.pod_limit
         full = limit is not None and follows_pods(spec.metrics[model.metric])
         full = full and served.demand >= FULL * (limit or 0) * ready
-        hidden += (full and (above or model.limit_is_known)) or (at_most and above)
-    return hidden / steps if steps else 0.0
+        found.append((full and (above or model.limit_is_known)) or (at_most and above))
+    return found
+
+
+def censored_part(hidden: Sequence[bool | None]) -> float:
+    """Returns the part of the known steps whose demand is hidden, 0 to 1."""
+    there = [one for one in hidden if one is not None]
+    return sum(there) / len(there) if there else 0.0
 
 
 class Fidelity(NamedTuple):

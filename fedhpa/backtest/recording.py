@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -104,11 +104,14 @@ class Recording(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
         clusters = [one.mapped(lambda values: [*values[first:last]]) for one in self.clusters]
         return msgspec.structs.replace(self, start=start, clusters=clusters)
 
-    def times(self, factor: float) -> Recording:
-        """Returns the recording with every demand multiplied."""
+    def times(self, factor: float, steps: Container[int] | None = None) -> Recording:
+        """Returns the recording with the demand of some steps multiplied, or that of all."""
 
         def higher(values: Amounts) -> Amounts:
-            return [None if value is None else round(value * factor) for value in values]
+            return [
+                value if value is None or (steps is not None and step not in steps) else round(value * factor)
+                for step, value in enumerate(values)
+            ]
 
         clusters = [
             msgspec.structs.replace(one, demand={key: higher(values) for key, values in one.demand.items()})

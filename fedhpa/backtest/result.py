@@ -14,6 +14,20 @@ from msgspec import Struct
 CENSORED: Final = 0.01
 
 
+def percent(part: float, bound: float = 1.0) -> str:
+    """Returns a part, 0 to 1, in percent: "0%", "<0.01%", "0.04%", "12.5%".
+
+    A part above `bound` has so many digits that this is seen.
+    """
+    if 0 < part < 0.0001 and part <= bound:
+        return "<0.01%"
+    for digits in range(2 if part < 0.1 else 3, 9):
+        text = f"{100 * part:.{digits}g}"
+        if part <= bound or float(text) > 100 * bound:
+            break
+    return f"{text}%"
+
+
 class ClusterRun(Struct, frozen=True):
     """The size of the workload in one cluster, by step."""
 
@@ -103,10 +117,9 @@ class Assumption(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """All runs over one recording: `runs[0]` is the recording itself, the others are sorted best first.
 
-    `best` says in a sentence which run to take and why. `bound` is the part of the demand that may stay
-    unserved, 0 to 1. `censored` is the part of the steps whose demand is
-    hidden, 0 to 1. `notes` are sentences that the reader must know, for example how well the model follows
-    the recording.
+    `best` says in a sentence which run to take and why, and `warnings` what may make that wrong. `bound` is
+    the part of the demand that may stay unserved, and `censored` the part of the steps whose demand is
+    hidden, 0 to 1. `notes` tell the reader more, for example how well the model follows the recording.
     """
 
     namespace: str
@@ -121,6 +134,7 @@ class Report(Struct, frozen=True):
     gaps: list[Gap] = []
     censored: float = 0.0
     assumptions: list[Assumption] = []
+    warnings: list[str] = []
     notes: list[str] = []
     bound: float = 0.001
 

@@ -3,18 +3,20 @@
 Every other day is for fitting, and the days between are held out. The choice is made on the fitting days, and
 the held-out days only confirm or refuse it, each by itself. A choice keeps a reserve of the bound, because
 the worst day to come is often worse than all recorded ones.
+
+Most objects are tried with decisions further apart, which costs a quarter. The best of these are run as they
+would be.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.api.times import format_time
 from fedhpa.backtest.comparison import (
     PRESENT,
@@ -25,13 +27,13 @@ from fedhpa.backtest.comparison import (
     runs_of,
     scaling_object,
 )
-from fedhpa.backtest.model import Options, model_of, primary_metric
-from fedhpa.backtest.recorded import censored_part
+from fedhpa.backtest.model import Options, model_of
+from fedhpa.backtest.recorded import censored_part, hidden_steps
 from fedhpa.backtest.recording import DAY_SECONDS, Recording
-from fedhpa.backtest.result import CENSORED, Day, Figures, Report, Run
-from fedhpa.backtest.variants import FIELDS, Variant, variant_name, varied
+from fedhpa.backtest.result import CENSORED, Day, Figures, Report, Run, percent
+from fedhpa.backtest.variants import Grid, Variant, variant_name, varied
 
-# Runs of a search, with those that explain its result.
+# Objects of a search.
 MAX_RUNS: Final = 60
 # A smaller gain on the held-out days is no reason to change an object.
 WORTH: Final = 0.03
@@ -43,9 +45,12 @@ WORTH_A_FIELD: Final = 0.005
 # Both halves need days.
 MIN_DAYS: Final = 4
 HIGHER: Final = 1.1
-# Targets far apart: per cents of a utilization, and factors of a quantity.
-COARSE: Final = ("40", "50", "60", "70", "80", "90")
-FACTORS: Final = (0.5, 0.7, 1.2, 1.5, 2.0, 3.0)
+# Sudden rises that the object to apply is tried with.
+RISES: Final = (1.1, 1.25, 1.5, 2.0)
+RISE_SECONDS: Final = 900.0
+# The time between decisions of the first tries, as a multiple, and how many of the best are run as they are.
+SLOWER: Final = 4
+FINALISTS: Final = 3
 # Replicas, bounds and rules of an object that `with_rules` completes.
 Complete = Callable[[list[Candidate]], list[Candidate]]
 
@@ -68,18 +73,26 @@ class Claim(Struct, frozen=True):
         what = "replica-hours" if self.figures.cost is None else "cost"
         word = "less" if self.figures.cost is not None else "fewer"
         saved = f"{part:.1%} {word} {what}" if part >= 0 else f"{-part:.1%} more {what}"
-        return (
-            f"{self.field} {self.before} -> {self.after}: {saved}, unserved {self.without.unserved:.2%} -> "
-            f"{self.figures.unserved:.2%}"
-        )
+        unserved = f"{percent(self.without.unserved)} -> {percent(self.figures.unserved)}"
+        return f"{self.field} {self.before} -> {self.after}: {saved}, unserved {unserved}"
+
+
+class Rise(Struct, frozen=True):
+    """The day that leaves most unserved if demand is suddenly `factor` times as high.
+
+    It is so on each day for a quarter of an hour, from the moment at which the pods are used most.
+    """
+
+    factor: float
+    day: Day
 
 
 class Suggestion(Struct, frozen=True):
     """The result of a search. Without `claims` the object stays as it is.
 
     `reason` is a sentence for people. `manifest` is the object to apply. `gain` is the part that the held-out
-    days save, 0 to 1. `worstDay` is the day that leaves most unserved with the object to apply, and `higher`
-    what it would be at worst if every day were a tenth higher.
+    days save, 0 to 1. `worstDay` is the day that leaves most unserved with the object to apply, `higher` what
+    it would be at worst if every day were a tenth higher, and `rises` are sudden rises, the smallest first.
     """
 
     reason: str
@@ -88,12 +101,16 @@ class Suggestion(Struct, frozen=True):
     gain: float
     worstDay: Day
     higher: float
+    rises: list[Rise]
     tried: int
     report: Report
 
 
 class _Search:
-    """The runs so far, and the choice among them."""
+    """The runs so far, and the choice among them. The first one is that of the object as it is.
+
+    `progress` is called with the part of the `expected` runs that is done.
+    """
 
     def __init__(
         self,
@@ -103,12 +120,17 @@ class _Search:
         unserved: float,
         complete: Complete,
         progress: Progress | None,
+        expected: int,
+        *,
+        is_censored: bool,
     ) -> None:
         self.recording, self.raw, self.options = recording, raw, options
         self.unserved, self.complete, self._progress = unserved, complete, progress
-        self.reserved = unserved * RESERVE
+        self._expected = expected
         self.runs: dict[Variant, Run] = {}
-        self.least: float = 0.0
+        self.run([()])
+        # Where demand is hidden, nobody knows what less capacity would leave unserved.
+        self.least = self.price(()) if is_censored else 0.0
 
     def run(self, variants: Iterable[Variant]) -> None:
         """Runs the variants that were not run yet, as far as the limit allows."""
@@ -119,7 +141,7 @@ class _Search:
 
         def report(part: float) -> None:
             if self._progress is not None:
-                self._progress((done + part * len(new)) / MAX_RUNS)
+                self._progress(min((done + part * len(new)) / self._expected, 1.0))
 
         found = runs_of(self.recording, self.complete(candidates), self.options, report)
         self.runs |= dict(zip(new, found, strict=True))
@@ -132,29 +154,37 @@ class _Search:
         """Returns the price of the fitting days, or of those held out."""
         return sum(day.figures.price for day in self.days(variant, held_out))
 
-    def bound(self, variant: Variant) -> float:
+    def bound(self, variant: Variant, reserve: float = RESERVE) -> float:
         """Returns what a day may leave unserved, 0 to 1. The object as it is needs no reserve."""
-        return self.reserved if variant else self.unserved
+        return self.unserved * reserve if variant else self.unserved
+
+    def worst(self, variant: Variant, held_out: bool = False) -> Day:
+        """Returns the day of one half that leaves most unserved."""
+        return _worst(self.days(variant, held_out))
 
     def keeps(self, variant: Variant, held_out: bool = False) -> bool:
         """True if every day of one half keeps the bound."""
-        return all(day.figures.unserved <= self.bound(variant) for day in self.days(variant, held_out))
+        return self.worst(variant, held_out).figures.unserved <= self.bound(variant)
 
-    def best(self) -> Variant:
-        """Returns the cheapest variant that keeps the bound on the fitting days, else the nearest."""
+    def best(self, reserve: float = RESERVE, count: int = 1) -> list[Variant]:
+        """Returns the cheapest variants that keep the bound on the fitting days, then the nearest to it."""
 
         def rank(variant: Variant) -> tuple[bool, float, float, int]:
-            worst = max(day.figures.unserved for day in self.days(variant, False))
-            broken = worst > self.bound(variant)
+            worst = self.worst(variant).figures.unserved
+            broken = worst > self.bound(variant, reserve)
             return broken, worst if broken else 0.0, self.price(variant), len(variant)
 
         able = [one for one in self.runs if self.price(one) >= self.least or not one]
-        return min(able, key=rank)
+        return sorted(able, key=rank)[:count]
 
 
 def whole_days(recording: Recording, run: Run) -> list[Day]:
     """Returns the days of a run that the recording has to their end."""
     return [day for day in run.days if day.at + DAY_SECONDS <= recording.end + recording.step / 2]
+
+
+def _worst(days: Iterable[Day]) -> Day:
+    return max(days, key=lambda day: day.figures.unserved)
 
 
 def suggest(
@@ -176,24 +206,39 @@ def suggest(
             "suggestion needs "
             f"{MIN_DAYS}: record more with fedhpa record --days"
         )
-    search = _Search(recording, raw, options, unserved, complete, progress)
-    search.run([()])
     hpa = scaling_object(raw)
     model, _ = model_of(recording, hpa.spec, options_for(raw, options))
-    is_censored = censored_part(recording, hpa.spec, model) > CENSORED
-    if is_censored:
-        # Nobody knows what less capacity would leave unserved.
-        search.least = search.price(())
-    spec = raw["spec"]
-    search.run(_coarse(spec))
-    for widen in (_windows, _near, _near):
-        search.run(widen(spec, search.best()))
-    chosen = _pruned(search)
-    reason, chosen = _judged(search, chosen, is_censored=is_censored)
-    claims = _claims(search, chosen)
-    final = search.runs[chosen]
-    more = complete([Candidate("higher", varied(raw, chosen))])
-    [higher] = runs_of(recording.times(HIGHER), more, options)
+    is_censored = censored_part(hidden_steps(recording, hpa.spec, model)) > CENSORED
+
+    def search_of(tried: Mapping[str, Any], first: float, last: float, expected: int) -> _Search:
+        def report(part: float) -> None:
+            if progress is not None:
+                progress(first + (last - first) * part)
+
+        return _Search(
+            recording, tried, options, unserved, complete, report, expected, is_censored=is_censored
+        )
+
+    grid, slow = Grid(raw["spec"]), _slower(raw, recording, model.sync)
+    found = search_of(slow, 0.0, 0.5 if slow is not raw else 1.0, 40)
+    for widen in (grid.coarse, grid.windows, grid.near):
+        found.run(widen(*found.best()))
+    search, tried = found, set(found.runs)
+    if slow is not raw:
+        search = search_of(raw, 0.5, 1.0, 20)
+        # Decisions further apart leave more unserved, so some of the best keep only the whole bound.
+        search.run([*found.best(RESERVE, FINALISTS), *found.best(1.0, FINALISTS)])
+    search.run(grid.near(*search.best()))
+    reason, chosen = _judged(search, _pruned(search), is_censored=is_censored)
+    claims = _claims(search, chosen, grid.present)
+    final, manifest = search.runs[chosen], varied(raw, chosen)
+    steps = _fullest(recording, final)
+    tests = [Candidate("higher", manifest, higher=HIGHER)]
+    tests += [Candidate("rise", manifest, higher=factor, steps=steps) for factor in RISES]
+    higher, *risen = [
+        _worst(whole_days(recording, run)) for run in runs_of(recording, complete(tests), options)
+    ]
+    rises = [Rise(factor, day) for factor, day in zip(RISES, risen, strict=True)]
     shown = [chosen[:count] for count in range(len(chosen) + 1) if chosen[:count] in search.runs]
     report = compare(
         recording,
@@ -206,13 +251,46 @@ def suggest(
     return Suggestion(
         reason=reason,
         claims=claims,
-        manifest=varied(raw, chosen),
+        manifest=manifest,
         gain=1 - after / before if before else 0.0,
-        worstDay=max(whole_days(recording, final), key=lambda day: day.figures.unserved),
-        higher=max(day.figures.unserved for day in whole_days(recording, higher)),
-        tried=len(search.runs),
-        report=report,
+        worstDay=_worst(whole_days(recording, final)),
+        higher=higher.figures.unserved,
+        rises=rises,
+        tried=len(tried | set(search.runs)),
+        report=msgspec.structs.replace(report, notes=[_room(rises, unserved), *report.notes]),
     )
+
+
+def _slower(raw: Mapping[str, Any], recording: Recording, sync: float) -> Mapping[str, Any]:
+    """Returns the object with decisions further apart, at most a step; itself if that is no gain."""
+    period = int(min(recording.step, SLOWER * sync))
+    return raw if period < 2 * sync else {**raw, "spec": {**raw["spec"], "syncPeriodSeconds": period}}
+
+
+def _fullest(recording: Recording, run: Run) -> frozenset[int]:
+    """Returns the steps of a quarter of an hour on each day, from the moment at which pods are used most."""
+    day, length = (max(round(each / recording.step), 1) for each in (DAY_SECONDS, RISE_SECONDS))
+    found: set[int] = set()
+    for first in range(0, recording.steps, day):
+        steps = range(first, min(first + day, recording.steps))
+        most = max(steps, key=lambda step: (run.unserved[step] or 0.0, run.usage[step] or 0.0))
+        found |= {*range(most, min(most + length, steps.stop))}
+    return frozenset(found)
+
+
+def _room(rises: Sequence[Rise], unserved: float) -> str:
+    """Returns as a sentence which sudden rises the object can meet, and which day breaks the bound first."""
+    kept = [rise for rise in rises if rise.day.figures.unserved <= unserved]
+    broken = [rise for rise in rises if rise.day.figures.unserved > unserved]
+    parts = []
+    if kept:
+        parts.append(f"with {kept[-1].factor - 1:.0%} more demand each day keeps the bound")
+    if broken:
+        rise, lost = broken[0], percent(broken[0].day.figures.unserved, unserved)
+        parts.append(
+            f"with {rise.factor - 1:.0%} more, the day from {format_time(rise.day.at)} leaves {lost}"
+        )
+    return f"in a sudden rise for 15 minutes, when pods are used most: {', '.join(parts)}"
 
 
 def _judged(search: _Search, chosen: Variant, *, is_censored: bool) -> tuple[str, Variant]:
@@ -222,19 +300,19 @@ def _judged(search: _Search, chosen: Variant, *, is_censored: bool) -> tuple[str
     )
     if not search.keeps(chosen) or not chosen:
         what = "is cheaper and " if search.keeps(()) else ""
-        reserve = f"{search.reserved:.3%} unserved, a tenth of the bound"
+        reserve = f"{percent(search.unserved * RESERVE)} unserved, a tenth of the bound"
         return f"keep it: nothing that was tried {what}keeps every fitting day within {reserve}{hidden}", ()
-    name = variant_name(chosen)
-    broken = [day for day in search.days(chosen, True) if day.figures.unserved > search.bound(chosen)]
-    if broken:
-        worst = max(broken, key=lambda day: day.figures.unserved)
-        day = f"the held-out day from {format_time(worst.at)} leaves {worst.figures.unserved:.3%} unserved"
-        return f"keep it: {name} was best on the fitting days, but {day}{hidden}", ()
+    name, best = variant_name(chosen), "was best on the fitting days"
+    if not search.keeps(chosen, held_out=True):
+        worst = search.worst(chosen, held_out=True)
+        lost = percent(worst.figures.unserved, search.bound(chosen))
+        day = f"the held-out day from {format_time(worst.at)} leaves {lost} unserved"
+        return f"keep it: {name} {best}, but {day}{hidden}", ()
     before, after = search.price((), held_out=True), search.price(chosen, held_out=True)
     gain = 1 - after / before if before else 0.0
     if search.keeps(()) and gain < WORTH:
         saves = f"saves {gain:.1%} on the held-out days, less than {WORTH:.0%}"
-        return f"keep it: {name} was best on the fitting days, and {saves}{hidden}", ()
+        return f"keep it: {name} {best}, and {saves}{hidden}", ()
     if gain >= 0:
         return f"take {name}: the held-out days save {gain:.1%}{hidden}", chosen
     costs = f"the held-out days keep the bound, which the object breaks, for {-gain:.1%} more"
@@ -243,7 +321,7 @@ def _judged(search: _Search, chosen: Variant, *, is_censored: bool) -> tuple[str
 
 def _pruned(search: _Search) -> Variant:
     """Returns the best variant without the fields that bring nothing."""
-    chosen = search.best()
+    [chosen] = search.best()
     for field in [name for name, _ in chosen]:
         shorter = tuple(one for one in chosen if one[0] != field)
         search.run([shorter])
@@ -255,92 +333,11 @@ def _pruned(search: _Search) -> Variant:
     return chosen
 
 
-def _claims(search: _Search, chosen: Variant) -> list[Claim]:
+def _claims(search: _Search, chosen: Variant, present: Mapping[str, str]) -> list[Claim]:
+    search.run(chosen[: count + 1] for count in range(len(chosen)))
     claims = []
     for count, (field, value) in enumerate(chosen):
-        before, after = chosen[:count], chosen[: count + 1]
-        search.run([before, after])
-        if before in search.runs and after in search.runs:
-            old, new = search.runs[before].figures, search.runs[after].figures
-            claims.append(Claim(field, present_value(search.raw["spec"], field), value, old, new))
+        before, after = search.runs.get(chosen[:count]), search.runs.get(chosen[: count + 1])
+        if before and after:
+            claims.append(Claim(field, present[field], value, before.figures, after.figures))
     return claims
-
-
-def present_value(spec: Mapping[str, Any], field: str) -> str:
-    """Returns the value that a field of a variant has in an object, for people."""
-    hpa = scaling_object({"metadata": {"name": "x"}, "spec": spec}).spec
-    metric = hpa.metrics[primary_metric(hpa)]
-    if field == "target":
-        if metric.average_value is None and metric.average_utilization is not None:
-            return str(metric.average_utilization)
-        milli = metric.value if metric.average_value is None else metric.average_value
-        return format_milli(milli or 0)
-    if field == "minReplicas":
-        return str(hpa.min_replicas)
-    if field == "maxReplicas":
-        return str(hpa.max_replicas)
-    direction, _, name = field.partition(".")
-    rules = ((spec.get("behavior") or {}).get(direction)) or {}
-    if name == "window":
-        return str(rules.get("stabilizationWindowSeconds", "default"))
-    policies = rules.get("policies")
-    return "default" if not policies else ", ".join(f"{one['value']} {one['type']}" for one in policies)
-
-
-def _set(variant: Variant, field: str, value: str, spec: Mapping[str, Any]) -> Variant:
-    """Returns the variant with one field set. A value that the object has already is no change."""
-    fields = dict(variant) | {field: value}
-    if value == present_value(spec, field):
-        del fields[field]
-    order = list(FIELDS)
-    return tuple(sorted(fields.items(), key=lambda one: order.index(one[0])))
-
-
-def _targets(spec: Mapping[str, Any], value: str, factors: Sequence[float]) -> list[str]:
-    """Returns targets near a value: whole per cents, or quantities."""
-    is_utilization = value.isdecimal() and _is_utilization(spec)
-    if is_utilization:
-        return [str(min(max(round(int(value) * factor), 1), 100)) for factor in factors]
-    return [format_milli(max(round(parse_milli(value) * factor), 1)) for factor in factors]
-
-
-def _is_utilization(spec: Mapping[str, Any]) -> bool:
-    hpa = scaling_object({"metadata": {"name": "x"}, "spec": spec}).spec
-    metric = hpa.metrics[primary_metric(hpa)]
-    return metric.average_value is None and metric.average_utilization is not None
-
-
-def _coarse(spec: Mapping[str, Any]) -> list[Variant]:
-    """Returns targets and minima far apart."""
-    target, least, most = (present_value(spec, field) for field in ("target", "minReplicas", "maxReplicas"))
-    minima = {int(least), math.ceil(int(least) / 2), min(math.ceil(int(least) * 1.5), int(most))}
-    # The whole range of a utilization, so that a poor object is not only brought nearer to a good one.
-    wide = COARSE if _is_utilization(spec) else _targets(spec, target, FACTORS)
-    targets = dict.fromkeys((target, *wide))
-    return [
-        _set(_set((), "target", one, spec), "minReplicas", str(max(minimum, 1)), spec)
-        for one in targets
-        for minimum in sorted(minima)
-    ]
-
-
-def _windows(spec: Mapping[str, Any], best: Variant) -> list[Variant]:
-    """Returns the best one with other windows and rates."""
-    found = [_set(best, "scaleDown.window", value, spec) for value in ("60", "180", "600")]
-    found += [_set(best, "scaleUp.percent", value, spec) for value in ("50", "300")]
-    found += [_set(best, "scaleDown.percent", value, spec) for value in ("10", "50")]
-    return [*found, _set(best, "scaleUp.window", "60", spec)]
-
-
-def _near(spec: Mapping[str, Any], best: Variant) -> list[Variant]:
-    """Returns targets and minima near the best one."""
-    fields = dict(best)
-    target = fields.get("target", present_value(spec, "target"))
-    least = int(fields.get("minReplicas", present_value(spec, "minReplicas")))
-    found = [_set(best, "target", one, spec) for one in _targets(spec, target, (0.92, 0.96, 1.04, 1.08))]
-    found += [
-        _set(best, "minReplicas", str(minimum), spec)
-        for minimum in sorted({math.ceil(least * 0.7), least - 1, least + 1})
-        if minimum >= 1
-    ]
-    return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.api.quantity import parse_milli
+from fedhpa.api.quantity import format_milli, parse_milli
 from fedhpa.backtest.model import primary_metric
 from fedhpa.decision import decode_spec
 
@@ -16,6 +17,9 @@ from fedhpa.decision import decode_spec
 MAX_VARIANTS: Final = 100
 # Rates of a variant are for this time.
 RATE_SECONDS: Final = 60
+# Targets far apart: per cents of a utilization, and factors of a quantity.
+COARSE: Final = ("40", "50", "60", "70", "80", "90")
+FACTORS: Final = (0.5, 0.7, 1.2, 1.5, 2.0, 3.0)
 
 Spec = dict[str, Any]
 # A variant: the fields with their values.
@@ -130,3 +134,72 @@ def varied(raw: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
 def variant_name(variant: Variant) -> str:
     """Returns the name of a variant in tables."""
     return " ".join(f"{field}={value}" for field, value in variant)
+
+
+class Grid:
+    """The variants that a search tries. `present` has the values of the object by field, for people."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        hpa = decode_spec(spec)
+        metric = hpa.metrics[primary_metric(hpa)]
+        self._is_utilization = metric.average_value is None and metric.average_utilization is not None
+        milli = metric.value if metric.average_value is None else metric.average_value
+        target = metric.average_utilization if self._is_utilization else format_milli(milli or 0)
+        self._least, self._most = hpa.min_replicas, hpa.max_replicas
+        self.present = {
+            "target": str(target),
+            "minReplicas": str(self._least),
+            "maxReplicas": str(self._most),
+        }
+        for direction in ("scaleUp", "scaleDown"):
+            rules = (spec.get("behavior") or {}).get(direction) or {}
+            rates = ", ".join(f"{one['value']} {one['type']}" for one in rules.get("policies") or ())
+            self.present |= {
+                f"{direction}.window": str(rules.get("stabilizationWindowSeconds", "default")),
+                f"{direction}.percent": rates or "default",
+                f"{direction}.pods": rates or "default",
+            }
+
+    def _set(self, variant: Variant, field: str, value: str) -> Variant:
+        """Returns the variant with one field set. A value that the object has already is no change."""
+        fields = dict(variant) | {field: value}
+        if value == self.present[field]:
+            del fields[field]
+        order = list(FIELDS)
+        return tuple(sorted(fields.items(), key=lambda one: order.index(one[0])))
+
+    def _targets(self, value: str, factors: Sequence[float]) -> list[str]:
+        """Returns targets near a value: whole per cents, or quantities."""
+        if self._is_utilization:
+            return [str(min(max(round(int(value) * factor), 1), 100)) for factor in factors]
+        return [format_milli(max(round(parse_milli(value) * factor), 1)) for factor in factors]
+
+    def coarse(self, best: Variant) -> list[Variant]:
+        """Returns targets and minima far apart."""
+        target, least = self.present["target"], self._least
+        minima = {least, math.ceil(least / 2), min(math.ceil(least * 1.5), self._most)}
+        # The whole range of a utilization, so that a poor object is not only brought nearer to a good one.
+        wide = COARSE if self._is_utilization else self._targets(target, FACTORS)
+        return [
+            self._set(self._set(best, "target", one), "minReplicas", str(max(minimum, 1)))
+            for one in dict.fromkeys((target, *wide))
+            for minimum in sorted(minima)
+        ]
+
+    def windows(self, best: Variant) -> list[Variant]:
+        """Returns the best one with other windows and rates."""
+        found = [self._set(best, "scaleDown.window", value) for value in ("60", "180", "600")]
+        found += [self._set(best, "scaleUp.percent", value) for value in ("50", "300")]
+        found += [self._set(best, "scaleDown.percent", value) for value in ("10", "50")]
+        return [*found, self._set(best, "scaleUp.window", "60")]
+
+    def near(self, best: Variant) -> list[Variant]:
+        """Returns targets and minima near the best one."""
+        fields = self.present | dict(best)
+        least = int(fields["minReplicas"])
+        found = [
+            self._set(best, "target", one)
+            for one in self._targets(fields["target"], (0.92, 0.96, 1.04, 1.08))
+        ]
+        minima = sorted({math.ceil(least * 0.7), least - 1, least + 1})
+        return found + [self._set(best, "minReplicas", str(minimum)) for minimum in minima if minimum >= 1]

@@ -178,6 +178,8 @@ async def test_dark_print_and_narrow(page: Page, tmp_path: Path) -> None:
     for width in (800, 400):
         await opened(page, tmp_path, office_report(step=300.0), width=width)
         await page.until(f"document.documentElement.scrollWidth <= {width}")
+        # A name of a run is not broken into single characters.
+        assert await page.run("document.querySelector('#table tbody th').clientWidth") > 90
 
 
 async def test_hostile_texts_stay_texts(page: Page, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fedhpa.backtest import Recording, fidelity, recorded_run, scaling_object
 from fedhpa.backtest.centralized import Autoscaler
 from fedhpa.backtest.model import measured_start
 from fedhpa.backtest.pods import Sample, Samples
-from fedhpa.backtest.recorded import censored_part, gaps_of, sizes_of
+from fedhpa.backtest.recorded import censored_part, gaps_of, hidden_steps, sizes_of
 from fedhpa.backtest.result import Run
 from tests.support.recorded_days import manifest, model, recording, run, wave
 
@@ -192,8 +192,8 @@ def test_hidden_demand_is_found() -> None:
     full = of_itself(recording(wave, hours=6), raw)
     free = of_itself(recording(wave, hours=6), manifest())
 
-    assert censored_part(full, scaling_object(raw).spec, model(full, raw)) > 0.3
-    assert censored_part(free, scaling_object(manifest()).spec, model(free)) < 0.02
+    assert censored_part(hidden_steps(full, scaling_object(raw).spec, model(full, raw))) > 0.3
+    assert censored_part(hidden_steps(free, scaling_object(manifest()).spec, model(free))) < 0.02
 
 
 def test_a_metric_that_is_not_recorded_is_named() -> None:

@@ -20,7 +20,17 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.backtest.report import html, png, svg, terminal
 from fedhpa.backtest.report.colours import CLUSTER_COLOURS, DARK, LIGHT
 from fedhpa.backtest.report.drawing import MAX_RUNS, drawn, kept_steps
-from fedhpa.backtest.result import Assumption, Change, ClusterRun, Figures, Gap, Mark, Report, Run
+from fedhpa.backtest.result import (
+    Assumption,
+    Change,
+    ClusterRun,
+    Figures,
+    Gap,
+    Mark,
+    Report,
+    Run,
+    percent,
+)
 from tests.support.office_day import DAY, PICTURE, PICTURE_STEP, START, demand, office_report, run
 
 NOTHING = Figures(0.0, 0.0, 0.0, 0.0, 0, 0)
@@ -75,6 +85,7 @@ def attacked() -> Report:
         marks=[Mark(START + 3600, ATTACK)],
         gaps=[Gap(ATTACK, START, START + 3600)],
         notes=[ATTACK],
+        warnings=[ATTACK],
         assumptions=[Assumption(ATTACK, ATTACK, ATTACK)],
     )
 
@@ -166,9 +177,9 @@ def test_week_of_eight_variants_fits() -> None:
     drawing = drawn(report)
 
     assert len(html(report).encode()) < LARGEST
-    assert all(len(each.t) <= 3000 for each in drawing.runs)
+    assert all(len(each.columns["t"]) <= 3000 for each in drawing.runs)
     highest = max(value for value in load)
-    assert max(value for value in drawing.runs[0].demand if value is not None) == pytest.approx(
+    assert max(value for value in drawing.runs[0].columns["demand"] if value is not None) == pytest.approx(
         highest, rel=1e-3
     )
     assert len(drawing.runs[0].changes) == len(one.changes)
@@ -223,10 +234,10 @@ def test_thinning_keeps_every_peak() -> None:
 def test_gap_is_no_zero() -> None:
     """A cluster without data has no size there, and its time is shaded."""
     drawing = drawn(office_report())
-    away = [i for i, at in enumerate(drawing.runs[0].t) if 14 <= (at / 1000 - START) / 3600 < 15]
+    away = [i for i, at in enumerate(drawing.runs[0].columns["t"]) if 14 <= (at / 1000 - START) / 3600 < 15]
 
     assert away
-    assert {drawing.runs[0].sizes[2][i] for i in away} == {None}
+    assert {drawing.runs[0].columns["n2"][i] for i in away} == {None}
     assert [name for _, _, name in drawing.gaps] == ["edge-north"]
     assert drawing.gaps[0][:2] == (round((START + 14 * 3600) * 1000), round((START + 15 * 3600) * 1000))
 
@@ -251,9 +262,10 @@ def test_exactly_eight_clusters_are_drawn_alone() -> None:
         clusters = [ClusterRun(f"member{i}", size, size) for i in range(count)]
         one = Run("r", clusters, [1, 1], [1, 1], [1, 1], [0, 0], [], NOTHING)
         drawing = drawn(small(runs=[one]))
+        sizes = [key for key in drawing.runs[0].columns if key[1:].isdecimal()]
 
-        assert len(drawing.clusters) == len(drawing.runs[0].sizes) == min(count, 8)
-        assert drawing.runs[0].ready == [count, 2 * count]
+        assert len(drawing.clusters) == len(sizes) == min(count, 8)
+        assert drawing.runs[0].columns["ready"] == [count, 2 * count]
 
 
 def seen_by(colour: str, kind: str) -> tuple[float, ...]:
@@ -333,6 +345,31 @@ def test_terminal_paints_what_is_above_the_capacity() -> None:
 def test_terminal_keeps_its_width(width: int) -> None:
     """No line is wider than the terminal, which has at least 40 characters."""
     assert max(map(len, terminal(office_report(), width).splitlines())) <= max(width, 40)
+
+
+@pytest.mark.parametrize(
+    ("part", "bound", "text"),
+    [
+        (0.0, 0.001, "0%"),
+        (0.00004, 0.001, "<0.01%"),
+        (0.00098, 0.001, "0.098%"),
+        (0.001, 0.001, "0.1%"),
+        (0.001004, 0.001, "0.1004%"),
+        (0.00004, 0.00001, "0.004%"),
+        (0.1249, 0.125, "12.5%"),
+        (0.12504, 0.125, "12.504%"),
+    ],
+)
+def test_a_part_above_the_bound_is_no_number_within_it(part: float, bound: float, text: str) -> None:
+    """A run that breaks the bound of 0.1% is not shown with 0.1%."""
+    assert percent(part, bound) == text
+
+
+def test_warnings_stand_below_the_sentence() -> None:
+    """What may make the choice wrong is read before the picture."""
+    text = Elements(html(small(warnings=["demand is hidden on 1 day"]))).text
+
+    assert text.index("Take target 70") < text.index("Demand is hidden") < text.index("Choose a run")
 
 
 def test_days_are_shown() -> None:

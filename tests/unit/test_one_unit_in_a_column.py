@@ -80,7 +80,7 @@ def test_the_table_of_a_backtest() -> None:
         for name, one in (("a", small), ("b", large))
     ]
 
-    found = columns(backtest_table(runs))
+    found = columns(backtest_table(runs, 0.001))
 
     assert len(found) == 8
     assert {

@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.api.times import format_time
 from fedhpa.backtest import (
     Candidate,
+    ClusterSeries,
     Options,
     Recording,
     Suggestion,
@@ -77,6 +79,54 @@ def test_higher_days_are_recomputed(days: Recording, found: Suggestion) -> None:
     higher = run_of(days.times(1.1), Candidate("higher", found.manifest), OPTIONS)
 
     assert found.higher == max(day.figures.unserved for day in higher.days)
+
+
+def test_sudden_rises_are_recomputed(days: Recording, found: Suggestion) -> None:
+    """Each figure is that of a backtest with more demand for a quarter of an hour on each day."""
+    present = run_of(days, Candidate("present", found.manifest), OPTIONS)
+    steps: set[int] = set()
+    for first in range(0, days.steps, 288):
+        most = max(range(first, first + 288), key=lambda i: (present.unserved[i] or 0, present.usage[i] or 0))
+        steps |= {*range(most, min(most + 3, first + 288))}
+
+    for rise in found.rises:
+        more = run_of(days.times(rise.factor, steps), Candidate("more", found.manifest), OPTIONS)
+
+        assert rise.day in more.days
+        assert rise.day.figures.unserved == max(day.figures.unserved for day in more.days)
+    [text] = [one for one in found.report.notes if "sudden rise" in one]
+    broken = next(one for one in found.rises if one.day.figures.unserved > 0.001)
+    assert f"with {broken.factor - 1:.0%} more, the day from {format_time(broken.day.at)} leaves" in text
+
+
+def test_slower_tries_find_as_much(days: Recording, found: Suggestion) -> None:
+    """Most objects are tried with decisions further apart, and the choice is made with its own."""
+    raw = wasteful() | {"spec": {**wasteful()["spec"], "syncPeriodSeconds": 75}}
+    quick = suggest(days, raw, OPTIONS, unserved=0.001)
+    whole = run_of(days, Candidate("whole", quick.manifest), OPTIONS)
+
+    assert quick.manifest["spec"]["syncPeriodSeconds"] == 75
+    assert quick.gain > found.gain - 0.03
+    assert quick.worstDay in whole.days
+
+
+def test_a_day_with_hidden_demand_is_named() -> None:
+    """For a quarter of an hour of one day pods were at their limit. The figures of that day say nothing."""
+    free = recording(daily, hours=96, step=300.0, size=12)
+    full = range(2 * 288 + 100, 2 * 288 + 103)
+
+    def at_limit(one: ClusterSeries) -> ClusterSeries:
+        used = one.demand["cpu"]
+        ready = [-(-(used[i] or 0) // 1000) if i in full else size for i, size in enumerate(one.ready)]
+        return msgspec.structs.replace(one, ready=ready)
+
+    hidden = msgspec.structs.replace(free, clusters=[at_limit(one) for one in free.clusters])
+    warnings = [
+        compare(one, [Candidate("present", manifest(50, **SLOW))], OPTIONS).warnings for one in (free, hidden)
+    ]
+
+    assert warnings[0] == []
+    assert "hidden on 1 day, from 2026-03-04T00:00:00Z (15 min)" in warnings[1][0]
 
 
 def test_a_good_object_is_kept(days: Recording, found: Suggestion) -> None:

@@ -12,33 +12,14 @@ from typing import Any, Final
 
 from fedhpa.backtest.report.drawing import Drawing, DrawnRun
 from fedhpa.backtest.report.panels import ROOM, WIDTH, panels
-from fedhpa.backtest.report.texts import amount, moment, name, percent, sentence
-from fedhpa.backtest.result import Report, Run
+from fedhpa.backtest.report.texts import amount, moment, name, sentence
+from fedhpa.backtest.result import Report, percent
 
 FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
 # Rows of the comparison in SVG and PNG.
 COMPARED: Final = 12
 # Where the bars of the comparison begin and end, in pixels.
 BARS: Final = (300, 430)
-
-
-def columns(run: DrawnRun) -> dict[str, Any]:
-    """Returns the columns of a run under the names that the specification has for them."""
-    return {
-        "t": run.t,
-        "demand": run.demand,
-        "capacity": run.capacity,
-        "usage": run.usage,
-        "unserved": run.unserved,
-        "desired": run.desired,
-        "ready": run.ready,
-        **{f"n{i}": size for i, size in enumerate(run.sizes)},
-    }
-
-
-def change_rows(run: DrawnRun) -> list[dict[str, int]]:
-    """Returns the marks of a run's changes."""
-    return [{"t": at, "after": after, "up": int(after > before)} for at, before, after, _ in run.changes]
 
 
 def specification(
@@ -48,21 +29,21 @@ def specification(
 
     With `shown`, the index of a run, it has that run's data, a title and a comparison of all runs.
     """
-    run = None if shown is None else drawing.runs[shown]
-    fields = ["t", "demand", "capacity", "usage", "unserved", "desired", "ready"]
-    fields += [f"n{i}" for i in range(len(drawing.clusters))]
+    fields = list(drawing.runs[0].columns)
+    run = DrawnRun("", {field: [] for field in fields}, []) if shown is None else drawing.runs[shown]
     away = [(start, f"{one}: no data") for start, _, one in drawing.gaps]
     parts = panels(report, drawing, colours)
     for part in parts:
         part["data"] = {"name": "run"}
         part["transform"] = [{"flatten": fields}]
-    empty: dict[str, list[int]] = {field: [] for field in fields}
     whole: dict[str, Any] = {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "params": [{"name": "from", "value": drawing.start}, {"name": "to", "value": drawing.end}],
         "datasets": {
-            "run": [columns(run) if run else empty],
-            "changes": change_rows(run) if run else [],
+            "run": [run.columns],
+            "changes": [
+                {"t": at, "after": after, "up": int(after > before)} for at, before, after, _ in run.changes
+            ],
             "gaps": [
                 {"t": start, "end": end, "label": label}
                 for (start, end, _), label in zip(drawing.gaps, _labels(drawing, away), strict=True)
@@ -110,10 +91,10 @@ def _framed(
         "subtitleFontSize": 12,
         "subtitleColor": colours["muted"],
     }
-    return {"title": title, "vconcat": [_comparison(report.runs[:COMPARED], colours, shown), *parts]}
+    return {"title": title, "vconcat": [_comparison(report, colours, shown), *parts]}
 
 
-def _comparison(runs: list[Run], colours: Mapping[str, str], shown: int) -> dict[str, Any]:
+def _comparison(report: Report, colours: Mapping[str, str], shown: int) -> dict[str, Any]:
     """Returns a row for each run: its name, a bar of its replica-hours, and its figures."""
     rows = [
         {
@@ -121,16 +102,17 @@ def _comparison(runs: list[Run], colours: Mapping[str, str], shown: int) -> dict
             "hours": run.figures.replicaHours,
             "name": ("► " if i == shown else "") + name(run.name),
             "text": f"{amount(run.figures.replicaHours)} replica-hours, "
-            f"{percent(run.figures.unserved)} not served, "
+            f"{percent(run.figures.unserved, report.bound)} not served"
+            f"{' (too much)' if i and run.figures.unserved > report.bound else ''}, "
             f"{amount(run.figures.minutesOverTarget)} min over target",
-            "shown": int(i == shown),
+            "look": 1 if i == shown else 2 if i and run.figures.unserved > report.bound else 0,
         }
-        for i, run in enumerate(runs)
+        for i, run in enumerate(report.runs[:COMPARED])
     ]
-    by_shown = {"field": "shown", "type": "nominal", "legend": None}
-    bar = {"domain": [0, 1], "range": [colours["muted"], colours["best"]]}
+    by_look = {"field": "look", "type": "nominal", "legend": None}
+    bar = {"domain": [0, 1, 2], "range": [colours["muted"], colours["best"], colours["unserved"]]}
     text = {"type": "text", "align": "left", "baseline": "middle", "fontSize": 12, "tooltip": None}
-    word = {**by_shown, "scale": {"domain": [0, 1], "range": [colours["text"], colours["best"]]}}
+    word = {**by_look, "scale": {**bar, "range": [colours["text"], *bar["range"][1:]]}}
     return {
         "data": {"values": rows},
         "width": WIDTH,
@@ -147,7 +129,7 @@ def _comparison(runs: list[Run], colours: Mapping[str, str], shown: int) -> dict
                         "axis": None,
                         "scale": {"domainMin": 0, "nice": False, "range": list(BARS)},
                     },
-                    "color": {**by_shown, "scale": bar},
+                    "color": {**by_look, "scale": bar},
                 },
             },
             {

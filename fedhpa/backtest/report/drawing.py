@@ -25,21 +25,15 @@ MAX_REASON_CHARACTERS: Final = 400_000
 
 
 class DrawnRun(Struct, frozen=True):
-    """One run: columns of equal length by point.
+    """One run as columns of equal length by point, under the names that the picture has for them.
 
-    `t` is in milliseconds (Unix). `sizes` has the ready pods of each drawn cluster, `ready` their sum. A row
-    of `changes` is a time in milliseconds, the size before, the one after, and an index of `Drawing.reasons`.
+    `t` is in milliseconds (Unix). `n0`, `n1` and so on are the ready pods of each drawn cluster, and `ready`
+    their sum. A row of `changes` is a time in milliseconds, the size before, the one after, and an index of
+    `Drawing.reasons`.
     """
 
     name: str
-    t: list[int]
-    demand: list[float | None]
-    capacity: list[float | None]
-    usage: list[float | None]
-    unserved: list[float | None]
-    desired: list[float | None]
-    ready: list[float | None]
-    sizes: list[list[float | None]]
+    columns: dict[str, list[float | None]]
     changes: list[tuple[int, int, int, int]]
 
 
@@ -90,7 +84,7 @@ def drawn(report: Report, points: int = MAX_POINTS) -> Drawing:
 
 def _left_out(report: Report, runs: Sequence[DrawnRun], gaps: int, marks: int) -> list[str]:
     steps = report.steps
-    fewest = min(len(run.t) for run in runs)
+    fewest = min(len(run.columns["t"]) for run in runs)
     notes = []
     if fewest < steps:
         notes.append(
@@ -115,22 +109,17 @@ def _run(
 ) -> DrawnRun:
     # None where one of the clusters is a gap: a partial sum would look like a change.
     wanted = [_sum(values) for values in zip(*(each.desired for each in run.clusters), strict=True)]
-    lines = [run.demand, run.capacity, run.usage, run.unserved, wanted]
-    points = kept_steps(lines, report.steps, most)
-    demand, capacity, usage, unserved, desired = ([_short(line[i]) for i in points] for line in lines)
+    lines = {line: getattr(run, line) for line in ("demand", "capacity", "usage", "unserved")}
+    lines["desired"] = wanted
+    points = kept_steps([*lines.values()], report.steps, most)
     sizes = _sizes(run.clusters, alone, points)
-    return DrawnRun(
-        name(run.name),
-        [_ms(report.start + point * report.step) for point in points],
-        demand,
-        capacity,
-        usage,
-        unserved,
-        desired,
-        [_sum([size[i] for size in sizes], partial=True) for i in range(len(points))],
-        sizes,
-        _changes(run.changes, reasons, characters),
-    )
+    columns = {
+        "t": [_ms(report.start + point * report.step) for point in points],
+        **{key: [_short(line[i]) for i in points] for key, line in lines.items()},
+        "ready": [_sum(each, partial=True) for each in zip(*sizes, strict=True)],
+        **{f"n{i}": size for i, size in enumerate(sizes)},
+    }
+    return DrawnRun(name(run.name), columns, _changes(run.changes, reasons, characters))
 
 
 def kept_steps(lines: Sequence[Sequence[float | None]], steps: int, most: int) -> list[int]:

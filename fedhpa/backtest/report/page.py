@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
-from fedhpa.api.texts import counted
+from fedhpa.api.texts import counted, one_line
 from fedhpa.backtest.report import engine
-from fedhpa.backtest.report.chart import columns, specification
+from fedhpa.backtest.report.chart import specification
 from fedhpa.backtest.report.colours import DARK, LIGHT, VARIABLES
 from fedhpa.backtest.report.drawing import Drawing, drawn
-from fedhpa.backtest.report.texts import BEST, against, amount, moment, name, percent, sentence
-from fedhpa.backtest.result import CENSORED, Figures, Report, Run
+from fedhpa.backtest.report.texts import BEST, MAX_SENTENCE, against, amount, moment, name, sentence
+from fedhpa.backtest.result import Figures, Report, Run, percent
 
 # `suggest` tries at most 60 objects.
 MAX_ROWS, MAX_DAYS, MAX_LINES = 100, 62, 60
@@ -48,11 +48,11 @@ def html(report: Report) -> str:
     body = [
         f"<h1>{_text(title)}: {_text(name(report.metric))}, {_range(report)}</h1>",
         f'<p class="verdict">{_text(sentence(report.best))}</p>',
-        *_censored(report),
+        *(f'<p class="warning">{_text(sentence(each))}</p>' for each in report.warnings[:MAX_LINES]),
         *_picture(report, drawing),
         *_table(report),
         *_days(report),
-        *_list("Notes", [*report.notes, *_hidden(report), *drawing.notes]),
+        *_list("Notes", [*report.notes, *drawing.notes]),
         *_assumptions(report),
     ]
     return "\n".join(
@@ -116,7 +116,7 @@ def _data(report: Report, drawing: Drawing) -> str:
         "gaps": drawing.gaps,
         "marks": drawing.marks,
         "reasons": drawing.reasons,
-        "runs": [{"name": run.name, "columns": columns(run), "changes": run.changes} for run in drawing.runs],
+        "runs": drawing.runs,
     }
     text = msgspec.json.encode(data).decode()
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -124,21 +124,6 @@ def _data(report: Report, drawing: Drawing) -> str:
 
 def _range(report: Report) -> str:
     return f"{moment(report.start)} to {moment(report.end)} UTC"
-
-
-def _censored(report: Report) -> Iterable[str]:
-    """Yields a warning if so much demand is hidden that less capacity cannot be judged."""
-    if report.censored > CENSORED:
-        yield (
-            f'<p class="warning"><b>Demand is hidden in {percent(report.censored)} of the steps.</b> '
-            "What is recorded is what was served: with pods at their limit, or the size at its maximum, the "
-            "demand was at least as high as drawn.</p>"
-        )
-
-
-def _hidden(report: Report) -> Iterable[str]:
-    if 0 < report.censored <= CENSORED:
-        yield f"Demand is hidden in {percent(report.censored)} of the steps, too few to matter."
 
 
 def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
@@ -153,7 +138,7 @@ def _picture(report: Report, drawing: Drawing) -> Iterable[str]:
         yield (
             f'{opening}<input type="radio" name="run" value="{i}"{checked}>{badge}<b>{_text(run.name)}</b>'
             f'<span class="big">{amount(figures.replicaHours)} replica-hours{_versus(report, whole)}</span>'
-            f"<span>{percent(figures.unserved)} not served, "
+            f"<span>{percent(figures.unserved, report.bound)} not served, "
             f"{amount(figures.minutesOverTarget)} min over target</span>"
             "</label>"
         )
@@ -197,7 +182,7 @@ def _table(report: Report) -> Iterable[str]:
     yield _header(_head(priced))
     for i, run in enumerate(report.runs[:MAX_ROWS]):
         opening = '<tr class="first">' if i == BEST else "<tr>"
-        cells = _cells(run.figures, priced, _versus(report, run))
+        cells = _cells(run.figures, report.bound, priced, _versus(report, run))
         yield f'{opening}<th scope="row">{_text(name(run.name))}</th>{cells}</tr>'
     yield "</tbody></table></div>"
     if len(report.runs) > MAX_ROWS:
@@ -213,17 +198,21 @@ def _head(priced: bool) -> Sequence[str]:
     return (*HEAD, "cost") if priced else HEAD
 
 
-def _cells(figures: Figures, priced: bool, versus: str = "") -> str:
+def _cells(figures: Figures, bound: float, priced: bool, versus: str = "") -> str:
+    above = figures.unserved > bound
     texts = [
         amount(figures.replicaHours) + (f"<small>{versus.strip()[1:-1]}</small>" if versus else ""),
-        percent(figures.unserved),
+        percent(figures.unserved, bound) + ("<small>too much</small>" if above else ""),
         amount(figures.minutesOverTarget),
         amount(figures.changesPerHour),
         amount(figures.peak),
         amount(figures.podsStarted),
         *([amount(figures.cost)] if priced else []),
     ]
-    return "".join(f"<td>{each}</td>" for each in texts)
+    return "".join(
+        f'<td class="over">{each}</td>' if above and i == 1 else f"<td>{each}</td>"
+        for i, each in enumerate(texts)
+    )
 
 
 def _days(report: Report) -> Iterable[str]:
@@ -238,7 +227,8 @@ def _days(report: Report) -> Iterable[str]:
         yield f'<div class="wide days" data-run="{i}"{hidden}><table>'
         yield _header(("day (UTC)", *_head(priced)[1:]))
         for day in run.days[:MAX_DAYS]:
-            yield f'<tr><th scope="row">{moment(day.at)[:10]}</th>{_cells(day.figures, priced)}</tr>'
+            cells = _cells(day.figures, report.bound, priced)
+            yield f'<tr><th scope="row">{moment(day.at)[:10]}</th>{cells}</tr>'
         yield "</tbody></table></div>"
 
 
@@ -255,7 +245,8 @@ def _assumptions(report: Report) -> Iterable[str]:
         yield _header(("input", "value", "from"), 'class="text" ')
         for each in report.assumptions[:MAX_LINES]:
             cells = "".join(
-                f'<td class="text">{_text(sentence(one))}</td>' for one in (each.value, each.source)
+                f'<td class="text">{_text(one_line(one, MAX_SENTENCE))}</td>'
+                for one in (each.value, each.source)
             )
             yield f'<tr><th scope="row">{_text(sentence(each.name))}</th>{cells}</tr>'
         yield "</tbody></table></div>"

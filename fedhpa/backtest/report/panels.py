@@ -74,7 +74,7 @@ def panels(report: Report, drawing: Drawing, colours: Mapping[str, str]) -> list
 def _highest(drawing: Drawing, *lines: str) -> float:
     """Returns the end of an axis, the same for all runs: so switching between them compares them."""
     values = [
-        value for run in drawing.runs for line in lines for value in getattr(run, line) if value is not None
+        value for run in drawing.runs for line in lines for value in run.columns[line] if value is not None
     ]
     return max(values, default=0) or 1
 

@@ -21,6 +21,7 @@ LEAST_WIDTH, MOST_WIDTH = 40, 400
 LABEL: Final = 9
 MAX_EVENTS: Final = 4
 TWO_DAYS: Final = 172_800
+WEEK: Final = 604_800
 
 
 def _plain(text: str, _style: str) -> str:
@@ -99,7 +100,8 @@ def _bars(sizes: Sequence[float | None]) -> str:
 def _scale(report: Report, steps: int, columns: int) -> str:
     """Returns the times below the chart: where it begins, and each quarter if there is room."""
     line, parts = "", 4 if columns >= 60 else 1
-    form = "%a %H:%M" if steps * report.step <= TWO_DAYS else "%a %d %b"
+    seconds = steps * report.step
+    form = "%a %H:%M" if seconds <= TWO_DAYS else "%a %d %H:%M" if seconds <= WEEK else "%a %d %b"
     for part in range(parts):
         at = report.start + steps * report.step * part / parts
         line = f"{line:<{columns * part // parts}}{datetime.fromtimestamp(at, UTC):{form}}"

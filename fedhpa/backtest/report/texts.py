@@ -21,8 +21,9 @@ def name(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """Returns one line of at most 600 characters."""
-    return one_line(text, MAX_SENTENCE)
+    """Returns one line of at most 600 characters that begins with a capital."""
+    line = one_line(text, MAX_SENTENCE)
+    return line[:1].upper() + line[1:]
 
 
 def amount(value: float | None) -> str:
@@ -34,20 +35,12 @@ def amount(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
-def percent(part: float) -> str:
-    """Returns a part, 0 to 1, in percent: "0 %", "< 0.01 %", "0.04 %", "12.5 %"."""
-    if 0 < part < 0.0001:
-        return "< 0.01 %"
-    return f"{100 * part:.2g} %" if part < 0.1 else f"{100 * part:.3g} %"
-
-
 def against(value: float, base: float) -> str:
-    """Returns the difference to a base in percent, "" without a base: "−11 %", "+3 %", "±0 %"."""
+    """Returns the difference to a base in percent, "" without a base: "−11%", "+3%", "±0%"."""
     if base <= 0:
         return ""
     change = round(100 * (value / base - 1))
-    # The sign must not be left alone at the end of a line.
-    return (f"{change:+,d} %" if change else "±0 %").replace("-", "−").replace(" ", "\N{NO-BREAK SPACE}")
+    return (f"{change:+,d}%" if change else "±0%").replace("-", "−")
 
 
 def moment(at: float) -> str:

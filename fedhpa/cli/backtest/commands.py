@@ -99,13 +99,14 @@ def suggest(inputs: Inputs) -> None:
 def suggested(found: Suggestion, raw: Mapping[str, Any]) -> Iterator[str]:
     """Yields the suggestion as text: the verdict, what each field buys, the diff and the table."""
     from fedhpa.api.times import format_time
+    from fedhpa.backtest.result import percent
 
     yield found.reason
     yield from (f"  {claim}" for claim in found.claims)
-    worst = found.worstDay
+    worst, bound = found.worstDay, found.report.bound
     yield (
-        f"  worst day: from {format_time(worst.at)}, {worst.figures.unserved:.2%} unserved; days a tenth "
-        f"higher would leave up to {found.higher:.2%} unserved"
+        f"  worst day: from {format_time(worst.at)}, {percent(worst.figures.unserved, bound)} unserved; days "
+        f"a tenth higher would leave up to {percent(found.higher, bound)} unserved"
     )
     if found.claims:
         yield ""

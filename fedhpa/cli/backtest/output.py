@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.colours import BOLD, GREEN, painted
+from fedhpa.cli.colours import BOLD, GREEN, YELLOW, painted
 
 if TYPE_CHECKING:
     from fedhpa.backtest.result import Report, Run
@@ -102,15 +102,16 @@ def text_lines(report: Report) -> list[str]:
 
     span = f"from {format_time(report.start)} to {format_time(report.end)}"
     title = f"{report.namespace}/{report.name}: {report.metric}, {span}"
-    lines = [painted(title, BOLD), *table(report.runs), "", painted(report.best, GREEN)]
+    lines = [painted(title, BOLD), *table(report.runs, report.bound), "", painted(report.best, GREEN)]
+    lines += [painted(f"warning: {each}", YELLOW) for each in report.warnings]
     lines += [f"note: {note}" for note in report.notes]
     lines += [f"assumed: {one.name}: {one.value} ({one.source})" for one in report.assumptions]
     return lines
 
 
-def table(runs: list[Run]) -> list[str]:
-    """Returns a line for each run below the names of the columns."""
-    rows = [_HEAD, *(tuple(_cells(run)) for run in runs)]
+def table(runs: list[Run], bound: float) -> list[str]:
+    """Returns a line for each run below the names of the columns. `bound` is that of the unserved part."""
+    rows = [_HEAD, *(tuple(_cells(run, bound)) for run in runs)]
     if all(run.figures.cost is None for run in runs):
         rows = [row[:-1] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -124,11 +125,13 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> Iterator[str]:
         yield text.rjust(width)
 
 
-def _cells(run: Run) -> Iterator[str]:
+def _cells(run: Run, bound: float) -> Iterator[str]:
+    from fedhpa.backtest.result import percent
+
     figures = run.figures
     yield run.name
     yield f"{figures.replicaHours:.1f}"
-    yield f"{figures.unserved:.2%}"
+    yield percent(figures.unserved, bound)
     yield f"{figures.minutesOverTarget:.0f} min"
     yield f"{figures.changesPerHour:.2f}"
     yield str(figures.peak)
