@@ -110,9 +110,10 @@ def _comparison(report: Report, colours: Mapping[str, str], shown: int) -> dict[
         for i, run in enumerate(report.runs[:COMPARED])
     ]
     by_look = {"field": "look", "type": "nominal", "legend": None}
-    bar = {"domain": [0, 1, 2], "range": [colours["muted"], colours["best"], colours["unserved"]]}
+    hues = [colours["best"], colours["unserved"]]
+    bar = {"domain": [0, 1, 2], "range": [colours["muted"], *hues]}
     text = {"type": "text", "align": "left", "baseline": "middle", "fontSize": 12, "tooltip": None}
-    word = {**by_look, "scale": {**bar, "range": [colours["text"], *bar["range"][1:]]}}
+    word = {**by_look, "scale": {**bar, "range": [colours["text"], *hues]}}
     return {
         "data": {"values": rows},
         "width": WIDTH,

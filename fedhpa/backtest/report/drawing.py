@@ -109,11 +109,16 @@ def _run(
 ) -> DrawnRun:
     # None where one of the clusters is a gap: a partial sum would look like a change.
     wanted = [_sum(values) for values in zip(*(each.desired for each in run.clusters), strict=True)]
-    lines = {line: getattr(run, line) for line in ("demand", "capacity", "usage", "unserved")}
-    lines["desired"] = wanted
+    lines = {
+        "demand": run.demand,
+        "capacity": run.capacity,
+        "usage": run.usage,
+        "unserved": run.unserved,
+        "desired": wanted,
+    }
     points = kept_steps([*lines.values()], report.steps, most)
     sizes = _sizes(run.clusters, alone, points)
-    columns = {
+    columns: dict[str, list[float | None]] = {
         "t": [_ms(report.start + point * report.step) for point in points],
         **{key: [_short(line[i]) for i in points] for key, line in lines.items()},
         "ready": [_sum(each, partial=True) for each in zip(*sizes, strict=True)],
