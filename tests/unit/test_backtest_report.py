@@ -234,7 +234,9 @@ def test_thinning_keeps_every_peak() -> None:
 def test_gap_is_no_zero() -> None:
     """A cluster without data has no size there, and its time is shaded."""
     drawing = drawn(office_report())
-    away = [i for i, at in enumerate(drawing.runs[0].columns["t"]) if 14 <= (at / 1000 - START) / 3600 < 15]
+    away = [
+        i for i, at in enumerate(drawing.runs[0].columns["t"]) if 14 <= ((at or 0) / 1000 - START) / 3600 < 15
+    ]
 
     assert away
     assert {drawing.runs[0].columns["n2"][i] for i in away} == {None}
@@ -366,7 +368,7 @@ def test_a_part_above_the_bound_is_no_number_within_it(part: float, bound: float
 
 
 def test_warnings_stand_below_the_sentence() -> None:
-    """What may make the choice wrong is read before the picture."""
+    """Warnings are read before the picture."""
     text = Elements(html(small(warnings=["demand is hidden on 1 day"]))).text
 
     assert text.index("Take target 70") < text.index("Demand is hidden") < text.index("Choose a run")
