@@ -159,8 +159,12 @@ class Direct:
     `duplicates` are other names of the `members`. `deadline` is that of one request to a member.
     """
 
-    # Without a policy each cluster would run maxReplicas in mode Distributed.
-    needs_policy = True
+    # The seeds' default policy would let each cluster run maxReplicas.
+    no_policy = (
+        "mode Distributed needs a policy, because without one each cluster would run up to maxReplicas: "
+        "write spec.federatedHPAAssignment.federatedHPAAssignmentType, such as StaticWeighted for equal "
+        "parts, or Duplicated for maxReplicas in each cluster"
+    )
 
     _members: Mapping[str, Member]
     _duplicates: Mapping[str, Member]

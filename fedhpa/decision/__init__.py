@@ -27,6 +27,7 @@ from fedhpa.decision.memory import (
 )
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
+    ASSIGNED,
     NO_RECORD,
     PLACEMENT_UNREADABLE,
     PUBLISHED,

@@ -156,7 +156,7 @@ class Fleet:
             )
             for one in self.members
         ]
-        self.previous = Previous(states=kept.states, course=kept.course, assigned_for=kept.assigned_for)
+        self.previous = kept
         return self
 
 
@@ -209,7 +209,7 @@ def test_every_pass_has_sound_bounds_and_reasons(seed: int) -> None:
     made = fleet.plan()
 
     names = {one.cluster for one in fleet.members}
-    assert made.goals.keys() == made.present.keys() == made.states.keys() == names
+    assert made.goals.keys() == made.present.keys() == made.left.states.keys() == names
     for one in fleet.members:
         goal, name = made.goals[one.cluster], one.cluster
         if not one.answers:
