@@ -85,6 +85,7 @@ class ObjectMemory:
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
     `drift` are the changed fields of each cluster's HPA, with what they were computed from.
     `completed` has each cluster's reading, the other fields, and the snapshot of both; so `seen_members`.
+    `hpa_fields` are those of all HPAs, and `steady` are all snapshots, each with all that it follows from.
     """
 
     uid: str
@@ -115,6 +116,8 @@ class ObjectMemory:
     status: Mapping[str, Any] | None = None
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
     completed: dict[str, Completed] = field(default_factory=dict)
+    hpa_fields: tuple[object, Mapping[str, Mapping[str, Any]]] | None = None
+    steady: tuple[object, tuple[ClusterSnapshot, ...]] | None = None
     seen_members: SeenMembers = field(default_factory=SeenMembers)
     placed: Placed = field(default_factory=Placed)
     spec: tuple[object, ScalingSpec] | None = None
@@ -283,6 +286,9 @@ class ObjectMemory:
         """Keep what a decision learned about the clusters. Its history is kept only after the write."""
         if not snapshot.clusters:
             return  # the hub did not answer: nothing was learned
+        if decision.memory is self.state:  # a decision at rest
+            self.answers = {cluster.name: (cluster, decision.now) for cluster in snapshot.clusters}
+            return
         for cluster in snapshot.clusters:
             if isinstance(cluster.scale, ClusterScale):
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas

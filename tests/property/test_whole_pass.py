@@ -174,7 +174,7 @@ def course(chance: random.Random) -> Course:
 
 def send(found: Plan, chance: random.Random, failing: float) -> tuple[list[Outcome], list[int]]:
     """Sends all writes of a plan. Returns the outcomes, and the sum of all maxima after each change."""
-    actual = {cluster: bounds for cluster, bounds in found.present.items() if cluster not in found.lost}
+    actual = {one.cluster: one.present for one in found.members if not one.lost}
     outcomes: list[Outcome] = []
     sums = [most(actual.values())]
     for _ in range(50):
