@@ -43,7 +43,6 @@ from fedhpa.decision.model import (
     PublishedCluster,
     PublishPlacement,
     StatusCondition,
-    Step,
 )
 from fedhpa.decision.outcome import history_after_scale
 from fedhpa.decision.record.decision import (
