@@ -328,7 +328,7 @@ def hpa_fields(
     if memory.drift.keys() - hpas.keys():
         memory.drift = {name: known for name, known in memory.drift.items() if name in hpas}
     drift = {name: _drift(name, reading, memory, spec, wanted_by) for name, reading in hpas.items()}
-    found = {
+    found: dict[str, Mapping[str, Any]] = {
         "hpa": {name: reading.hpa for name, reading in hpas.items()},
         "drift": {name: fields for name, fields in drift.items() if fields},
     }

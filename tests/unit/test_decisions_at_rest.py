@@ -47,7 +47,7 @@ def test_nothing_is_computed_while_nothing_changes() -> None:
 
     assert second.plan is first.plan
     assert second.now == first.now + 15
-    assert second.status["lastSeen"] > first.status["lastSeen"]
+    assert str(second.status["lastSeen"]) > str(first.status["lastSeen"])
 
 
 def test_a_period_ends_the_rest() -> None:
