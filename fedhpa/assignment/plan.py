@@ -20,7 +20,7 @@ Goals = Mapping[str, Bounds | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
-    """What a pass leaves for the next one, in the record."""
+    """The memory that a pass leaves for the next one, in the record."""
 
     states: States
     course: Course = NO_COURSE
