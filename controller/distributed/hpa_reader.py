@@ -41,14 +41,14 @@ async def read_hpas(
 ) -> dict[str, HpaReading]:
     """Read the HPA of this namespace and name in the named clusters that are registered."""
     found: dict[str, HpaReading] = {}
-    missing = []
+    missing, now = [], cache.clock()
     for name in names:
         member = members.get(name)
         if member is None:
             continue
         if not member.ready:
             found[name] = _unread(member.state.message or member.state.reason)
-        elif (known := cache.cached(member, *key)) is None:
+        elif member.client.breaker.reason or (known := cache.of_available(member, key, now)) is None:
             missing.append(name)
         else:
             found[name] = HpaReading(*known)

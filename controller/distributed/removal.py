@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -18,9 +18,9 @@ from controller.apply.plan import HpaWriter, carry_out, failures, to_hpas
 from controller.apply.template import release
 from controller.apply.works import WorkWriter
 from controller.distributed.hpa_reader import is_ours, read_hpas
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, clusters_with_hpas
 from controller.failure_log import names
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
+from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import Settings
 from controller.publish import FEDERATED_HPAS, FIELD_MANAGER, record_events
@@ -28,7 +28,7 @@ from fedhpa.api.errors import FedHPAError
 from fedhpa.api.member_hpas import DELETION_WAITS, FINALIZER
 from fedhpa.api.texts import listed
 from fedhpa.assignment import RemoveHpa, Write
-from fedhpa.decision import LOST, Blocked, Event, Failure, MemoryState
+from fedhpa.decision import ASSIGNED, DISTRIBUTED, LOST, Blocked, Event, Failure, MemoryState
 from fedhpa.kube import ApiClient, EventRecorder, Key, contain_each, get_scale, patch_finalizers
 
 log = structlog.get_logger(__name__)
@@ -54,11 +54,6 @@ def has_finalizer(raw: Mapping[str, Any]) -> bool:
     return FINALIZER in (raw["metadata"].get("finalizers") or ())
 
 
-def is_deleted(raw: Mapping[str, Any]) -> bool:
-    """True if a FederatedHPA is being deleted."""
-    return bool(raw["metadata"].get("deletionTimestamp"))
-
-
 async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float, *, wanted: bool) -> bool:
     """Add the finalizer to the object read as `raw`, or remove it. Other finalizers stay.
 
@@ -78,16 +73,6 @@ async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float,
     return found is not None and (FINALIZER in found) == wanted
 
 
-class Removed(Protocol):
-    """The memory of an object whose HPAs are removed.
-
-    `leaving_since` is since when they are to be removed, in POSIX seconds, None if they are not.
-    """
-
-    state: MemoryState
-    leaving_since: float | None
-
-
 class ModeChanges:
     """The way out of mode Distributed, for one object at a time. `writer` wrote the member HPAs."""
 
@@ -105,7 +90,7 @@ class ModeChanges:
         self._events = events
         self._settings = settings
 
-    async def delete(self, key: Key, raw: Mapping[str, Any], memory: Removed, now: float) -> None:
+    async def delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float) -> None:
         """Remove the member HPAs of an object that is being deleted, then its finalizer.
 
         Until all are gone, or their clusters past the lost time-out, the finalizer stays. Raises FedHPAError
@@ -124,7 +109,7 @@ class ModeChanges:
         await set_finalizer(self._hub, raw, HUB_DEADLINE_SECONDS, wanted=False)
 
     async def blocked(
-        self, key: Key, raw: Mapping[str, Any], memory: Removed, now: float, *, found: bool
+        self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory, now: float, *, found: bool
     ) -> Blocked | None:
         """Returns why an object of another mode than Distributed must not be scaled yet; None if it may be.
 
@@ -168,7 +153,7 @@ class ModeChanges:
         `before` may have our HPA in them, and they are not in `after` any more.
         """
         known = {*self._snapshots.members, *self._snapshots.duplicates, *after.clusters}
-        for name in sorted(clusters_with_hpas(before) - known):
+        for name in sorted(before.clusters_with_hpas - known):
             self._report(key, raw, name, NOT_REGISTERED)
 
     async def _remove(
@@ -202,7 +187,7 @@ class ModeChanges:
         """
         members, hpas = self._snapshots.members, self._snapshots.hpas
         # Those of a duplicate are the HPAs of the member.
-        assigned = clusters_with_hpas(state) - self._snapshots.duplicates.keys()
+        assigned = state.clusters_with_hpas - self._snapshots.duplicates.keys()
         if not state.clusters and has_finalizer(raw):
             assigned = set(members)  # the record was lost, so each may have one
         readings = await read_hpas(hpas, members, members, key)

@@ -209,25 +209,27 @@ ONE_POD = {"pods": 1000}
 _MAX_CACHED_LENGTH: Final = 32
 
 
+def needs_nodes(assignment: PlacementSpec, readings: Mapping[str, ClusterSnapshot]) -> bool:
+    """True if a decision that places replicas needs the nodes: by its policy, or for an unschedulable pod.
+
+    A list of all pods of a large cluster is too much for an outlook.
+    """
+    pods = (pod for reading in readings.values() for pod in reading.pods)
+    return assignment.policy.by_capacity or any(pod.unschedulable_since is not None for pod in pods)
+
+
 async def available_replicas(
     nodes: NodeCapacity,
     members: Mapping[str, Member],
-    assignment: PlacementSpec,
     readings: Mapping[str, ClusterSnapshot],
     *,
-    direct: bool,
-    always: bool = False,
+    reads_nodes: bool,
 ) -> dict[str, int | None]:
     """The number of further replicas that fit, by cluster; None if unknown.
 
-    Summaries cost no request, so they always count. The nodes are listed only if the decision needs them: by
-    its policy or for an unschedulable pod, if this controller places the replicas (`direct`). A list of all
-    pods of a large cluster is too much for an outlook; `always` asks for it all the same.
+    Summaries cost no request, so they always count. The nodes are listed only with `reads_nodes`.
     """
     pods = [pod for reading in readings.values() for pod in reading.pods]
-    reads_nodes = always or (
-        direct and (assignment.policy.by_capacity or any(pod.unschedulable_since is not None for pod in pods))
-    )
     registered = {name: members[name] for name in readings if name in members}
     summed = any(member.cluster.status.resourceSummary is not None for member in registered.values())
     if not reads_nodes and not summed:

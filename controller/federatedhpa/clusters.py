@@ -20,7 +20,12 @@ from controller.apply.plan import HpaWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading
-from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
+from controller.federatedhpa.capacity import (
+    NodeCapacity,
+    available_replicas,
+    capped_replicas,
+    needs_nodes,
+)
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.memory import Completed, ObjectMemory
 from fedhpa.api.affinity import Selection
@@ -159,8 +164,12 @@ class Direct:
     `duplicates` are other names of the `members`. `deadline` is that of one request to a member.
     """
 
-    # Without a policy each cluster would run maxReplicas in mode Distributed.
-    needs_policy = True
+    # The seeds' default policy would let each cluster run maxReplicas.
+    no_policy = (
+        "mode Distributed needs a policy, because without one each cluster would run up to maxReplicas: "
+        "write spec.federatedHPAAssignment.federatedHPAAssignmentType, such as StaticWeighted for equal "
+        "parts, or Duplicated for maxReplicas in each cluster"
+    )
 
     _members: Mapping[str, Member]
     _duplicates: Mapping[str, Member]
@@ -245,17 +254,27 @@ async def cluster_snapshots(
     under any policy. `gone` are clusters that no object registers any more. `hpas` are the fields of
     `hpa_fields`.
     """
-    assignment = hpa.spec.assignment
-    available = await available_replicas(
-        nodes, members, assignment, readings, direct=direct, always=reads_nodes
+    assignment, at = hpa.spec.assignment, asyncio.get_running_loop().time()
+    registered = {name: members.get(name) for name in readings}
+    aheads = [
+        0.0 if member is None else member.client.server_clock.ahead(now, at) for member in registered.values()
+    ]
+    basis = (
+        (hpa.spec, candidates, hpas, readings, aheads, memory.uids, gone),
+        [member and member.cluster for member in registered.values()],
+        (memory.state.absences, memory.missed_since),
     )
+    if memory.steady is not None and memory.steady[0] == basis:
+        return memory.steady[1]
+    reads_nodes = reads_nodes or (direct and needs_nodes(assignment, readings))
+    available = await available_replicas(nodes, members, readings, reads_nodes=reads_nodes)
     capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
     held = _held(memory, readings, now) if direct else frozenset()
     # Of a cluster that a ResourceBinding names and nobody registers any more, Karmada has removed the Works.
     named = readings.keys() - members.keys() if candidates.bound is not None else frozenset()
     deleted = {name for name in named if memory.was_seen(name)}
     lost = Absence(max(now - lost_after, 0.0))
-    at = asyncio.get_running_loop().time()
+    ahead = dict(zip(readings, aheads, strict=True))
     absences = {**memory.state.absences, **dict.fromkeys(deleted, lost)}
     # Fields by cluster that few clusters have.
     rare: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -273,14 +292,14 @@ async def cluster_snapshots(
     known = [(field, of) for field, of in (*rare, *hpas.items()) if of]
     kept, before = dict[str, Completed](), memory.completed
     for name, reading in sorted(readings.items()):
-        member = members.get(name)
+        member = registered[name]
         last = _last_known(memory, candidates.shares, name, reading, direct=direct)
         more = {field: of[name] for field, of in known if name in of} if known else {}
         fields = {
             "last_replicas": last,
             "cluster": None if member is None else member.known,
             "implausible_for": memory.implausible_for(name, now) if memory.implausible_since else 0.0,
-            "clock_ahead": 0.0 if member is None else member.client.server_clock.ahead(now, at),
+            "clock_ahead": ahead[name],
             "uid": memory.uids.get(name, ""),
             **more,
         }
@@ -288,25 +307,33 @@ async def cluster_snapshots(
         if one is None or one[0] is not reading or one[1] != fields:
             one = reading, fields, msgspec.structs.replace(reading, **fields)
         kept[name] = one
+    found = tuple([one[2] for one in kept.values()])
     if hpas:  # in mode Distributed the readings are the same most of the time
         memory.completed = kept
-    return tuple([one[2] for one in kept.values()])
+        follows_time = reads_nodes or assignment.caps or memory.refused or memory.implausible_since or deleted
+        sizes_known = all(reading.workload.scale is not None for reading in readings.values())
+        memory.steady = (basis, found) if sizes_known and not follows_time else None
+    return found
 
 
 def hpa_fields(
     hpas: Mapping[str, HpaReading], memory: ObjectMemory, raw: Mapping[str, Any]
 ) -> Mapping[str, Mapping[str, Any]]:
     """Returns the HPA of each cluster, and the fields that differ in it, by field of the snapshot."""
-    if memory.drift.keys() - hpas.keys():
-        memory.drift = {name: known for name, known in memory.drift.items() if name in hpas}
     spec = raw.get("spec") or {}
     # A hold changes behavior without a new generation.
-    basis = (raw["metadata"].get("generation"), spec.get("behavior"))
-    drift = {name: _drift(name, reading, memory, spec, basis) for name, reading in hpas.items()}
-    return {
+    wanted_by = (raw["metadata"].get("generation"), spec.get("behavior"))
+    if memory.hpa_fields is not None and memory.hpa_fields[0] == (hpas, wanted_by):
+        return memory.hpa_fields[1]
+    if memory.drift.keys() - hpas.keys():
+        memory.drift = {name: known for name, known in memory.drift.items() if name in hpas}
+    drift = {name: _drift(name, reading, memory, spec, wanted_by) for name, reading in hpas.items()}
+    found: dict[str, Mapping[str, Any]] = {
         "hpa": {name: reading.hpa for name, reading in hpas.items()},
         "drift": {name: fields for name, fields in drift.items() if fields},
     }
+    memory.hpa_fields = (hpas, wanted_by), found
+    return found
 
 
 def _drift(

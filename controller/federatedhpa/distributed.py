@@ -63,7 +63,7 @@ class DistributedDecisions:
             if problem:
                 decision = decide(snapshot, memory.history, now, rules, write_error=problem)
                 memory.note_decision(snapshot, decision)
-                memory.note_pass(decision)
+                memory.status = decision.status
                 return decision, False
             held = {**raw, "spec": member_spec(raw["spec"], snapshot.hold_at(now), snapshot.memory)}
             outcomes, error = await self._write(key, held, memory.uid, decision, targets)
@@ -76,7 +76,7 @@ class DistributedDecisions:
             except FedHPAError as error:
                 log.warning("resource binding not updated", error=str(error), **names(key))
         memory.note_decision(snapshot, decision)
-        memory.note_pass(decision)
+        memory.status = decision.status
         return decision, written
 
     async def _record_intent(self, memory: ObjectMemory, decision: Decision) -> str:
@@ -85,11 +85,8 @@ class DistributedDecisions:
         Raises Conflict if another process wrote the record.
         """
         recording = memory.recording
-        new = {
-            write.cluster
-            for write in decision.hpa_writes
-            if write.after is not None and not recording.may_have_hpa(write.cluster)
-        }
+        known = set() if recording.stored is None else recording.stored.clusters_with_hpas
+        new = {write.cluster for write in decision.hpa_writes if write.after is not None} - known
         try:
             if new:
                 await recording.write(expecting_hpas(memory.state, new), decision)

@@ -17,7 +17,6 @@ from controller.apply.plan import HpaWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import BindingSpec, Bound, WithMetadata
 from controller.apply.works import WorkWriter
-from controller.distributed.mode_changes import DISTRIBUTED
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, Candidates, by_affinity, workload_of
 from controller.federatedhpa.memory import ObjectMemory
@@ -29,7 +28,7 @@ from fedhpa.api.propagation import DIVIDED, Placement
 from fedhpa.api.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, tolerated_for
 from fedhpa.api.texts import one_line
 from fedhpa.api.wire import ObjectMeta
-from fedhpa.decision import ScalingObject
+from fedhpa.decision import DISTRIBUTED, ScalingObject
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, ResourceMapper, get_scale
 from fedhpa.members import HpaCache, Member
 
@@ -102,7 +101,7 @@ class Karmada:
     The arguments are those of `Direct`, and the hub with its discovery and the search for workloads.
     """
 
-    needs_policy = False
+    no_policy = ""  # that of the placement serves
 
     _members: Mapping[str, Member]
     _duplicates: Mapping[str, Member]

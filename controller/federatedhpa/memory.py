@@ -13,7 +13,6 @@ from typing import Any, Final
 import msgspec
 
 from controller.apply.plan import MemberScales, sizes_of
-from controller.distributed.mode_changes import DISTRIBUTED
 from controller.failure_log import ObjectHealth
 from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from controller.hub_check import Contest
@@ -23,6 +22,7 @@ from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.assignment import TEMPLATE
 from fedhpa.decision import (
+    DISTRIBUTED,
     KNOWN_BEFORE,
     MISSING,
     NO_MEMORY,
@@ -40,7 +40,6 @@ from fedhpa.decision import (
     SeenMembers,
     SizeChange,
     Snapshot,
-    Step,
     WorkloadReading,
     decode_spec,
     history_after_scale,
@@ -84,10 +83,9 @@ class ObjectMemory:
     clock and the monotonic one to which the times belong.
 
     Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
-    `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
-    `last_steps` and `last_reason` are its steps and the reason that they gave.
     `drift` are the changed fields of each cluster's HPA, with what they were computed from.
     `completed` has each cluster's reading, the other fields, and the snapshot of both; so `seen_members`.
+    `hpa_fields` are those of all HPAs, and `steady` are all snapshots, each with all that it follows from.
     """
 
     uid: str
@@ -116,12 +114,10 @@ class ObjectMemory:
     ambiguity_basis: tuple[int, object, object] | None = None
     reconciled: bool = False
     status: Mapping[str, Any] | None = None
-    last_pass: float | None = None
-    last_triggers: frozenset[str] = frozenset()
-    last_steps: tuple[Step, ...] = ()
-    last_reason: str = ""
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
     completed: dict[str, Completed] = field(default_factory=dict)
+    hpa_fields: tuple[object, Mapping[str, Mapping[str, Any]]] | None = None
+    steady: tuple[object, tuple[ClusterSnapshot, ...]] | None = None
     seen_members: SeenMembers = field(default_factory=SeenMembers)
     placed: Placed = field(default_factory=Placed)
     spec: tuple[object, ScalingSpec] | None = None
@@ -290,6 +286,9 @@ class ObjectMemory:
         """Keep what a decision learned about the clusters. Its history is kept only after the write."""
         if not snapshot.clusters:
             return  # the hub did not answer: nothing was learned
+        if decision.memory is self.state:  # a decision at rest
+            self.answers = {cluster.name: (cluster, decision.now) for cluster in snapshot.clusters}
+            return
         for cluster in snapshot.clusters:
             if isinstance(cluster.scale, ClusterScale):
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
@@ -346,18 +345,9 @@ class ObjectMemory:
             shares = {share.cluster: share.replicas for share in decision.assignment}
             self.left |= {name: shares[name] for name in written if name in shares}
 
-    def note_pass(self, decision: Decision) -> None:
-        """Keep the result of a decision of mode Distributed, which the next pass needs."""
-        self.status = decision.status
-        self.last_triggers = decision.triggers
-        self.last_steps, self.last_reason = decision.steps, decision.reason
-        if decision.plan is not None:
-            self.last_pass = decision.now
-
     def leave_distributed(self) -> None:
         """Forget the sizes of mode Distributed, so that the change of the mode changes no replicas."""
-        self.size = self.reported_size = self.status = self.last_pass = None
-        self.last_triggers, self.last_steps, self.last_reason = frozenset(), (), ""
+        self.size = self.reported_size = self.status = None
         self.drift.clear()
         self.left.clear()
 

@@ -16,7 +16,6 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.mode_changes import ASSIGNED, DISTRIBUTED, POLICY_IS_MISSING
 from controller.distributed.removal import ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
@@ -37,7 +36,7 @@ from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
 from fedhpa.api.member_hpas import FINALIZER, Owner
-from fedhpa.decision import NO_RECORD, Blocked, Decision, Event, Snapshot
+from fedhpa.decision import ASSIGNED, DISTRIBUTED, NO_RECORD, Blocked, Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 
 log = structlog.get_logger(__name__)
@@ -237,7 +236,8 @@ class FederatedHPAReconciler:
             await self._snapshots.placements.carry_out(raw, decision.placement, memory)
         if decision is not None and memory.status is not None:
             memory.status = decision.status
-        if decision is not None and decision.plan is not None and not snapshot.hpa.spec.dry_run:
+        new = decision is not None and decision.memory is not snapshot.memory
+        if decision is not None and new and decision.plan is not None and not snapshot.hpa.spec.dry_run:
             self._modes.report_unregistered(key, raw, snapshot.memory, decision.memory)
         return outcome
 
@@ -294,8 +294,8 @@ class FederatedHPAReconciler:
             return blocked
         if problem := memory.recording.problem:
             return Blocked(NO_RECORD, problem, condition=ASSIGNED)
-        if self._snapshots.propagation.needs_policy and not memory.spec_of(raw).assignment.policy:
-            return Blocked(NO_POLICY, POLICY_IS_MISSING, condition=ASSIGNED)
+        if not memory.spec_of(raw).assignment.policy and (problem := self._snapshots.propagation.no_policy):
+            return Blocked(NO_POLICY, problem, condition=ASSIGNED)
         problem = self._identity.problem
         return Blocked(HUB_UNKNOWN, problem, condition=ASSIGNED) if problem else None
 

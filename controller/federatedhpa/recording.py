@@ -157,11 +157,6 @@ class Recording:
         """Why the memory cannot be stored now; "" if it can, as far as known."""
         return self.problem or self.file.problem
 
-    def may_have_hpa(self, cluster: str) -> bool:
-        """True if the record says that the cluster may have our HPA."""
-        known = None if self.stored is None else self.stored.clusters.get(cluster)
-        return known is not None and known.may_have_hpa
-
     def is_due(self, decision: Decision, windows: Windows) -> bool:
         """True if the memory that a decision left must be stored now."""
         self.unstored.note(decision.history)

@@ -12,7 +12,6 @@ import msgspec
 from controller.apply.plan import WriteTargets, member_scales
 from controller.apply.scales import WritableScale
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
-from controller.distributed.mode_changes import DISTRIBUTED, clusters_with_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
 from controller.federatedhpa.cluster_reader import (
@@ -45,6 +44,7 @@ from fedhpa.api.hold import hold_in_force
 from fedhpa.api.member_hpas import V2
 from fedhpa.api.propagation import with_assignment
 from fedhpa.decision import (
+    DISTRIBUTED,
     PUBLISHED,
     Blocked,
     ClusterSnapshot,
@@ -235,10 +235,6 @@ class SnapshotBuilder:
             evictions=candidates.evictions,
             memory=memory.state,
             answers=memory.answers,
-            last_pass=memory.last_pass,
-            last_triggers=memory.last_triggers,
-            last_steps=memory.last_steps,
-            last_reason=memory.last_reason,
         )
         targets = WriteTargets(
             workload.path,
@@ -259,7 +255,7 @@ class SnapshotBuilder:
     def _holding(self, key: Key, state: MemoryState) -> Set[str]:
         """The registered clusters that may hold our HPA: by the record, or by what a watch shows."""
         members, cache = self._members, self._caches.hpas
-        found = clusters_with_hpas(state) & members.keys()
+        found = state.clusters_with_hpas & members.keys()
         cached = {name: cache.cached(one, *key) for name, one in members.items() if name not in found}
         return found | {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
 
@@ -268,7 +264,7 @@ class SnapshotBuilder:
     ) -> dict[str, HpaReading]:
         """The HPAs of the candidates, and of other clusters that have or had one of ours."""
         members, cache = self._members, self._caches.hpas
-        assigned = clusters_with_hpas(state)
+        assigned = state.clusters_with_hpas
         others = [
             name
             for name in sorted(members.keys() - expected.keys())

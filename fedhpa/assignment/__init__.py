@@ -13,7 +13,7 @@ from fedhpa.assignment.mover import (
     without_surge,
 )
 from fedhpa.assignment.moves import NO_MOVE, Move
-from fedhpa.assignment.passes import plan
+from fedhpa.assignment.passes import PERIOD_SECONDS, plan
 from fedhpa.assignment.plan import Plan, Previous
 from fedhpa.assignment.spread import Host, spread
 from fedhpa.assignment.state import (

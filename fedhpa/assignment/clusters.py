@@ -100,6 +100,13 @@ class Member:
         return self.minimum is not None
 
     @property
+    def present(self) -> Bounds | None:
+        """The bounds that count before the writes: an HPA that is not ours counts what it runs."""
+        if self.foreign:
+            return Bounds(minimum=0, maximum=self.running) if self.running else None
+        return self.written
+
+    @property
     def stuck(self) -> bool:
         """True if its pods do not become ready although the same pods do elsewhere."""
         return self.membership == STUCK

@@ -56,61 +56,51 @@ class _Pass:
     def plan(self, move: Move) -> Plan:
         """Returns the result of the pass. `move` is a step that clusters do not leave by."""
         rules, previous, before = self._rules, self._previous, sum(one.maximum for one in self._members)
+        lost = [one for one in self._all if one.lost]
         self._set_minima(move.floors)
         if not move.stays:
             move = leave(self._members, rules, self._course.size, self._step, shrinks=self._shrinks())
         self._course = structs.replace(self._course, size=move.size)
-        floors = held_minima([*self._members, *(one for one in self._all if one.lost)], rules)
+        floors = held_minima([*self._members, *lost], rules)
         floors |= {name: max(least, floors.get(name, 0)) for name, least in move.floors.items()}
         found = self._divided(floors, move.stays)
         gone = {one.cluster: 0 for one in self._members if one.leaving and one.answers}
         maxima = {**found.maxima, **gone, **move.stays}
         states, why_zero = zero(rules, self._members, previous.states, maxima, found.unmet, self._now)
         goals = {one.cluster: self._goal(one, maxima[one.cluster], floors) for one in self._members}
-        goals |= {one.cluster: one.written for one in self._all if one.lost}
+        goals |= {one.cluster: one.written for one in lost}
         scales = self._scales(goals, states)
-        present = {one.cluster: _present(one) for one in self._all}
-        if goals != present or scales or self._course.written is None:
+        members = (*self._members, *lost)
+        changes = scales or any(goals[one.cluster] != one.present for one in members)
+        if changes or self._course.written is None:
             self._course = structs.replace(self._course, written=self._now)
-        after = sum(maxima.values())
-        surplus = after - rules.maximum if self._divides else 0
         reason = sentence(self._reasons or ["no cluster asks for another division, so the bounds stay"])
-        steps = [PlanStep("initial" if self._anew else "distribute", before, after, reason)]
+        steps = [PlanStep("initial" if self._anew else "distribute", before, sum(maxima.values()), reason)]
         steps += self._move_steps(move.stays)
         if rules.scales_to_zero and rules.assists:
             running = sum(one.running for one in self._members)
             change = sum(scales[one.cluster] - one.running for one in self._members if one.cluster in scales)
             reason = sentence(why_zero or ["no cluster goes to 0 or comes back"])
             steps.append(PlanStep("zero", running, running + change, reason))
-        minima = {one.cluster: one.minimum for one in self._members}
-        made = Plan(
-            total=max(rules.maximum, after) if self._divides else None,
-            present=present,
-            goals=goals,
-            scales=scales,
+        left = Previous(
             states={
-                one.cluster: self._state(one, minima.get(one.cluster), goals, states, found.unmet)
-                for one in self._all
+                one.cluster: self._state(one, goals[one.cluster], states, found.unmet) for one in members
             },
             course=self._course,
             assigned_for=f"{rules.assigned_for}/{rules.maximum}",
-            before=previous.assigned_for,
-            first=frozenset(one.cluster for one in self._members if one.need is not None),
-            lost=frozenset(one.cluster for one in self._all if one.lost),
-            unassigned=max(-surplus, 0),
-            exceeded=max(surplus, 0),
+        )
+        return Plan(
+            rules=rules,
+            members=members,
+            previous=previous,
+            goals=goals,
+            total=max(rules.maximum, sum(maxima.values())) if self._divides else None,
+            scales=scales,
+            left=left,
             unmet=found.unmet,
-            unconfirmed={one.cluster: self._before(one).maximum or 0 for one in self._unconfirmed()},
-            silent=frozenset(one.cluster for one in self._all if not one.answers),
             cordoned_grow=found.cordoned_grow,
             steps=tuple(steps),
         )
-        return made if rules.hold is None else under_hold(made, rules.hold, self._all, previous)
-
-    def _unconfirmed(self) -> list[Member]:
-        """Returns the clusters whose last write failed, and which have an HPA of ours."""
-        failed = self._course.unconfirmed
-        return [one for one in self._all if one.cluster in failed and one.written and not one.foreign]
 
     def _set_minima(self, floors: Mapping[str, int]) -> None:
         """Gives the members their minima of this pass, and drops spare clusters that nobody needs.
@@ -243,7 +233,10 @@ class _Pass:
         rules = self._rules
         if self._total != rules.maximum and not self._anew:
             yield f"maxReplicas was {self._total}, and is {rules.maximum}"
-        if any(one.answers for one in self._unconfirmed()):
+        failed = self._course.unconfirmed
+        if any(
+            one.answers and one.written and not one.foreign and one.cluster in failed for one in self._members
+        ):
             yield "a write of the last pass failed"
         assigned = sum(one.maximum for one in self._members if one.has_hpa or not one.answers)
         if self._divides and assigned > rules.maximum:
@@ -279,7 +272,7 @@ class _Pass:
 
     def _goal(self, one: Member, most: int, floors: Mapping[str, int]) -> Bounds | None:
         if not one.answers:
-            return _present(one)
+            return one.present
         if not most:
             return None
         least = max(one.minimum or 0, floors.get(one.cluster, 0), 1)
@@ -306,25 +299,24 @@ class _Pass:
         return scales
 
     def _state(
-        self, one: Member, least: int | None, goals: Goals, states: Mapping[str, ClusterState], unmet: int
+        self, one: Member, goal: Bounds | None, states: Mapping[str, ClusterState], unmet: int
     ) -> ClusterState:
-        """Returns what to remember of a cluster as it was read. `least` is its minimum of this pass."""
+        """Returns what to remember of a cluster."""
         before = self._before(one)
         if one.foreign:
             return ClusterState(waits=True)
         if not one.answers:
             return structs.replace(before, lost=one.lost, idle_since=None, waits=one.minimum is None)
-        goal = goals[one.cluster]
         if goal is None:
             return NO_STATE
-        state = states.get(one.cluster, NO_STATE)
+        least, state = one.minimum or 0, states.get(one.cluster, NO_STATE)
         idle = state.idle_since
-        if least == 0:
+        if one.minimum == 0:
             needed = one.running > 1 or one.need is not None or unmet > 0 or one.leaving
             idle = None if needed else before.idle_since or self._now
         return ClusterState(
-            minimum=least or 0,
-            floor=goal.minimum if goal.minimum != max(least or 0, 1) else None,
+            minimum=least,
+            floor=goal.minimum if goal.minimum != max(least, 1) else None,
             maximum=goal.maximum,
             zero_since=state.zero_since,
             idle_since=idle,
@@ -362,13 +354,6 @@ def _asks(one: Member) -> Iterator[str]:
         yield f"{one.cluster}: may have at most {limit}"
 
 
-def _present(one: Member) -> Bounds | None:
-    """Returns the bounds that count before the writes: an HPA that is not ours counts what it runs."""
-    if one.foreign:
-        return Bounds(minimum=0, maximum=one.running) if one.running else None
-    return one.written
-
-
 def plan(
     rules: Rules, members: Sequence[Member], previous: Previous, now: float, move: Move = NO_MOVE
 ) -> Plan:
@@ -377,4 +362,5 @@ def plan(
     `members` are all candidate clusters, in any order. `now` is a POSIX time in seconds. `move` is the step
     of a return or a rebalance.
     """
-    return _Pass(rules, members, previous, now).plan(move)
+    made = _Pass(rules, members, previous, now).plan(move)
+    return made if rules.hold is None else under_hold(made, rules.hold)

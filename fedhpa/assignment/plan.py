@@ -6,12 +6,12 @@ Source: docs/explanation/distributed.md, "One pass", and docs/how-to/hold-scalin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
 from fedhpa.api.hold import Hold
-from fedhpa.assignment.clusters import Bounds, Member, PlanStep
+from fedhpa.assignment.clusters import Bounds, Member, PlanStep, Rules
 from fedhpa.assignment.state import NO_COURSE, NO_STATE, Course, States
 from fedhpa.assignment.writes import Outcome, Result, SetBounds, next_writes
 
@@ -20,7 +20,7 @@ Goals = Mapping[str, Bounds | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
-    """The result of the pass before, from the record."""
+    """The memory that a pass leaves for the next one, in the record."""
 
     states: States
     course: Course = NO_COURSE
@@ -29,101 +29,106 @@ class Previous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The result of a pass.
+    """The result of a pass with these `rules` over these `members`, which are all candidates.
 
-    `total` is the most that all maxima may add up to, None under Duplicated. `present` are the bounds that
-    were read and `goals` those to write; None is no HPA. Both have all candidates. `scales` are the replicas
-    that the hub itself writes. `first` are the clusters whose maxima rise first.
-
-    `states`, `course` and `assigned_for` are for the record, if all writes succeed. `before` is what the
-    minima were divided for before. `lost` clusters count in no sum. `unassigned` replicas fit in no cluster.
-    `exceeded` replicas are above maxReplicas. `unmet` replicas are needed and fit nowhere. `unconfirmed` are
-    clusters with a failed write of an earlier pass, with the highest maximum that it may still bring; the
-    `silent` ones of them do not answer now.
+    `goals` are the bounds to write, None for no HPA, of each candidate. `total` is the most that all maxima
+    may add up to meanwhile, None under Duplicated. `scales` are the replicas that the
+    hub itself writes. `left` is for the record, if all writes succeed. `unmet` replicas are needed and fit
+    nowhere. `cordoned_grow` is that of the division.
     """
 
-    total: int | None
-    present: Goals
+    rules: Rules
+    members: Sequence[Member]
+    previous: Previous
     goals: Goals
+    total: int | None
     scales: Mapping[str, int]
-    states: States
-    course: Course
-    assigned_for: str
-    before: str = ""
-    first: frozenset[str] = frozenset()
-    lost: frozenset[str] = frozenset()
-    unassigned: int = 0
-    exceeded: int = 0
+    left: Previous
     unmet: int = 0
-    unconfirmed: Mapping[str, int] = field(default_factory=dict)
-    silent: frozenset[str] = frozenset()
     cordoned_grow: bool = False
     steps: tuple[PlanStep, ...] = ()
+
+    @property
+    def present(self) -> dict[str, Bounds | None]:
+        """The bounds that were read, of each candidate."""
+        return {one.cluster: one.present for one in self.members}
+
+    @property
+    def surplus(self) -> int:
+        """By how much the maxima are above maxReplicas, negative below it. Lost clusters count in no sum."""
+        if self.rules.policy.copies:
+            return 0
+        lost = {one.cluster for one in self.members if one.lost}
+        return sum(_most(goal) for name, goal in self.goals.items() if name not in lost) - self.rules.maximum
+
+    @property
+    def _unconfirmed(self) -> dict[str, int]:
+        """The clusters whose last write failed, with the highest maximum that it may still bring."""
+        failed, states = self.previous.course.unconfirmed, self.previous.states
+        ours = (one.cluster for one in self.members if one.written and not one.foreign)
+        return {name: states.get(name, NO_STATE).maximum or 0 for name in ours if name in failed}
 
     def next_writes(self, outcomes: Iterable[Outcome] = ()) -> tuple[SetBounds, ...]:
         """Returns the writes that may be sent now, all at once; none when the pass has ended.
 
-        `outcomes` are those of all earlier writes of the pass, in order.
+        `outcomes` are those of all earlier writes of the pass, in order. The maxima of pinned clusters rise
+        first.
         """
-        present = {cluster: bounds for cluster, bounds in self.present.items() if cluster not in self.lost}
-        wanted = {
-            cluster: bounds for cluster, bounds in self.goals.items() if bounds != self.present.get(cluster)
-        }
-        again = {name: most for name, most in self.unconfirmed.items() if name not in self.silent}
-        return next_writes(self.total, present, wanted, outcomes, self.first, again)
+        present = {one.cluster: one.present for one in self.members if not one.lost}
+        wanted = {name: self.goals[name] for name, now in present.items() if self.goals[name] != now}
+        first = {one.cluster for one in self.members if one.need is not None}
+        silent = {one.cluster for one in self.members if not one.answers}
+        again = {name: most for name, most in self._unconfirmed.items() if name not in silent}
+        return next_writes(self.total, present, wanted, outcomes, first, again)
 
-    def after(self, outcomes: Sequence[Outcome]) -> Plan:
-        """Returns the plan with what is to be remembered after these outcomes.
+    def after(self, outcomes: Sequence[Outcome]) -> Previous:
+        """Returns what is to be remembered after these outcomes.
 
         An unknown outcome counts with the higher maximum, because the member may have it. After a failure the
         next pass writes every difference, and these clusters in any case.
         """
-        maxima = {
-            cluster: max(_most(bounds), self.unconfirmed.get(cluster, 0))
-            for cluster, bounds in self.present.items()
-        }
-        unconfirmed = set(self.unconfirmed)
+        unconfirmed = self._unconfirmed
+        maxima = {name: max(_most(now), unconfirmed.get(name, 0)) for name, now in self.present.items()}
+        failed = set(unconfirmed)
         for outcome in outcomes:
             if not isinstance(outcome.write, SetBounds):
                 continue
             cluster, after = outcome.write.cluster, _most(outcome.write.after)
             if outcome.result is Result.CONFIRMED:
                 maxima[cluster] = after
-                unconfirmed.discard(cluster)
+                failed.discard(cluster)
                 continue
-            unconfirmed.add(cluster)
+            failed.add(cluster)
             if outcome.result is Result.UNKNOWN:
                 maxima[cluster] = max(maxima.get(cluster, 0), after)
-        failed = any(outcome.result is not Result.CONFIRMED for outcome in outcomes)
+        lost = {one.cluster for one in self.members if one.lost}
         states = {
-            cluster: state
-            if cluster in self.lost
-            else structs.replace(state, maximum=maxima.get(cluster, 0) or None)
-            for cluster, state in self.states.items()
+            name: state if name in lost else structs.replace(state, maximum=maxima.get(name, 0) or None)
+            for name, state in self.left.states.items()
         }
-        return replace(
-            self,
+        confirmed = all(outcome.result is Result.CONFIRMED for outcome in outcomes)
+        return Previous(
             states=states,
-            course=structs.replace(self.course, unconfirmed=tuple(sorted(unconfirmed))),
-            assigned_for=self.before if failed else self.assigned_for,
+            course=structs.replace(self.left.course, unconfirmed=tuple(sorted(failed))),
+            assigned_for=self.left.assigned_for if confirmed else self.previous.assigned_for,
         )
 
 
-def under_hold(made: Plan, hold: Hold, members: Sequence[Member], previous: Previous) -> Plan:
+def under_hold(made: Plan, hold: Hold) -> Plan:
     """Returns what the hold allows of a pass: what it stops stays. A failover may grow under every hold.
 
     The states go on as if nothing were held, so the first pass after the hold writes what is due then.
     No maximum and no minimum falls below what runs under `down`. Under `up` a minimum rises only to what
     runs, or as far as minReplicas asks.
     """
-    down, up = hold.stops_down, hold.stops_up and not made.lost
-    goals, scales, states = dict(made.goals), dict(made.scales), dict(made.states)
-    for one in members:
+    down, up = hold.stops_down, hold.stops_up and not any(one.lost for one in made.members)
+    goals, scales, states = dict(made.goals), dict(made.scales), dict(made.left.states)
+    for one in made.members:
         cluster = one.cluster
         if not one.answers:
             continue
-        was, state = previous.states.get(cluster, NO_STATE), states[cluster]
-        now, goal = made.present.get(cluster), goals.get(cluster)
+        was, state = made.previous.states.get(cluster, NO_STATE), states[cluster]
+        now, goal = one.present, goals[cluster]
         loses = down and now is not None and goal is None
         enters = up and now is None and goal is not None and state.minimum == 0
         if loses or enters:
@@ -146,20 +151,12 @@ def under_hold(made: Plan, hold: Hold, members: Sequence[Member], previous: Prev
             del scales[cluster]
             zeroed = {"zero_since": was.zero_since, "idle_since": was.idle_since}
             states[cluster] = structs.replace(states[cluster], **zeroed)
-    found = {cluster: bounds for cluster, bounds in goals.items() if bounds is not None}
-    least = sum(bounds.minimum for bounds in made.goals.values() if bounds is not None)
-    most = sum(bounds.maximum for cluster, bounds in found.items() if cluster not in made.lost)
-    after = sum(bounds.minimum for bounds in found.values())
-    return replace(
-        made,
-        goals=goals,
-        scales=scales,
-        states=states,
-        # A pass after the hold decides anew what it stopped, and a lowered maxReplicas acts at once then.
-        assigned_for=made.assigned_for if goals == made.goals else previous.assigned_for,
-        exceeded=0 if made.total is None else max(most - made.total + made.exceeded, 0),
-        steps=(*made.steps, PlanStep("hold", least, after, str(hold))),
-    )
+    before, after = (sum(one.minimum for one in of.values() if one) for of in (made.goals, goals))
+    # A pass after the hold decides anew what it stopped, and a lowered maxReplicas acts at once then.
+    decided_on = made.left if goals == made.goals else made.previous
+    left = Previous(states=states, course=made.left.course, assigned_for=decided_on.assigned_for)
+    steps = (*made.steps, PlanStep("hold", before, after, str(hold)))
+    return replace(made, goals=goals, scales=scales, left=left, steps=steps)
 
 
 def _most(bounds: Bounds | None) -> int:

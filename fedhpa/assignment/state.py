@@ -80,6 +80,11 @@ class Course(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw
     size: Count = 0
     unconfirmed: tuple[str, ...] = ()
 
+    @property
+    def is_busy(self) -> bool:
+        """True while replicas move, or a surplus or a failed write waits."""
+        return bool(self.excess_since or self.size or self.unconfirmed)
+
     def at(self, now: float) -> Course:
         """Returns the state as it counts at `now`, as `ClusterState.at`."""
         return _at(self, ("written", "excess_since", "stepped"), now)

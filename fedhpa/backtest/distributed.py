@@ -19,11 +19,11 @@ from fedhpa.assignment import Bounds
 from fedhpa.backtest.centralized import Autoscaler
 from fedhpa.backtest.model import Model
 from fedhpa.backtest.workload import Place, Workload
-from fedhpa.decision import CENTRALIZED, ClusterSnapshot, Decision, PlacementSpec, ScalingObject, Snapshot
+from fedhpa.decision import CENTRALIZED, Decision, PlacementSpec, ScalingObject
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import Proposal
 
-# Passes over the bounds are a minute apart, unless a member asks for one.
+# While no member presses, a pass a minute sees all that time changes.
 PASS_SECONDS: Final = 60.0
 # Kubernetes' HPA controller waits a period after a sync, so a recommendation or scale event of n syncs ago is
 # older than n periods. In a run each sync is later by this, so that windows last as many syncs as there.
@@ -79,33 +79,13 @@ class MemberAutoscaler(Autoscaler):
         return MemberHpa(metadata=_OURS, spec=spec, status=status)
 
 
-class _Hub(Autoscaler):
-    """The hub's side: a pass over the bounds of all members."""
-
-    def __init__(self, hpa: ScalingObject, model: Model) -> None:
-        super().__init__(hpa, model)
-        self.last_pass: float | None = None
-
-    def snapshot(self, clusters: tuple[ClusterSnapshot, ...]) -> Snapshot:
-        """Returns the input of a decision, with what the last pass left."""
-        found, last = super().snapshot(clusters), self.last
-        if last is None:
-            return found
-        return msgspec.structs.replace(
-            found,
-            last_pass=self.last_pass,
-            last_triggers=last.triggers,
-            last_steps=last.steps,
-            last_reason=last.reason,
-        )
-
-
 class Distributed:
     """The passes of the hub, and one autoscaler for each member that has an HPA."""
 
     def __init__(self, hpa: ScalingObject, model: Model) -> None:
         self._hpa, self._model = hpa, model
-        self._hub = _Hub(hpa, model)
+        self._hub = Autoscaler(hpa, model)
+        self._next_pass = 0.0
         self._members: dict[str, MemberAutoscaler] = {}
         self._basis: object = None
 
@@ -145,7 +125,7 @@ class Distributed:
         decision = hub.decide_on(tuple(clusters), now)
         if decision.plan is None:
             return ""
-        hub.last_pass = now
+        self._next_pass = now + PASS_SECONDS
         for write in decision.hpa_writes:
             if write.after is None:
                 self._members.pop(write.cluster, None)
@@ -159,10 +139,6 @@ class Distributed:
             if replicas is not None and place.pods is not None:
                 place.pods.scale(replicas, now, self._model.pod_start)
         return decision.reason if workload.replicas != before else ""
-
-    @property
-    def _next_pass(self) -> float:
-        return 0.0 if self._hub.last_pass is None else self._hub.last_pass + PASS_SECONDS
 
     def _unpressed(self, places: Sequence[Place], now: float) -> object:
         """Returns the state of the members if none of them can ask for a pass; None if one may."""

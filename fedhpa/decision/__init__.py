@@ -27,6 +27,7 @@ from fedhpa.decision.memory import (
 )
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
+    ASSIGNED,
     NO_RECORD,
     PLACEMENT_UNREADABLE,
     PUBLISHED,
@@ -42,7 +43,6 @@ from fedhpa.decision.model import (
     PublishedCluster,
     PublishPlacement,
     StatusCondition,
-    Step,
 )
 from fedhpa.decision.outcome import history_after_scale
 from fedhpa.decision.record.decision import (

@@ -280,11 +280,6 @@ class ClusterMemory(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, r
     answered_since: Seconds | None = None
     uid: str = ""
 
-    @property
-    def may_have_hpa(self) -> bool:
-        """True if the cluster may have an HPA of ours."""
-        return bool(self.assignment.maximum) or self.holds_hpa
-
     def with_assignment(self, assignment: ClusterState, *, holds_hpa: bool) -> ClusterMemory:
         """Returns the cluster with these; the same one if it has them already."""
         if self.holds_hpa is holds_hpa and self.assignment is assignment:
@@ -351,10 +346,10 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
         known = self.clusters.get(cluster)
         return None if known is None else known.standing
 
-    def may_have_hpa(self, cluster: str) -> bool:
-        """True if a cluster may have an HPA of ours."""
-        known = self.clusters.get(cluster)
-        return known is not None and known.may_have_hpa
+    @property
+    def clusters_with_hpas(self) -> set[str]:
+        """The clusters that may have an HPA of ours."""
+        return {name for name, one in self.clusters.items() if one.holds_hpa or one.assignment.maximum}
 
     def assignment(self, cluster: str) -> ClusterState:
         """Returns what mode Distributed remembers of a cluster."""

@@ -197,11 +197,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     it is, and `awaited` are the clusters without the workload in it. `unready` says that pods become ready in
     no cluster; "" if some do.
 
-    Mode Distributed: `bounds` are those of all members. `plan` is the pass, None between two passes, and
-    `hpa_writes` are all its writes in order if each succeeds. `repairs` maps clusters to fields of their HPA
-    that are not as they should be. `removals` are clusters that are no longer selected and lose our HPA.
-    `changes` names every write of the pass for people, also those that a dry run only shows. `triggers` are
-    what asked for the pass.
+    Mode Distributed: `bounds` are those of all members. `plan` is the pass, and `hpa_writes` are all its
+    writes in order if each succeeds. `repairs` maps clusters to fields of their HPA that are not as they
+    should be. `removals` are clusters that are no longer selected and lose our HPA.
+    `changes` names every write of the pass for people, also those that a dry run only shows.
     """
 
     now: float
@@ -241,7 +240,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     repairs: Mapping[str, tuple[str, ...]] = {}
     removals: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
-    triggers: frozenset[str] = frozenset()
 
     @property
     def writes(self) -> bool:

@@ -302,7 +302,7 @@ def memory_of(
     writes = decision.writes
     size = decision.desired_replicas if writes else decision.current_replicas
     shares = {share.cluster: share.replicas for share in decision.assignment}
-    keeps = _keeps_assignment(snapshot)
+    keeps, holding = _keeps_assignment(snapshot), before.clusters_with_hpas
     clusters = {
         cluster.name: _remembered(
             decision,
@@ -314,7 +314,7 @@ def memory_of(
             writes=writes,
         )
         for cluster in snapshot.clusters
-        if cluster.selected or not fleet.is_empty(cluster) or before.may_have_hpa(cluster.name)
+        if cluster.selected or not fleet.is_empty(cluster) or cluster.name in holding
     }
     if clusters and fleet.moves:
         # One that is selected again later is no new host.

@@ -50,14 +50,15 @@ class CircuitBreaker:
         self._cooldown = cooldown
         self._clock = clock
         self._failures = 0
-        self._reason: str | None = None
+        # The reason why the breaker is open; None while closed.
+        self.reason: str | None = None
         self._next_trial = float("inf")
         self._trial = False
 
     @property
     def state(self) -> State:
         """The state: half-open while a trial or a probe is under way."""
-        if self._reason is None:
+        if self.reason is None:
             return "closed"
         return "half-open" if self._trial else "open"
 
@@ -66,18 +67,13 @@ class CircuitBreaker:
         """The number of failures in a row."""
         return self._failures
 
-    @property
-    def reason(self) -> str | None:
-        """The reason why the breaker is open; None while closed."""
-        return self._reason
-
     def refusal(self) -> str | None:
         """Returns why a call is refused; None if it may be made. The caller must report its outcome."""
-        if self._reason is None:
+        if self.reason is None:
             return None
         now = self._clock()
         if self._cooldown is None or now < self._next_trial:
-            return self._reason
+            return self.reason
         # If the trial is cancelled and not reported, the next span has another one.
         self._trial, self._next_trial = True, now + self._cooldown
         return None
@@ -89,15 +85,15 @@ class CircuitBreaker:
     def success(self) -> None:
         """Report that a call or probe was answered."""
         self._failures = 0
-        self._reason = None
+        self.reason = None
         self._trial = False
 
     def failure(self, reason: str, *, at_once: bool = False) -> None:
         """Report that a call or probe was not answered. `at_once` opens the breaker in any case."""
         self._failures += 1
         self._trial = False
-        if at_once or self._reason is not None or self._failures >= self._threshold:
-            self._reason = reason
+        if at_once or self.reason is not None or self._failures >= self._threshold:
+            self.reason = reason
             if self._cooldown is not None:
                 self._next_trial = self._clock() + self._cooldown
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.member_hpas import API_VERSIONS, PLURAL, HpaSpec, MemberHpa, served_version
-from fedhpa.kube import NOT_FOUND, ApiGroup, Reflector, resource_path
+from fedhpa.kube import NOT_FOUND, ApiGroup, Key, Reflector, resource_path
 from fedhpa.members.member import Member
 from fedhpa.members.watches import WatchCache, is_at_least
 
@@ -39,7 +39,7 @@ class HpaCache:
     hub = ""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
-        self._clock = clock
+        self.clock = clock
         self._collections = {
             version: WatchCache(version, PLURAL, MemberHpa, _record, clock=clock) for version in API_VERSIONS
         }
@@ -64,7 +64,7 @@ class HpaCache:
         Raises MemberUnavailable if it serves none of ours, and ApiError and MemberUnavailable as any call.
         """
         generation, until, version = self._versions.get(member, _NO_VERSION)
-        if generation == member.client.generation and self._clock() < until:
+        if generation == member.client.generation and self.clock() < until:
             return version
         generation = member.client.generation
         group = await member.client.get(_GROUP_PATH, ApiGroup)
@@ -72,19 +72,23 @@ class HpaCache:
         if found is None:
             raise MemberUnavailable(member.name, f"it serves none of {', '.join(API_VERSIONS)}")
         self._versions = {known: entry for known, entry in self._versions.items() if not known.closed}
-        self._versions[member] = (generation, self._clock() + VERSION_SECONDS, found)
+        self._versions[member] = (generation, self.clock() + VERSION_SECONDS, found)
         return found
 
     def cached(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str] | None:
         """Returns what `read` would return without a request; None if a request is needed."""
+        found = self.of_available(member, (namespace, name), self.clock())
+        return None if member.unavailable() is not None else found
+
+    def of_available(self, member: Member, key: Key, now: float) -> tuple[MemberHpa | None, str] | None:
+        """As `cached` at `now`, by namespace and name, if the member is known to be available."""
         generation, until, version = self._versions.get(member, _NO_VERSION)
-        now = self._clock()
-        if generation != member.client.generation or now >= until or member.unavailable() is not None:
+        if generation != member.client.generation or now >= until:
             return None
         reflector = self._collections[version].of_available(member, "", now)
-        if reflector is None or (self._newest and not self._has_reached(reflector, member, namespace, name)):
+        if reflector is None or (self._newest and not self._has_reached(reflector, member, *key)):
             return None
-        hpa = reflector.get((namespace, name))
+        hpa = reflector.get(key)
         return None if hpa is None else hpa.seen_by(self.hub), version
 
     async def read(self, member: Member, namespace: str, name: str) -> tuple[MemberHpa | None, str]:

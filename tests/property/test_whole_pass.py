@@ -156,7 +156,7 @@ class Fleet:
             )
             for one in self.members
         ]
-        self.previous = Previous(states=kept.states, course=kept.course, assigned_for=kept.assigned_for)
+        self.previous = kept
         return self
 
 
@@ -174,7 +174,7 @@ def course(chance: random.Random) -> Course:
 
 def send(found: Plan, chance: random.Random, failing: float) -> tuple[list[Outcome], list[int]]:
     """Sends all writes of a plan. Returns the outcomes, and the sum of all maxima after each change."""
-    actual = {cluster: bounds for cluster, bounds in found.present.items() if cluster not in found.lost}
+    actual = {one.cluster: one.present for one in found.members if not one.lost}
     outcomes: list[Outcome] = []
     sums = [most(actual.values())]
     for _ in range(50):
@@ -209,7 +209,7 @@ def test_every_pass_has_sound_bounds_and_reasons(seed: int) -> None:
     made = fleet.plan()
 
     names = {one.cluster for one in fleet.members}
-    assert made.goals.keys() == made.present.keys() == made.states.keys() == names
+    assert made.goals.keys() == made.present.keys() == made.left.states.keys() == names
     for one in fleet.members:
         goal, name = made.goals[one.cluster], one.cluster
         if not one.answers:

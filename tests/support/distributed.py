@@ -52,16 +52,11 @@ def assigned(members: Sequence[Member], maximum: int = 12, **fields: Any) -> Pre
     return Previous(states=states, assigned_for=f"{HASH}/{maximum}", **fields)
 
 
-def following(made: Plan) -> Previous:
-    """The memory of the next pass if all writes succeed."""
-    return Previous(states=made.states, course=made.course, assigned_for=made.assigned_for)
-
-
 def applied(members: Sequence[Member], made: Plan) -> list[Member]:
     """The same clusters after all writes succeeded, as the next pass reads them."""
     after = []
     for one in members:
-        state, goal = made.states[one.cluster], made.goals[one.cluster]
+        state, goal = made.left.states[one.cluster], made.goals[one.cluster]
         running = made.scales.get(one.cluster, one.running)
         if goal is not None and running:
             running = min(max(running, goal.minimum), goal.maximum)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from benchmarks.closed_loop.running import Running
 from benchmarks.world.cluster import AUTOSCALING, HPAS, NAME, NAMESPACE, Cluster
 
-# A pass is made each minute, by HPAs that were read a moment before. A process that starts reads all first.
+# A failed write waits for the next pass, and a process that starts reads all first.
 PASS_SECONDS: Final = 150
 SURPLUS_SECONDS: Final = 600
 # The numbers that a pass can have read of a member.

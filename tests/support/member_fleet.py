@@ -87,8 +87,6 @@ class World:
         self.now = 1_800_000_000.0
         self.began = self.now
         self.previous = Previous(states={})
-        self.last_pass = -math.inf
-        self.asked: object = None
         self.unserved = self.asked_for = self.pod_seconds = 0.0
         self.writes = 0
         self.failing = 0.0
@@ -164,10 +162,6 @@ class World:
 
     def _hub(self) -> None:
         members = [self.member(site) for site in self.sites]
-        asked = [(one.need, one.stuck, one.lost, one.answers, one.leaving and one.running) for one in members]
-        if self.now - self.last_pass < 60 and asked == self.asked:
-            return
-        self.last_pass, self.asked = self.now, asked
         chosen = "".join(sorted(one.cluster for one in members if not one.leaving))
         made = plan(replace(self.rules, assigned_for=chosen), members, self.previous, self.now)
         self.check(self, members, made)
@@ -185,8 +179,7 @@ class World:
                 outcomes.append(Outcome(write=write, result=result))
         for name, replicas in made.scales.items():
             named[name].scale(replicas, self.now)
-        found = made.after(outcomes)
-        self.previous = Previous(states=found.states, course=found.course, assigned_for=found.assigned_for)
+        self.previous = made.after(outcomes)
         self.states = {
             one.cluster: "stuck" if one.stuck else "" if one.answers else "missing" for one in members
         }

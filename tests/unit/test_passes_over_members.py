@@ -27,7 +27,6 @@ from tests.support.distributed import (
     applied,
     assigned,
     bounds,
-    following,
     hpa,
     maxima,
     named,
@@ -71,7 +70,7 @@ def test_a_workload_that_may_be_at_zero_begins_there() -> None:
     started = plan(rules(minimum=2, scales_to_zero=True), members, FRESH, NOW)
 
     assert at_zero.scales == {}
-    assert [state.zero_since for state in at_zero.states.values()] == [NOW, NOW]
+    assert [state.zero_since for state in at_zero.left.states.values()] == [NOW, NOW]
     assert started.scales == {"m1": 1, "m2": 1}
 
 
@@ -81,7 +80,7 @@ def test_a_lost_record_keeps_the_bounds_of_the_members() -> None:
     made = plan(rules(), members, FRESH, NOW)
 
     assert made.next_writes() == ()
-    assert made.assigned_for == f"{HASH}/12"
+    assert made.left.assigned_for == f"{HASH}/12"
 
 
 def test_a_cluster_that_was_away_gets_its_first_bounds_when_it_answers() -> None:
@@ -90,10 +89,10 @@ def test_a_cluster_that_was_away_gets_its_first_bounds_when_it_answers() -> None
         members = named([hpa(None, 2), unable])
         first = plan(rules(), members, FRESH, NOW)
         members = [applied(members, first)[0], *named([hpa(None, 2), hpa(None, unable.running)])[1:]]
-        second = plan(rules(), members, following(first), NOW + MINUTE)
+        second = plan(rules(), members, first.left, NOW + MINUTE)
 
         assert first.goals["m1"] is not None
-        assert first.states["m2"].waits
+        assert first.left.states["m2"].waits
         assert second.goals["m2"] is not None
         assert second.steps[0].reason.startswith("m2: can be written for the first time")
 
@@ -158,7 +157,7 @@ def test_a_failed_write_is_made_by_the_next_pass() -> None:
     (lowered,) = made.next_writes()
     refused = made.after([Outcome(write=lowered, result=Result.REFUSED)])
     calm = named([hpa((1, 9), 2), hpa((1, 3), 3)])
-    again = plan(rules(), calm, following(refused), NOW + MINUTE)
+    again = plan(rules(), calm, refused, NOW + MINUTE)
 
     assert maxima(made) == [6, 6]
     assert refused.course.unconfirmed == ("m1",)
@@ -171,8 +170,8 @@ def test_a_write_that_nobody_confirmed_is_taken_back() -> None:
     made = plan(rules(), members, assigned(members), NOW)
     late = made.after([Outcome(write=one, result=Result.UNKNOWN) for one in made.next_writes()])
     busy = named([hpa((1, 10), 10, need=18), hpa((1, 2), 2, need=4)])
-    again = plan(rules(), busy, following(late), NOW + MINUTE)
-    silent = plan(rules(), [replace(busy[0], answers=False), busy[1]], following(late), NOW + MINUTE)
+    again = plan(rules(), busy, late, NOW + MINUTE)
+    silent = plan(rules(), [replace(busy[0], answers=False), busy[1]], late, NOW + MINUTE)
     (write,) = again.next_writes()
 
     assert bounds(made) != bounds(again) == [(1, 10), (1, 2)]
@@ -225,7 +224,7 @@ def test_a_minimum_is_never_above_its_maximum() -> None:
     made = plan(rules(6, minimum=6), members, assigned(members, 12), NOW)
 
     assert bounds(made) == [(3, 3), (3, 3)]
-    assert [state.minimum for state in made.states.values()] == [5, 5]
+    assert [state.minimum for state in made.left.states.values()] == [5, 5]
 
 
 def test_a_raised_maximum_is_divided_at_once() -> None:
@@ -259,7 +258,7 @@ def test_a_missing_cluster_is_waited_for_and_then_counts_no_more() -> None:
 
     assert maxima(after(30)) == [6, 4, 2]
     assert maxima(after(60)) == [8, 4, 2]
-    assert after(60).exceeded == 2
+    assert after(60).surplus == 2
     assert [one.cluster for one in after(60).next_writes()] == ["m3"]
 
 
@@ -271,7 +270,7 @@ def test_a_cluster_whose_hpa_is_not_ours_counts_what_it_runs() -> None:
 
     assert bounds(made)[0] == (1, 9)
     assert made.goals["m2"] == made.present["m2"] == Bounds(minimum=0, maximum=3)
-    assert made.states["m2"] == ClusterState(waits=True)
+    assert made.left.states["m2"] == ClusterState(waits=True)
     assert made.scales == {}
 
 
@@ -284,7 +283,7 @@ def test_a_hand_over_removes_no_replica(by_label: bool) -> None:
     first = plan(rules(minimum=3), members, FRESH, NOW)
     handed = replace(theirs, cluster="m1", answers=True, foreign=False, maximum=0)
     handed = replace(handed, written=tenant if by_label else None)
-    second = plan(rules(minimum=3), [handed, *applied(members, first)[1:]], following(first), NOW + MINUTE)
+    second = plan(rules(minimum=3), [handed, *applied(members, first)[1:]], first.left, NOW + MINUTE)
 
     assert maxima(first)[1:] == [4, 4]
     assert all(most >= runs for most, runs in zip(maxima(second), (4, 2, 2), strict=True))
@@ -297,7 +296,7 @@ def test_the_share_of_a_lost_cluster_goes_to_the_others() -> None:
     made = plan(rules(minimum=5), members, assigned(members), NOW)
 
     assert sum(maxima(made)) - 4 == 12
-    assert made.states["m2"].lost
+    assert made.left.states["m2"].lost
     assert {one.cluster for one in made.next_writes()} == {"m1", "m3"}
     assert sum(least for least, _ in (each for each in bounds(made) if each)) - 2 >= 5
     assert "m2: lost, so its share goes to the others" in made.steps[0].reason
@@ -309,7 +308,7 @@ def test_a_cluster_that_is_back_has_what_it_runs() -> None:
     previous, sums = assigned(members, 20), []
     for minute in range(18):
         made = plan(rules(20), members, previous, NOW + minute * MINUTE)
-        members, previous = applied(members, made), following(made)
+        members, previous = applied(members, made), made.left
         sums.append(sum(maxima(made)))
 
     assert sums[:10] == [30] * 10
@@ -347,7 +346,7 @@ def test_a_stuck_cluster_keeps_what_is_ready_and_one_more() -> None:
     """The rest goes to clusters that can take it, and comes back by need only."""
     members = named([hpa((1, 8), 7, ready=5, membership="Stuck"), hpa((1, 4), 4, need=6)])
     made = plan(rules(), members, assigned(members), NOW)
-    again = plan(rules(), applied(members, made), following(made), NOW + MINUTE)
+    again = plan(rules(), applied(members, made), made.left, NOW + MINUTE)
 
     assert maxima(made) == [6, 6]
     assert again.next_writes() == ()
@@ -358,10 +357,10 @@ def test_what_a_stuck_cluster_cannot_hold_of_its_minimum_others_hold() -> None:
     members = named([hpa((6, 8), 6, ready=2, membership="Stuck"), hpa((1, 4), 2)])
     made = plan(rules(minimum=7), members, assigned(members), NOW)
     ready = named([hpa((6, 8), 6), hpa((1, 4), 4)])
-    after = plan(rules(minimum=7), ready, following(made), NOW + MINUTE)
+    after = plan(rules(minimum=7), ready, made.left, NOW + MINUTE)
 
     assert bounds(made) == [(3, 3), (4, 9)]
-    assert [state.minimum for state in made.states.values()] == [6, 1]
+    assert [state.minimum for state in made.left.states.values()] == [6, 1]
     assert [each and each[0] for each in bounds(after)] == [6, 1]
 
 
@@ -378,7 +377,7 @@ def test_a_leaving_cluster_gives_as_many_as_are_ready_elsewhere() -> None:
     for minute in range(12):
         made = plan(rules(), members, previous, NOW + minute * MINUTE)
         steps.append((bounds(made), made.scales))
-        members, previous = applied(members, made), following(made)
+        members, previous = applied(members, made), made.left
         assert sum(one.ready for one in members) >= 11
         members[1] = replace(members[1], ready=min(members[1].running, ready + 1))
         ready = members[1].ready
@@ -415,7 +414,7 @@ def test_under_duplicated_a_leaving_cluster_shrinks_by_a_step_a_minute() -> None
     duplicated = rules(20, minimum=2, policy=DUPLICATED)
     for half_minute in range(6):
         made = plan(duplicated, members, previous, NOW + half_minute * MINUTE / 2)
-        members, previous = applied(members, made), following(made)
+        members, previous = applied(members, made), made.left
         sizes.append(maxima(made)[0])
 
     assert sizes == [2, 2, 0, 0, 0, 0]
@@ -431,14 +430,14 @@ def test_a_cluster_without_an_hpa_enters_for_a_need_and_leaves_after_ten_minutes
 
     assert bounds(made)[2] is not None
     assert made.scales == {"m3": 1}
-    assert made.states["m3"].minimum == 0
+    assert made.left.states["m3"].minimum == 0
     assert plan(rules(), full, assigned(full), NOW).goals["m3"] is None
 
-    members, previous = applied(members, made), following(made)
+    members, previous = applied(members, made), made.left
     members = [replace(one, pinned_for=None, running=min(one.running, 2), high=None) for one in members]
     for minute in range(1, 30):
         made = plan(rules(), members, previous, NOW + minute * MINUTE)
-        members, previous = applied(members, made), following(made)
+        members, previous = applied(members, made), made.left
         if made.goals["m3"] is None:
             break
 
@@ -453,13 +452,13 @@ def test_overflow_clusters_come_after_all_others() -> None:
     members = applied(members, first)
     full = replace(members[0], running=6, ready=3, membership="Stuck", written=members[0].written)
     other = replace(members[1], running=1, high=1)
-    second = plan(rules(), [full, other, *members[2:]], following(first), NOW + MINUTE)
+    second = plan(rules(), [full, other, *members[2:]], first.left, NOW + MINUTE)
 
     assert maxima(first)[2:] == [0, 0]
     assert sum(maxima(first)) == 12
     assert second.goals["m3"] is None
     assert second.goals["m4"] is not None
-    assert second.states["m4"].minimum == 0
+    assert second.left.states["m4"].minimum == 0
 
 
 # -- zero ----------------------------------------------------------------------------------------------------
@@ -470,7 +469,7 @@ def test_a_lost_cluster_wakes_the_clusters_at_zero() -> None:
     made = plan(rules(scales_to_zero=True), members, previous, NOW)
 
     assert made.scales == {"m2": 1}
-    assert made.states["m2"].zero_since is None
+    assert made.left.states["m2"].zero_since is None
 
 
 def test_replicas_that_come_back_at_zero_are_removed_again() -> None:
@@ -508,7 +507,7 @@ def test_a_hold_keeps_what_runs() -> None:
     made = plan(held, members, assigned(members), NOW)
 
     assert maxima(made) == [6, 6]
-    assert made.exceeded == 4
+    assert made.surplus == 4
     assert [step.step for step in made.steps] == ["distribute", "hold"]
 
 

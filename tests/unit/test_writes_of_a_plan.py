@@ -14,8 +14,9 @@ from controller.apply.plan import carry_out, to_hpas
 from controller.distributed.hpa_reader import HpaReading
 from fedhpa.api.errors import ApiError, Conflict, MemberUnavailable
 from fedhpa.api.member_hpas import V2, V2BETA2
-from fedhpa.assignment import Bounds, Course, Outcome, Plan, Result
+from fedhpa.assignment import Bounds, Member, Outcome, Plan, Result
 from fedhpa.kube import Key
+from tests.support.distributed import assigned, hpa, rules
 
 KEY = ("shop", "web")
 FEDERATED: Mapping[str, Any] = {
@@ -55,14 +56,15 @@ def bounds(minimum: int, maximum: int) -> Bounds:
 
 def moved() -> Plan:
     """Three replicas of the most of a go to b, and c loses its HPA."""
+    members = [hpa((1, most), 1, cluster=name) for name, most in (("a", 6), ("b", 4), ("c", 2))]
+    return planned(members, {"a": bounds(1, 3), "b": bounds(1, 9), "c": None})
+
+
+def planned(members: list[Member], goals: Mapping[str, Bounds | None]) -> Plan:
+    """A pass that leaves these goals."""
+    before = assigned(members)
     return Plan(
-        total=12,
-        present={"a": bounds(1, 6), "b": bounds(1, 4), "c": bounds(1, 2)},
-        goals={"a": bounds(1, 3), "b": bounds(1, 9), "c": None},
-        scales={},
-        states={},
-        course=Course(),
-        assigned_for="x",
+        rules=rules(), members=members, previous=before, goals=goals, total=12, scales={}, left=before
     )
 
 
@@ -136,15 +138,8 @@ async def test_a_member_that_hangs_costs_two_deadlines_and_is_unknown() -> None:
 
 async def test_each_member_gets_the_version_that_it_serves() -> None:
     """v2beta2 has no tolerance. A member of unknown version gets v2."""
-    plan = Plan(
-        total=4,
-        present={"a": None, "b": None},
-        goals={"a": bounds(1, 2), "b": bounds(1, 2)},
-        scales={},
-        states={},
-        course=Course(),
-        assigned_for="x",
-    )
+    members = [hpa(None, 1, cluster="a"), hpa(None, 1, cluster="b")]
+    plan = planned(members, {"a": bounds(1, 2), "b": bounds(1, 2)})
     writer = Recorder()
 
     await written(writer, plan, {"a": V2BETA2})

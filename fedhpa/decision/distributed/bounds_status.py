@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.quantity import format_milli
-from fedhpa.assignment import ClusterState, HpaReport, Plan
+from fedhpa.assignment import HpaReport, Previous
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_view import BoundsView
 from fedhpa.decision.metrics import status_entry
@@ -26,35 +26,26 @@ JSON = object
 _CLOCK_SKEW: Final = 60
 
 
-def with_bounds(
-    decision: Decision,
-    context: Context,
-    view: BoundsView,
-    states: Mapping[str, ClusterState],
-    made: Plan | None,
-) -> Decision:
+def with_bounds(decision: Decision, context: Context, view: BoundsView, left: Previous) -> Decision:
     """Returns the decision with its status and memory: assignment, HPA and state of each cluster.
 
-    `made` is the plan whose writes are to be remembered, None if nothing is. A cluster that answers that it
-    has no HPA, and is to have none, holds none any more.
+    `left` is what the pass left. A cluster that answers that it has no HPA, and is to have none, holds none
+    any more.
     """
     values = tuple(_mean(metric, index, view) for index, metric in enumerate(context.spec.metrics))
     known = memory_of(decision, context.snapshot, context.fleet)
     empty = {one.cluster for one in view.members if one.foreign or (one.answers and one.written is None)}
     clusters = {
         name: one.with_assignment(
-            states[name],
+            left.states[name],
             # An HPA that goes holds it until the cluster answers without one.
-            holds_hpa=name not in empty and (one.holds_hpa or bool(view.states[name].maximum)),
+            holds_hpa=name not in empty and (one.holds_hpa or bool(view.previous.states[name].maximum)),
         )
         for name, one in known.clusters.items()
-        if name in states
+        if name in left.states
     }
     memory = msgspec.structs.replace(
-        known,
-        clusters=clusters,
-        assigned_for=view.previous.assigned_for if made is None else made.assigned_for,
-        course=view.previous.course if made is None else made.course,
+        known, clusters=clusters, assigned_for=left.assigned_for, course=left.course
     )
     # A cluster that left is shown no more: it holds no HPA, and runs nothing.
     out = {

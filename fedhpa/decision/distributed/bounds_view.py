@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 from operator import is_
@@ -16,6 +16,7 @@ from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.taints import is_avoided
 from fedhpa.assignment import (
     NO_STATE,
+    PERIOD_SECONDS,
     Bounds,
     ClusterState,
     HpaReport,
@@ -25,7 +26,7 @@ from fedhpa.assignment import (
     assigned_for,
     report_of,
 )
-from fedhpa.decision.bridge import BRIDGE_SECONDS, missed_for
+from fedhpa.decision.bridge import missed_for
 from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
 from fedhpa.decision.memory import ANSWERED_STATES, QUIET_SECONDS, History
@@ -38,8 +39,6 @@ from fedhpa.decision.spec import PlacementPreference
 
 JSON = object
 
-# The bounds are computed in this interval, and at once when something asks for it.
-PERIOD_SECONDS: Final = 60
 _NO_PREFERENCE: Final = PlacementPreference()
 
 
@@ -56,7 +55,7 @@ class SeenMembers:
     def at_rest(
         self, snapshot: Snapshot, history: History, now: float, settings: ControllerSettings
     ) -> Decision | None:
-        """Returns the last decision as one of `now`, if it was at rest, and no pass is due; else None."""
+        """Returns the last decision as one of `now`, if time alone changed nothing in it; else None."""
         if self._rest is None:
             return None
         basis, until, decision = self._rest
@@ -66,24 +65,28 @@ class SeenMembers:
         return structs.replace(decision, now=now, status=status)
 
     def keep(self, context: Context, view: BoundsView, decision: Decision) -> None:
-        """Keep a decision until the next pass, if time alone changes nothing in it before."""
+        """Keep a decision as long as time alone changes nothing in it, at most for ten minutes."""
         snapshot, memory, fleet, now = context.snapshot, decision.memory, context.fleet, context.now
         # An outlook becomes better only after a while.
         outlook = [one for one in decision.conditions if one.type == SURVIVES_CLUSTER_LOSS]
         worse = [stored_time(one) or 0.0 for one in outlook if one.status != "True"]
         rests = (
-            decision.plan is None
-            and not (decision.writes or decision.error or decision.events or decision.absences)
+            not (decision.writes or decision.error or decision.events or decision.absences)
             and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)
             and snapshot.placement is None
             and all(now - since >= QUIET_SECONDS for since in worse)
             and memory.clusters == snapshot.memory.clusters
+            and memory.course == snapshot.memory.course
+            and not memory.course.is_busy
             and all(one.is_calm and one.ready >= one.running for one in view.members)
+            and not any(state.idle_since or state.waits for state in view.previous.states.values())
             and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())
             and all((report.scaled_at or now) <= now for report in view.reports.values())
         )
-        basis, last = _basis(snapshot, context.history, context.settings), snapshot.last_pass
-        self._rest = (basis, last + PERIOD_SECONDS, decision) if rests and last is not None else None
+        # The rest is divided by policy so long after the last write.
+        due = (memory.course.written or now) + PERIOD_SECONDS
+        basis = _basis(snapshot, context.history, context.settings)
+        self._rest = (basis, due if due > now else now + PERIOD_SECONDS, decision) if rests else None
 
     def of(self, name: str, basis: tuple[object, ...], make: Callable[[], Member]) -> Member:
         """Returns the cluster as it follows from the `basis`; `make` computes it."""
@@ -103,7 +106,7 @@ class BoundsView:
 
     `members` and `previous` are the input of the pass with `rules`. `hpas` are the readable HPAs by cluster,
     ours and others; `reports` are what ours report. `edited` are the clusters whose HPA has other bounds than
-    assigned, or is missing. `triggers` ask for a pass at once if new.
+    assigned, or is missing.
     """
 
     def __init__(self, context: Context, seen: SeenMembers | None = None) -> None:
@@ -120,10 +123,14 @@ class BoundsView:
             if isinstance(cluster.hpa, MemberHpa) and cluster.name in self._views
         }
         self.reports = {name: hpa.derived(_report) for name, hpa in self.hpas.items() if hpa.ours}
-        self.states: Mapping[str, ClusterState] = {
-            cluster.name: context.memory.assignment(cluster.name).at(context.now)
-            for cluster in snapshot.clusters
-        }
+        self.previous = Previous(
+            states={
+                cluster.name: context.memory.assignment(cluster.name).at(context.now)
+                for cluster in snapshot.clusters
+            },
+            course=context.memory.course.at(context.now),
+            assigned_for=context.memory.assigned_for,
+        )
         kept = SeenMembers() if seen is None else seen
         self.members = tuple([self._seen(cluster, kept) for cluster in snapshot.clusters])
         self.rules = Rules(
@@ -146,13 +153,7 @@ class BoundsView:
                 },
             ),
         )
-        self.previous = Previous(
-            states=self.states,
-            course=context.memory.course.at(context.now),
-            assigned_for=context.memory.assigned_for,
-        )
         self.edited = frozenset(one.cluster for one in self.members if self._is_edited(one))
-        self.triggers = frozenset(self._triggers())
 
     @property
     def foreign(self) -> tuple[str, ...]:
@@ -184,7 +185,7 @@ class BoundsView:
         name, memory = cluster.name, self._context.memory
         basis = (
             cluster,
-            self.states[name],
+            self.previous.states[name],
             memory.clusters.get(name),
             self._preferences.get(name),
             self._context.spec,
@@ -194,7 +195,7 @@ class BoundsView:
 
     def _member(self, cluster: ClusterSnapshot) -> Member:
         context, fleet, name = self._context, self._context.fleet, cluster.name
-        state, hpa, view = self.states[name], self.hpas.get(name), self._views.get(name)
+        state, hpa, view = self.previous.states[name], self.hpas.get(name), self._views.get(name)
         preference = self._preferences.get(name, _NO_PREFERENCE)
         highs = [high for high in (preference.high, cluster.most_replicas) if high is not None]
         running = fleet.known_replicas(cluster)
@@ -260,42 +261,9 @@ class BoundsView:
                     return True
         return False
 
-    def _triggers(self) -> Iterator[str]:
-        """Yields what asks for a pass. A number in it makes each change ask again."""
-        dry_run = " dryRun" if self._context.spec.dry_run else ""
-        hold = self._context.hold
-        held = "" if hold is None else f" hold {hold.direction}"
-        yield f"spec {self.rules.assigned_for} {self.rules.maximum}{dry_run}{held}"
-        pinned = any(one.pinned_for is not None and one.need is not None for one in self.members)
-        ready = sum(one.ready for one in self.members if not one.leaving)
-        for one in self.members:
-            if one.is_calm and not self.states[one.cluster].waits and one.cluster not in self.edited:
-                continue
-            if one.need is not None:
-                yield f"pinned {one.cluster} {one.need}"
-            if one.stuck:
-                yield f"stuck {one.cluster}"
-            if one.leaving and (one.has_hpa or one.running):
-                yield f"leaving {one.cluster} {one.running} {ready}"
-            if one.lost:
-                yield f"lost {one.cluster}"
-            elif not one.answers and pinned and one.missing_for >= BRIDGE_SECONDS:
-                yield f"needed {one.cluster}"
-            if one.back or (one.answers and self.states[one.cluster].waits):
-                yield f"back {one.cluster}"
-            if (
-                one.has_hpa
-                and one.answers
-                and not one.running
-                and self.states[one.cluster].zero_since is None
-            ):
-                yield f"empty {one.cluster}"
-            if one.cluster in self.edited:
-                yield f"edited {one.cluster}"
-
     def _is_edited(self, one: Member) -> bool:
         """True if somebody changed the bounds of an HPA, or deleted it."""
-        state = self.states[one.cluster]
+        state = self.previous.states[one.cluster]
         if not one.answers or not state.maximum:
             return False
         if (self._context.hold is not None or self._context.builder.has(HELD)) and one.written is not None:

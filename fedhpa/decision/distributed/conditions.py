@@ -57,7 +57,7 @@ def report_members(
         builder.condition(SCALED_TO_ZERO, False, "NotScaledToZero", NOT_SCALED_TO_ZERO)
 
 
-def report_assignment(context: Context, view: BoundsView, made: Plan | None, errors: Sequence[str]) -> None:
+def report_assignment(context: Context, view: BoundsView, made: Plan, errors: Sequence[str]) -> None:
     """Sets Assigned, with an event when it becomes worse."""
     builder = context.builder
     before = builder.message(ASSIGNED)
@@ -72,10 +72,8 @@ def report_assignment(context: Context, view: BoundsView, made: Plan | None, err
         if before != text:
             builder.warn("NotOwned", text)
         builder.condition(ASSIGNED, False, "NotOwned", text)
-    elif made is None:
-        pass  # between two passes it stays as it is
-    elif made.exceeded:
-        text = f"the bounds add up to {made.exceeded} more than maxReplicas {view.rules.maximum}"
+    elif made.surplus > 0:
+        text = f"the bounds add up to {made.surplus} more than maxReplicas {view.rules.maximum}"
         builder.condition(ASSIGNED, True, "MaxReplicasExceeded", text)
     elif text := _no_room(view, made):
         # Its numbers change in many passes, and one event is enough.
@@ -106,14 +104,14 @@ def _no_room(view: BoundsView, made: Plan) -> str:
     """Returns which replicas fit in no cluster; empty if all do. maxReplicas leaves room for all of them."""
     running = sum(one.serving for one in view.members)
     lacking = min(made.unmet, view.rules.maximum - running)
-    parts = [f"{made.unassigned} of maxReplicas {view.rules.maximum}"] if made.unassigned else []
+    parts = [f"{-made.surplus} of maxReplicas {view.rules.maximum}"] if made.surplus < 0 else []
     if lacking > 0:
         parts.append(f"{counted(lacking, 'replica')} that clusters need now")
     return _NO_ROOM + ", and for ".join(parts) if parts else ""
 
 
 def _above_minimum(view: BoundsView, made: Plan) -> str:
-    least = sum(state.minimum or 0 for state in made.states.values() if state.maximum)
+    least = sum(state.minimum or 0 for state in made.left.states.values() if state.maximum)
     if view.policy.copies or least <= view.rules.minimum:
         return ""
     return f"; their minReplicas add up to {least}, more than minReplicas {view.rules.minimum}"

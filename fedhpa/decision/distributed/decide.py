@@ -8,19 +8,11 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.texts import listed
-from fedhpa.assignment import (
-    Bounds,
-    ClusterState,
-    Outcome,
-    Plan,
-    Result,
-    SetBounds,
-    plan,
-)
+from fedhpa.assignment import Bounds, Outcome, Plan, Result, SetBounds, plan
 from fedhpa.decision.conditions import report_outlook
 from fedhpa.decision.context import Context
 from fedhpa.decision.distributed.bounds_status import with_bounds
-from fedhpa.decision.distributed.bounds_view import PERIOD_SECONDS, BoundsView, SeenMembers
+from fedhpa.decision.distributed.bounds_view import BoundsView, SeenMembers
 from fedhpa.decision.distributed.conditions import report_assignment, report_members, report_moves
 from fedhpa.decision.distributed.returning import give_back
 from fedhpa.decision.messages import ASSIGNED, HELD
@@ -28,6 +20,7 @@ from fedhpa.decision.model import Decision, MemberBounds, member_bounds
 from fedhpa.decision.outcome import without_status
 
 _MAX_REPLICAS: Final = 2**31 - 1
+_DRY_RUN: Final = "DryRun"
 # People read events, so they name only so many clusters.
 _MAX_NAMED: Final = 8
 
@@ -45,62 +38,45 @@ def decide_bounds(
     with the error of a failed scale write as `write_error`.
     """
     view = BoundsView(context, seen)
-    move = give_back(context, view)
-    triggers = view.triggers | ({f"return {sorted(move.stays.items())}"} if move.stays else set())
-    made = None
-    if _is_due(context, triggers):
-        made = plan(view.rules, view.members, view.previous, context.now, move)
+    made = plan(view.rules, view.members, view.previous, context.now, give_back(context, view))
     # Fields besides the bounds that are not as the FederatedHPA has them.
     drifted = (one for one in context.snapshot.clusters if one.drift and one.name in view.reports)
     repairs = {one.name: one.drift for one in drifted}
     # Clusters that are no longer selected wait for the end of a hold.
-    stays = made is None or (context.hold is not None and context.hold.stops_down)
+    stays = context.hold is not None and context.hold.stops_down
     removals = () if stays else context.snapshot.leftovers
-    writes = () if made is None else _all_writes(made)
-    named = tuple(_changes(made, writes, repairs, removals))
-    scales = {} if made is None else made.scales
-    remembered = made if made is None or outcomes is None else made.after(outcomes)
+    writes = _all_writes(made)
+    named = tuple(_changes(made, writes, repairs, removals, made.scales))
+    scales, left = made.scales, made.left if outcomes is None else made.after(outcomes)
     if context.spec.dry_run:
-        repairs, removals, writes, scales, remembered = {}, (), (), {}, None
-    states = view.states if remembered is None else remembered.states
-    shares = tuple(_shares(view, made, states if made is None else made.states, scales))
+        repairs, removals, writes, scales, left = {}, (), (), {}, view.previous
     current, desired = _sizes(context, view, scales)
     reason = _steps(context, made, current, changes=bool(writes or scales))
     errors = tuple(_errors(outcomes or (), write_error))
-    report_members(context, view, current, states)
+    report_members(context, view, current, left.states)
     if context.spec.dry_run:
-        _report_dry_run(context, view, made, named, reason)
+        _report_dry_run(context, view, named, reason)
     else:
         report_assignment(context, view, made, errors)
     report_outlook(context, view.headroom(), copies=view.policy.copies)
-    if made is not None:
-        _report_changes(context, made, writes, removals, outcomes, reason)
+    _report_changes(context, made, writes, removals, scales, outcomes, reason)
     _report_repairs(context, view, repairs, writes)
-    if made is not None:
-        report_moves(context, view, made)
+    report_moves(context, view, made)
     decision = msgspec.structs.replace(
         without_status(context, current, desired, reason, "; ".join(errors) or None),
         rescale=bool(writes or scales or repairs or removals),
-        bounds=shares,
+        bounds=tuple(_shares(view, made, scales)),
         plan=made,
         hpa_writes=writes,
         repairs=repairs,
         removals=removals,
         changes=named,
-        triggers=triggers if not errors else frozenset(),
         distributed=True,
     )
-    decision = with_bounds(decision, context, view, states, remembered)
+    decision = with_bounds(decision, context, view, left)
     if seen is not None and outcomes is None and write_error is None:
         seen.keep(context, view, decision)
     return decision
-
-
-def _is_due(context: Context, triggers: frozenset[str]) -> bool:
-    last = context.snapshot.last_pass
-    if last is None or not 0 <= context.now - last < PERIOD_SECONDS:
-        return True
-    return bool(triggers - context.snapshot.last_triggers)
 
 
 def _all_writes(made: Plan) -> tuple[SetBounds, ...]:
@@ -111,20 +87,11 @@ def _all_writes(made: Plan) -> tuple[SetBounds, ...]:
     return writes
 
 
-def _shares(
-    view: BoundsView, made: Plan | None, states: Mapping[str, ClusterState], scales: Mapping[str, int]
-) -> Iterator[MemberBounds]:
-    """Yields the bounds of each cluster, by name, with what people want to know about it.
-
-    Between two passes they are the present ones.
-    """
+def _shares(view: BoundsView, made: Plan, scales: Mapping[str, int]) -> Iterator[MemberBounds]:
+    """Yields the bounds of each cluster, by name, with what people want to know about it."""
     for one in sorted(view.members, key=lambda each: each.cluster):
-        state = states[one.cluster]
-        found = one.written
-        if made is not None and not one.foreign:
-            found = made.goals[one.cluster]
-        if state.lost and not one.foreign:
-            found = None
+        state = made.left.states[one.cluster]
+        found = one.written if one.foreign else None if state.lost else made.goals[one.cluster]
         yield msgspec.structs.replace(
             member_bounds(one.cluster, found, state),
             replicas=scales.get(one.cluster),
@@ -151,16 +118,12 @@ def _sizes(context: Context, view: BoundsView, scales: Mapping[str, int]) -> tup
     return min(current, _MAX_REPLICAS), min(desired, _MAX_REPLICAS)
 
 
-def _steps(context: Context, made: Plan | None, current: int, *, changes: bool) -> str:
+def _steps(context: Context, made: Plan, current: int, *, changes: bool) -> str:
     """Adds the steps of the pass. Returns the reason of the last one that changed a sum.
 
     If bounds move between clusters (`changes`) and no sum changes, the reason is that of the first step.
     """
-    if made is None:
-        # The steps of the last pass are still the reason.
-        context.builder.steps.extend(context.snapshot.last_steps)
-        return context.snapshot.last_reason
-    reason = made.steps[0].reason if changes and made.steps else ""
+    reason = made.steps[0].reason if changes else ""
     for step in made.steps:
         context.builder.step(*step)
         if step.before != step.after:
@@ -202,6 +165,7 @@ def _report_changes(
     made: Plan,
     writes: Sequence[SetBounds],
     removals: Sequence[str],
+    scales: Mapping[str, int],
     outcomes: Sequence[Outcome] | None,
     reason: str,
 ) -> None:
@@ -210,42 +174,38 @@ def _report_changes(
         confirmed = [outcome.write for outcome in outcomes if outcome.result is Result.CONFIRMED]
         writes = [write for write in confirmed if isinstance(write, SetBounds)]
     writes = [write for write in writes if write.before != write.after]
-    if writes or removals or (made.scales and not context.spec.dry_run):
-        texts = listed(list(_changes(made, writes, {}, removals)), _MAX_NAMED)
+    if writes or removals or scales:
+        texts = listed(list(_changes(made, writes, {}, removals, scales)), _MAX_NAMED)
         context.builder.event("BoundsAssigned", f"{texts}{f'; reason: {reason}' if reason else ''}")
 
 
-def _report_dry_run(
-    context: Context, view: BoundsView, made: Plan | None, named: Sequence[str], reason: str
-) -> None:
-    """Sets Assigned in a dry run: what would be written. Between two passes it stays as it was."""
-    if made is None:
-        return
+def _report_dry_run(context: Context, view: BoundsView, named: Sequence[str], reason: str) -> None:
+    """Sets Assigned in a dry run: what would be written. An event says so for each spec."""
     would = f"would assign {listed(named, _MAX_NAMED)}" if named else "nothing would change"
-    # The FederatedHPA asks for something else than in the last pass.
-    new = view.triggers - context.snapshot.last_triggers
-    if named and any(trigger.startswith("spec ") for trigger in new):
-        context.builder.event("DryRun", f"{would}{f'; reason: {reason}' if reason else ''}")
+    before = context.builder.found(ASSIGNED)
+    known = context.stored.observed_generation == context.snapshot.hpa.generation
+    if named and not (known and before is not None and before.reason == _DRY_RUN):
+        context.builder.event(_DRY_RUN, f"{would}{f'; reason: {reason}' if reason else ''}")
     meanwhile = "; the member HPAs go on scaling within the bounds that they have"
     text = f"spec.dryRun: nothing is written to the members; {would}{meanwhile if view.reports else ''}"
-    context.builder.condition(ASSIGNED, True, "DryRun", text)
+    context.builder.condition(ASSIGNED, True, _DRY_RUN, text)
 
 
 def _changes(
-    made: Plan | None,
+    made: Plan,
     writes: Sequence[SetBounds],
     repairs: Mapping[str, tuple[str, ...]],
     removals: Sequence[str],
+    scales: Mapping[str, int],
 ) -> Iterator[str]:
     """Yields each write for people, such as `member1 1-6 -> 1-8`."""
     yield from (f"{cluster} loses its replicas and its HPA: it is not selected" for cluster in removals)
     last = {write.cluster: write for write in writes}
-    present = {} if made is None else made.present
+    present = made.present if last else {}
     for cluster, write in sorted(last.items()):
         again = ", written again" if write.before == write.after == present.get(cluster) else ""
         yield f"{cluster} {_text(present.get(cluster))} -> {_text(write.after)}{again}"
     yield from (f"{cluster} gets {', '.join(fields)}" for cluster, fields in sorted(repairs.items()))
-    scales = {} if made is None else made.scales
     for cluster, replicas in sorted(scales.items()):
         yield f"{cluster} set to {replicas} replica{'s' if replicas != 1 else ''}"
 

@@ -1,0 +1,101 @@
+"""In mode Distributed a decision at rest is returned again until time or something else may change it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from fedhpa.decision import Decision, SeenMembers, decide, decode_scenario
+from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, scenario
+
+
+class Reconciles:
+    """Decides on one object again and again; each decision leaves its memory and status to the next one."""
+
+    def __init__(self, raw: dict[str, Any]) -> None:
+        self._seen, self._before = SeenMembers(), decided(raw)
+        self._start = self._before[1].now
+
+    def after(self, seconds: float, raw: dict[str, Any] | None = None) -> Decision:
+        scenario, last = self._before
+        snapshot = scenario.snapshot if raw is None else decided(raw)[0].snapshot
+        snapshot = msgspec.structs.replace(snapshot, memory=last.memory)
+        made = decide(snapshot, last.history, self._start + seconds, scenario.settings, seen=self._seen)
+        self._before = msgspec.structs.replace(scenario, snapshot=snapshot), made
+        return made
+
+
+def decided(raw: dict[str, Any]) -> tuple[Any, Decision]:
+    found = decode_scenario(json.dumps(raw).encode())
+    return found, decide(found.snapshot, found.history, found.now, found.settings)
+
+
+def quiet(**spec: Any) -> dict[str, Any]:
+    """A scenario in which all bounds are written."""
+    first = scenario(federated(2, 12, **spec), cluster("a", 4), cluster("b", 4))
+    return assigned(assigned(first))
+
+
+def test_nothing_is_computed_while_nothing_changes() -> None:
+    """Only the times are new."""
+    run = Reconciles(quiet())
+    first, second = run.after(15), run.after(30)
+
+    assert second.plan is first.plan
+    assert second.now == first.now + 15
+    assert str(second.status["lastSeen"]) > str(first.status["lastSeen"])
+
+
+def test_a_period_ends_the_rest() -> None:
+    """Ten minutes after the last write the rest is divided by policy, where that is worth it."""
+    run = Reconciles(quiet())
+    first = run.after(15)
+
+    assert run.after(400).plan is first.plan
+    assert run.after(600).plan is not first.plan
+
+
+def pinned(raw: dict[str, Any]) -> dict[str, Any]:
+    """The cluster `a` runs at its maximum and needs more."""
+    six = {"specReplicas": 6, "statusReplicas": 6, "selector": "app=web"}
+    return assigned(raw, a={"hpa": hpa(1, 6, 6, 100), "scale": six})
+
+
+@pytest.mark.parametrize(
+    ("change", "writes"),
+    [
+        (pinned, {"a": (1, 8), "b": (1, 4)}),
+        (lambda raw: assigned(raw, a={"hpa": hpa(2, 9, 4)}), {"a": (1, 6)}),
+        (lambda raw: assigned(raw, a={"hpa": None}), {"a": (1, 6)}),
+    ],
+)
+def test_what_changes_is_seen_at_once(change: Any, writes: Mapping[str, tuple[int, int]]) -> None:
+    """A pressed cluster, bounds that somebody changed, and an HPA that somebody deleted."""
+    run = Reconciles(quiet())
+    run.after(15)
+    made = run.after(30, change(quiet()))
+
+    found = {one.cluster: one.after for one in made.hpa_writes if one.after is not None}
+    assert {name: (one.minimum, one.maximum) for name, one in found.items()} == dict(writes)
+
+
+def test_a_raised_maximum_acts_at_once() -> None:
+    run = Reconciles(quiet())
+    run.after(15)
+    raised = quiet()
+    raised["federatedHPA"]["spec"]["maxReplicas"] = 20
+    made = run.after(30, raised)
+
+    assert sum(share.max_replicas for share in made.bounds) == 20
+
+
+def test_a_pinned_cluster_never_rests() -> None:
+    """Its need counts after a while."""
+    run = Reconciles(pinned(quiet()))
+    first = run.after(15)
+
+    assert run.after(30).plan is not first.plan
