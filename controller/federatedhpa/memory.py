@@ -343,7 +343,7 @@ class ObjectMemory:
         if decision.writes and snapshot.target is not None:
             self.left[TEMPLATE] = decision.desired_replicas
         elif decision.writes:
-            shares = {share.cluster: share.replicas for share in decision.assignment}
+            shares = decision.assignment
             self.left |= {name: shares[name] for name in written if name in shares}
 
     def note_pass(self, decision: Decision) -> None:

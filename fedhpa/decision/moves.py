@@ -24,7 +24,7 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.membership import Membership
 from fedhpa.decision.messages import MEMBERS_AVAILABLE, MEMBERS_HAVE_ROOM, NO_MEMBER
 from fedhpa.decision.metrics import follows_pods, tolerances
-from fedhpa.decision.model import Assignment, ClusterMembership, as_assignment, shortened
+from fedhpa.decision.model import ClusterMembership, shortened
 from fedhpa.decision.placement import PlacementPlan, loads
 from fedhpa.decision.rebalance import (
     absent_clusters,
@@ -66,7 +66,7 @@ def fewest_replicas(context: Context, current: int) -> int:
 class Moves(NamedTuple):
     """The shares to write now, and why replicas move although the size stays; "" if none do."""
 
-    shares: tuple[Assignment, ...]
+    shares: Mapping[str, int]
     reason: str
 
 
@@ -86,9 +86,9 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
         if known is not None and not known.ended:
             goal = _settled(plan, goal)
             reason = reason or f"{title(known)} ended"
-        return Moves(as_assignment(plan.with_evidence(goal)), reason)
+        return Moves(plan.with_evidence(goal), reason)
     if policy.copies:
-        return Moves(as_assignment(_shrunk(context, plan, desired)), _leaving(context))
+        return Moves(_shrunk(context, plan, desired), _leaving(context))
     if rebalanced and (absent := absent_clusters(context, plan)):
         return _waited(context, plan, absent, current, desired)
     goal = goal_of(context, plan, desired) if rebalanced else plan.goal(desired)
@@ -118,9 +118,7 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
         else:
             moved = without_surge(present, target, plan.ready)
     shares = plan.with_evidence(goal | moved)
-    if state is not None:
-        return Moves(as_assignment(shares), title(state))
-    return Moves(as_assignment(shares), _leaving(context))
+    return Moves(shares, _leaving(context) if state is None else title(state))
 
 
 def _settled(plan: PlacementPlan, goal: dict[str, int]) -> dict[str, int]:
@@ -139,11 +137,11 @@ def _waited(
     state = context.rebalance
     reason = "" if state is None else title(state)
     if ended_early(context, gives=False, blocked=False):
-        return Moves(as_assignment(plan.with_evidence(_settled(plan, plan.goal(desired)))), reason)
+        return Moves(plan.with_evidence(_settled(plan, plan.goal(desired))), reason)
     report_progress(context, {} if state is None else state.goal, done=False, waits_for=0, absent=absent)
     running = sum(place.present for place in plan.places.values())
     size = desired if desired < current else max(desired, running)
-    return Moves(as_assignment(plan.with_evidence(plan.goal(size))), reason)
+    return Moves(plan.with_evidence(plan.goal(size)), reason)
 
 
 def _shrunk(context: Context, plan: PlacementPlan, desired: int) -> dict[str, int]:

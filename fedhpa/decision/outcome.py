@@ -38,7 +38,7 @@ from fedhpa.decision.messages import (
     SCALED_TO_ZERO,
 )
 from fedhpa.decision.metrics import tolerances
-from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
+from fedhpa.decision.model import Coverage, Decision
 from fedhpa.decision.moves import reported_memberships, shares_now
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps
 from fedhpa.decision.publication import NO_PUBLICATION, publication_of
@@ -64,7 +64,7 @@ def decided(
     """Returns the decision for a size. With `write_error` only `written_change` is counted as a scale."""
     error: str | None = None
     rescale = moves = False
-    shares: tuple[Assignment, ...] = ()
+    shares: Mapping[str, int] = {}
     split = changes = ""
     builder, stored = context.builder, context.stored
     if context.fleet.direct:
@@ -77,7 +77,7 @@ def decided(
         if context.fleet.leaving or context.fleet.stuck or context.knows_rebalance:
             shares, moving = shares_now(context, plan, current, desired)
         else:
-            shares = as_assignment(plan.goal(desired))
+            shares = plan.goal(desired)
         if context.hold is not None:
             shares = held_shares(context, context.hold, plan, current, desired, shares)
         split = plan.changes(shares)
@@ -114,7 +114,6 @@ def decided(
         moves = True
         builder.step("assignment", current, desired, f"{reason}: {changes}")
         builder.event("ReplicasMoved", f"{reason}: {changes}")
-    assignment = shares if error is None else ()
     failed_over = _failed_over(context, desired, written=error is None)
     decision = without_status(
         context,
@@ -122,7 +121,7 @@ def decided(
         desired,
         reason,
         error,
-        assignment,
+        shares if error is None else {},
         rescale=rescale,
         moves=moves,
         failed_over=failed_over,
@@ -192,7 +191,7 @@ def without_status(
     desired: int,
     reason: str,
     error: str | None,
-    assignment: tuple[Assignment, ...] = (),
+    assignment: Mapping[str, int] = {},
     *,
     rescale: bool = False,
     moves: bool = False,
@@ -301,14 +300,13 @@ def memory_of(
     before = snapshot.memory
     writes = decision.writes
     size = decision.desired_replicas if writes else decision.current_replicas
-    shares = {share.cluster: share.replicas for share in decision.assignment}
     keeps = _keeps_assignment(snapshot)
     clusters = {
         cluster.name: _remembered(
             decision,
             cluster,
             before.clusters.get(cluster.name),
-            shares.get(cluster.name),
+            decision.assignment.get(cluster.name),
             fleet,
             keeps=keeps,
             writes=writes,

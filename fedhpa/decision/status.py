@@ -109,12 +109,11 @@ def cluster_entries(
     decision: Decision, snapshot: Snapshot, fleet: FleetView, memory: MemoryState
 ) -> list[Mapping[str, JSON]]:
     """Returns status.clusters, without the bounds of mode Distributed."""
-    shares = {share.cluster: share for share in decision.assignment}
-    entries: list[Mapping[str, JSON]] = []
+    shares, entries = decision.assignment, list[Mapping[str, JSON]]()
     members, missing = decision.memberships, {**decision.coverage.lost, **decision.coverage.missing}
     for cluster in snapshot.clusters:
         name = cluster.name
-        if fleet.memberships and fleet.is_out(cluster) and not shares.get(name):
+        if fleet.memberships and fleet.is_out(cluster) and name not in shares:
             continue
         view, known = fleet.views.get(name), memory.clusters[name]
         entry: dict[str, JSON] = {"name": name, "state": known.state}
@@ -123,9 +122,8 @@ def cluster_entries(
         present = 0 if name in decision.failed_over else fleet.shares[name]
         if present is not None:
             entry["currentReplicas"] = present
-        share = shares.get(name)
-        if share is not None:
-            entry["desiredReplicas"] = share.replicas
+        if name in shares:
+            entry["desiredReplicas"] = shares[name]
         if view is not None:
             entry["readyReplicas"] = view.ready_pods
         if known.scaled is not None:
