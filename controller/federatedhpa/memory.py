@@ -26,6 +26,7 @@ from fedhpa.decision import (
     KNOWN_BEFORE,
     MISSING,
     NO_MEMORY,
+    NO_PASS,
     Answer,
     ClusterScale,
     ClusterSnapshot,
@@ -33,6 +34,7 @@ from fedhpa.decision import (
     Event,
     Failure,
     History,
+    LastPass,
     MemoryState,
     RawStatus,
     Recommendation,
@@ -40,7 +42,6 @@ from fedhpa.decision import (
     SeenMembers,
     SizeChange,
     Snapshot,
-    Step,
     WorkloadReading,
     decode_spec,
     history_after_scale,
@@ -83,9 +84,8 @@ class ObjectMemory:
     `leaving_since` is since when member HPAs are to be removed. `clock_offset` is the difference of the wall
     clock and the monotonic one to which the times belong.
 
-    Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet.
-    `last_pass` is when the bounds were last computed, `last_triggers` are what asked for a pass then, and
-    `last_steps` and `last_reason` are its steps and the reason that they gave.
+    Mode Distributed: `status` is that of the last decision, because the hub may not have stored it yet, and
+    `last_pass` what that leaves to the next one.
     `drift` are the changed fields of each cluster's HPA, with what they were computed from.
     `completed` has each cluster's reading, the other fields, and the snapshot of both; so `seen_members`.
     """
@@ -116,10 +116,7 @@ class ObjectMemory:
     ambiguity_basis: tuple[int, object, object] | None = None
     reconciled: bool = False
     status: Mapping[str, Any] | None = None
-    last_pass: float | None = None
-    last_triggers: frozenset[str] = frozenset()
-    last_steps: tuple[Step, ...] = ()
-    last_reason: str = ""
+    last_pass: LastPass = NO_PASS
     drift: dict[str, tuple[object, tuple[str, ...]]] = field(default_factory=dict)
     completed: dict[str, Completed] = field(default_factory=dict)
     seen_members: SeenMembers = field(default_factory=SeenMembers)
@@ -349,15 +346,12 @@ class ObjectMemory:
     def note_pass(self, decision: Decision) -> None:
         """Keep the result of a decision of mode Distributed, which the next pass needs."""
         self.status = decision.status
-        self.last_triggers = decision.triggers
-        self.last_steps, self.last_reason = decision.steps, decision.reason
-        if decision.plan is not None:
-            self.last_pass = decision.now
+        self.last_pass = self.last_pass.after(decision)
 
     def leave_distributed(self) -> None:
         """Forget the sizes of mode Distributed, so that the change of the mode changes no replicas."""
-        self.size = self.reported_size = self.status = self.last_pass = None
-        self.last_triggers, self.last_steps, self.last_reason = frozenset(), (), ""
+        self.size = self.reported_size = self.status = None
+        self.last_pass = NO_PASS
         self.drift.clear()
         self.left.clear()
 

@@ -236,9 +236,6 @@ class SnapshotBuilder:
             memory=memory.state,
             answers=memory.answers,
             last_pass=memory.last_pass,
-            last_triggers=memory.last_triggers,
-            last_steps=memory.last_steps,
-            last_reason=memory.last_reason,
         )
         targets = WriteTargets(
             workload.path,

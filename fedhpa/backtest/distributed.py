@@ -19,7 +19,15 @@ from fedhpa.assignment import Bounds
 from fedhpa.backtest.centralized import Autoscaler
 from fedhpa.backtest.model import Model
 from fedhpa.backtest.workload import Place, Workload
-from fedhpa.decision import CENTRALIZED, ClusterSnapshot, Decision, PlacementSpec, ScalingObject, Snapshot
+from fedhpa.decision import (
+    CENTRALIZED,
+    NO_PASS,
+    ClusterSnapshot,
+    Decision,
+    PlacementSpec,
+    ScalingObject,
+    Snapshot,
+)
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import Proposal
 
@@ -84,20 +92,11 @@ class _Hub(Autoscaler):
 
     def __init__(self, hpa: ScalingObject, model: Model) -> None:
         super().__init__(hpa, model)
-        self.last_pass: float | None = None
+        self.last_pass = NO_PASS
 
     def snapshot(self, clusters: tuple[ClusterSnapshot, ...]) -> Snapshot:
         """Returns the input of a decision, with what the last pass left."""
-        found, last = super().snapshot(clusters), self.last
-        if last is None:
-            return found
-        return msgspec.structs.replace(
-            found,
-            last_pass=self.last_pass,
-            last_triggers=last.triggers,
-            last_steps=last.steps,
-            last_reason=last.reason,
-        )
+        return msgspec.structs.replace(super().snapshot(clusters), last_pass=self.last_pass)
 
 
 class Distributed:
@@ -143,9 +142,9 @@ class Distributed:
             hpa = None if member is None or not place.here else member.as_read()
             clusters.append(msgspec.structs.replace(found, hpa=hpa))
         decision = hub.decide_on(tuple(clusters), now)
+        hub.last_pass = hub.last_pass.after(decision)
         if decision.plan is None:
             return ""
-        hub.last_pass = now
         for write in decision.hpa_writes:
             if write.after is None:
                 self._members.pop(write.cluster, None)
@@ -162,7 +161,7 @@ class Distributed:
 
     @property
     def _next_pass(self) -> float:
-        return 0.0 if self._hub.last_pass is None else self._hub.last_pass + PASS_SECONDS
+        return 0.0 if self._hub.last_pass.at is None else self._hub.last_pass.at + PASS_SECONDS
 
     def _unpressed(self, places: Sequence[Place], now: float) -> object:
         """Returns the state of the members if none of them can ask for a pass; None if one may."""

@@ -33,11 +33,13 @@ from fedhpa.decision.messages import (
     SCALING_LIMITED,
 )
 from fedhpa.decision.model import (
+    NO_PASS,
     READY,
     Coverage,
     Decision,
     DecisionBuilder,
     Event,
+    LastPass,
     MetricResult,
     PublishedCluster,
     PublishPlacement,

@@ -272,6 +272,27 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return next_scales(wanted, present, outcomes)
 
 
+class LastPass(msgspec.Struct, frozen=True):
+    """What a decision of mode Distributed leaves to the next one beside its memory; never stored.
+
+    The bounds were last computed `at` a time in POSIX seconds, None for a fresh start. `triggers` are what
+    asked for a pass at the last decision, `steps` its steps, and `reason` the one that they gave.
+    """
+
+    at: float | None = None
+    triggers: frozenset[str] = frozenset()
+    steps: tuple[Step, ...] = ()
+    reason: str = ""
+
+    def after(self, decision: Decision) -> LastPass:
+        """Returns what this decision leaves."""
+        at = self.at if decision.plan is None else decision.now
+        return LastPass(at, decision.triggers, decision.steps, decision.reason)
+
+
+NO_PASS: Final = LastPass()
+
+
 def _left_as_it_was(outcome: Outcome) -> bool:
     return isinstance(outcome.write, SetBounds) and outcome.result is not Result.CONFIRMED
 

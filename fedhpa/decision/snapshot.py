@@ -16,7 +16,7 @@ from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.api.taints import STUCK
 from fedhpa.api.wire import Scale
 from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
-from fedhpa.decision.model import Step
+from fedhpa.decision.model import NO_PASS, LastPass
 from fedhpa.decision.spec import ScalingObject
 from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, USAGE_API, ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
@@ -215,11 +215,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     answers of the clusters, as far as this process has them. `holds` are what the object's namespace and that
     of the controller ask for, in this order. `placement` is None where no clusters are or were published.
     `unfollowed` says why the PlacementDecision of another scheduler cannot be followed: "" if it
-    can, and None while nobody knows.
-
-    Mode Distributed: `last_pass` is when the bounds were last computed, in POSIX seconds, None for a fresh
-    start. `last_triggers` are what asked for a pass then. `last_steps` are its steps, and `last_reason` is
-    the reason that they gave.
+    can, and None while nobody knows. `last_pass` is that of mode Distributed.
     """
 
     hpa: ScalingObject
@@ -242,10 +238,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     holds: tuple[HoldRequest, ...] = ()
     placement: PlacementInput | None = None
     unfollowed: str | None = None
-    last_pass: float | None = None
-    last_triggers: frozenset[str] = frozenset()
-    last_steps: tuple[Step, ...] = ()
-    last_reason: str = ""
+    last_pass: LastPass = NO_PASS
 
     def hold_at(self, now: float) -> Hold | None:
         """Returns the hold in force at `now` in POSIX seconds; None without one."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fedhpa.decision import Decision, Step, decide, decode_scenario
+from fedhpa.decision import Decision, LastPass, Step, decide, decode_scenario
 from tests.support.distributed_scenarios import assigned, cluster, federated, hpa, scenario
 
 
@@ -17,9 +17,8 @@ def reconciled(
 ) -> Decision:
     """Decide so many seconds after a pass that these triggers asked for and that took these steps."""
     found = decode_scenario(json.dumps(raw).encode())
-    snapshot = msgspec.structs.replace(
-        found.snapshot, last_pass=found.now - seconds, last_triggers=triggers, last_steps=steps
-    )
+    last = LastPass(found.now - seconds, triggers, steps)
+    snapshot = msgspec.structs.replace(found.snapshot, last_pass=last)
     return decide(snapshot, found.history, found.now, found.settings)
 
 

@@ -82,7 +82,7 @@ class SeenMembers:
             and not any(one.lacking_since or one.answered_since for one in memory.clusters.values())
             and all((report.scaled_at or now) <= now for report in view.reports.values())
         )
-        basis, last = _basis(snapshot, context.history, context.settings), snapshot.last_pass
+        basis, last = _basis(snapshot, context.history, context.settings), snapshot.last_pass.at
         self._rest = (basis, last + PERIOD_SECONDS, decision) if rests and last is not None else None
 
     def of(self, name: str, basis: tuple[object, ...], make: Callable[[], Member]) -> Member:

@@ -98,9 +98,9 @@ def decide_bounds(
 
 def _is_due(context: Context, triggers: frozenset[str]) -> bool:
     last = context.snapshot.last_pass
-    if last is None or not 0 <= context.now - last < PERIOD_SECONDS:
+    if last.at is None or not 0 <= context.now - last.at < PERIOD_SECONDS:
         return True
-    return bool(triggers - context.snapshot.last_triggers)
+    return bool(triggers - last.triggers)
 
 
 def _all_writes(made: Plan) -> tuple[SetBounds, ...]:
@@ -158,8 +158,8 @@ def _steps(context: Context, made: Plan | None, current: int, *, changes: bool) 
     """
     if made is None:
         # The steps of the last pass are still the reason.
-        context.builder.steps.extend(context.snapshot.last_steps)
-        return context.snapshot.last_reason
+        context.builder.steps.extend(context.snapshot.last_pass.steps)
+        return context.snapshot.last_pass.reason
     reason = made.steps[0].reason if changes and made.steps else ""
     for step in made.steps:
         context.builder.step(*step)
@@ -223,7 +223,7 @@ def _report_dry_run(
         return
     would = f"would assign {listed(named, _MAX_NAMED)}" if named else "nothing would change"
     # The FederatedHPA asks for something else than in the last pass.
-    new = view.triggers - context.snapshot.last_triggers
+    new = view.triggers - context.snapshot.last_pass.triggers
     if named and any(trigger.startswith("spec ") for trigger in new):
         context.builder.event("DryRun", f"{would}{f'; reason: {reason}' if reason else ''}")
     meanwhile = "; the member HPAs go on scaling within the bounds that they have"
