@@ -15,8 +15,8 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.scaling_record import check_version
-from fedhpa.api.times import format_time, parse_time
-from fedhpa.assignment import Bounds, Seconds
+from fedhpa.api.times import Seconds, format_time, parse_time
+from fedhpa.assignment import Bounds
 from fedhpa.decision.memory import ANSWERED_STATES, LOST_STATES, VERSION, ClusterMemory, MemoryState
 from fedhpa.decision.model import (
     ClusterMembership,
