@@ -225,11 +225,10 @@ async def available_replicas(
     pods of a large cluster is too much for an outlook; `always` asks for it all the same.
     """
     pods = [pod for reading in readings.values() for pod in reading.pods]
-    reads_nodes = always or (
-        direct and (assignment.policy.by_capacity or any(pod.unschedulable_since is not None for pod in pods))
-    )
+    waiting = direct and [pod for pod in pods if pod.unschedulable_since is not None]
+    reads_nodes = always or (direct and assignment.policy.by_capacity) or waiting
     registered = {name: members[name] for name in readings if name in members}
-    summed = any(member.cluster.status.resourceSummary is not None for member in registered.values())
+    summed = [one for one in registered.values() if one.cluster.status.resourceSummary is not None]
     if not reads_nodes and not summed:
         return {}
     requests = requests_of_replica(pods)

@@ -5,7 +5,7 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -297,23 +297,27 @@ def memory_of(
     decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool = True
 ) -> MemoryState:
     """Returns what the next decision needs of this one."""
-    before = snapshot.memory
+    before, coverage = snapshot.memory, decision.coverage
     writes = decision.writes
     size = decision.desired_replicas if writes else decision.current_replicas
     keeps = _keeps_assignment(snapshot)
-    clusters = {
-        cluster.name: _remembered(
-            decision,
-            cluster,
-            before.clusters.get(cluster.name),
-            decision.assignment.get(cluster.name),
-            fleet,
-            keeps=keeps,
-            writes=writes,
-        )
-        for cluster in snapshot.clusters
-        if cluster.selected or not fleet.is_empty(cluster) or before.may_have_hpa(cluster.name)
-    }
+    # Nearly always nothing is to be noted of a cluster. Then its record stays the same one.
+    quiet: Collection[str] = ()
+    if not writes:
+        others = coverage.missing, coverage.lost, fleet.memberships, fleet.lacking, decision.failed_over
+        quiet = set(coverage.answered).difference(*others)
+    clusters: dict[str, ClusterMemory] = {}
+    for cluster in snapshot.clusters:
+        name = cluster.name
+        if not cluster.selected and fleet.is_empty(cluster) and not before.may_have_hpa(name):
+            continue
+        known = before.clusters.get(name)
+        if known is not None and name in quiet:
+            uid, share = cluster.uid or known.uid, fleet.shares[name]
+            if known == ClusterMemory(replicas=share, scaled=known.scaled, uid=uid):
+                clusters[name] = known
+                continue
+        clusters[name] = _remembered(decision, cluster, known, fleet, keeps=keeps, writes=writes)
     if clusters and fleet.moves:
         # One that is selected again later is no new host.
         clusters = dict.fromkeys(before.clusters, KNOWN_BEFORE) | clusters
@@ -336,7 +340,6 @@ def _remembered(
     decision: Decision,
     cluster: ClusterSnapshot,
     before: ClusterMemory | None,
-    share: int | None,
     fleet: FleetView,
     *,
     keeps: bool,
@@ -345,6 +348,7 @@ def _remembered(
     answers = cluster.name in fleet.views
     state = _state(decision, cluster, answers=answers)
     before = before or KNOWN_BEFORE
+    share = decision.assignment.get(cluster.name)
     known = 0 if cluster.name in decision.failed_over else fleet.shares[cluster.name]
     scaled = writes and share is not None and share != fleet.known_replicas(cluster)
     found = ClusterMemory(

@@ -152,15 +152,9 @@ def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[
     People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
-    current, left = entry.get("currentReplicas"), dict(entry)
-    if left.get("state") == ANSWERED:
-        del left["state"]
-    for name in ("desiredReplicas", "readyReplicas"):
-        if name in left and left[name] == current:
-            del left[name]
-    if scaled and left.get("lastScaleTime") == scaled:
-        del left["lastScaleTime"]
-    return left
+    usual = {"state": ANSWERED, "lastScaleTime": scaled}
+    usual["desiredReplicas"] = usual["readyReplicas"] = entry.get("currentReplicas")
+    return {name: value for name, value in entry.items() if name not in usual or value != usual[name]}
 
 
 def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
@@ -348,7 +342,7 @@ def selectors(snapshot: Snapshot) -> str:
     found = {
         cluster.scale.selector
         for cluster in snapshot.clusters
-        if isinstance(cluster.scale, ClusterScale) and cluster.selector_error is None
+        if type(cluster.scale) is ClusterScale and cluster.selector_error is None
     }
     text = SELECTOR_SEPARATOR.join(sorted(found - {""}))
     return text if len(text) <= MAX_SELECTORS else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -126,8 +126,8 @@ class MeasuredFleet(Protocol):
         """Returns the samples of a metric that the hub serves."""
 
 
-def _always(_: MeasuredFleet, __: MeasuredCluster, ___: ScalingMetric) -> bool:
-    return True
+def _nobody(_: MeasuredFleet, __: ScalingMetric) -> Collection[str]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class MetricType:
     status_fields: Callable[[ScalingMetric], dict[str, JSON]]
     """Returns the metric's entry of status.currentMetrics without the type and the current value."""
 
-    has_sample: Callable[[MeasuredFleet, MeasuredCluster, ScalingMetric], bool] = _always
-    """True if some selected pod of a cluster has a sample. A type without a value for each pod needs none."""
+    unsampled: Callable[[MeasuredFleet, ScalingMetric], Collection[str]] = _nobody
+    """Returns the clusters that answered with pods of which none has a sample, though each needs one."""
 
     strict_target: bool = False
     """True if `validate` refuses a target that lacks the field of its type. Else admission warns about it."""

@@ -14,7 +14,7 @@ from fedhpa.api.fielderror import FieldError, required
 from fedhpa.api.model import LongText
 from fedhpa.metric_types.metric import USAGE_API, MetricIdentity, MetricType, ScalingMetric
 from fedhpa.metric_types.sources import CURRENT_HELP, MetricTarget, MetricValueStatus
-from fedhpa.metric_types.usage import has_usage, propose_from_usage, usage_name, validate_usage_target
+from fedhpa.metric_types.usage import propose_from_usage, usage_name, validate_usage_target, without_usage
 from fedhpa.scaling import UsageRecord, sum_over
 
 JSON = object
@@ -87,5 +87,5 @@ RESOURCE: Final = MetricType(
     propose=partial(propose_from_usage, _reader),
     display_name=_display_name,
     status_fields=_status,
-    has_sample=partial(has_usage, _reader),
+    unsampled=partial(without_usage, _reader),
 )

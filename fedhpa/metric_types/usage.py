@@ -108,14 +108,18 @@ def _check_container(clusters: Sequence[MeasuredCluster], container: str) -> Non
         raise MetricsUnavailable(f"no pod has a container {container}: the containers of the pods are {text}")
 
 
-def has_usage(reader: Reader, _: MeasuredFleet, cluster: MeasuredCluster, spec: ScalingMetric) -> bool:
-    """True if the usage of some selected pod has a value."""
-    usage, value_of = cluster.usage, reader(spec)
-    # Most lists name the pods in the same order.
-    if usage and usage[0].name == cluster.pods[0].name and value_of(usage[0]) is not None:
-        return True
-    names = {pod.name for pod in cluster.pods}
-    return any(record.name in names and value_of(record) is not None for record in usage)
+def without_usage(reader: Reader, fleet: MeasuredFleet, spec: ScalingMetric) -> list[str]:
+    """Returns the clusters in which the usage of no selected pod has a value."""
+    value_of, found = reader(spec), []
+    for cluster in fleet.answered:
+        usage, pods = cluster.usage, cluster.pods
+        # Most lists name the pods in the same order.
+        if not pods or (usage and usage[0].name == pods[0].name and value_of(usage[0]) is not None):
+            continue
+        names = {pod.name for pod in pods}
+        if not any(record.name in names and value_of(record) is not None for record in usage):
+            found.append(cluster.name)
+    return found
 
 
 def usage_name(spec: ScalingMetric, kind: str) -> str:
