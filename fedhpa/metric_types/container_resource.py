@@ -77,17 +77,12 @@ def _status(spec: ScalingMetric) -> dict[str, JSON]:
 
 CONTAINER_RESOURCE: Final = MetricType(
     "ContainerResource",
-    field="containerResource",
-    attribute="container_resource",
     description="Source of type ContainerResource: cpu or memory of one container in each pod. Use it "
     "where sidecars would distort the average.",
     source=ContainerResourceMetricSource,
     status=ContainerResourceMetricStatus,
     api=USAGE_API,
     per_pod=True,
-    describes_object=False,
-    scales_from_zero=False,
-    failure_reason="FailedGetContainerResourceMetric",
     failure_source="{container} container",
     validate=_validate,
     identity=_identity,

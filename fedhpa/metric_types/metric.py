@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -137,12 +139,6 @@ class MetricType:
     name: str
     """The value of `spec.metrics[].type`."""
 
-    field: str
-    """The JSON field of the metric that holds the source of this type; "" for an unknown type."""
-
-    attribute: str
-    """The attribute of `MetricSpec` that holds the source."""
-
     description: str
     """The description of the field in the CRD."""
 
@@ -157,15 +153,6 @@ class MetricType:
 
     per_pod: bool
     """True if each pod has a value. Otherwise a cluster has one value, and `aggregation` applies."""
-
-    describes_object: bool
-    """True if the source has a `describedObject`."""
-
-    scales_from_zero: bool
-    """True if the metric has a value while no pod runs. Only such a metric permits minReplicas 0."""
-
-    failure_reason: str
-    """The event and condition reason that Kubernetes' HPA reports for a metric it cannot read."""
 
     failure_source: str
     """The name of the source in errors of Kubernetes' HPA, with `{name}` and `{container}` to fill in."""
@@ -190,6 +177,31 @@ class MetricType:
 
     strict_target: bool = False
     """True if `validate` refuses a target that lacks the field of its type. Else admission warns about it."""
+
+    @cached_property
+    def field(self) -> str:
+        """The JSON field of the metric that holds the source of this type; "" for an unknown type."""
+        return "" if self.source is V2Model else self.name[0].lower() + self.name[1:]
+
+    @property
+    def attribute(self) -> str:
+        """The attribute of `MetricSpec` that holds the source."""
+        return re.sub("([A-Z])", r"_\1", self.field).lower()
+
+    @property
+    def describes_object(self) -> bool:
+        """True if the source has a `describedObject`."""
+        return "described_object" in self.source.model_fields
+
+    @property
+    def scales_from_zero(self) -> bool:
+        """True if the metric has a value while no pod runs. Only such a metric permits minReplicas 0."""
+        return bool(self.field) and not self.per_pod
+
+    @property
+    def failure_reason(self) -> str:
+        """The event and condition reason that Kubernetes' HPA reports for a metric it cannot read."""
+        return f"FailedGet{self.name}Metric" if self.field else "InvalidMetricSourceType"
 
 
 class ScalingMetric(msgspec.Struct, frozen=True):

@@ -130,16 +130,11 @@ def _unsampled(fleet: MeasuredFleet, spec: ScalingMetric) -> list[str]:
 
 PODS: Final = MetricType(
     "Pods",
-    field="pods",
-    attribute="pods",
     description="Source of type Pods: a custom metric of each pod, averaged over the pods of all clusters.",
     source=PodsMetricSource,
     status=PodsMetricStatus,
     api=CUSTOM_API,
     per_pod=True,
-    describes_object=False,
-    scales_from_zero=False,
-    failure_reason="FailedGetPodsMetric",
     failure_source="pods",
     validate=_validate,
     identity=series_identity,

@@ -70,17 +70,12 @@ def _status(spec: ScalingMetric) -> dict[str, JSON]:
 
 RESOURCE: Final = MetricType(
     "Resource",
-    field="resource",
-    attribute="resource",
     description="Source of type Resource: cpu or memory of whole pods, averaged over the pods of all "
     "clusters.",
     source=ResourceMetricSource,
     status=ResourceMetricStatus,
     api=USAGE_API,
     per_pod=True,
-    describes_object=False,
-    scales_from_zero=False,
-    failure_reason="FailedGetResourceMetric",
     failure_source="{name} resource",
     validate=_validate,
     identity=_identity,
