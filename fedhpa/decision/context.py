@@ -319,8 +319,6 @@ def describe(
 
 # As --unhealthy-zone-threshold of Kubernetes: above it, the hub may be the one that is cut off.
 MAX_LOST_PER_CENT: Final = 55
-# People read events, so they name only so many clusters.
-_MAX_NAMED: Final = 8
 
 
 class Failover(NamedTuple):
@@ -377,4 +375,4 @@ def too_many_lost(lost: Mapping[str, int], known: Mapping[str, int]) -> str:
 
 def _named(shares: Mapping[str, int], *, with_shares: bool = False) -> str:
     named = [f"{name} {share}" if with_shares else name for name, share in shares.items()]
-    return listed(named, _MAX_NAMED)
+    return listed(named)

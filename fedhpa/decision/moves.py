@@ -43,8 +43,6 @@ SERVES_SECONDS: Final = 600.0
 # A leave that takes longer is reported with a Warning.
 LONG_SECONDS: Final = 3600.0
 LOST_TEXT: Final = "it is lost, and may run replicas until it answers"
-# People read status and events, so they name only so many clusters.
-_MAX_NAMED: Final = 8
 _MAX_WAITS: Final = 512
 
 
@@ -80,7 +78,7 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
     _note_stuck(context, plan)
     if not fleet.leaving and not rebalanced:
         verb = "is" if len(fleet.stuck) == 1 else "are"
-        reason = f"{listed(list(fleet.stuck), _MAX_NAMED)} {verb} stuck" if fleet.stuck else ""
+        reason = f"{listed(list(fleet.stuck))} {verb} stuck" if fleet.stuck else ""
         goal = plan.goal(desired)
         known = context.memory.rebalance
         if known is not None and not known.ended:
@@ -162,7 +160,7 @@ def _shrunk(context: Context, plan: PlacementPlan, desired: int) -> dict[str, in
 def _leaving(context: Context) -> str:
     names = [cluster.name for cluster in context.fleet.leaving]
     verb = "leaves" if len(names) == 1 else "leave"
-    return f"{listed(names, _MAX_NAMED)} {verb}"
+    return f"{listed(names)} {verb}"
 
 
 def _note_stuck(context: Context, plan: PlacementPlan) -> None:
@@ -195,7 +193,7 @@ def _note_waits(
         elif unready:
             count = sum(unready.values())
             pods = "pod is" if count == 1 else "pods are"
-            text = f"{count} {pods} not ready in {listed(list(unready), _MAX_NAMED)}"
+            text = f"{count} {pods} not ready in {listed(list(unready))}"
         else:
             text = "its replicas move"
         context.waits[name] = text

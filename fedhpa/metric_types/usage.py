@@ -7,7 +7,6 @@ milli-units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.fielderror import FieldError, forbidden, required
@@ -35,9 +34,6 @@ from fedhpa.scaling import (
 )
 
 JSON = object
-
-# People read conditions, so they name only so many containers.
-_MAX_NAMED: Final = 8
 
 # Reads the value of a metric of one record, None without one.
 Reader = Callable[[ScalingMetric], Callable[[UsageRecord], int | None]]
@@ -104,7 +100,7 @@ def _check_container(clusters: Sequence[MeasuredCluster], container: str) -> Non
     """Raises MetricsUnavailable if no pod has the container. Kubernetes calls such pods unready."""
     names = {name for cluster in clusters for pod in cluster.pods for name, _ in pod.requests.containers}
     if names and container not in names:
-        text = listed(sorted(names), _MAX_NAMED)
+        text = listed(sorted(names))
         raise MetricsUnavailable(f"no pod has a container {container}: the containers of the pods are {text}")
 
 
