@@ -107,7 +107,7 @@ def sizes_of(snapshot: Snapshot) -> dict[str, int]:
     return {
         cluster.name: cluster.scale.spec_replicas
         for cluster in snapshot.clusters
-        if isinstance(cluster.scale, ClusterScale)
+        if type(cluster.scale) is ClusterScale
     }
 
 

@@ -251,7 +251,8 @@ def _watched(
     pods = caches.pods.of_available(member, namespace, now)
     if scale is None or pods is None:
         return None
-    index = pod_index(pods, namespace, caches.clock)
+    known = pods.derived
+    index = known if isinstance(known, PodIndex) else pod_index(pods, namespace, caches.clock)
     selected = index.known(scale.status.selector, now)
     if selected is None:
         selector = _selector(name, workload.path, scale)

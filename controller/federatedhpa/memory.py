@@ -288,7 +288,7 @@ class ObjectMemory:
         if not snapshot.clusters:
             return  # the hub did not answer: nothing was learned
         for cluster in snapshot.clusters:
-            if isinstance(cluster.scale, ClusterScale):
+            if type(cluster.scale) is ClusterScale:
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
         self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
         self.state = decision.memory
@@ -374,7 +374,7 @@ def shown_shares(status: Any) -> tuple[dict[str, int], float]:
     except InvalidObject:
         return {}, float("-inf")  # another program wrote the status
     seen = last_answer(raw)
-    return dict(stored_status(raw).shares), float("-inf") if seen is None else seen
+    return stored_status(raw).shares, float("-inf") if seen is None else seen
 
 
 def _prolonged(history: History, written_at: float, now: float) -> History:

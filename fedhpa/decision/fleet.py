@@ -15,7 +15,7 @@ from fedhpa.api.propagation import DIVIDED, DUPLICATED
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.assignment import size_of_each
 from fedhpa.decision.membership import GIVEN, Membership, is_new_host, memberships
-from fedhpa.decision.memory import LOST, NEW_MEMBER, ClusterMemory, Standing
+from fedhpa.decision.memory import LOST, NEW_MEMBER, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     ClusterScale,
@@ -59,7 +59,7 @@ class ClusterView:
         self.snapshot = snapshot
         self.scale = scale
         self.pods = snapshot.pods
-        self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
+        self.usage = snapshot.usage if type(snapshot.usage) is tuple else ()
         self.age = 0.0 if snapshot.bridge is None else snapshot.bridge.age
         if snapshot.clock_ahead:
             self.pods = tuple([pod.moved(-snapshot.clock_ahead) for pod in self.pods])
@@ -112,7 +112,17 @@ class FleetView:
         self.selector_errors: list[tuple[str, str]] = []
         self.direct = snapshot.target is None
         known = snapshot.memory.clusters
-        asking = [one for one in snapshot.clusters if _may_be_no_member(one, snapshot, known.get(one.name))]
+        plain = {name for name, one in known.items() if one.standing == NEW_MEMBER}
+        # All others are Members.
+        asking = [
+            one
+            for one in snapshot.clusters
+            if not one.selected
+            or one.membership is not None
+            or (one.pending_replicas and one.given_membership is not None)
+            or (one.cluster is not None and (one.cluster.taints or one.cluster.deleted))
+            or (one.name not in plain and (one.name in known or is_new_host(one, snapshot)))
+        ]
         self.memberships: dict[str, Membership] = (
             memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts) if asking else {}
         )
@@ -354,7 +364,8 @@ class FleetView:
         known = snapshot.memory.rebalance
         moves = known is not None and not known.ended
         # A move that has just ended may have left its surge.
-        moves = moves or any(one.has_moved for one in snapshot.memory.clusters.values())
+        special = [one for one in snapshot.memory.clusters.values() if one.standing is not NEW_MEMBER]
+        moves = moves or any(one.has_moved for one in special)
         if not (self.leaving or self.stuck or moves):
             return None
         # Without its memory, the status has the size. A memory without a size is that of another target.
@@ -373,17 +384,6 @@ class FleetView:
         """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
         known = sum([share for share in shares if share is not None])
         return max(known, self.current) if None in shares and not self.direct else known
-
-
-def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot, known: ClusterMemory | None) -> bool:
-    listed = cluster.cluster
-    if listed is not None and (listed.taints or listed.deleted):
-        return True
-    if not cluster.selected or cluster.membership is not None:
-        return True
-    if cluster.pending_replicas and cluster.given_membership is not None:
-        return True
-    return is_new_host(cluster, snapshot) if known is None else known.standing != NEW_MEMBER
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str, str]:

@@ -131,7 +131,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         scale = self.scale
         if not self.ready or self.error is not None or self.selector_error is not None:
             return None
-        return scale if isinstance(scale, ClusterScale) and scale.selector else None
+        return scale if type(scale) is ClusterScale and scale.selector else None
 
     @property
     def given_membership(self) -> str | None:
