@@ -152,7 +152,7 @@ def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[
     People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
-    usual = {"state": ANSWERED, "lastScaleTime": scaled}
+    usual: dict[str, JSON] = {"state": ANSWERED, "lastScaleTime": scaled}
     usual["desiredReplicas"] = usual["readyReplicas"] = entry.get("currentReplicas")
     return {name: value for name, value in entry.items() if name not in usual or value != usual[name]}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import field as derived
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -178,30 +178,34 @@ class MetricType:
     strict_target: bool = False
     """True if `validate` refuses a target that lacks the field of its type. Else admission warns about it."""
 
-    @cached_property
-    def field(self) -> str:
-        """The JSON field of the metric that holds the source of this type; "" for an unknown type."""
-        return "" if self.source is V2Model else self.name[0].lower() + self.name[1:]
+    # The others follow from these.
 
-    @property
-    def attribute(self) -> str:
-        """The attribute of `MetricSpec` that holds the source."""
-        return re.sub("([A-Z])", r"_\1", self.field).lower()
+    field: str = derived(init=False)
+    """The JSON field of the metric that holds the source of this type; "" for an unknown type."""
 
-    @property
-    def describes_object(self) -> bool:
-        """True if the source has a `describedObject`."""
-        return "described_object" in self.source.model_fields
+    attribute: str = derived(init=False)
+    """The attribute of `MetricSpec` that holds the source."""
 
-    @property
-    def scales_from_zero(self) -> bool:
-        """True if the metric has a value while no pod runs. Only such a metric permits minReplicas 0."""
-        return bool(self.field) and not self.per_pod
+    describes_object: bool = derived(init=False)
+    """True if the source has a `describedObject`."""
 
-    @property
-    def failure_reason(self) -> str:
-        """The event and condition reason that Kubernetes' HPA reports for a metric it cannot read."""
-        return f"FailedGet{self.name}Metric" if self.field else "InvalidMetricSourceType"
+    scales_from_zero: bool = derived(init=False)
+    """True if the metric has a value while no pod runs. Only such a metric permits minReplicas 0."""
+
+    failure_reason: str = derived(init=False)
+    """The event and condition reason that Kubernetes' HPA reports for a metric it cannot read."""
+
+    def __post_init__(self) -> None:
+        name = "" if self.source is V2Model else self.name[0].lower() + self.name[1:]
+        found = {
+            "field": name,
+            "attribute": re.sub("([A-Z])", r"_\1", name).lower(),
+            "describes_object": "described_object" in self.source.model_fields,
+            "scales_from_zero": bool(name) and not self.per_pod,
+            "failure_reason": f"FailedGet{self.name}Metric" if name else "InvalidMetricSourceType",
+        }
+        for attribute, value in found.items():
+            object.__setattr__(self, attribute, value)
 
 
 class ScalingMetric(msgspec.Struct, frozen=True):
