@@ -30,8 +30,6 @@ from fedhpa.members import Member
 REQUESTS: Final = 2
 # The longest plan has ten batches. More would be an error of ours, which must not write for ever.
 MAX_BATCHES: Final = 10
-# People read the message of a condition.
-MAX_NAMED: Final = 8
 
 # Returns the writes that may be sent after these outcomes, all at once.
 Batches: TypeAlias = Callable[[Sequence[Outcome]], Sequence[Write]]
@@ -109,7 +107,7 @@ def sizes_of(snapshot: Snapshot) -> dict[str, int]:
     return {
         cluster.name: cluster.scale.spec_replicas
         for cluster in snapshot.clusters
-        if isinstance(cluster.scale, ClusterScale)
+        if type(cluster.scale) is ClusterScale
     }
 
 
@@ -209,7 +207,7 @@ def error_of(outcomes: Sequence[Outcome]) -> str:
     if not written or not isinstance(first.write, SetScale) or first.result is Result.SUPERSEDED:
         return text
     shares = [f"{name}: {replicas}" for name, replicas in sorted(written.items())]
-    return f"{text}; written all the same: {listed(shares, MAX_NAMED)}"
+    return f"{text}; written all the same: {listed(shares)}"
 
 
 def to_scales(scales: Mapping[str, WritableScale], *, manager: str = "", strict: bool = False) -> Send:

@@ -231,7 +231,7 @@ async def available_replicas(
     """
     pods = [pod for reading in readings.values() for pod in reading.pods]
     registered = {name: members[name] for name in readings if name in members}
-    summed = any(member.cluster.status.resourceSummary is not None for member in registered.values())
+    summed = [one for one in registered.values() if one.cluster.status.resourceSummary is not None]
     if not reads_nodes and not summed:
         return {}
     requests = requests_of_replica(pods)

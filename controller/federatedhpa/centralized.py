@@ -85,7 +85,7 @@ class CentralizedDecisions:
         memory.note_decision(snapshot, decision)
         if written and targets.template is None:
             # A cluster that is lost right after the write still runs its new share.
-            memory.last_replicas |= {share.cluster: share.replicas for share in decision.assignment}
+            memory.last_replicas |= decision.assignment
         memory.note_left(snapshot, decision, targets.members)
         memory.history = decision.history
         return decision, written

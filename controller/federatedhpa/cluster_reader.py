@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from controller.distributed.hpa_reader import FORBIDDEN, forbidden_in_member
 from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.metric_reader import (
@@ -224,10 +226,12 @@ def _read_cached(
         return watched
     scale, index, selected = watched
     known = selected.reading
-    if known is None or known.workload.scale is not scale or selected.usage is not usage:
+    if known is None or known.workload.scale is not scale:
         known = _reading(name, workload.path, scale, index, selected, usage)
-        if selected.doubt.since is None:
-            selected.keep(known, usage)
+    elif selected.usage is not usage:
+        known = msgspec.structs.replace(known, usage=index.usage(usage, selected))
+    if selected.doubt.since is None:
+        selected.reading, selected.usage = known, usage
     return known
 
 
@@ -247,7 +251,8 @@ def _watched(
     pods = caches.pods.of_available(member, namespace, now)
     if scale is None or pods is None:
         return None
-    index = pod_index(pods, namespace, caches.clock)
+    known = pods.derived
+    index = known if isinstance(known, PodIndex) else pod_index(pods, namespace, caches.clock)
     selected = index.known(scale.status.selector, now)
     if selected is None:
         selector = _selector(name, workload.path, scale)

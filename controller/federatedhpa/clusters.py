@@ -290,19 +290,23 @@ async def cluster_snapshots(
         ("gone", {name: one.held for name, one in gone.items() if one.settled}),
     )
     known = [(field, of) for field, of in (*rare, *hpas.items()) if of]
-    kept, before = dict[str, Completed](), memory.completed
+    kept, before, doubted = dict[str, Completed](), memory.completed, memory.implausible_since
     for name, reading in sorted(readings.items()):
-        member = registered[name]
-        last = _last_known(memory, candidates.shares, name, reading, direct=direct)
-        more = {field: of[name] for field, of in known if name in of} if known else {}
+        scale, member = reading.workload.scale, registered[name]
+        # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
+        # known all the same, also right after a start.
+        last = (
+            _last_known(memory, candidates.shares, reading, direct) if scale is None else scale.spec.replicas
+        )
         fields = {
             "last_replicas": last,
             "cluster": None if member is None else member.known,
-            "implausible_for": memory.implausible_for(name, now) if memory.implausible_since else 0.0,
+            "implausible_for": memory.implausible_for(name, now) if name in doubted else 0.0,
             "clock_ahead": ahead[name],
             "uid": memory.uids.get(name, ""),
-            **more,
         }
+        if known:
+            fields |= {field: of[name] for field, of in known if name in of}
         one = before.get(name)
         if one is None or one[0] is not reading or one[1] != fields:
             one = reading, fields, msgspec.structs.replace(reading, **fields)
@@ -361,18 +365,14 @@ def _drift(
 
 
 def _last_known(
-    memory: ObjectMemory, shares: Mapping[str, int], name: str, reading: ClusterSnapshot, *, direct: bool
+    memory: ObjectMemory, shares: Mapping[str, int], reading: ClusterSnapshot, direct: bool
 ) -> int | None:
-    """The cluster's last known replicas, else its share in the ResourceBinding.
+    """The last known replicas of a cluster without a scale, else its share in the ResourceBinding.
 
     With `direct` propagation, a cluster that answers that it has no such workload runs nothing of it.
     """
-    # A cluster whose scale has no selector, or whose pods could not be read, does not answer. Its size is
-    # known all the same, also right after a start.
-    if reading.workload.scale is not None:
-        return reading.workload.scale.spec.replicas
     nothing = 0 if direct and reading.workload.is_absent else None
-    return memory.last_replicas.get(name, shares.get(name, nothing))
+    return memory.last_replicas.get(reading.name, shares.get(reading.name, nothing))
 
 
 def _held(memory: ObjectMemory, readings: Mapping[str, ClusterSnapshot], now: float) -> frozenset[str]:

@@ -290,7 +290,7 @@ class ObjectMemory:
             self.answers = {cluster.name: (cluster, decision.now) for cluster in snapshot.clusters}
             return
         for cluster in snapshot.clusters:
-            if isinstance(cluster.scale, ClusterScale):
+            if type(cluster.scale) is ClusterScale:
                 self.last_replicas[cluster.name] = cluster.scale.spec_replicas
         self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
         self.state = decision.memory
@@ -342,7 +342,7 @@ class ObjectMemory:
         if decision.writes and snapshot.target is not None:
             self.left[TEMPLATE] = decision.desired_replicas
         elif decision.writes:
-            shares = {share.cluster: share.replicas for share in decision.assignment}
+            shares = decision.assignment
             self.left |= {name: shares[name] for name in written if name in shares}
 
     def leave_distributed(self) -> None:
@@ -370,7 +370,7 @@ def shown_shares(status: Any) -> tuple[dict[str, int], float]:
     except InvalidObject:
         return {}, float("-inf")  # another program wrote the status
     seen = last_answer(raw)
-    return dict(stored_status(raw).shares), float("-inf") if seen is None else seen
+    return stored_status(raw).shares, float("-inf") if seen is None else seen
 
 
 def _prolonged(history: History, written_at: float, now: float) -> History:

@@ -102,10 +102,6 @@ class PodSelection:
             self._workload = numbers_of(scale), reading
         return self._workload
 
-    def keep(self, reading: ClusterSnapshot, usage: Fetched[tuple[UsageRecord, ...]]) -> None:
-        """Keep a reading of these pods, and of their scale and this usage, until a pod changes."""
-        self.reading, self.usage = reading, usage
-
     def invalidate(self) -> None:
         """Drop what was computed, because a pod changed."""
         self._pods = self._active = self._workload = self.reading = self.usage = None
@@ -206,7 +202,9 @@ class PodIndex:
                 for selection in known.matching:
                     selection.invalidate()
         if change.key[1] in self._usage and old is None:
-            self._match(change.key[1], self._usage[change.key[1]])
+            name = change.key[1]
+            self._unmatched.discard(name)
+            self._unmatched |= self._match({name: self._usage[name]})
             for selection in self._selections.values():
                 selection.usage = None  # it may have unlisted pods
 
@@ -249,19 +247,16 @@ class PodIndex:
 
     def _index_usage(self, fetched: Fetched[tuple[UsageRecord, ...]]) -> None:
         places = ("", self._namespace)
-        self._fetched, self._unmatched = fetched, set()
+        self._fetched = fetched
         self._usage = {one.name: one for one in fetched.value if one.namespace in places}
-        for name, record in self._usage.items():
-            self._match(name, record)
+        self._unmatched = self._match(self._usage)
 
-    def _match(self, name: str, record: UsageRecord) -> None:
-        """Add the record to the unmatched ones, or remove it, by the labels of its listed pod."""
-        pod = self._pods.get((self._namespace, name))
-        known = pod is not None and (record.labels is pod.labels or record.labels == pod.labels)
-        if known or record.labels is None:
-            self._unmatched.discard(name)
-        else:
-            self._unmatched.add(name)
+    def _match(self, records: Mapping[str, UsageRecord]) -> set[str]:
+        """Returns the names of the records whose labels no listed pod of the name has."""
+        pods, namespace = self._pods, self._namespace
+        labelled = [one for one in records.values() if one.labels is not None]
+        found = [(one, pods.get((namespace, one.name))) for one in labelled]
+        return {one.name for one, pod in found if pod is None or one.labels != pod.labels}
 
 
 def pod_index(reflector: Reflector[PodRecord], namespace: str, clock: Callable[[], float]) -> PodIndex:

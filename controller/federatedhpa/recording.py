@@ -360,11 +360,11 @@ def _are_same(
 ) -> bool:
     """True if two lists have equal entries, as far as these fields show."""
     first, second = one or (), other or ()
+    if len(first) != len(second):
+        return False
     # Most entries are equal as a whole, which is quickly seen.
-    return len(first) == len(second) and all(
-        a == b or all(a.get(name) == b.get(name) for name in fields)
-        for a, b in zip(first, second, strict=True)
-    )
+    pairs = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+    return all(a.get(name) == b.get(name) for a, b in pairs for name in fields)
 
 
 def lost_memory(recording: Recording, raw: Mapping[str, Any]) -> str:

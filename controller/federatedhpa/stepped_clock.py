@@ -7,14 +7,15 @@ monotonic clock of the process shows each step, and the times in memory move wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 import structlog
+from msgspec.structs import fields
 
 from controller.federatedhpa.memory import ObjectMemory
-from fedhpa.decision import NEW_MEMBER, ClusterMemory, History
+from fedhpa.api.times import Seconds
 from fedhpa.kube import Key
 
 log = structlog.get_logger(__name__)
@@ -22,7 +23,7 @@ log = structlog.get_logger(__name__)
 # Less is the slewing of a time service, or the time between the reads of the two clocks.
 STEP_SECONDS: Final = 1.0
 
-S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 
 class SteppedClock:
@@ -68,45 +69,33 @@ class SteppedClock:
 
 def redate(memory: ObjectMemory, seconds: float) -> None:
     """Move all times in the memory by so many seconds."""
-
-    def moved(entries: tuple[S, ...]) -> tuple[S, ...]:
-        return tuple(_times_moved(one, ("time",), seconds) for one in entries)
-
-    known = memory.history
-    recommendations = None if known.recommendations is None else moved(known.recommendations)
-    memory.history = History(recommendations, moved(known.scale_ups), moved(known.scale_downs))
-    absences = {
-        name: _times_moved(clock, ("since", "back", "gone"), seconds)
-        for name, clock in memory.state.absences.items()
-    }
-    clusters = {name: _cluster_moved(one, seconds) for name, one in memory.state.clusters.items()}
-    resets = memory.state.resets
-    if resets is not None:
-        resets = msgspec.structs.replace(resets, times=tuple(at + seconds for at in resets.times))
-    rebalance = memory.state.rebalance
-    if rebalance is not None:
-        rebalance = _times_moved(rebalance, ("since", "blocked_since", "rests_until"), seconds)
-    memory.state = msgspec.structs.replace(
-        memory.state, absences=absences, clusters=clusters, resets=resets, rebalance=rebalance
-    )
-    memory.refused = {name: at + seconds for name, at in memory.refused.items()}
-    memory.implausible_since = {name: at + seconds for name, at in memory.implausible_since.items()}
-    memory.missed_since = {name: at + seconds for name, at in memory.missed_since.items()}
+    memory.state, memory.history = moved(memory.state, seconds), moved(memory.history, seconds)
     memory.answers = {name: (one, at + seconds) for name, (one, at) in memory.answers.items()}
-    memory.absent_since = {name: at + seconds for name, at in memory.absent_since.items()}
+    for table in (memory.refused, memory.implausible_since, memory.missed_since, memory.absent_since):
+        table.update({name: at + seconds for name, at in table.items()})
+    if memory.leaving_since is not None:
+        memory.leaving_since += seconds
+    memory.placed.asked_since += seconds
     memory.status_written_at += seconds
     memory.recording.at += seconds
 
 
-def _cluster_moved(known: ClusterMemory, seconds: float) -> ClusterMemory:
-    standing = known.standing
-    if standing != NEW_MEMBER:
-        standing = _times_moved(standing, ("since", "asked_since", "stuck_since", "serves_since"), seconds)
-    moved = _times_moved(known, ("seen", "scaled", "lacking_since", "answered_since"), seconds)
-    return msgspec.structs.replace(moved, standing=standing)
+def moved(known: T, seconds: float, kind: object = None) -> T:
+    """Returns a struct with all its times moved, also those within it; the same one if it has none.
 
-
-def _times_moved(known: S, names: Sequence[str], seconds: float) -> S:
-    times = {name: getattr(known, name) for name in names}
-    moved = {name: max(at + seconds, 0.0) for name, at in times.items() if at is not None}
-    return msgspec.structs.replace(known, **moved)
+    `kind` is the type that the value is declared with. Times are those that are declared as Seconds.
+    """
+    found: Any = known
+    parts = get_args(kind)
+    if isinstance(known, float) and Seconds in (kind, *parts):
+        found = max(known + seconds, 0.0)
+    elif isinstance(known, msgspec.Struct):
+        before = {each.name: (getattr(known, each.name), each.type) for each in fields(known)}
+        after = {name: moved(value, seconds, declared) for name, (value, declared) in before.items()}
+        if any(after[name] is not value for name, (value, _) in before.items()):
+            found = msgspec.structs.replace(known, **after)
+    elif isinstance(known, dict):
+        found = {name: moved(one, seconds) for name, one in known.items()}
+    elif isinstance(known, tuple):
+        found = tuple([moved(one, seconds, parts[0] if parts else None) for one in known])
+    return cast(T, found)

@@ -56,7 +56,6 @@ COLLECT_SECONDS: Final = 60.0
 MAX_SLICES: Final = MAX_CLUSTERS // MAX_DECISIONS
 _RIGHTS: Final = "install its CRD, and grant the rights of `fedhpa rbac controller --placements`"
 _FIELD: Final = "spec.clusterAffinity.placementDecision"
-_MAX_NAMED: Final = 8
 
 log = structlog.get_logger(__name__)
 
@@ -223,13 +222,13 @@ class Placements:
         if not names:
             return ()
         verb, where = "has" if len(names) == 1 else "have", ", ".join(self._profiles.namespaces)
-        text = f"{listed(names, _MAX_NAMED)} {verb} no ClusterProfile in {where} ({FLAG})"
+        text = f"{listed(names)} {verb} no ClusterProfile in {where} ({FLAG})"
         return (Finding("NoClusterProfile", text),)
 
 
 def nowhere_yet(workload: str, awaited: frozenset[str]) -> Blocked:
     """Returns why a published workload that no cluster has yet is not scaled."""
-    where = listed(sorted(awaited), _MAX_NAMED, "more clusters")
+    where = listed(sorted(awaited), more="more clusters")
     return Blocked("FailedGetScale", f"{workload} runs in no cluster yet, and is awaited in {where}")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import AnyStr, Final
 
 MAX_TEXT: Final = 512
+# People read lists in conditions, events and steps, so they have only so many parts.
+MAX_NAMED: Final = 8
 # The selectors of a workload in a status.
 MAX_SELECTORS: Final = 4096
 # A credential is recognised by its first characters, because the text may be truncated within it. The rest
@@ -47,7 +49,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def listed(parts: Sequence[str], most: int, more: str = "more") -> str:
+def listed(parts: Sequence[str], most: int = MAX_NAMED, more: str = "more") -> str:
     """Returns at most `most` parts as a list, and how many others there are: "a, b and 3 more"."""
     others = f" and {len(parts) - most} {more}" if len(parts) > most else ""
     return ", ".join(parts[:most]) + others

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from fedhpa.api.errors import InvalidObject
+
+# A stored time in POSIX seconds, until the year 2984.
+Seconds = Annotated[float, msgspec.Meta(ge=0, lt=3.2e10)]
 
 # Go's zero time, 0001-01-01T00:00:00Z: the value of an absent metav1.Time. An absent *metav1.Time, such as
 # the start time of a pod that never started, is None instead.

@@ -22,7 +22,6 @@ from fedhpa.assignment.state import (
     ClusterState,
     Count,
     Course,
-    Seconds,
     release_step,
 )
 from fedhpa.assignment.writes import (

@@ -70,7 +70,7 @@ def split(desired: int, places: Places, policy: AssignmentPolicy = EQUAL) -> dic
         return shares
     total = max(desired - sum([shares[cluster] for cluster in shares if cluster not in places]), 0)
     reachable = places.values()
-    if total == sum([place.present for place in reachable]) and not any(one.pending for one in reachable):
+    if total == sum([place.present for place in reachable]) and not sum([one.pending for one in reachable]):
         return shares  # as in most decisions: the first level is what runs
     levels = _levels(tuple(places.values()), policy, total)
     return shares | fill(total, places, levels, divider(places, policy))

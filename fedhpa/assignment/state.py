@@ -13,11 +13,11 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from fedhpa.api.times import Seconds
 from fedhpa.assignment.clusters import Bounds
 
-# The bounds of stored numbers: replicas of a workload, and POSIX seconds until the year 2984.
+# The bounds of a stored number of replicas.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-Seconds = Annotated[float, msgspec.Meta(ge=0, lt=3.2e10)]
 # Replicas move, and a surplus goes, by this part of maxReplicas at a time.
 _STEP_PER_CENT: Final = 10
 

@@ -169,7 +169,7 @@ class Centralized(Autoscaler):
         decision = self.decide(workload, places, now)
         if decision is None or not decision.writes:
             return ""
-        shares = {share.cluster: share.replicas for share in decision.assignment}
+        shares = decision.assignment
         for place in places:
             if place.here and place.pods is not None and place.name in shares:
                 place.pods.scale(shares[place.name], now, self.model.pod_start)

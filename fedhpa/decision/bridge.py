@@ -38,14 +38,7 @@ def bridged(snapshot: Snapshot, missed: Mapping[str, str], now: float, lost_afte
 
 
 def _answers_now(cluster: ClusterSnapshot, missed: Mapping[str, str]) -> bool:
-    return cluster.name not in missed and _has_scale(cluster)
-
-
-def _has_scale(cluster: ClusterSnapshot) -> bool:
-    """True if the scale answered, with a selector that can be used."""
-    scale = cluster.scale
-    usable = isinstance(scale, ClusterScale) and bool(scale.selector) and cluster.selector_error is None
-    return usable and cluster.ready and cluster.error is None
+    return cluster.name not in missed and cluster.usable_scale is not None
 
 
 def missed_for(cluster: ClusterSnapshot, now: float) -> float:
@@ -62,7 +55,7 @@ def _represented(cluster: ClusterSnapshot, reason: str, snapshot: Snapshot, now:
     """
     answer, answered_at = snapshot.answers[cluster.name]
     scale, held = cluster.scale, cluster.held
-    if not _has_scale(cluster):
+    if cluster.usable_scale is None:
         scale, held = answer.scale, True
         if isinstance(scale, ClusterScale) and cluster.last_replicas is not None:
             scale = msgspec.structs.replace(scale, spec_replicas=max(cluster.last_replicas, 0))

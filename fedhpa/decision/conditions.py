@@ -160,11 +160,11 @@ def report(
     events += [Event(WARNING, "FailoverHeld", why) for why in held if why]
     # The data of an only cluster goes missing with Kubernetes' own events.
     told = TOLD_STATES if len(coverage.expected) > 1 else TOLD_STATES - {METRICS_MISSING}
-    for name in coverage.answered:
-        state = states.get(name, ANSWERED)
+    for name in [name for name in coverage.answered if name in states and states[name] in told]:
+        state = states[name]
         if state == METRICS_MISSING and absences.get(name) is None:
             continue  # its pods had no samples yet, which nobody was told
-        if state in told and name not in missing and name not in unreported:
+        if name not in missing and name not in unreported:
             events.append(Event(NORMAL, "ClusterAnswers", f"cluster {name} answers again"))
     builder.events[:0] = events  # the cause comes before its effects
 

@@ -114,8 +114,9 @@ class Context:
         if known is None:
             self.recommend((Recommendation(self.now, current),))
         elif self.fleet.direct and any(
-            one.state == LOST and name in self.fleet.views and self.fleet.views[name].replicas
-            for name, one in self.memory.clusters.items()
+            self.fleet.views[name].replicas
+            for name in [name for name, one in self.memory.clusters.items() if one.state == LOST]
+            if name in self.fleet.views
         ):
             self.recommend((*known, Recommendation(self.now, min(current, self.spec.max_replicas))))
 
@@ -152,10 +153,10 @@ def implausible_answers(
     a minute need a sample of each metric: at least one of them. A metric that failed is not judged here.
     """
     found: dict[str, Implausible] = {}
-    by_pod = [
-        (spec, {name for name, _ in fleet.failures(spec)})
+    unsampled = [
+        (spec, set(kind.unsampled(fleet, spec)).difference([name for name, _ in fleet.failures(spec)]))
         for spec in metrics
-        if spec.metric_type.per_pod and spec.present
+        if (kind := spec.metric_type).per_pod and spec.present
     ]
     # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
     alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
@@ -175,15 +176,11 @@ def implausible_answers(
             )
             is_over = _is_over(cluster, PODS_GRACE_SECONDS)
             found[cluster.name] = Implausible(reason, is_over, is_over)
-        for spec, failed in by_pod:
-            kind = spec.metric_type
-            if (
-                cluster.name not in failed
-                and not kind.has_sample(fleet, cluster, spec)
-                and _long_ready(cluster.pods, now)
-            ):
+        for spec, names in unsampled:
+            if cluster.name in names and _long_ready(cluster.pods, now):
                 of_container = f" of container {spec.container}" if spec.container else ""
-                reason = f"none of its ready pods has a sample of {kind.display_name(spec)}{of_container}"
+                name = spec.metric_type.display_name(spec)
+                reason = f"none of its ready pods has a sample of {name}{of_container}"
                 found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found
@@ -322,8 +319,6 @@ def describe(
 
 # As --unhealthy-zone-threshold of Kubernetes: above it, the hub may be the one that is cut off.
 MAX_LOST_PER_CENT: Final = 55
-# People read events, so they name only so many clusters.
-_MAX_NAMED: Final = 8
 
 
 class Failover(NamedTuple):
@@ -380,4 +375,4 @@ def too_many_lost(lost: Mapping[str, int], known: Mapping[str, int]) -> str:
 
 def _named(shares: Mapping[str, int], *, with_shares: bool = False) -> str:
     named = [f"{name} {share}" if with_shares else name for name, share in shares.items()]
-    return listed(named, _MAX_NAMED)
+    return listed(named)

@@ -8,7 +8,7 @@ docs/explanation/how-it-decides.md for partialMetrics, docs/reference/decision-r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -65,9 +65,6 @@ from fedhpa.scaling import (
     stabilize,
     stabilize_legacy,
 )
-
-# People read the steps, so they name only so many clusters.
-_MAX_NAMED: Final = 8
 
 
 def decide(
@@ -176,7 +173,7 @@ def _defer_minimum(context: Context, current: int) -> None:
     """Let minReplicas wait while an expected cluster may run what is lacking to it."""
     unknown = context.fleet.unknown_shares
     if unknown:
-        reason = f"minReplicas waits: nobody knows the replicas of {listed(unknown, _MAX_NAMED)}"
+        reason = f"minReplicas waits: nobody knows the replicas of {listed(unknown)}"
         context.builder.step("bounds", current, current, reason)
         context.spec = msgspec.structs.replace(context.spec, min_replicas=current)
 

@@ -45,7 +45,7 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
         )
     if decision.assignment:
         yield "  assignment: " + ", ".join(
-            f"{share.cluster} {share.replicas}" for share in decision.assignment
+            f"{cluster} {share}" for cluster, share in decision.assignment.items()
         )
     yield from (
         f"  {cluster} is {one.membership}: {one.waits_for}" for cluster, one in decision.memberships.items()

@@ -15,7 +15,7 @@ from fedhpa.api.propagation import DIVIDED, DUPLICATED
 from fedhpa.api.taints import LEAVING, MEMBER, STUCK
 from fedhpa.assignment import size_of_each
 from fedhpa.decision.membership import GIVEN, Membership, is_new_host, memberships
-from fedhpa.decision.memory import LOST, NEW_MEMBER, ClusterMemory, Standing
+from fedhpa.decision.memory import LOST, NEW_MEMBER, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     ClusterScale,
@@ -25,7 +25,7 @@ from fedhpa.decision.snapshot import (
     TemplateScale,
     metrics_api,
 )
-from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, PlacementPreference
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED
 from fedhpa.decision.stuck import Stuck, lacking_since, stuck_clusters
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
@@ -34,40 +34,40 @@ BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal s
 
 
 class ClusterView:
-    """A cluster that answered: its snapshot, its scale, and the workload's pods and usage in it."""
+    """A cluster that answered: its snapshot, its scale, and the workload's pods and usage in it.
 
-    __slots__ = ("_namespace", "_ready_pods", "age", "name", "pods", "scale", "snapshot", "usage")
+    `replicas` are the workload's spec.replicas, and `ready_pods` is how many of its pods run and are ready.
+    It `is_short` if fewer pods are listed than the workload's status has.
+    """
+
+    # Each decision makes one for each cluster and reads it several times, so that nothing here is a property.
+    __slots__ = (
+        "_namespace",
+        "age",
+        "is_short",
+        "name",
+        "pods",
+        "ready_pods",
+        "replicas",
+        "scale",
+        "snapshot",
+        "usage",
+    )
 
     def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale, namespace: str) -> None:
         self.name = snapshot.name
         self.snapshot = snapshot
         self.scale = scale
         self.pods = snapshot.pods
-        self.usage = () if isinstance(snapshot.usage, Failure) else snapshot.usage
+        self.usage = snapshot.usage if type(snapshot.usage) is tuple else ()
         self.age = 0.0 if snapshot.bridge is None else snapshot.bridge.age
         if snapshot.clock_ahead:
             self.pods = tuple([pod.moved(-snapshot.clock_ahead) for pod in self.pods])
             self.usage = tuple([one.moved(-snapshot.clock_ahead) for one in self.usage])
         self._namespace = namespace
-        self._ready_pods = snapshot.ready_replicas
-
-    @property
-    def ready_pods(self) -> int:
-        """The number of the workload's pods that run and are ready."""
-        if self._ready_pods is None:
-            self._ready_pods = running_and_ready(self.pods)
-        return self._ready_pods
-
-    @property
-    def replicas(self) -> int:
-        """The workload's spec.replicas."""
-        return self.scale.spec_replicas
-
-    @property
-    def is_short(self) -> bool:
-        """True if fewer pods are listed than the workload's status has."""
-        given = self.snapshot.ready_replicas is not None
-        return not given and len(self.pods) < self.scale.status_replicas
+        self.replicas, given = scale.spec_replicas, snapshot.ready_replicas
+        self.ready_pods = running_and_ready(self.pods) if given is None else given
+        self.is_short = given is None and len(self.pods) < scale.status_replicas
 
     @property
     def is_rolling(self) -> bool:
@@ -94,7 +94,8 @@ class FleetView:
     `shares` are each cluster's spec.replicas, the last known if it is missing, None if unknown.
     `preferences` are the assignment's preferences by cluster (direct propagation only).
     `memberships` are those of clusters that may be no Members. `leaving` clusters still have replicas.
-    `stuck` are the clusters whose pods do not become ready. `moves` is True if replicas can be moved.
+    `lacking` are clusters with fewer ready pods than replicas, and `stuck` are those that get none for long.
+    `moves` is True if replicas can be moved.
     `moving` is True while replicas move, so that more run than the `current` size.
     `size_was_decided` is False if Duplicated had to take the size from the clusters.
     With `returns` replicas may return to the division of the policy by themselves.
@@ -111,7 +112,17 @@ class FleetView:
         self.selector_errors: list[tuple[str, str]] = []
         self.direct = snapshot.target is None
         known = snapshot.memory.clusters
-        asking = [one for one in snapshot.clusters if _may_be_no_member(one, snapshot, known.get(one.name))]
+        plain = {name for name, one in known.items() if one.standing == NEW_MEMBER}
+        # All others are Members.
+        asking = [
+            one
+            for one in snapshot.clusters
+            if not one.selected
+            or one.membership is not None
+            or (one.pending_replicas and one.given_membership is not None)
+            or (one.cluster is not None and (one.cluster.taints or one.cluster.deleted))
+            or (one.name not in plain and (one.name in known or is_new_host(one, snapshot)))
+        ]
         self.memberships: dict[str, Membership] = (
             memberships(snapshot, asking, now, self.is_overdue, settings.new_hosts) if asking else {}
         )
@@ -120,8 +131,14 @@ class FleetView:
         self.moves = self.direct and snapshot.hpa.spec.mode == CENTRALIZED
         self.returns = self.direct and snapshot.hpa.spec.assignment.returns
         for cluster in snapshot.clusters:
-            if not (self.memberships and self.is_out(cluster)):
-                self._add(cluster)
+            if self.memberships and self.is_out(cluster):
+                continue
+            # Nearly all clusters answer.
+            if (scale := cluster.usable_scale) is None:
+                self._note_missing(cluster)
+            else:
+                self.answered.append(ClusterView(cluster, scale, self.namespace))
+                self.expected.append(cluster)
         self.views = {view.name: view for view in self.answered}
         # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
         last = {one.name: one.last_replicas for one in snapshot.clusters}
@@ -130,12 +147,13 @@ class FleetView:
         self._failures: dict[int, tuple[ScalingMetric, list[tuple[str, str]]]] = {}
         sees_pods = self.moves or snapshot.hpa.spec.mode == DISTRIBUTED
         lacking = [one for one in self.answered if sees_pods and one.ready_pods < one.scale.spec_replicas]
-        self._lacking = {one.name: one for one in lacking if not one.is_short}
+        self.lacking = {one.name: one for one in lacking if not one.is_short}
         given = self.moves and any(one.state == STUCK for one in self.memberships.values())
-        self.stuck = self._stuck(snapshot) if self._lacking or given else {}
+        self.stuck = self._stuck(snapshot) if self.lacking or given else {}
         there = [one for one in self.expected if self.memberships and not self.is_empty(one)]
         self.leaving = [one for one in there if self.direct and self.membership(one.name) == LEAVING]
-        self.preferences = self._preferences(snapshot) if self.direct else {}
+        known_fields = [one.cluster or KnownCluster(one.name) for one in self.expected]
+        self.preferences = snapshot.hpa.spec.assignment.preferred(known_fields) if self.direct else {}
         self.candidates = tuple(self.expected) if self.direct else snapshot.clusters
         self.size_was_decided, self.moving = True, False
         self.current = self._current(snapshot)
@@ -173,7 +191,7 @@ class FleetView:
 
     def lacking_since(self, cluster: str) -> float | None:
         """Returns since when a cluster has fewer pods than replicas; None if it has as many."""
-        pods = self._lacking.get(cluster)
+        pods = self.lacking.get(cluster)
         if pods is None:
             return None
         known = self.snapshot.memory.clusters.get(cluster)
@@ -187,13 +205,13 @@ class FleetView:
         if not self._leaves(cluster):
             return False
         known = self.snapshot.memory.clusters.get(cluster.name)
-        gone = _unavailability(cluster)[0] is not None and cluster.last_replicas == 0
+        gone = cluster.usable_scale is None and cluster.last_replicas == 0
         return self.is_empty(cluster) or (gone and (known is None or known.state != LOST))
 
     def is_empty(self, cluster: ClusterSnapshot) -> bool:
         """True if the cluster answers that it runs nothing of the workload, and no pod terminates there."""
-        scale = cluster.scale
-        if not isinstance(scale, ClusterScale) or _unavailability(cluster)[0] is not None:
+        scale = cluster.usable_scale
+        if scale is None:
             return False
         # A failed pod stays in the list until somebody deletes it.
         running = any(pod.running for pod in cluster.pods)
@@ -300,22 +318,15 @@ class FleetView:
         api = metrics_api(spec)
         return api.pick(api.of_hub(self.snapshot), spec, self.namespace)
 
-    def _add(self, cluster: ClusterSnapshot) -> None:
+    def _note_missing(self, cluster: ClusterSnapshot) -> None:
         reason, event = _unavailability(cluster)
-        if reason is None and type(cluster.scale) is ClusterScale:
-            self.answered.append(ClusterView(cluster, cluster.scale, self.namespace))
-        elif self.is_overdue(cluster):
-            self.lost[cluster.name] = reason or ""
+        if self.is_overdue(cluster):
+            self.lost[cluster.name] = reason
             return
-        else:
-            self.missing[cluster.name] = reason or ""
-            if event:
-                self.selector_errors.append((event, reason or ""))
+        self.missing[cluster.name] = reason
+        if event:
+            self.selector_errors.append((event, reason))
         self.expected.append(cluster)
-
-    def _preferences(self, snapshot: Snapshot) -> Mapping[str, PlacementPreference]:
-        clusters = [cluster.cluster or KnownCluster(cluster.name) for cluster in self.expected]
-        return snapshot.hpa.spec.assignment.preferred(clusters)
 
     def _current(self, snapshot: Snapshot) -> int:
         if isinstance(snapshot.target, TemplateScale):
@@ -353,7 +364,8 @@ class FleetView:
         known = snapshot.memory.rebalance
         moves = known is not None and not known.ended
         # A move that has just ended may have left its surge.
-        moves = moves or any(one.has_moved for one in snapshot.memory.clusters.values())
+        special = [one for one in snapshot.memory.clusters.values() if one.standing is not NEW_MEMBER]
+        moves = moves or any(one.has_moved for one in special)
         if not (self.leaving or self.stuck or moves):
             return None
         # Without its memory, the status has the size. A memory without a size is that of another target.
@@ -374,19 +386,8 @@ class FleetView:
         return max(known, self.current) if None in shares and not self.direct else known
 
 
-def _may_be_no_member(cluster: ClusterSnapshot, snapshot: Snapshot, known: ClusterMemory | None) -> bool:
-    listed = cluster.cluster
-    if listed is not None and (listed.taints or listed.deleted):
-        return True
-    if not cluster.selected or cluster.membership is not None:
-        return True
-    if cluster.pending_replicas and cluster.given_membership is not None:
-        return True
-    return is_new_host(cluster, snapshot) if known is None else known.standing != NEW_MEMBER
-
-
-def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
-    """Returns why a cluster did not answer (None if it did), and the event reason of a bad selector."""
+def _unavailability(cluster: ClusterSnapshot) -> tuple[str, str]:
+    """Returns why a cluster did not answer, and the event reason of a bad selector."""
     if not cluster.ready:
         return cluster.error or "not ready", ""
     if cluster.error is not None:
@@ -395,6 +396,4 @@ def _unavailability(cluster: ClusterSnapshot) -> tuple[str | None, str]:
         return cluster.scale.error, ""
     if not cluster.scale.selector:
         return "selector is required", "SelectorRequired"
-    if cluster.selector_error is not None:
-        return f"{BAD_SELECTOR}{cluster.selector_error}", "InvalidSelector"
-    return None, ""
+    return f"{BAD_SELECTOR}{cluster.selector_error}", "InvalidSelector"

@@ -5,13 +5,12 @@ Source: docs/how-to/hold-scaling.md, "What a hold stops".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from fedhpa.api.hold import ALL, DOWN, UP, Hold
 from fedhpa.decision.context import Context
 from fedhpa.decision.messages import HELD, NOT_HELD
-from fedhpa.decision.model import Assignment, as_assignment
 from fedhpa.decision.placement import PlacementPlan
 
 UNREADABLE: Final = "HoldUnreadable"
@@ -38,8 +37,8 @@ def held_shares(
     plan: PlacementPlan,
     current: int,
     desired: int,
-    shares: Sequence[Assignment],
-) -> tuple[Assignment, ...]:
+    shares: Mapping[str, int],
+) -> Mapping[str, int]:
     """Returns the shares that the hold allows: a size that stays moves nothing but what leaves or is stuck.
 
     A size that changes is divided as ever, and no cluster changes against the hold's direction.
@@ -48,17 +47,17 @@ def held_shares(
     going = {one.name for one in fleet.leaving} | set(fleet.stuck)
     copies = context.spec.assignment.policy.copies
     if desired == current and not copies and (hold.stops_moves or not going):
-        return as_assignment({one.cluster: plan.places[one.cluster].present for one in shares})
+        return {name: plan.places[name].present for name in shares}
     found = {}
-    for one in shares:
-        present, share = plan.places[one.cluster].present, one.replicas
+    for name, share in shares.items():
+        present = plan.places[name].present
         # Replicas of such a cluster go only as far as others are ready, or serve nothing.
-        if hold.stops_down and (copies or one.cluster not in going):
+        if hold.stops_down and (copies or name not in going):
             share = max(share, present)
         if hold.stops_up and desired <= current:
             share = min(share, present)
-        found[one.cluster] = share
-    return as_assignment(found)
+        found[name] = share
+    return found
 
 
 def report_hold(context: Context) -> None:

@@ -9,12 +9,13 @@ defaults. Of a quiet cluster only its share is stored, so that the state of 300 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from fedhpa.api.taints import LEAVING, MEMBER
-from fedhpa.assignment import NO_COURSE, NO_STATE, ClusterState, Count, Course, Seconds
+from fedhpa.api.times import Seconds
+from fedhpa.assignment import NO_COURSE, NO_STATE, ClusterState, Count, Course
 from fedhpa.scaling import Recommendation, ScaleEvent
 
 # status.clusters[].state. Clusters in the first three states answered.
@@ -43,7 +44,7 @@ class Absence(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     since: Seconds
     back: Seconds | None = None
-    answered: Seconds = 0.0
+    answered: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     gone: Seconds | None = None
 
     def unbroken(self, now: float) -> float:

@@ -105,20 +105,6 @@ class MetricResult(msgspec.Struct, frozen=True, rename={"usage_ratio": "usageRat
     missing: Mapping[str, str] = {}
 
 
-class Assignment(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """One cluster's share. The bounds are those of a member HPA, None without one."""
-
-    cluster: str
-    replicas: int
-    min_replicas: int | None = None
-    max_replicas: int | None = None
-
-
-def as_assignment(shares: Mapping[str, int]) -> tuple[Assignment, ...]:
-    """Returns the shares as a decision has them."""
-    return tuple([Assignment(cluster, replicas) for cluster, replicas in shares.items()])
-
-
 class ClusterMembership(msgspec.Struct, frozen=True, gc=False, rename={"waits_for": "waitsFor"}):
     """The membership of a cluster that is no Member, and what it waits for."""
 
@@ -186,7 +172,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `conditions`, `status`, `events` and `history` assume that the scale write succeeds. `rescale` asks for
     that write. `why` is the reason for people: unlike `reason`, which is Kubernetes', it is never empty if a
     size is written. `split` has the clusters whose share changes with direct propagation, as text.
-    `assignment` has the shares to write with direct propagation, and is empty otherwise. `moves`
+    `assignment` has each cluster's share to write with direct propagation, and is empty otherwise. `moves`
     asks for the write although the size stays: replicas move between clusters. `absences` are the clocks of
     lost clusters after this decision. `missed` are the expected clusters without a usable answer now, also
     where the last one stands for it. `implausible` are the clusters with implausible answers. `failed_over`
@@ -216,7 +202,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...]
     status: Mapping[str, JSON]
     history: History
-    assignment: tuple[Assignment, ...]
+    assignment: Mapping[str, int] = {}
     moves: bool = False
     why: str = ""
     split: str = ""
@@ -254,9 +240,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.distributed:
             return self._next_of_pass(present, outcomes)
-        wanted = {share.cluster: share.replicas for share in self.assignment}
-        if TEMPLATE in present:
-            wanted = {TEMPLATE: self.desired_replicas}
+        wanted = {TEMPLATE: self.desired_replicas} if TEMPLATE in present else self.assignment
         return next_scales(wanted, present, outcomes, moves=self.moves)
 
     def _next_of_pass(self, present: Mapping[str, int], outcomes: Sequence[Outcome]) -> tuple[Write, ...]:

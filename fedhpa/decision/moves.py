@@ -24,7 +24,7 @@ from fedhpa.decision.context import Context
 from fedhpa.decision.membership import Membership
 from fedhpa.decision.messages import MEMBERS_AVAILABLE, MEMBERS_HAVE_ROOM, NO_MEMBER
 from fedhpa.decision.metrics import follows_pods, tolerances
-from fedhpa.decision.model import Assignment, ClusterMembership, as_assignment, shortened
+from fedhpa.decision.model import ClusterMembership, shortened
 from fedhpa.decision.placement import PlacementPlan, loads
 from fedhpa.decision.rebalance import (
     absent_clusters,
@@ -43,8 +43,6 @@ SERVES_SECONDS: Final = 600.0
 # A leave that takes longer is reported with a Warning.
 LONG_SECONDS: Final = 3600.0
 LOST_TEXT: Final = "it is lost, and may run replicas until it answers"
-# People read status and events, so they name only so many clusters.
-_MAX_NAMED: Final = 8
 _MAX_WAITS: Final = 512
 
 
@@ -66,7 +64,7 @@ def fewest_replicas(context: Context, current: int) -> int:
 class Moves(NamedTuple):
     """The shares to write now, and why replicas move although the size stays; "" if none do."""
 
-    shares: tuple[Assignment, ...]
+    shares: Mapping[str, int]
     reason: str
 
 
@@ -80,15 +78,15 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
     _note_stuck(context, plan)
     if not fleet.leaving and not rebalanced:
         verb = "is" if len(fleet.stuck) == 1 else "are"
-        reason = f"{listed(list(fleet.stuck), _MAX_NAMED)} {verb} stuck" if fleet.stuck else ""
+        reason = f"{listed(list(fleet.stuck))} {verb} stuck" if fleet.stuck else ""
         goal = plan.goal(desired)
         known = context.memory.rebalance
         if known is not None and not known.ended:
             goal = _settled(plan, goal)
             reason = reason or f"{title(known)} ended"
-        return Moves(as_assignment(plan.with_evidence(goal)), reason)
+        return Moves(plan.with_evidence(goal), reason)
     if policy.copies:
-        return Moves(as_assignment(_shrunk(context, plan, desired)), _leaving(context))
+        return Moves(_shrunk(context, plan, desired), _leaving(context))
     if rebalanced and (absent := absent_clusters(context, plan)):
         return _waited(context, plan, absent, current, desired)
     goal = goal_of(context, plan, desired) if rebalanced else plan.goal(desired)
@@ -118,9 +116,7 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
         else:
             moved = without_surge(present, target, plan.ready)
     shares = plan.with_evidence(goal | moved)
-    if state is not None:
-        return Moves(as_assignment(shares), title(state))
-    return Moves(as_assignment(shares), _leaving(context))
+    return Moves(shares, _leaving(context) if state is None else title(state))
 
 
 def _settled(plan: PlacementPlan, goal: dict[str, int]) -> dict[str, int]:
@@ -139,11 +135,11 @@ def _waited(
     state = context.rebalance
     reason = "" if state is None else title(state)
     if ended_early(context, gives=False, blocked=False):
-        return Moves(as_assignment(plan.with_evidence(_settled(plan, plan.goal(desired)))), reason)
+        return Moves(plan.with_evidence(_settled(plan, plan.goal(desired))), reason)
     report_progress(context, {} if state is None else state.goal, done=False, waits_for=0, absent=absent)
     running = sum(place.present for place in plan.places.values())
     size = desired if desired < current else max(desired, running)
-    return Moves(as_assignment(plan.with_evidence(plan.goal(size))), reason)
+    return Moves(plan.with_evidence(plan.goal(size)), reason)
 
 
 def _shrunk(context: Context, plan: PlacementPlan, desired: int) -> dict[str, int]:
@@ -164,7 +160,7 @@ def _shrunk(context: Context, plan: PlacementPlan, desired: int) -> dict[str, in
 def _leaving(context: Context) -> str:
     names = [cluster.name for cluster in context.fleet.leaving]
     verb = "leaves" if len(names) == 1 else "leave"
-    return f"{listed(names, _MAX_NAMED)} {verb}"
+    return f"{listed(names)} {verb}"
 
 
 def _note_stuck(context: Context, plan: PlacementPlan) -> None:
@@ -197,7 +193,7 @@ def _note_waits(
         elif unready:
             count = sum(unready.values())
             pods = "pod is" if count == 1 else "pods are"
-            text = f"{count} {pods} not ready in {listed(list(unready), _MAX_NAMED)}"
+            text = f"{count} {pods} not ready in {listed(list(unready))}"
         else:
             text = "its replicas move"
         context.waits[name] = text

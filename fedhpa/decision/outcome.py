@@ -5,7 +5,7 @@ Source: Kubernetes HPA 1.36, reconcile 4.9-4.12 and zero 9.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -38,7 +38,7 @@ from fedhpa.decision.messages import (
     SCALED_TO_ZERO,
 )
 from fedhpa.decision.metrics import tolerances
-from fedhpa.decision.model import Assignment, Coverage, Decision, as_assignment
+from fedhpa.decision.model import Coverage, Decision
 from fedhpa.decision.moves import reported_memberships, shares_now
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps
 from fedhpa.decision.publication import NO_PUBLICATION, publication_of
@@ -64,7 +64,7 @@ def decided(
     """Returns the decision for a size. With `write_error` only `written_change` is counted as a scale."""
     error: str | None = None
     rescale = moves = False
-    shares: tuple[Assignment, ...] = ()
+    shares: Mapping[str, int] = {}
     split = changes = ""
     builder, stored = context.builder, context.stored
     if context.fleet.direct:
@@ -77,7 +77,7 @@ def decided(
         if context.fleet.leaving or context.fleet.stuck or context.knows_rebalance:
             shares, moving = shares_now(context, plan, current, desired)
         else:
-            shares = as_assignment(plan.goal(desired))
+            shares = plan.goal(desired)
         if context.hold is not None:
             shares = held_shares(context, context.hold, plan, current, desired, shares)
         split = plan.changes(shares)
@@ -114,7 +114,6 @@ def decided(
         moves = True
         builder.step("assignment", current, desired, f"{reason}: {changes}")
         builder.event("ReplicasMoved", f"{reason}: {changes}")
-    assignment = shares if error is None else ()
     failed_over = _failed_over(context, desired, written=error is None)
     decision = without_status(
         context,
@@ -122,7 +121,7 @@ def decided(
         desired,
         reason,
         error,
-        assignment,
+        shares if error is None else {},
         rescale=rescale,
         moves=moves,
         failed_over=failed_over,
@@ -192,7 +191,7 @@ def without_status(
     desired: int,
     reason: str,
     error: str | None,
-    assignment: tuple[Assignment, ...] = (),
+    assignment: Mapping[str, int] = {},
     *,
     rescale: bool = False,
     moves: bool = False,
@@ -298,24 +297,27 @@ def memory_of(
     decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool = True
 ) -> MemoryState:
     """Returns what the next decision needs of this one."""
-    before = snapshot.memory
+    before, coverage = snapshot.memory, decision.coverage
     writes = decision.writes
     size = decision.desired_replicas if writes else decision.current_replicas
-    shares = {share.cluster: share.replicas for share in decision.assignment}
     keeps, holding = _keeps_assignment(snapshot), before.clusters_with_hpas
-    clusters = {
-        cluster.name: _remembered(
-            decision,
-            cluster,
-            before.clusters.get(cluster.name),
-            shares.get(cluster.name),
-            fleet,
-            keeps=keeps,
-            writes=writes,
-        )
-        for cluster in snapshot.clusters
-        if cluster.selected or not fleet.is_empty(cluster) or cluster.name in holding
-    }
+    # Nearly always nothing is to be noted of a cluster. Then its record stays the same one.
+    quiet: Collection[str] = ()
+    if not writes:
+        others = coverage.missing, coverage.lost, fleet.memberships, fleet.lacking, decision.failed_over
+        quiet = set(coverage.answered).difference(*others)
+    clusters: dict[str, ClusterMemory] = {}
+    for cluster in snapshot.clusters:
+        name = cluster.name
+        if not cluster.selected and fleet.is_empty(cluster) and name not in holding:
+            continue
+        known = before.clusters.get(name)
+        if known is not None and name in quiet:
+            uid, share = cluster.uid or known.uid, fleet.shares[name]
+            if known == ClusterMemory(replicas=share, scaled=known.scaled, uid=uid):
+                clusters[name] = known
+                continue
+        clusters[name] = _remembered(decision, cluster, known, fleet, keeps=keeps, writes=writes)
     if clusters and fleet.moves:
         # One that is selected again later is no new host.
         clusters = dict.fromkeys(before.clusters, KNOWN_BEFORE) | clusters
@@ -338,7 +340,6 @@ def _remembered(
     decision: Decision,
     cluster: ClusterSnapshot,
     before: ClusterMemory | None,
-    share: int | None,
     fleet: FleetView,
     *,
     keeps: bool,
@@ -347,6 +348,7 @@ def _remembered(
     answers = cluster.name in fleet.views
     state = _state(decision, cluster, answers=answers)
     before = before or KNOWN_BEFORE
+    share = decision.assignment.get(cluster.name)
     known = 0 if cluster.name in decision.failed_over else fleet.shares[cluster.name]
     scaled = writes and share is not None and share != fleet.known_replicas(cluster)
     found = ClusterMemory(

@@ -24,7 +24,7 @@ from fedhpa.assignment import (
 )
 from fedhpa.decision.context import Context
 from fedhpa.decision.fleet import ClusterView
-from fedhpa.decision.model import Assignment, MetricResult
+from fedhpa.decision.model import MetricResult
 from fedhpa.decision.snapshot import ClusterSnapshot
 from fedhpa.decision.spec import PlacementPreference
 from fedhpa.metric_types.table import metric_type
@@ -249,12 +249,12 @@ class PlacementPlan:
         kept = sum(max(self._members[name].present - fair[name], 0) for name in bridged)
         return self._context.builder.step("assignment", desired, desired + kept, keeps(bridged))
 
-    def changes(self, shares: tuple[Assignment, ...]) -> str:
+    def changes(self, shares: Mapping[str, int]) -> str:
         """Returns a text with each cluster whose share changes; empty if none does."""
         changed = [
-            f"{share.cluster} {self.places[share.cluster].present} -> {share.replicas}"
-            for share in shares
-            if share.replicas != self.places[share.cluster].present
+            f"{name} {self.places[name].present} -> {share}"
+            for name, share in shares.items()
+            if share != self.places[name].present
         ]
         return listed(changed, _MAX_NAMED) if changed else ""
 

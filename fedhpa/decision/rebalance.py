@@ -276,8 +276,7 @@ def report_progress(
     state = context.rebalance
     if state is None:
         return
-    # People read conditions, so they name only so many clusters.
-    shares = listed([f"{cluster} {replicas}" for cluster, replicas in goal.items()], 8)
+    shares = listed([f"{cluster} {replicas}" for cluster, replicas in goal.items()])
     if done:
         context.rebalance = state.ends(_FINISHED)
         text = f"the {title(state)} is done: {shares}"
@@ -289,7 +288,7 @@ def report_progress(
     if state.blocked_since is not None and not waits_for:
         waits = "; it waits until usage lets a cluster give a replica"
     if absent:
-        waits = f"; it waits for {listed(absent, 8)}: no answer, or a refused write"
+        waits = f"; it waits for {listed(absent)}: no answer, or a refused write"
     text = f"the {title(state)} goes on to {shares}{waits}"
     reason = _RETURNING if state.is_return else "Rebalancing"
     context.builder.condition(REBALANCED, False, reason, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -122,6 +123,14 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     gone: str | None = None
     membership: str | None = None
     ready_replicas: int | None = None
+
+    @property
+    def usable_scale(self) -> ClusterScale | None:
+        """The scale if the cluster answered, with a selector that can be used; else None."""
+        scale = self.scale
+        if not self.ready or self.error is not None or self.selector_error is not None:
+            return None
+        return scale if type(scale) is ClusterScale and scale.selector else None
 
     @property
     def given_membership(self) -> str | None:
@@ -308,13 +317,11 @@ class MetricsApi(NamedTuple):
 
 METRICS_APIS: Final[Mapping[str, MetricsApi]] = {
     # The usage of a pod belongs to a cluster, so the hub never serves it alone.
-    USAGE_API: MetricsApi(lambda cluster: cluster.usage, lambda _: (), lambda *_: ()),
-    CUSTOM_API: MetricsApi(
-        lambda cluster: cluster.custom_metrics, lambda snapshot: snapshot.hub_custom_metrics, custom_samples
-    ),
+    USAGE_API: MetricsApi(attrgetter("usage"), lambda _: (), lambda *_: ()),
+    CUSTOM_API: MetricsApi(attrgetter("custom_metrics"), attrgetter("hub_custom_metrics"), custom_samples),
     EXTERNAL_API: MetricsApi(
-        lambda cluster: cluster.external_metrics,
-        lambda snapshot: snapshot.hub_external_metrics,
+        attrgetter("external_metrics"),
+        attrgetter("hub_external_metrics"),
         lambda answer, spec, _: external_samples(answer, spec),
     ),
 }

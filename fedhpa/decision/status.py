@@ -109,12 +109,11 @@ def cluster_entries(
     decision: Decision, snapshot: Snapshot, fleet: FleetView, memory: MemoryState
 ) -> list[Mapping[str, JSON]]:
     """Returns status.clusters, without the bounds of mode Distributed."""
-    shares = {share.cluster: share for share in decision.assignment}
-    entries: list[Mapping[str, JSON]] = []
+    shares, entries = decision.assignment, list[Mapping[str, JSON]]()
     members, missing = decision.memberships, {**decision.coverage.lost, **decision.coverage.missing}
     for cluster in snapshot.clusters:
         name = cluster.name
-        if fleet.memberships and fleet.is_out(cluster) and not shares.get(name):
+        if fleet.memberships and fleet.is_out(cluster) and name not in shares:
             continue
         view, known = fleet.views.get(name), memory.clusters[name]
         entry: dict[str, JSON] = {"name": name, "state": known.state}
@@ -123,9 +122,8 @@ def cluster_entries(
         present = 0 if name in decision.failed_over else fleet.shares[name]
         if present is not None:
             entry["currentReplicas"] = present
-        share = shares.get(name)
-        if share is not None:
-            entry["desiredReplicas"] = share.replicas
+        if name in shares:
+            entry["desiredReplicas"] = shares[name]
         if view is not None:
             entry["readyReplicas"] = view.ready_pods
         if known.scaled is not None:
@@ -154,15 +152,9 @@ def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[
     People read the status: `kubectl describe` has a line for each field. A cluster whose replicas are as
     wanted and ready has one number. `scaled` is the object's lastScaleTime.
     """
-    current, left = entry.get("currentReplicas"), dict(entry)
-    if left.get("state") == ANSWERED:
-        del left["state"]
-    for name in ("desiredReplicas", "readyReplicas"):
-        if name in left and left[name] == current:
-            del left[name]
-    if scaled and left.get("lastScaleTime") == scaled:
-        del left["lastScaleTime"]
-    return left
+    usual: dict[str, JSON] = {"state": ANSWERED, "lastScaleTime": scaled}
+    usual["desiredReplicas"] = usual["readyReplicas"] = entry.get("currentReplicas")
+    return {name: value for name, value in entry.items() if name not in usual or value != usual[name]}
 
 
 def bounds_entry(memory: MemoryState, cluster: str) -> dict[str, JSON]:
@@ -350,7 +342,7 @@ def selectors(snapshot: Snapshot) -> str:
     found = {
         cluster.scale.selector
         for cluster in snapshot.clusters
-        if isinstance(cluster.scale, ClusterScale) and cluster.selector_error is None
+        if type(cluster.scale) is ClusterScale and cluster.selector_error is None
     }
     text = SELECTOR_SEPARATOR.join(sorted(found - {""}))
     return text if len(text) <= MAX_SELECTORS else ""

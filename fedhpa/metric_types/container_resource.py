@@ -14,7 +14,7 @@ from fedhpa.api.model import LongText
 from fedhpa.api.names import container_resource, dns_label
 from fedhpa.metric_types.metric import USAGE_API, MetricIdentity, MetricType, ScalingMetric
 from fedhpa.metric_types.sources import CURRENT_HELP, MetricTarget, MetricValueStatus
-from fedhpa.metric_types.usage import has_usage, propose_from_usage, usage_name, validate_usage_target
+from fedhpa.metric_types.usage import propose_from_usage, usage_name, validate_usage_target, without_usage
 from fedhpa.scaling import UsageRecord
 
 JSON = object
@@ -77,22 +77,17 @@ def _status(spec: ScalingMetric) -> dict[str, JSON]:
 
 CONTAINER_RESOURCE: Final = MetricType(
     "ContainerResource",
-    field="containerResource",
-    attribute="container_resource",
     description="Source of type ContainerResource: cpu or memory of one container in each pod. Use it "
     "where sidecars would distort the average.",
     source=ContainerResourceMetricSource,
     status=ContainerResourceMetricStatus,
     api=USAGE_API,
     per_pod=True,
-    describes_object=False,
-    scales_from_zero=False,
-    failure_reason="FailedGetContainerResourceMetric",
     failure_source="{container} container",
     validate=_validate,
     identity=_identity,
     propose=partial(propose_from_usage, _reader),
     display_name=_display_name,
     status_fields=_status,
-    has_sample=partial(has_usage, _reader),
+    unsampled=partial(without_usage, _reader),
 )

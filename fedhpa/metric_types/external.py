@@ -111,17 +111,12 @@ def _values(fleet: MeasuredFleet, spec: ScalingMetric) -> tuple[dict[str, int], 
 
 EXTERNAL: Final = MetricType(
     "External",
-    field="external",
-    attribute="external",
     description="Source of type External: a metric from outside Kubernetes, such as the length of a "
     "queue. Can scale from zero.",
     source=ExternalMetricSource,
     status=ExternalMetricStatus,
     api=EXTERNAL_API,
     per_pod=False,
-    describes_object=False,
-    scales_from_zero=True,
-    failure_reason="FailedGetExternalMetric",
     failure_source="{name} external",
     validate=_validate,
     identity=series_identity,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as derived
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -126,8 +128,8 @@ class MeasuredFleet(Protocol):
         """Returns the samples of a metric that the hub serves."""
 
 
-def _always(_: MeasuredFleet, __: MeasuredCluster, ___: ScalingMetric) -> bool:
-    return True
+def _nobody(_: MeasuredFleet, __: ScalingMetric) -> Collection[str]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,6 @@ class MetricType:
 
     name: str
     """The value of `spec.metrics[].type`."""
-
-    field: str
-    """The JSON field of the metric that holds the source of this type; "" for an unknown type."""
-
-    attribute: str
-    """The attribute of `MetricSpec` that holds the source."""
 
     description: str
     """The description of the field in the CRD."""
@@ -157,15 +153,6 @@ class MetricType:
 
     per_pod: bool
     """True if each pod has a value. Otherwise a cluster has one value, and `aggregation` applies."""
-
-    describes_object: bool
-    """True if the source has a `describedObject`."""
-
-    scales_from_zero: bool
-    """True if the metric has a value while no pod runs. Only such a metric permits minReplicas 0."""
-
-    failure_reason: str
-    """The event and condition reason that Kubernetes' HPA reports for a metric it cannot read."""
 
     failure_source: str
     """The name of the source in errors of Kubernetes' HPA, with `{name}` and `{container}` to fill in."""
@@ -185,11 +172,40 @@ class MetricType:
     status_fields: Callable[[ScalingMetric], dict[str, JSON]]
     """Returns the metric's entry of status.currentMetrics without the type and the current value."""
 
-    has_sample: Callable[[MeasuredFleet, MeasuredCluster, ScalingMetric], bool] = _always
-    """True if some selected pod of a cluster has a sample. A type without a value for each pod needs none."""
+    unsampled: Callable[[MeasuredFleet, ScalingMetric], Collection[str]] = _nobody
+    """Returns the clusters that answered with pods of which none has a sample, though each needs one."""
 
     strict_target: bool = False
     """True if `validate` refuses a target that lacks the field of its type. Else admission warns about it."""
+
+    # The others follow from these.
+
+    field: str = derived(init=False)
+    """The JSON field of the metric that holds the source of this type; "" for an unknown type."""
+
+    attribute: str = derived(init=False)
+    """The attribute of `MetricSpec` that holds the source."""
+
+    describes_object: bool = derived(init=False)
+    """True if the source has a `describedObject`."""
+
+    scales_from_zero: bool = derived(init=False)
+    """True if the metric has a value while no pod runs. Only such a metric permits minReplicas 0."""
+
+    failure_reason: str = derived(init=False)
+    """The event and condition reason that Kubernetes' HPA reports for a metric it cannot read."""
+
+    def __post_init__(self) -> None:
+        name = "" if self.source is V2Model else self.name[0].lower() + self.name[1:]
+        found = {
+            "field": name,
+            "attribute": re.sub("([A-Z])", r"_\1", name).lower(),
+            "describes_object": "described_object" in self.source.model_fields,
+            "scales_from_zero": bool(name) and not self.per_pod,
+            "failure_reason": f"FailedGet{self.name}Metric" if name else "InvalidMetricSourceType",
+        }
+        for attribute, value in found.items():
+            object.__setattr__(self, attribute, value)
 
 
 class ScalingMetric(msgspec.Struct, frozen=True):

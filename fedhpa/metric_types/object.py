@@ -160,17 +160,12 @@ def _status(spec: ScalingMetric) -> dict[str, JSON]:
 
 OBJECT: Final = MetricType(
     "Object",
-    field="object",
-    attribute="object",
     description="Source of type Object: a custom metric of one object, such as the requests of an "
     "Ingress. Can scale from zero.",
     source=ObjectMetricSource,
     status=ObjectMetricStatus,
     api=CUSTOM_API,
     per_pod=False,
-    describes_object=True,
-    scales_from_zero=True,
-    failure_reason="FailedGetObjectMetric",
     failure_source="object",
     validate=_validate,
     identity=_identity,

@@ -16,7 +16,6 @@ from fedhpa.api.fielderror import FieldError, required
 from fedhpa.api.quantity import format_milli
 from fedhpa.metric_types.metric import (
     CUSTOM_API,
-    MeasuredCluster,
     MeasuredFleet,
     MetricError,
     MetricProposal,
@@ -119,31 +118,28 @@ def _display_name(spec: ScalingMetric) -> str:
     return f"pods metric {spec.name}"
 
 
-def _has_sample(fleet: MeasuredFleet, cluster: MeasuredCluster, spec: ScalingMetric) -> bool:
-    samples: Sequence[Any] = cluster.samples(spec)
-    if not samples and fleet.served_by_hub(spec):
-        samples = fleet.hub_samples(spec)
-    named = {sample.name for sample in samples}
-    return any(pod.name in named for pod in cluster.pods)
+def _unsampled(fleet: MeasuredFleet, spec: ScalingMetric) -> list[str]:
+    of_hub: Sequence[Any] = fleet.hub_samples(spec) if fleet.served_by_hub(spec) else ()
+    found = []
+    for cluster in fleet.answered:
+        named = {sample.name for sample in cluster.samples(spec) or of_hub}
+        if named.isdisjoint([pod.name for pod in cluster.pods]) and cluster.pods:
+            found.append(cluster.name)
+    return found
 
 
 PODS: Final = MetricType(
     "Pods",
-    field="pods",
-    attribute="pods",
     description="Source of type Pods: a custom metric of each pod, averaged over the pods of all clusters.",
     source=PodsMetricSource,
     status=PodsMetricStatus,
     api=CUSTOM_API,
     per_pod=True,
-    describes_object=False,
-    scales_from_zero=False,
-    failure_reason="FailedGetPodsMetric",
     failure_source="pods",
     validate=_validate,
     identity=series_identity,
     propose=_propose,
     display_name=_display_name,
     status_fields=series_status,
-    has_sample=_has_sample,
+    unsampled=_unsampled,
 )

@@ -14,7 +14,7 @@ from fedhpa.api.fielderror import FieldError, required
 from fedhpa.api.model import LongText
 from fedhpa.metric_types.metric import USAGE_API, MetricIdentity, MetricType, ScalingMetric
 from fedhpa.metric_types.sources import CURRENT_HELP, MetricTarget, MetricValueStatus
-from fedhpa.metric_types.usage import has_usage, propose_from_usage, usage_name, validate_usage_target
+from fedhpa.metric_types.usage import propose_from_usage, usage_name, validate_usage_target, without_usage
 from fedhpa.scaling import UsageRecord, sum_over
 
 JSON = object
@@ -70,22 +70,17 @@ def _status(spec: ScalingMetric) -> dict[str, JSON]:
 
 RESOURCE: Final = MetricType(
     "Resource",
-    field="resource",
-    attribute="resource",
     description="Source of type Resource: cpu or memory of whole pods, averaged over the pods of all "
     "clusters.",
     source=ResourceMetricSource,
     status=ResourceMetricStatus,
     api=USAGE_API,
     per_pod=True,
-    describes_object=False,
-    scales_from_zero=False,
-    failure_reason="FailedGetResourceMetric",
     failure_source="{name} resource",
     validate=_validate,
     identity=_identity,
     propose=partial(propose_from_usage, _reader),
     display_name=_display_name,
     status_fields=_status,
-    has_sample=partial(has_usage, _reader),
+    unsampled=partial(without_usage, _reader),
 )

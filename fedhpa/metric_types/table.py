@@ -30,16 +30,11 @@ def _unknown(_: MeasuredFleet, __: CurrentSize, ___: Readiness, spec: ScalingMet
 
 _UNKNOWN: Final = MetricType(
     "",
-    field="",
-    attribute="",
     description="",
     source=V2Model,
     status=V2Model,
     api="",
     per_pod=False,
-    describes_object=False,
-    scales_from_zero=False,
-    failure_reason="InvalidMetricSourceType",
     failure_source="",
     validate=lambda *_: iter(()),
     identity=lambda _: MetricIdentity(""),

@@ -7,7 +7,6 @@ milli-units.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from fedhpa.api.errors import MetricsUnavailable
 from fedhpa.api.fielderror import FieldError, forbidden, required
@@ -35,9 +34,6 @@ from fedhpa.scaling import (
 )
 
 JSON = object
-
-# People read conditions, so they name only so many containers.
-_MAX_NAMED: Final = 8
 
 # Reads the value of a metric of one record, None without one.
 Reader = Callable[[ScalingMetric], Callable[[UsageRecord], int | None]]
@@ -104,18 +100,22 @@ def _check_container(clusters: Sequence[MeasuredCluster], container: str) -> Non
     """Raises MetricsUnavailable if no pod has the container. Kubernetes calls such pods unready."""
     names = {name for cluster in clusters for pod in cluster.pods for name, _ in pod.requests.containers}
     if names and container not in names:
-        text = listed(sorted(names), _MAX_NAMED)
+        text = listed(sorted(names))
         raise MetricsUnavailable(f"no pod has a container {container}: the containers of the pods are {text}")
 
 
-def has_usage(reader: Reader, _: MeasuredFleet, cluster: MeasuredCluster, spec: ScalingMetric) -> bool:
-    """True if the usage of some selected pod has a value."""
-    usage, value_of = cluster.usage, reader(spec)
-    # Most lists name the pods in the same order.
-    if usage and usage[0].name == cluster.pods[0].name and value_of(usage[0]) is not None:
-        return True
-    names = {pod.name for pod in cluster.pods}
-    return any(record.name in names and value_of(record) is not None for record in usage)
+def without_usage(reader: Reader, fleet: MeasuredFleet, spec: ScalingMetric) -> list[str]:
+    """Returns the clusters in which the usage of no selected pod has a value."""
+    value_of, found = reader(spec), []
+    for cluster in fleet.answered:
+        usage, pods = cluster.usage, cluster.pods
+        # Most lists name the pods in the same order.
+        if not pods or (usage and usage[0].name == pods[0].name and value_of(usage[0]) is not None):
+            continue
+        names = {pod.name for pod in pods}
+        if not any(record.name in names and value_of(record) is not None for record in usage):
+            found.append(cluster.name)
+    return found
 
 
 def usage_name(spec: ScalingMetric, kind: str) -> str:

@@ -13,20 +13,22 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from fedhpa.api.times import Seconds
+
 T = TypeVar("T")
 
 
 class Recommendation(msgspec.Struct, frozen=True, gc=False):
     """A proposed size before stabilization and limits, with its time in POSIX seconds."""
 
-    time: float
+    time: Seconds
     replicas: int
 
 
 class ScaleEvent(msgspec.Struct, frozen=True, gc=False):
     """A scale that succeeded, with its time in POSIX seconds; `change` is a positive number of replicas."""
 
-    time: float
+    time: Seconds
     change: int
 
 

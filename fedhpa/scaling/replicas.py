@@ -114,68 +114,68 @@ def group_pods(
     `cpu` turns on the rules for young pods. `request` (resource, container or "") adds up the requests. The
     values of the parts are emptied. `strays` are values of pods in no known cluster, by their source.
     """
-    groups = Groups(pods=sum([len(cluster.pods) for cluster, _, _ in parts]))
-    for part in parts:
-        groups.shares[part[0].name] = _group_cluster(part, readiness, cpu, request, groups)
-    for source, values in strays.items():
-        groups.shares[source] = Share(len(values), sum(values.values()))
-    groups.counted = sum([share.pods for share in groups.shares.values()])
-    groups.counted_sum = sum([share.milli for share in groups.shares.values()])
-    return groups
-
-
-def _group_cluster(
-    part: Part, readiness: Readiness, cpu: bool, request: tuple[str, str] | None, groups: Groups
-) -> Share:
     # The one loop over all pods of a decision. Its variables are local, and the first branch takes most pods.
-    cluster, values, records = part
-    if cluster.age:
-        readiness = msgspec.structs.replace(readiness, now=readiness.now - cluster.age)
-    take = values.pop
-    # A pod that started before this is initialized. The extra second absorbs the rounding in `_is_unready`.
-    long_ago = readiness.now - readiness.cpu_initialization_period - 1.0
     resource, container = request or ("", "")
-    last_requests, requested = None, 0
+    # The pods of a workload share their requests, in all clusters.
+    last_requests, requested, request_error = None, 0, ""
     ready = unready = ignored = ready_sum = ready_requested = unready_requested = 0
-    missing = groups.missing_requests
-    samples: dict[str, UsageRecord | CustomSample] = {}
-    for pod in cluster.pods:
-        if request is not None and pod.requests is not last_requests:
-            last_requests = pod.requests
-            # A missing request fails only a utilization target, and only if there is usage at all.
-            try:
-                requested = requested_milli(pod.requests, resource, container, pod.name)
-            except MetricsUnavailable as error:
-                groups.request_error, requested = groups.request_error or str(error), 0
-        value = take(pod.name, None)
-        if value is not None and pod.settled and (not cpu or pod.start < long_ago):  # type: ignore[operator]  # settled pods have started
-            ready += 1
-            ready_sum += value
-            ready_requested += requested
-        elif pod.state == IGNORED:
-            ignored += 1
-        elif pod.state == PENDING:
-            unready += 1
-            unready_requested += requested
-        elif value is None:
-            missing.append(requested)
-        elif cpu and _is_unready(pod, samples := samples or {one.name: one for one in records}, readiness):
-            unready += 1
-            unready_requested += requested
-        else:
-            ready += 1
-            ready_sum += value
-            ready_requested += requested
-    groups.ready += ready
-    groups.unready += unready
-    groups.ignored += ignored
-    groups.known_sum += ready_sum
-    groups.known_requests += ready_requested
-    groups.unready_requests += unready_requested
-    # The values left are those of unlisted pods. Kubernetes counts them in averages and in the last step.
-    if values:
-        return Share(ready + len(values), ready_sum + sum(values.values()))
-    return Share(ready, ready_sum)
+    missing, shares = list[int](), dict[str, Share]()
+    for cluster, values, records in parts:
+        then = (
+            msgspec.structs.replace(readiness, now=readiness.now - cluster.age) if cluster.age else readiness
+        )
+        # A pod that started before this is initialized. One more second is for the rounding in `_is_unready`.
+        long_ago = then.now - then.cpu_initialization_period - 1.0
+        take, others, other_sum = values.pop, ready, ready_sum
+        samples: dict[str, UsageRecord | CustomSample] = {}
+        for pod in cluster.pods:
+            if request is not None and pod.requests is not last_requests:
+                last_requests = pod.requests
+                # A missing request fails only a utilization target, and only if there is usage at all.
+                try:
+                    requested = requested_milli(pod.requests, resource, container, pod.name)
+                except MetricsUnavailable as error:
+                    request_error, requested = request_error or str(error), 0
+            value = take(pod.name, None)
+            if value is not None and pod.settled and (not cpu or pod.start < long_ago):  # type: ignore[operator]  # settled pods have started
+                ready += 1
+                ready_sum += value
+                ready_requested += requested
+            elif pod.state == IGNORED:
+                ignored += 1
+            elif pod.state == PENDING:
+                unready += 1
+                unready_requested += requested
+            elif value is None:
+                missing.append(requested)
+            elif cpu and _is_unready(pod, samples := samples or {one.name: one for one in records}, then):
+                unready += 1
+                unready_requested += requested
+            else:
+                ready += 1
+                ready_sum += value
+                ready_requested += requested
+        counted, milli = ready - others, ready_sum - other_sum
+        if values:
+            # Those left are of unlisted pods. Kubernetes counts them in averages and in the last step.
+            counted, milli = counted + len(values), milli + sum(values.values())
+        shares[cluster.name] = Share(counted, milli)
+    for source, left in strays.items():
+        shares[source] = Share(len(left), sum(left.values()))
+    return Groups(
+        pods=sum([len(cluster.pods) for cluster, _, _ in parts]),
+        ready=ready,
+        unready=unready,
+        ignored=ignored,
+        counted=sum([share.pods for share in shares.values()]),
+        counted_sum=sum([share.milli for share in shares.values()]),
+        known_sum=ready_sum,
+        known_requests=ready_requested,
+        unready_requests=unready_requested,
+        missing_requests=missing,
+        shares=shares,
+        request_error=request_error,
+    )
 
 
 def requested_milli(requests: PodRequests, resource: str, container: str, pod_name: str) -> int:

@@ -143,9 +143,9 @@ def test_the_split_is_the_difference_between_shares(given_scenario: dict[str, An
 
     before = {name: entry.get("replicas", 0) for name, entry in given_scenario["record"]["clusters"].items()}
     changed = [
-        f"{share.cluster} {before[share.cluster]} -> {share.replicas}"
-        for share in decision.assignment
-        if share.replicas != before[share.cluster]
+        f"{cluster} {before[cluster]} -> {share}"
+        for cluster, share in decision.assignment.items()
+        if share != before[cluster]
     ]
     if decision.writes and "target" not in given_scenario:
         assert decision.split == ", ".join(changed)

@@ -153,7 +153,7 @@ async def test_a_status_has_one_owner_also_after_an_upgrade(api: PlaneApi) -> No
     definition = crd.custom_resource_definition(crd.FEDERATED_HPA)
     body = manifest(FHPA, fhpa())
     body["metadata"]["name"] = "owned"
-    path = f"{FHPAS}/owned"
+    path, desired = f"{FHPAS}/owned", 1
     clusters = [{"name": f"member{number}", "currentReplicas": 2} for number in range(3)]
 
     async def owned(desired: int) -> list[Any]:
@@ -172,7 +172,6 @@ async def test_a_status_has_one_owner_also_after_an_upgrade(api: PlaneApi) -> No
         desired += 1
         return await owned(desired) == [{}]
 
-    desired = 1
     await done(lambda: replace_definition(api, with_owners_of_each_field(definition)), "the older CRD")
     try:
         await api.send("POST", FHPAS, body=body)

@@ -138,7 +138,7 @@ class Stage:
             events=(),
             status={"clusters": clusters},
             history=History(),
-            assignment=(),
+            assignment={},
         )
 
     def token_issued(self, *, days_ago: float) -> None:

@@ -63,16 +63,11 @@ def _propose(fleet: MeasuredFleet, scale: CurrentSize, _: Readiness, spec: Scali
 
 ROW = MetricType(
     "Queue",
-    field="queueLength",
-    attribute="queue_length",
     description="Source of type Queue.",
     source=QueueMetricSource,
     status=QueueMetricStatus,
     api=EXTERNAL_API,
     per_pod=False,
-    describes_object=False,
-    scales_from_zero=True,
-    failure_reason="FailedGetQueueMetric",
     failure_source="{name} queue",
     validate=_validate,
     identity=lambda source: MetricIdentity(source.topic),
@@ -97,7 +92,7 @@ def metric(topic: str) -> dict[str, Any]:
     """Returns a metric of the type; its target is ten messages a pod."""
     return {
         "type": "Queue",
-        "queueLength": {"topic": topic, "target": {"type": "AverageValue", "averageValue": "10"}},
+        "queue": {"topic": topic, "target": {"type": "AverageValue", "averageValue": "10"}},
     }
 
 

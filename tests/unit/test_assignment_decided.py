@@ -152,7 +152,7 @@ def test_pods_that_stay_pending_are_placed_elsewhere() -> None:
 
     assert (decision.rescale, decision.moves, decision.writes) == (False, True, True)
     assert (decision.current_replicas, decision.desired_replicas) == (7, 7)
-    assert [(share.cluster, share.replicas) for share in decision.assignment] == [("m1", 3), ("m2", 5)]
+    assert decision.assignment == {"m1": 3, "m2": 5}
     assert decision.reason == "m1 is stuck"
     said = "m1 is stuck: m1 5 -> 3, m2 2 -> 5"
     stuck = "m1: 3 of 5 replicas wait for a node there"
@@ -212,7 +212,7 @@ def test_a_move_that_failed_counts_as_none() -> None:
         decoded.snapshot, decoded.history, decoded.now, decoded.settings, write_error="conflict"
     )
 
-    assert (decision.moves, decision.error, decision.assignment) == (False, "conflict", ())
+    assert (decision.moves, decision.error, decision.assignment) == (False, "conflict", {})
     assert [event.reason for event in decision.events] == ["FailedRescale", "ClusterStuck"]
 
 
@@ -224,7 +224,7 @@ def test_duplicated_brings_a_cluster_back_to_the_others() -> None:
     decision = decided(given)
 
     assert (decision.rescale, decision.moves) == (False, True)
-    assert [share.replicas for share in decision.assignment] == [4, 4]
+    assert list(decision.assignment.values()) == [4, 4]
     assert decision.reason == "every cluster gets the same number"
 
 

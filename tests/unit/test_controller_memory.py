@@ -12,6 +12,7 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.stepped_clock import redate
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale, ScaleSpec
+from fedhpa.assignment import ClusterState, Course
 from fedhpa.decision import (
     KNOWN_BEFORE,
     Absence,
@@ -25,14 +26,16 @@ from fedhpa.decision import (
     MemoryState,
     Rebalance,
     Recommendation,
+    Resets,
     ScaleEvent,
+    SizeChange,
     Snapshot,
     TemplateScale,
     WorkloadReading,
     decide,
     decode_object,
 )
-from fedhpa.decision.memory import Standing
+from fedhpa.decision.memory import Awaited, Standing
 from fedhpa.scaling.records import PodRecord
 from fedhpa.scaling.requests import PodRequests
 from tests.support.recordings import recording
@@ -301,16 +304,26 @@ def test_replicas_that_were_failed_over_are_not_failed_over_again() -> None:
 
 
 def test_a_step_of_the_clock_moves_all_times_of_the_state() -> None:
-    """No wait for a stuck cluster, a new host, a return or a step of Duplicated gets longer or shorter."""
+    """No wait gets longer or shorter: for a stuck cluster, a new host, a pass, or a cluster to go to 0."""
     standing = Standing("Leaving", since=NOW, asked_since=NOW, stuck_since=NOW, new=True, serves_since=NOW)
     cluster = ClusterMemory(
-        seen=NOW, scaled=NOW, standing=standing, lacking_since=NOW, answered_since=NOW, replicas=1
+        seen=NOW,
+        scaled=NOW,
+        standing=standing,
+        lacking_since=NOW,
+        answered_since=NOW,
+        replicas=1,
+        assignment=ClusterState(zero_since=NOW, idle_since=NOW),
     )
     rebalance = Rebalance("", NOW, is_return=True, blocked_since=NOW, rests_until=NOW)
     state = MemoryState(
         absences={"m1": Absence(NOW, NOW, 1.0, NOW)},
         rebalance=rebalance,
         clusters={"m1": cluster, "m2": ClusterMemory()},
+        course=Course(written=NOW, excess_since=NOW, stepped=NOW, size=4),
+        awaited={"m3": Awaited(NOW)},
+        resets=Resets((NOW, NOW), SizeChange(1, 2)),
+        history=History((Recommendation(NOW, 4),), (ScaleEvent(NOW, 1),)),
     )
     memory = ObjectMemory("u1", recording(), state)
 
@@ -318,6 +331,7 @@ def test_a_step_of_the_clock_moves_all_times_of_the_state() -> None:
 
     text = msgspec.json.encode(state).decode()
     assert msgspec.json.encode(memory.state).decode() == text.replace(str(NOW), str(NOW + 3600.0))
+    assert memory.state.clusters["m2"] is state.clusters["m2"]
 
 
 def test_a_cluster_that_was_rebuilt_was_known_before() -> None:

@@ -124,8 +124,8 @@ async def test_requests_per_second_are_a_metric_of_each_pod() -> None:
 async def test_external_metrics_are_selected_by_their_labels() -> None:
     """The values in `external` are selected by metric and label."""
     answers = Answers()
-    answers.apis.external["queue_length"] = [({"queue": "a"}, 5000), ({"queue": "b"}, 7000)]
-    path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue_length"
+    answers.apis.external["queue"] = [({"queue": "a"}, 5000), ({"queue": "b"}, 7000)]
+    path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/queue"
 
     (item,) = (await answers.get(f"{path}?labelSelector=queue%3Db"))["items"]
 

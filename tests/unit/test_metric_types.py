@@ -242,15 +242,15 @@ def test_a_sixth_type_is_validated(sixth: dict[str, Any]) -> None:
     """Its own rule and the general ones hold, and it may scale from zero, as its row says."""
     assert sixth["errors"] == []
     assert sixth["errors without a topic"] == [
-        "spec.metrics[0].queueLength.topic: Required value: must name the queue"
+        "spec.metrics[0].queue.topic: Required value: must name the queue"
     ]
     assert sixth["errors without a source"] == [
-        "spec.metrics[0].queueLength: Required value: must populate information for the given metric source"
+        "spec.metrics[0].queue: Required value: must populate information for the given metric source"
     ]
     assert sixth["warnings"] == [
         "spec.metrics[1]: is the same metric as spec.metrics[0]; only the lower target has an effect",
         (
-            "spec.metrics[0].queueLength (and 1 more): each cluster reports the metric, and the values are "
+            "spec.metrics[0].queue (and 1 more): each cluster reports the metric, and the values are "
             "added up; set aggregation: Max if they all see the same queue, or Sum if each has its own"
         ),
     ]
@@ -260,7 +260,7 @@ def test_a_sixth_type_is_in_the_crd(sixth: dict[str, Any]) -> None:
     """The schema has its field in spec and status, and its name."""
     text = " ".join(sixth["crd"].split())
 
-    assert text.count("queueLength: description: ") == 2
+    assert text.count("queue: description: ") == 2
     assert "- Queue" in text
 
 
@@ -272,7 +272,7 @@ def test_a_sixth_type_is_decided_and_shown(sixth: dict[str, Any]) -> None:
     assert (decision["desiredReplicas"], decision["error"]) == (12, None)
     assert decision["metrics"][0]["proposal"] == 12
     assert decision["status"]["currentMetrics"] == [
-        {"type": "Queue", "queueLength": {"topic": "orders", "current": {"averageValue": "15"}}}
+        {"type": "Queue", "queue": {"topic": "orders", "current": {"averageValue": "15"}}}
     ]
     message = "the HPA was able to successfully calculate a replica count from queue orders"
     assert message in [condition["message"] for condition in decision["conditions"]]

@@ -57,11 +57,11 @@ class Loop:
         if self.answer:
             carry_on(given, self.answer)
         decision = decided(given)
-        for share in decision.assignment if decision.writes else ():
+        for name, share in decision.assignment.items() if decision.writes else ():
             # A ReplicaSet removes the pods first that are not ready.
-            unready = self.unready[share.cluster] + share.replicas - self.replicas[share.cluster]
-            self.unready[share.cluster] = max(unready, 0)
-            self.replicas[share.cluster] = share.replicas
+            unready = self.unready[name] + share - self.replicas[name]
+            self.unready[name] = max(unready, 0)
+            self.replicas[name] = share
             self.started = self.now
         self.answer = json.loads(msgspec.json.encode(to_json(decision)))
         self.decisions.append(decision)

@@ -15,8 +15,8 @@ import msgspec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.scaling_record import check_version
-from fedhpa.api.times import format_time, parse_time
-from fedhpa.assignment import Bounds, Seconds
+from fedhpa.api.times import Seconds, format_time, parse_time
+from fedhpa.assignment import Bounds
 from fedhpa.decision.memory import ANSWERED_STATES, LOST_STATES, VERSION, ClusterMemory, MemoryState
 from fedhpa.decision.model import (
     ClusterMembership,
@@ -88,7 +88,9 @@ def _reasons(decision: Decision, now_text: str) -> Mapping[str, JSON]:
 def _assignment(decision: Decision) -> Mapping[str, JSON]:
     if decision.distributed:
         return _bounds(decision)
-    return {"assignment": list(map(msgspec.to_builtins, decision.assignment))}
+    no_hpa = {"minReplicas": None, "maxReplicas": None}
+    shares = decision.assignment.items()
+    return {"assignment": [{"cluster": name, "replicas": share, **no_hpa} for name, share in shares]}
 
 
 def _bounds(decision: Decision) -> Mapping[str, JSON]:
@@ -239,7 +241,6 @@ def decode_compact(
         events=(),
         status={},
         history=state.history,
-        assignment=(),
         moves=compact.moved,
         absences=state.absences,
         rebalance=state.rebalance,

@@ -24,7 +24,7 @@ def memory_of(status: RawStatus) -> MemoryState:
     wrote = decision.get("rescale") is True or decision.get("moved") is True
     decided = number(decision.get("desiredReplicas" if wrote else "currentReplicas"))
     size = (status.desiredReplicas if wrote else status.currentReplicas) if decided is None else decided
-    entries = cluster_entries(status)
+    entries = cluster_entries(status.clusters)
     return MemoryState(
         size=size,
         absences=_absences(decision.get("absences"), entries),

@@ -47,7 +47,7 @@ class RawStatus(msgspec.Struct):
 
 
 class StoredStatus(msgspec.Struct, frozen=True):
-    """The status that a FederatedHPA came with. `shares` are the clusters' replicas, as far as known."""
+    """The status that a FederatedHPA came with; `clusters` is as stored."""
 
     current_replicas: int | None = None
     desired_replicas: int | None = None
@@ -55,7 +55,13 @@ class StoredStatus(msgspec.Struct, frozen=True):
     current_metrics: tuple[Mapping[str, JSON], ...] | None = None
     conditions: tuple[StatusCondition, ...] = ()
     observed_generation: int | None = None
-    shares: Mapping[str, int] = {}
+    clusters: JSON = None
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """The clusters' replicas, as far as known."""
+        shown = {name: one.get("currentReplicas") for name, one in cluster_entries(self.clusters).items()}
+        return {name: replicas for name, replicas in shown.items() if type(replicas) is int}
 
 
 def stored_status(raw: RawStatus) -> StoredStatus:
@@ -67,17 +73,13 @@ def stored_status(raw: RawStatus) -> StoredStatus:
         current_metrics=None if raw.currentMetrics is None else tuple(raw.currentMetrics),
         conditions=tuple([_condition(condition) for condition in raw.conditions or ()]),
         observed_generation=number(raw.observedGeneration),
-        shares={
-            name: replicas
-            for name, entry in cluster_entries(raw).items()
-            if type(replicas := entry.get("currentReplicas")) is int
-        },
+        clusters=raw.clusters,
     )
 
 
-def cluster_entries(raw: RawStatus) -> dict[str, Mapping[str, JSON]]:
+def cluster_entries(clusters: JSON) -> dict[str, Mapping[str, JSON]]:
     """Returns the readable entries of status.clusters by name."""
-    entries = raw.clusters if isinstance(raw.clusters, list) else []
+    entries = clusters if isinstance(clusters, list) else []
     # Decoded JSON has no other mapping. Its exact type is compared quickly.
     return {
         name: entry for entry in entries if type(entry) is dict and type(name := entry.get("name")) is str
