@@ -15,7 +15,7 @@ from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import Review
-from webhook.intake import LARGE_BODY, Bodies, Intake, Turns
+from webhook.intake import LARGE_BODY, Intake, Turns
 
 LARGE = b"x" * (LARGE_BODY + 1)
 Caller = TestClient[web.Request, web.Application]
@@ -187,17 +187,6 @@ async def test_verified_peers_have_their_turn_first() -> None:
             group.create_task(take(name, first=first))
 
     assert order == ["one", "hub", "proxy", "two"]
-
-
-async def test_bodies_of_others_take_no_room_of_verified_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each have a bound of their own."""
-    monkeypatch.setattr(intake, "MAX_BODIES", 2)
-    bodies = Bodies()
-    async with bodies.held(first=False) as stranger, bodies.held(first=True) as hub:
-        stranger.grow(2)
-        hub.grow(2)
-        with pytest.raises(Refused):
-            stranger.grow(1)
 
 
 async def test_a_turn_that_is_given_up_is_passed_on() -> None:
