@@ -204,7 +204,7 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
 
     A selection without a cluster is no error: clusters may join later.
     """
-    yield from _known_copies(spec, clusters)
+    yield from _copies(spec, clusters)
     affinities = list(_affinities(spec))
     if not affinities and not spec.cluster_hpa_preference:
         return
@@ -222,7 +222,7 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
             yield f"{at}: {_unknown(affinity.cluster_names[unknown[0]])}{others}; {_known(names)}"
             continue
         left -= _size(affinity) * len(clusters)
-        if left >= 0 and not _selects_any(affinity, clusters):
+        if left >= 0 and not _selected(affinity, clusters):
             yield f"{path}: selects no known cluster; {_known(names)}"
     for index, cap in enumerate(spec.cluster_hpa_preference[:MAX_CLUSTERS]):
         if cap.cluster_name and cap.cluster_name not in names:
@@ -230,12 +230,12 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
             yield f"{at}: {_unknown(cap.cluster_name)}; {_known(names)}"
 
 
-def _selects_any(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) -> bool:
+def _selected(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) -> Sequence[KnownCluster]:
     try:
         selection = Selection(affinity)
     except InvalidObject:
-        return True  # Validation refuses the affinity.
-    return any(selection.selects(cluster) for cluster in clusters)
+        return clusters  # Validation refuses the affinity.
+    return [cluster for cluster in clusters if selection.selects(cluster)]
 
 
 def _size(affinity: ClusterAffinity) -> int:
@@ -294,53 +294,28 @@ def _returns(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iter
         yield f"{_ASSIGNMENT}.rebalance: has no effect, because Duplicated divides nothing"
 
 
-def _copies(spec: FederatedHPASpec) -> Iterator[str]:
-    """Warns that Duplicated gives the whole size to every cluster, with the number of pods if it is known."""
-    high = spec.maximum
-    if not _duplicates(spec) or high is None:
+def _copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster] | None = None) -> Iterator[str]:
+    """Warns that Duplicated gives the whole size to every cluster, with the number of pods if it is known.
+
+    With `clusters` only where their number is not known without them.
+    """
+    high, policy, affinity = spec.maximum, spec.policy, spec.cluster_affinity
+    if high is None or not (policy.copies or (not policy and spec.mode == DISTRIBUTED)):
         return
-    named = _named_clusters(spec)
-    if named:
-        yield _whole_size(spec, len(named), high)
-    else:
-        yield f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {high} pods in each"
-
-
-def _known_copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
-    high = spec.maximum
-    if not _duplicates(spec) or high is None or _named_clusters(spec):
-        return
-    affinity = spec.cluster_affinity
-    selected: Sequence[KnownCluster] = clusters
-    if affinity is not None and _size(affinity) * len(clusters) <= _MAX_COMPARISONS:
-        try:
-            selection = Selection(affinity)
-        except InvalidObject:
-            return  # Validation refuses the affinity.
-        selected = [cluster for cluster in clusters if selection.selects(cluster)]
-    if len(selected) > 1:
-        yield _whole_size(spec, len(selected), high)
-
-
-def _duplicates(spec: FederatedHPASpec) -> bool:
-    return spec.policy.copies or (not spec.policy and spec.mode == DISTRIBUTED)
-
-
-def _duplicated(spec: FederatedHPASpec) -> str:
-    where = "" if spec.policy else "without a policy here or in a PropagationPolicy, "
-    return f"{where}Duplicated gives the whole size to every cluster"
-
-
-def _named_clusters(spec: FederatedHPASpec) -> set[str]:
-    """Returns the clusters that spec.clusterAffinity selects by name alone."""
-    affinity = spec.cluster_affinity
-    if affinity is None or affinity.label_selector is not None or affinity.field_selector is not None:
-        return set()
-    return set(affinity.cluster_names[:MAX_CLUSTERS]) - set(affinity.exclude[:MAX_CLUSTERS])
-
-
-def _whole_size(spec: FederatedHPASpec, count: int, high: int) -> str:
-    return f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {count} x {high} = {count * high} pods may run"
+    where = "" if policy else "without a policy here or in a PropagationPolicy, "
+    text = f"{_ASSIGNMENT}: {where}Duplicated gives the whole size to every cluster"
+    count = 0
+    if affinity is not None and affinity.label_selector is None and affinity.field_selector is None:
+        count = len(set(affinity.cluster_names[:MAX_CLUSTERS]) - set(affinity.exclude[:MAX_CLUSTERS]))
+    if clusters is not None:
+        if count:
+            return
+        few = affinity is not None and _size(affinity) * len(clusters) <= _MAX_COMPARISONS
+        count = len(_selected(affinity, clusters) if affinity is not None and few else clusters)
+        if count < 2:
+            return
+    pods = f"{count} x {high} = {count * high} pods may run" if count else f"{high} pods in each"
+    yield f"{text}: up to {pods}"
 
 
 def _thresholds(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iterator[str]:
