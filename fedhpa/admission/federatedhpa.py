@@ -31,7 +31,7 @@ from fedhpa.api.autoscaling import (
 )
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
-from fedhpa.api.fielderror import FieldError, TypedText, invalid, quoted, required, unsupported
+from fedhpa.api.fielderror import FieldError, TypedText, each_invalid, invalid, quoted, required, unsupported
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity
@@ -91,8 +91,7 @@ def validate_reference(reference: CrossVersionObjectReference, path: str) -> Ite
     for name, value in (("kind", reference.kind), ("name", reference.name)):
         if not value:
             yield required(f"{path}.{name}")
-        for message in path_segment(value):
-            yield invalid(f"{path}.{name}", value, message)
+        yield from each_invalid(f"{path}.{name}", value, path_segment(value))
 
 
 def _behavior(behavior: Behavior, path: str) -> Iterator[FieldError]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fedhpa.admission.metadata import validate_labels
 from fedhpa.api.affinity import Selection
 from fedhpa.api.assignment_policies import PRIORITY, STATIC_WEIGHT
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection
@@ -21,7 +22,16 @@ from fedhpa.api.federatedhpa import (
     FederatedHPAAssignment,
     FederatedHPASpec,
 )
-from fedhpa.api.fielderror import FieldError, duplicate, forbidden, invalid, quoted, required, unsupported
+from fedhpa.api.fielderror import (
+    FieldError,
+    duplicate,
+    each_invalid,
+    forbidden,
+    invalid,
+    quoted,
+    required,
+    unsupported,
+)
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
 from fedhpa.api.model import MAX_CLUSTERS, MAX_METRICS, MAX_NAME
@@ -98,8 +108,7 @@ def _decision(affinity: ClusterSelection) -> Iterator[FieldError]:
     if not name:
         yield required(path, "must name a PlacementDecision in the namespace of this object")
     else:
-        for message in dns_subdomain(name):
-            yield invalid(path, name, message)
+        yield from each_invalid(path, name, dns_subdomain(name))
 
 
 def _affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:
@@ -121,11 +130,7 @@ def _names(names: Sequence[str], path: str) -> Iterator[FieldError]:
 
 
 def _label_selector(selector: LabelSelector, path: str) -> Iterator[FieldError]:
-    for key, value in selector.match_labels.items():
-        for message in qualified_name(key):
-            yield invalid(f"{path}.matchLabels", key, message)
-        for message in label_value(value):
-            yield invalid(f"{path}.matchLabels", value, message)
+    yield from validate_labels(selector.match_labels, f"{path}.matchLabels")
     for index, requirement in enumerate(selector.match_expressions):
         yield from _label_requirement(requirement, f"{path}.matchExpressions[{index}]")
 
@@ -140,11 +145,9 @@ def _label_requirement(requirement: LabelSelectorRequirement, path: str) -> Iter
                 yield forbidden(f"{path}.values", _NEEDS_NO_VALUES)
         case _:
             yield invalid(f"{path}.operator", requirement.operator, "not a valid selector operator")
-    for message in qualified_name(requirement.key):
-        yield invalid(f"{path}.key", requirement.key, message)
+    yield from each_invalid(f"{path}.key", requirement.key, qualified_name(requirement.key))
     for index, value in enumerate(requirement.values):
-        for message in label_value(value):
-            yield invalid(f"{path}.values[{index}]", value, message)
+        yield from each_invalid(f"{path}.values[{index}]", value, label_value(value))
 
 
 def _field_requirement(requirement: LabelSelectorRequirement, path: str) -> Iterator[FieldError]:
@@ -159,8 +162,7 @@ def _field_requirement(requirement: LabelSelectorRequirement, path: str) -> Iter
 def _toleration(toleration: ClusterToleration, path: str) -> Iterator[FieldError]:
     """Yields the errors of a toleration, in the words of Kubernetes' validation of pods."""
     if toleration.key:
-        for message in qualified_name(toleration.key):
-            yield invalid(f"{path}.key", toleration.key, message)
+        yield from each_invalid(f"{path}.key", toleration.key, qualified_name(toleration.key))
     elif toleration.operator != EXISTS:
         detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         yield invalid(f"{path}.operator", toleration.operator or "", detail)
@@ -169,8 +171,7 @@ def _toleration(toleration: ClusterToleration, path: str) -> Iterator[FieldError
             detail = "value must be empty when `operator` is 'Exists'"
             yield invalid(f"{path}.operator", toleration.operator, detail)
     else:
-        for message in label_value(toleration.value):
-            yield invalid(f"{path}.operator", toleration.value, message)
+        yield from each_invalid(f"{path}.operator", toleration.value, label_value(toleration.value))
     if toleration.toleration_seconds is not None and toleration.effect != NO_EXECUTE:
         detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         yield invalid(f"{path}.effect", toleration.effect or "", detail)
