@@ -77,7 +77,7 @@ def object_of(raw: Any, go: str, versions: Sequence[str]) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise Refused(f"json: cannot unmarshal {_json_type(raw)} into Go value of type {go}")
     kind = go.rpartition(".")[2]
-    version, written = (_text(raw, key, f"{kind}.{key}") for key in ("apiVersion", "kind"))
+    version, written = _text(raw, "apiVersion", f"{kind}.apiVersion"), _text(raw, "kind", f"{kind}.kind")
     if (written or kind) != kind or (version or versions[0]) not in versions:
         # As Go prints a GroupVersionKind.
         group, _, number = version.rpartition("/")

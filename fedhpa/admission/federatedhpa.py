@@ -40,6 +40,7 @@ from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 # Kinds by their names, for warnings about a name that is written otherwise. Others may exist.
 SCALABLE: Final = ("Deployment", "FederatedHPA", "ReplicaSet", "ReplicationController", "StatefulSet")
 UNSCALABLE: Final = ("CronJob", "DaemonSet", "Job", "Pod")
+_KINDS: Final = {kind.lower(): kind for kind in (*SCALABLE, *UNSCALABLE)}
 
 
 def validate_federatedhpa(fhpa: FederatedHPA, *, karmada: bool = False) -> list[FieldError]:
@@ -195,8 +196,7 @@ def _api_version(spec: FederatedHPASpec) -> Iterator[str]:
 def warn_kind(kind: str) -> Iterator[str]:
     """Warns about the kind of a target that is no kind's name, or that nobody can scale."""
     path = "spec.scaleTargetRef.kind"
-    known = {one.lower(): one for one in (*SCALABLE, *UNSCALABLE)}
-    meant = known.get(kind.lower().removesuffix("s"), kind)
+    meant = _KINDS.get(kind.lower().removesuffix("s"), kind)
     if meant != kind:
         yield f"{path}: {quoted(kind[:MAX_TEXT])} is no kind; {meant} is meant"
     if meant in UNSCALABLE:
