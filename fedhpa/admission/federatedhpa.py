@@ -16,7 +16,7 @@ from typing import Final
 
 from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.extensions import validate_extensions, warn_distributed, warn_extensions
-from fedhpa.admission.metadata import validate_metadata, warn_hold
+from fedhpa.admission.metadata import each_invalid, validate_metadata, warn_hold
 from fedhpa.admission.metrics import metric_remedies, validate_metric, warn_metrics
 from fedhpa.admission.placement import DISTRIBUTED, validate_publication
 from fedhpa.api.autoscaling import (
@@ -31,7 +31,7 @@ from fedhpa.api.autoscaling import (
 )
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import FederatedHPA, FederatedHPASpec
-from fedhpa.api.fielderror import FieldError, TypedText, each_invalid, invalid, quoted, required, unsupported
+from fedhpa.api.fielderror import FieldError, TypedText, invalid, quoted, required, unsupported
 from fedhpa.api.model import MAX_METRICS, MAX_TEXT
 from fedhpa.api.names import path_segment
 from fedhpa.api.quantity import Quantity

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from fedhpa.api.fielderror import FieldError, TypedText, each_invalid, invalid, required, too_long
+from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, too_long
 from fedhpa.api.hold import ALL, hold_problem
 from fedhpa.api.meta import ManagedFieldsEntry, ObjectMeta, OwnerReference
 from fedhpa.api.names import dns_label, dns_subdomain, label_value, qualified_name
@@ -61,6 +61,11 @@ def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError
     for key, value in labels.items():
         yield from each_invalid(path, key, qualified_name(key))
         yield from each_invalid(path, value, label_value(value))
+
+
+def each_invalid(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]:
+    """Yields the errors of a value that breaks several rules."""
+    return (invalid(path, value, message) for message in messages)
 
 
 def _annotations(annotations: dict[str, str], path: str) -> Iterator[FieldError]:

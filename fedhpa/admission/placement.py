@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from fedhpa.admission.metadata import validate_labels
+from fedhpa.admission.metadata import each_invalid, validate_labels
 from fedhpa.api.affinity import Selection
 from fedhpa.api.assignment_policies import PRIORITY, STATIC_WEIGHT
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection
@@ -25,7 +25,6 @@ from fedhpa.api.federatedhpa import (
 from fedhpa.api.fielderror import (
     FieldError,
     duplicate,
-    each_invalid,
     forbidden,
     invalid,
     quoted,

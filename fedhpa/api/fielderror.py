@@ -72,11 +72,6 @@ def invalid(path: str, value: Any, detail: str, remedy: str = "") -> FieldError:
     return FieldError(path, "Invalid value", detail, value, remedy)
 
 
-def each_invalid(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]:
-    """Yields the errors of a value that breaks several rules."""
-    return (invalid(path, value, message) for message in messages)
-
-
 def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
     """Returns the error of a value outside an enumeration."""
     names = ", ".join(quoted(name) for name in sorted(supported))
