@@ -189,6 +189,23 @@ async def test_verified_peers_have_their_turn_first() -> None:
     assert order == ["one", "hub", "proxy", "two"]
 
 
+async def test_bodies_of_others_take_no_room_of_verified_peers(
+    caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each have a bound of their own."""
+    monkeypatch.setattr(intake, "MAX_BODIES", len(LARGE))
+    monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)
+    monkeypatch.setattr(intake, "is_trusted", lambda request: "Hub" in request.headers)
+    async with asyncio.TaskGroup() as group:
+        stranger = group.create_task(post(caller, LARGE))
+        await eventually(lambda: judge.judging)
+        other = await post(caller, LARGE)
+        hub = group.create_task(post(caller, LARGE, Hub="yes"))
+        judge.may.set()
+
+    assert (stranger.result(), other, hub.result()) == ("200", "429", "200")
+
+
 async def test_a_turn_that_is_given_up_is_passed_on() -> None:
     """A cancelled request does not hold the others, also if it was cancelled as its turn came."""
     turns = Turns()
