@@ -92,7 +92,7 @@ _FIELDS: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
 # A day-of-month beside the weekday would not help: the two mean "either".
 _ONE_WEEKDAY: Final = "write the weekday alone and list the other dates in excludeDates"
-# What other schedulers accept: in which fields, its form, its meaning, and the remedy.
+# Values of other schedulers: the fields, the form, the meaning, and the remedy.
 _OTHER_DIALECTS: Final = tuple(
     (fields, re.compile(pattern, re.DOTALL), meaning, remedy)
     for fields, pattern, meaning, remedy in (
