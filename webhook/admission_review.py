@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from webhook.strict_json import BadJSON, loads
+from webhook.strict_json import loads
 
 MAX_BODY: Final = 7 * 1024 * 1024
 # API servers cut a warning after 256 bytes, and all warnings of a response after 4 KiB.
@@ -25,14 +25,6 @@ MAX_MESSAGE: Final = 64 * 1024
 _GROUP: Final = "admission.k8s.io"
 VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 NO_CONTENT: Final = "there is no content to decode"
-
-
-class Request(msgspec.Struct, frozen=True):
-    """The used part of an admission request. The objects are any JSON values, or None if they are absent."""
-
-    uid: str
-    object: Any
-    old: Any
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -60,44 +52,46 @@ def too_large() -> Refused:
 
 
 def read_envelope(body: bytes, content_type: str) -> dict[str, Any]:
-    """Reads the AdmissionReview of a body. Raises Refused if it is not a valid one."""
+    """Reads the AdmissionReview of a body. Raises Refused if it is not a valid one, and BadJSON."""
     if not body:
         raise Refused(NO_CONTENT)
     if len(body) > MAX_BODY:
         raise too_large()
     if content_type != "application/json":
         raise Refused(f"contentType={content_type[:100]}, expected application/json")
-    try:
-        envelope = loads(body)
-    except BadJSON as error:
-        raise Refused(str(error)) from error
-    if not isinstance(envelope, dict):
-        kind = json_type(envelope)
-        raise Refused(f"json: cannot unmarshal {kind} into Go value of type v1.AdmissionReview")
-    api_version = text_of(envelope, "apiVersion", "AdmissionReview.apiVersion")
-    kind = text_of(envelope, "kind", "AdmissionReview.kind")
-    if (kind or "AdmissionReview") != "AdmissionReview" or (api_version or VERSIONS[0]) not in VERSIONS:
-        shown = group_version_kind(api_version, kind)
-        raise Refused(f"unable to decode {shown[:200]} into *v1.AdmissionReview")
-    return envelope
+    return object_of(loads(body), "v1.AdmissionReview", VERSIONS)
 
 
-def request_of(envelope: Mapping[str, Any]) -> Request:
-    """Returns the request of an AdmissionReview. Raises Refused if it has none."""
+def request_of(envelope: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the uid and the request of an AdmissionReview. Raises Refused if it has none."""
     request = envelope.get("request")
     if request is None:
         raise Refused(NO_CONTENT)
     if not isinstance(request, dict):
         raise Refused(_wrong_type(request, "AdmissionReview.request", "v1.AdmissionRequest"))
-    uid = text_of(request, "uid", "AdmissionRequest.request.uid", "types.UID")
-    return Request(uid, request.get("object"), request.get("oldObject"))
+    return _text(request, "uid", "AdmissionRequest.request.uid", "types.UID"), request
+
+
+def object_of(raw: Any, go: str, versions: Sequence[str]) -> dict[str, Any]:
+    """Returns a JSON object of a Go type. Raises Refused for another one; absent versions and kinds fit."""
+    if not isinstance(raw, dict):
+        raise Refused(f"json: cannot unmarshal {_json_type(raw)} into Go value of type {go}")
+    kind = go.rpartition(".")[2]
+    version, written = _text(raw, "apiVersion", f"{kind}.apiVersion"), _text(raw, "kind", f"{kind}.kind")
+    if (written or kind) != kind or (version or versions[0]) not in versions:
+        # As Go prints a GroupVersionKind.
+        group, _, number = version.rpartition("/")
+        raise Refused(f"unable to decode {f'{group}/{number}, Kind={written}'[:200]} into *{go}")
+    return raw
 
 
 def encode_answer(uid: str, version: str, verdict: Verdict) -> bytes:
     """Returns the AdmissionReview with a verdict, in the version of the request."""
     status: dict[str, Any] = {"metadata": {}}
     if verdict.message:
-        status["message"] = _bounded_message(verdict.message)
+        more = len(verdict.message) - MAX_MESSAGE
+        cut = f"... and {more} more characters" if more > 0 else ""
+        status["message"] = verdict.message[:MAX_MESSAGE] + cut
     if verdict.reason:
         status["reason"] = verdict.reason
     status["code"] = verdict.code
@@ -122,15 +116,8 @@ def _bounded_warnings(warnings: Iterable[str]) -> list[str]:
     """Returns at most five warnings in order, without repetitions, each on one line of at most 255 bytes."""
     texts = list(dict.fromkeys(bounded_line(text, MAX_WARNING) for text in warnings))
     if len(texts) > MAX_WARNINGS:
-        more = len(texts) - MAX_WARNINGS + 1
-        texts[MAX_WARNINGS - 1 :] = [f"and {more} more warnings"]
+        texts[MAX_WARNINGS - 1 :] = [f"and {len(texts) - MAX_WARNINGS + 1} more warnings"]
     return texts
-
-
-def _bounded_message(message: str) -> str:
-    if len(message) <= MAX_MESSAGE:
-        return message
-    return f"{message[:MAX_MESSAGE]}... and {len(message) - MAX_MESSAGE} more characters"
 
 
 def bounded_line(text: str, limit: int) -> str:
@@ -143,34 +130,19 @@ def bounded_line(text: str, limit: int) -> str:
     return encoded[: limit - 3].decode(errors="ignore") + "..."
 
 
-def text_of(holder: Mapping[str, Any], key: str, field_: str, type_: str = "string") -> str:
+def _text(holder: Mapping[str, Any], key: str, field: str, type_: str = "string") -> str:
     """Returns a string field, or "" if it is absent. Raises Refused if it has another type."""
     value = holder.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Refused(_wrong_type(value, field_, type_))
-    return value
+    if value is not None and not isinstance(value, str):
+        raise Refused(_wrong_type(value, field, type_))
+    return value or ""
 
 
-def _wrong_type(value: Any, field_: str, type_: str) -> str:
-    return f"json: cannot unmarshal {json_type(value)} into Go struct field {field_} of type {type_}"
+def _wrong_type(value: Any, field: str, type_: str) -> str:
+    return f"json: cannot unmarshal {_json_type(value)} into Go struct field {field} of type {type_}"
 
 
-def json_type(value: Any) -> str:
+def _json_type(value: Any) -> str:
     """Returns the JSON type of a value, with Go's name for it."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, list):
-        return "array"
-    return "null" if value is None else "object"
-
-
-def group_version_kind(api_version: str, kind: str) -> str:
-    """Returns a GroupVersionKind as Go prints it."""
-    group, _, version = api_version.rpartition("/")
-    return f"{group}/{version}, Kind={kind}"
+    names = {bool: "bool", str: "string", int: "number", float: "number", list: "array", type(None): "null"}
+    return names.get(type(value), "object")

@@ -32,11 +32,9 @@ from webhook.admission_review import (
     Refused,
     Verdict,
     encode_answer,
-    group_version_kind,
-    json_type,
+    object_of,
     read_envelope,
     request_of,
-    text_of,
 )
 from webhook.strict_json import BadJSON, check_nesting
 
@@ -90,15 +88,18 @@ def judge(path: str, body: bytes, content_type: str, *, karmada: bool = False) -
     """
     uid, version = "", ""
     raw: dict[str, Any] | None = None
-    old: Any = None
+    request: dict[str, Any] = {}
     subject: Subject | None = None
     try:
         envelope = read_envelope(body, content_type)
         version = envelope.get("apiVersion") or ""
-        request = request_of(envelope)
-        uid, old = request.uid, request.old
-        kind, handle = _webhook(path)
-        raw = _object(request.object, kind)
+        uid, request = request_of(envelope)
+        if path not in _WEBHOOKS:
+            raise Refused(f"no webhook is served at {path[:200]}", code=404)
+        kind, handle = _WEBHOOKS[path]
+        if request.get("object") is None:
+            raise Refused(NO_CONTENT)
+        raw = object_of(request["object"], f"v1alpha1.{kind}", (API_VERSION,))
         if _is_being_deleted(raw):
             verdict = Verdict(True)
         else:
@@ -113,30 +114,10 @@ def judge(path: str, body: bytes, content_type: str, *, karmada: bool = False) -
     except Exception as error:
         # Without the uid an API server would not accept the answer.
         return Review(Verdict(False), uid, version, raw).failed(error)
-    if (verdict.patch or not verdict.allowed) and _keeps_spec(raw, old):
+    if (verdict.patch or not verdict.allowed) and _keeps_spec(raw, request.get("oldObject")):
         # A patch would change the spec, and then the rules would judge it.
         verdict = Verdict(True, warnings=verdict.warnings)
     return Review(verdict, uid, version, raw, subject)
-
-
-def _webhook(path: str) -> tuple[str, Handler]:
-    webhook = _WEBHOOKS.get(path)
-    if webhook is None:
-        raise Refused(f"no webhook is served at {path[:200]}", code=404)
-    return webhook
-
-
-def _object(raw: Any, kind: str) -> dict[str, Any]:
-    if raw is None:
-        raise Refused(NO_CONTENT)
-    if not isinstance(raw, dict):
-        raise Refused(f"json: cannot unmarshal {json_type(raw)} into Go value of type v1alpha1.{kind}")
-    api_version = text_of(raw, "apiVersion", f"{kind}.apiVersion")
-    written_kind = text_of(raw, "kind", f"{kind}.kind")
-    if (api_version or API_VERSION) != API_VERSION or (written_kind or kind) != kind:
-        shown = group_version_kind(api_version, written_kind)
-        raise Refused(f"unable to decode {shown[:200]} into *v1alpha1.{kind}")
-    return raw
 
 
 def _is_being_deleted(raw: dict[str, Any]) -> bool:
@@ -149,10 +130,9 @@ def _keeps_spec(raw: dict[str, Any] | None, old: Any) -> bool:
     """True if the stored object has the same spec."""
     if raw is None or not isinstance(old, dict) or "spec" not in old or "spec" not in raw:
         return False
-    specs = old["spec"], raw["spec"]
     try:
-        # Python's 1, 1.0 and True are equal. Their JSON is not.
-        return bool(specs[0] == specs[1]) and len({json.dumps(spec, sort_keys=True) for spec in specs}) == 1
+        # As JSON, because Python's 1, 1.0 and True are equal.
+        return json.dumps(old["spec"], sort_keys=True) == json.dumps(raw["spec"], sort_keys=True)
     except RecursionError:
         return False
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -142,7 +143,12 @@ class HubReader:
 
     def _reflector(self, kind: str, path: str) -> Reflector[Autoscaler]:
         reflector = Reflector(
-            self._client, path, StoredAutoscaler, _reader(kind), name=kind, clock=self._clock.monotonic
+            self._client,
+            path,
+            StoredAutoscaler,
+            partial(from_stored, kind),
+            name=kind,
+            clock=self._clock.monotonic,
         )
         reflector.subscribe(self._changed)
         return reflector
@@ -172,10 +178,6 @@ def _warning(autoscaler: Autoscaler, names: list[str], shown: int) -> str:
 
 def _is_current(reflector: Reflector[Any]) -> bool:
     return reflector.current and reflector.problem_seconds <= STALE_SECONDS
-
-
-def _reader(kind: str) -> Callable[[StoredAutoscaler], Autoscaler | None]:
-    return lambda stored: from_stored(kind, stored)
 
 
 def wants_hub(values: Values) -> bool:

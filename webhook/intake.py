@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final
 
 from aiohttp import web
@@ -43,7 +42,7 @@ class Intake:
     def __init__(self, judge: Judge, warn: Warn) -> None:
         self._judge = judge
         self._warn = warn
-        self._bodies = Bodies()
+        self._bodies = {first: Bodies() for first in (True, False)}
         self._turns = Turns()
 
     async def review(self, path: str, request: web.Request) -> Review:
@@ -53,7 +52,7 @@ class Intake:
         if (request.content_length or 0) > MAX_BODY:
             raise too_large()
         first = is_trusted(request)
-        async with self._bodies.held(first=first) as held:
+        with self._bodies[first].held() as held:
             body = await _body(request, held)
             async with self._turns.turn(first=first):
                 review = await asyncio.to_thread(self._unpacked, path, body, request)
@@ -73,31 +72,20 @@ class Intake:
 
 
 class Held:
-    """The bytes of one body in work."""
+    """The bytes of one body in work. `reading` is its deadline while it is arriving."""
 
-    def __init__(self, bodies: Bodies, *, first: bool) -> None:
+    def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
-        self.first = first
         self.size = 0
-        # The deadline of a body that is still arriving.
         self.reading: asyncio.Timeout | None = None
 
     def grow(self, size: int) -> None:
         """Counts received bytes. Raises Refused if there is no room for them."""
         self._bodies.grow(self, size)
 
-    def arrives(self, other: Held) -> bool:
-        """True if it is still arriving, and has the same bound as `other`."""
-        return self.first == other.first and self.reading is not None and not self.reading.expired()
-
-    def refuse(self) -> None:
-        """Ends the reading."""
-        assert self.reading is not None, "it arrives"
-        self.reading.reschedule(0.0)
-
 
 class Bodies:
-    """One bound for the bytes of all bodies in work, for verified peers and for others each.
+    """One bound for the bytes of all bodies in work. Verified peers and others have one each.
 
     Beyond the bound, the body that has been arriving for longest is refused, so half bodies that never end
     keep nobody out.
@@ -105,12 +93,12 @@ class Bodies:
 
     def __init__(self) -> None:
         self._held: dict[Held, None] = {}
-        self._bytes = {True: 0, False: 0}
+        self._bytes = 0
 
-    @asynccontextmanager
-    async def held(self, *, first: bool) -> AsyncIterator[Held]:
+    @contextmanager
+    def held(self) -> Iterator[Held]:
         """Counts one body within the context."""
-        held = Held(self, first=first)
+        held = Held(self)
         self._held[held] = None
         try:
             yield held
@@ -122,63 +110,43 @@ class Bodies:
         if held not in self._held:
             raise _too_many()
         held.size += size
-        self._bytes[held.first] += size
-        while self._bytes[held.first] > MAX_BODIES:
-            oldest = next((other for other in self._held if other is not held and other.arrives(held)), None)
-            if oldest is None:
+        self._bytes += size
+        while self._bytes > MAX_BODIES:
+            for oldest in self._held:
+                if oldest is not held and oldest.reading is not None and not oldest.reading.expired():
+                    self._release(oldest)
+                    oldest.reading.reschedule(0.0)
+                    break
+            else:
                 raise _too_many()
-            self._release(oldest)
-            oldest.refuse()
 
     def _release(self, held: Held) -> None:
         if held in self._held:
             del self._held[held]
-            self._bytes[held.first] -= held.size
+            self._bytes -= held.size
 
 
 class Turns:
-    """The order of large requests: one has its turn, and others wait in two queues."""
+    """The order of large requests: one has its turn. Of strangers only one at a time waits for it."""
 
     def __init__(self) -> None:
-        self._taken = False
-        self._waiting: dict[bool, deque[asyncio.Future[None]]] = {True: deque(), False: deque()}
+        self._turn = asyncio.Lock()
+        self._strangers = asyncio.Lock()
 
     @asynccontextmanager
     async def turn(self, *, first: bool) -> AsyncIterator[None]:
-        """Holds the turn; those that are `first` have it before the others.
+        """Holds the turn; those that are `first` wait for at most one of the others.
 
         Raises Refused if it does not come in time.
         """
-        await self._take(first)
-        try:
-            yield
-        finally:
-            self._pass_on()
-
-    async def _take(self, first: bool) -> None:
-        if not self._taken:
-            self._taken = True
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting[first].append(turn)
-        try:
-            async with asyncio.timeout(TURN_SECONDS):
-                await turn
-        except BaseException as error:
-            if turn.done() and not turn.cancelled():
-                self._pass_on()
-            if isinstance(error, TimeoutError):
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(TURN_SECONDS):
+                    for lock in (self._turn,) if first else (self._strangers, self._turn):
+                        await stack.enter_async_context(lock)
+            except TimeoutError as error:
                 raise _too_many() from error
-            raise
-
-    def _pass_on(self) -> None:
-        for queue in (self._waiting[True], self._waiting[False]):
-            while queue:
-                turn = queue.popleft()
-                if not turn.done():
-                    turn.set_result(None)
-                    return
-        self._taken = False
+            yield
 
 
 def _is_small(request: web.Request) -> bool:

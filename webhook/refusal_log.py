@@ -6,7 +6,7 @@ are limited, for each namespace and in total. The next line counts the refusals 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -34,8 +34,8 @@ class RefusalLog:
         self._clock = clock
         self._suppressed_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._minute = float("-inf")
-        self._written: dict[str, int] = {}
-        self._lines = 0
+        # The lines of this minute by namespace.
+        self._written: Counter[str] = Counter()
         self._left_out = 0
 
     def add(self, kind: str, review: Review) -> None:
@@ -46,11 +46,15 @@ class RefusalLog:
         reason = bounded_line(review.verdict.message, MAX_REASON)
         refusal = (kind, namespace, name, reason)
         now = self._clock()
+        if now - self._minute >= MINUTE:
+            self._minute, self._written = now, Counter()
         if now < self._suppressed_until.get(refusal, now):
             return
-        if not self._may_write(namespace, now):
+        own = self._written[namespace]
+        if own >= LINES_PER_MINUTE_OF_NAMESPACE or self._written.total() >= LINES_PER_MINUTE:
             self._left_out += 1
             return
+        self._written[namespace] = own + 1
         self._suppressed_until[refusal] = now + REPEAT_SECONDS
         self._suppressed_until.move_to_end(refusal)
         if len(self._suppressed_until) > MAX_KNOWN:
@@ -59,13 +63,3 @@ class RefusalLog:
         more: dict[str, Any] = {"left_out": left_out} if left_out else {}
         code = review.verdict.code
         log.info("refused", kind=kind, namespace=namespace, name=name, code=code, reason=reason, **more)
-
-    def _may_write(self, namespace: str, now: float) -> bool:
-        if now - self._minute >= MINUTE:
-            self._minute, self._lines, self._written = now, 0, {}
-        written = self._written.get(namespace, 0)
-        if self._lines >= LINES_PER_MINUTE or written >= LINES_PER_MINUTE_OF_NAMESPACE:
-            return False
-        self._written[namespace] = written + 1
-        self._lines += 1
-        return True

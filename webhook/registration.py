@@ -26,14 +26,11 @@ NAME: Final = "fedhpa-webhook"
 TIMEOUT_SECONDS: Final = 3
 
 # CEL for the API server. A request for the object itself has no subResource, not an empty one.
+# The last one is for the mutating webhook only. Anybody may use these field managers, and then does without
+# defaults that the schema and the controller have, too.
 MATCH_CONDITIONS: Final = (
     {"name": "not-on-its-way-out", "expression": "!has(object.metadata.deletionTimestamp)"},
     {"name": "not-a-subresource", "expression": "!has(request.subResource) || request.subResource == ''"},
-)
-# For the mutating webhook only. Anybody may use these field managers, and then does without defaults that the
-# schema and the controller have, too.
-MUTATION_CONDITIONS: Final = (
-    *MATCH_CONDITIONS,
     {
         "name": "not-from-the-controller",
         "expression": "!has(request.options.fieldManager) || "
@@ -68,44 +65,39 @@ class Endpoint:
 def configurations(endpoint: Endpoint, ca_bundle: bytes) -> list[dict[str, Any]]:
     """Returns the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration."""
 
-    def webhook(
-        name: str,
-        resource: str,
-        path: str,
-        failure_policy: str,
-        conditions: tuple[dict[str, str], ...] = MATCH_CONDITIONS,
-    ) -> dict[str, Any]:
+    def webhook(name: str, resource: str, path: str, *, mutates: bool = False) -> dict[str, Any]:
+        rule = {
+            "operations": ["CREATE", "UPDATE"],
+            "apiGroups": [GROUP],
+            "apiVersions": ["*"],
+            "resources": [resource],
+            "scope": "Namespaced",
+        }
         return {
             "name": name,
             "clientConfig": endpoint.client_config(path, ca_bundle),
-            "rules": [
-                {
-                    "operations": ["CREATE", "UPDATE"],
-                    "apiGroups": [GROUP],
-                    "apiVersions": ["*"],
-                    "resources": [resource],
-                    "scope": "Namespaced",
-                }
-            ],
-            "failurePolicy": failure_policy,
+            "rules": [rule],
+            "failurePolicy": "Ignore" if mutates else "Fail",
             "matchPolicy": "Equivalent",
-            "matchConditions": [dict(condition) for condition in conditions],
+            "matchConditions": [dict(each) for each in MATCH_CONDITIONS[: None if mutates else -1]],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             "timeoutSeconds": TIMEOUT_SECONDS,
         }
 
-    mutating = [webhook(GROUP, "federatedhpas", MUTATE_FEDERATEDHPA, "Ignore", MUTATION_CONDITIONS)]
-    validating = [
-        webhook("federatedhpa.karmada.io", "federatedhpas", VALIDATE_FEDERATEDHPA, "Fail"),
-        webhook("cronfederatedhpa.karmada.io", "cronfederatedhpas", VALIDATE_CRONFEDERATEDHPA, "Fail"),
-    ]
     return [
-        _configuration("MutatingWebhookConfiguration", mutating),
-        _configuration("ValidatingWebhookConfiguration", validating),
+        _configuration(
+            "MutatingWebhookConfiguration",
+            webhook(GROUP, "federatedhpas", MUTATE_FEDERATEDHPA, mutates=True),
+        ),
+        _configuration(
+            "ValidatingWebhookConfiguration",
+            webhook("federatedhpa.karmada.io", "federatedhpas", VALIDATE_FEDERATEDHPA),
+            webhook("cronfederatedhpa.karmada.io", "cronfederatedhpas", VALIDATE_CRONFEDERATEDHPA),
+        ),
     ]
 
 
-def _configuration(kind: str, webhooks: list[dict[str, Any]]) -> dict[str, Any]:
+def _configuration(kind: str, *webhooks: dict[str, Any]) -> dict[str, Any]:
     metadata, version = {"name": NAME, "labels": dict(_LABELS)}, "admissionregistration.k8s.io/v1"
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, "webhooks": webhooks}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, "webhooks": [*webhooks]}

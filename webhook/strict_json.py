@@ -27,9 +27,6 @@ from fedhpa.api.texts import one_line
 # An update has an object twice. Stored objects are read with half of this limit, so an object with
 # 2,500 rules is admitted and read. The decoder holds Python's lock, for 0.4 µs a value.
 MAX_VALUES: Final = 120_000
-# The values of a request whose deep levels are cut, which takes a microsecond a value.
-MAX_DEEP_VALUES: Final = 600_000
-
 # Objects of both kinds have at most ten levels, apart from managedFields.
 MAX_LEVELS: Final = 64
 # The API server writes the paths of an object's fields there, with one level for each list more.
@@ -39,9 +36,6 @@ MAX_MANAGED_FIELDS_LEVELS: Final = 150
 _SHOWN_KEYS: Final = 4
 _MAX_KEY: Final = 60
 
-# The path of a value: its parent's path and its own key or index.
-_Path = tuple[Any, str] | None
-
 
 class BadJSON(InvalidObject):
     """A body is not acceptable JSON. The message says what is wrong and where."""
@@ -50,7 +44,7 @@ class BadJSON(InvalidObject):
 def loads(body: bytes) -> Any:
     """Decodes one JSON value. Raises BadJSON."""
     if len(body) > MAX_VALUES and has_more_values(body, MAX_VALUES):
-        return _with_fewer_values(body)
+        raise BadJSON(f"invalid JSON: more than {MAX_VALUES} values")
     try:
         value = _FAST.decode(body)
         # The fast decoder keeps the last of equal keys, so the encoded value is then shorter than the body.
@@ -77,97 +71,58 @@ def strict_loads(body: bytes) -> Any:
     except json.JSONDecodeError as error:
         raise BadJSON(f"invalid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
     except RecursionError:
-        return _without_deep_levels(body)
+        try:
+            return _STRICT.decode(_cut_deep_levels(text))
+        except ValueError as error:
+            # The place of the error would be one in the shorter text.
+            raise BadJSON(_TOO_DEEP) from error
     except ValueError as error:
         # Python refuses integers of more than 4,300 digits.
         raise BadJSON("invalid JSON: a number has too many digits") from error
 
 
-def _with_fewer_values(body: bytes) -> Any:
-    """Decodes a body of which only the deep levels have too many values. Raises BadJSON for any other."""
-    if not has_more_values(body, MAX_DEEP_VALUES):
-        try:
-            _SKIP.decode(body)
-        except RecursionError:
-            body = _cut_deep_levels(body)
-            if not has_more_values(body, MAX_VALUES):
-                return _without_deep_levels(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            pass
-    raise BadJSON(f"invalid JSON: more than {MAX_VALUES} values")
-
-
-def _without_deep_levels(body: bytes) -> Any:
-    try:
-        return _STRICT.decode(_cut_deep_levels(body).decode("utf-8"))
-    except ValueError as error:
-        # The place of the error would be one in the shorter text.
-        raise BadJSON(_TOO_DEEP) from error
-
-
-def _cut_deep_levels(body: bytes) -> bytes:
+def _cut_deep_levels(text: str) -> str:
     """Returns the text with null in place of each value below MAX_NESTING levels, found without recursion."""
-    kept: list[bytes] = []
+    kept: list[str] = []
     level = start = 0
-    for match in _BRACKET.finditer(body):
-        if match[1] in _OPENING:
+    for match in _BRACKET.finditer(text):
+        if match[1] in ("[", "{"):
             if level == MAX_NESTING:
-                kept += (body[start : match.start(1)], b"null")
+                kept += (text[start : match.start(1)], "null")
             level += 1
         elif match[1]:
             level -= 1
-            if level < 0:
-                break
             if level == MAX_NESTING:
                 start = match.end()
     if level != 0:
         raise BadJSON(_TOO_DEEP)
-    return b"".join((*kept, body[start:]))
+    return "".join((*kept, text[start:]))
 
 
 def check_nesting(raw: dict[str, Any]) -> None:
     """Raises BadJSON if an object is nested too deeply. The message names the field and the remedy."""
     if not nested_deeper(raw, MAX_LEVELS):
         return
-    metadata = raw.get("metadata")
-    managed_fields = metadata.get("managedFields") if isinstance(metadata, dict) else None
-    for field, limit in (
-        (_deep_field(raw, MAX_LEVELS, skipped=managed_fields), MAX_LEVELS),
-        (_deep_field(raw, MAX_MANAGED_FIELDS_LEVELS), MAX_MANAGED_FIELDS_LEVELS),
-    ):
-        if field:
-            raise BadJSON(
-                f"{field}: nested more than {limit} levels deep; remove levels until at most {limit} remain"
-            )
-
-
-def _deep_field(raw: dict[str, Any], levels: int, skipped: Any = None) -> str:
-    """Returns the path of a value below more than `levels` levels, or "" if there is none."""
-    level: list[tuple[Any, _Path]] = [(raw, None)]
-    for _ in range(levels):
+    level: list[tuple[tuple[str | int, ...], Any]] = [((), raw)]
+    for depth in range(1, MAX_MANAGED_FIELDS_LEVELS + 1):
         level = [
-            (child, (path, key))
-            for parent, path in level
-            for key, child in _children(parent)
-            if isinstance(child, dict | list) and child is not skipped
+            (path if len(path) == _SHOWN_KEYS else (*path, key), child)
+            for path, parent in level
+            for key, child in (parent.items() if isinstance(parent, dict) else enumerate(parent))
+            if isinstance(child, dict | list)
         ]
-        if not level:
-            return ""
-    return _shown(level[0][1])
+        for path, _ in level:
+            limit = MAX_MANAGED_FIELDS_LEVELS if path[:2] == ("metadata", "managedFields") else MAX_LEVELS
+            if depth >= limit:
+                raise BadJSON(
+                    f"{_shown(path)}: nested more than {limit} levels deep; remove levels until at most "
+                    f"{limit} remain"
+                )
 
 
-def _children(parent: dict[str, Any] | list[Any]) -> list[tuple[str, Any]]:
-    if isinstance(parent, dict):
-        return [(f".{key}", child) for key, child in parent.items()]
-    return [(f"[{index}]", child) for index, child in enumerate(parent)]
-
-
-def _shown(path: _Path) -> str:
-    keys: list[str] = []
-    while path is not None:
-        path, key = path
-        keys.append(one_line(key, _MAX_KEY))
-    return "".join(reversed(keys[-_SHOWN_KEYS:])).removeprefix(".") + "..."
+def _shown(path: tuple[str | int, ...]) -> str:
+    keys = (f"[{key}]" if isinstance(key, int) else one_line(f".{key}", _MAX_KEY) for key in path)
+    return "".join(keys).removeprefix(".") + "..."
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -193,10 +148,8 @@ def _float(text: str) -> float:
 
 
 _TOO_DEEP: Final = "invalid JSON: nested too deeply"
-_OPENING: Final = (b"[", b"{")
 # All up to the next bracket outside strings, or up to the end. It matches everywhere and never gives back a
 # character, so the time is linear.
-_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]|"(?:[^"\\]|\\.)*+"?+)*+([\[\]{}]?)', re.DOTALL)
+_BRACKET: Final = re.compile(r'(?:[^"\[\]{}]|"(?:[^"\\]|\\.)*+"?+)*+([\[\]{}]?)', re.DOTALL)
 _FAST = msgspec.json.Decoder()
-_SKIP = msgspec.json.Decoder(msgspec.Raw)
 _STRICT = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float)

@@ -16,7 +16,7 @@ import structlog
 from fedhpa.api.autoscalers import Target, quoted_name
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.cache import Cache, Fetched
-from fedhpa.kube import ApiClient, Resource, ResourceMapper, get_scale
+from fedhpa.kube import ApiClient, ResourceMapper, get_scale
 
 log = structlog.get_logger(__name__)
 
@@ -74,10 +74,8 @@ class Targets:
             self._forget()
         key = (target, api_version)
         known = self._answers.peek(key)
-        if known is not None:
-            return known.value
-        if self._group is None:
-            return None
+        if known is not None or self._group is None:
+            return None if known is None else known.value
         look_up = partial(self._call, target, api_version)
         try:
             if self._clock() < self._quiet_until:
@@ -99,13 +97,11 @@ class Targets:
         try:
             async with asyncio.timeout(CALL_SECONDS):
                 answer = await self._look_up(target, api_version)
-        except (TimeoutError, FedHPAError) as error:
-            self._stay_quiet(str(error) or "no answer")
-            raise _NotLookedUpError from error
         except Exception as error:
-            # A bug that an odd target triggers must not end other calls or admission.
-            log.exception("target not looked up", kind=target.kind[:40])
-            self._stay_quiet("internal error")
+            if not isinstance(error, TimeoutError | FedHPAError):
+                # A bug that an odd target triggers must not end other calls or admission.
+                log.exception("target not looked up", kind=target.kind[:40])
+            self._stay_quiet(str(error) or "no answer")
             raise _NotLookedUpError from error
         return Fetched(answer, self._clock(), ttl=FOUND_SECONDS if answer is None else MISSING_SECONDS)
 
@@ -119,18 +115,14 @@ class Targets:
             return f"the hub serves no kind {quoted_name(target.kind)} of {quoted_name(api_version)}"
         if not resource.scale:
             return f"{target.kind[:30]} has no scale subresource, so nothing can scale it"
-        return await self._scale_problem(target, resource)
-
-    async def _scale_problem(self, target: Target, resource: Resource) -> str | None:
         try:
             await get_scale(self._client, resource.path(target.namespace, target.name), deadline=CALL_SECONDS)
         except ApiError as error:
             if error.status == NOT_FOUND:
                 return f"{target} does not exist in namespace {quoted_name(target.namespace)}"
-            if error.status in REFUSED:
-                log.debug("target not read", kind=target.kind[:40], error=str(error))
-                return None
-            raise
+            if error.status not in REFUSED:
+                raise
+            log.debug("target not read", kind=target.kind[:40], error=str(error))
         return None
 
     def _forget(self) -> None:

@@ -53,7 +53,6 @@ class Definition:
     plural: str
     scope: str
     short_names: tuple[str, ...]
-    categories: tuple[str, ...]
     columns: tuple[Column, ...]
 
 
@@ -70,7 +69,6 @@ FEDERATED_HPA: Final = Definition(
     "federatedhpas",
     "Namespaced",
     ("fhpa",),
-    ("karmada-io",),
     (
         Column("TARGETS", "string", ".status.summary.targets"),
         Column("MIN", "string", ".status.summary.min"),
@@ -90,7 +88,6 @@ CRON_FEDERATED_HPA: Final = Definition(
     "cronfederatedhpas",
     "Namespaced",
     ("cronfhpa",),
-    ("karmada-io",),
     (
         Column("TARGET", "string", ".status.summary.target"),
         Column("NEXT", "string", ".status.summary.next"),
@@ -107,7 +104,6 @@ CLUSTER: Final = Definition(
     "clusters",
     "Cluster",
     (),
-    ("karmada-io",),
     (
         Column("VERSION", "string", ".status.kubernetesVersion"),
         Column("MODE", "string", ".spec.syncMode"),
@@ -127,7 +123,7 @@ def custom_resource_definition(definition: Definition) -> dict[str, Any]:
         "spec": {
             "group": definition.group,
             "names": {
-                "categories": list(definition.categories),
+                "categories": ["karmada-io"],
                 "kind": kind,
                 "listKind": f"{kind}List",
                 "plural": definition.plural,

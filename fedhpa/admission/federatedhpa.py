@@ -16,7 +16,7 @@ from typing import Final
 
 from fedhpa.admission.bounds import check_bounds
 from fedhpa.admission.extensions import validate_extensions, warn_distributed, warn_extensions
-from fedhpa.admission.metadata import validate_metadata, warn_hold
+from fedhpa.admission.metadata import each_invalid, validate_metadata, warn_hold
 from fedhpa.admission.metrics import metric_remedies, validate_metric, warn_metrics
 from fedhpa.admission.placement import DISTRIBUTED, validate_publication
 from fedhpa.api.autoscaling import (
@@ -40,6 +40,7 @@ from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 # Kinds by their names, for warnings about a name that is written otherwise. Others may exist.
 SCALABLE: Final = ("Deployment", "FederatedHPA", "ReplicaSet", "ReplicationController", "StatefulSet")
 UNSCALABLE: Final = ("CronJob", "DaemonSet", "Job", "Pod")
+_KINDS: Final = {kind.lower(): kind for kind in (*SCALABLE, *UNSCALABLE)}
 
 
 def validate_federatedhpa(fhpa: FederatedHPA, *, karmada: bool = False) -> list[FieldError]:
@@ -91,8 +92,7 @@ def validate_reference(reference: CrossVersionObjectReference, path: str) -> Ite
     for name, value in (("kind", reference.kind), ("name", reference.name)):
         if not value:
             yield required(f"{path}.{name}")
-        for message in path_segment(value):
-            yield invalid(f"{path}.{name}", value, message)
+        yield from each_invalid(f"{path}.{name}", value, path_segment(value))
 
 
 def _behavior(behavior: Behavior, path: str) -> Iterator[FieldError]:
@@ -196,8 +196,7 @@ def _api_version(spec: FederatedHPASpec) -> Iterator[str]:
 def warn_kind(kind: str) -> Iterator[str]:
     """Warns about the kind of a target that is no kind's name, or that nobody can scale."""
     path = "spec.scaleTargetRef.kind"
-    known = {one.lower(): one for one in (*SCALABLE, *UNSCALABLE)}
-    meant = known.get(kind.lower().removesuffix("s"), kind)
+    meant = _KINDS.get(kind.lower().removesuffix("s"), kind)
     if meant != kind:
         yield f"{path}: {quoted(kind[:MAX_TEXT])} is no kind; {meant} is meant"
     if meant in UNSCALABLE:

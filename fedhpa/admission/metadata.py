@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from fedhpa.api.fielderror import FieldError, TypedText, invalid, required, too_long
@@ -16,19 +16,19 @@ _MAX_SUBRESOURCE: Final = 256
 _ORPHAN, _FOREGROUND = "orphan", "foregroundDeletion"
 
 
-def validate_metadata(metadata: ObjectMeta, path: str = "metadata") -> Iterator[FieldError]:
+def validate_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
     """Yields the errors of the metadata of a namespaced object."""
-    yield from _identity(metadata, path)
+    yield from _identity(metadata)
     if metadata.labels:
-        yield from _labels(metadata.labels, f"{path}.labels")
+        yield from validate_labels(metadata.labels, "metadata.labels")
     if metadata.annotations:
-        yield from _annotations(metadata.annotations, f"{path}.annotations")
+        yield from _annotations(metadata.annotations, "metadata.annotations")
     if metadata.owner_references:
-        yield from _owners(metadata.owner_references, f"{path}.ownerReferences")
+        yield from _owners(metadata.owner_references, "metadata.ownerReferences")
     if metadata.finalizers:
-        yield from _finalizers(metadata.finalizers, f"{path}.finalizers")
+        yield from _finalizers(metadata.finalizers, "metadata.finalizers")
     if metadata.managed_fields:
-        yield from _managed_fields(metadata.managed_fields, f"{path}.managedFields")
+        yield from _managed_fields(metadata.managed_fields, "metadata.managedFields")
 
 
 def warn_hold(metadata: ObjectMeta) -> Iterator[str]:
@@ -37,42 +37,42 @@ def warn_hold(metadata: ObjectMeta) -> Iterator[str]:
         yield f"{problem}, so it counts as {ALL}"
 
 
-def _identity(metadata: ObjectMeta, path: str) -> Iterator[FieldError]:
+def _identity(metadata: ObjectMeta) -> Iterator[FieldError]:
     """Checks name, namespace and generation."""
-    if metadata.generate_name:
-        for message in dns_subdomain(_without_trailing_dash(metadata.generate_name)):
-            yield invalid(f"{path}.generateName", metadata.generate_name, message)
-    if not metadata.name:
-        yield required(f"{path}.name", "name or generateName is required")
-    for message in dns_subdomain(metadata.name) if metadata.name else ():
-        yield invalid(f"{path}.name", metadata.name, message)
-    if not metadata.namespace:
-        yield required(f"{path}.namespace")
-    for message in dns_label(metadata.namespace) if metadata.namespace else ():
-        yield invalid(f"{path}.namespace", metadata.namespace, message)
+    prefix, name, namespace = metadata.generate_name, metadata.name, metadata.namespace
+    if prefix:
+        # A trailing dash is valid, because a suffix follows.
+        stem = prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
+        yield from each_invalid("metadata.generateName", prefix, dns_subdomain(stem))
+    if name:
+        yield from each_invalid("metadata.name", name, dns_subdomain(name))
+    else:
+        yield required("metadata.name", "name or generateName is required")
+    if namespace:
+        yield from each_invalid("metadata.namespace", namespace, dns_label(namespace))
+    else:
+        yield required("metadata.namespace")
     if metadata.generation < 0:
-        yield invalid(f"{path}.generation", metadata.generation, "must be greater than or equal to 0")
+        yield invalid("metadata.generation", metadata.generation, "must be greater than or equal to 0")
 
 
-def _without_trailing_dash(prefix: str) -> str:
-    """Returns a generateName without its trailing dash, which is valid because a suffix follows."""
-    return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
-
-
-def _labels(labels: dict[str, str], path: str) -> Iterator[FieldError]:
+def validate_labels(labels: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    """Yields the errors of labels, or of the labels that a selector matches."""
     for key, value in labels.items():
-        for message in qualified_name(key):
-            yield invalid(path, key, message)
-        for message in label_value(value):
-            yield invalid(path, value, message)
+        yield from each_invalid(path, key, qualified_name(key))
+        yield from each_invalid(path, value, label_value(value))
+
+
+def each_invalid(path: str, value: Any, messages: Iterable[str]) -> Iterator[FieldError]:
+    """Yields the errors of a value that breaks several rules."""
+    return (invalid(path, value, message) for message in messages)
 
 
 def _annotations(annotations: dict[str, str], path: str) -> Iterator[FieldError]:
     size = 0
     for key, value in annotations.items():
         size += _bytes(key) + _bytes(value)
-        for message in qualified_name(key.lower()):
-            yield invalid(path, key, message)
+        yield from each_invalid(path, key, qualified_name(key.lower()))
     if size > _MAX_ANNOTATIONS:
         yield too_long(path, _MAX_ANNOTATIONS)
 
@@ -110,23 +110,14 @@ def _owner(owner: OwnerReference, path: str) -> Iterator[FieldError]:
 
 def _owner_json(owner: OwnerReference) -> dict[str, Any]:
     """Returns the reference as Go prints it: four fields always, the flags if given."""
-    shown: dict[str, Any] = {
-        "apiVersion": owner.api_version,
-        "kind": owner.kind,
-        "name": owner.name,
-        "uid": owner.uid,
-    }
-    if owner.controller is not None:
-        shown["controller"] = owner.controller
-    if owner.block_owner_deletion is not None:
-        shown["blockOwnerDeletion"] = owner.block_owner_deletion
-    return shown
+    flags = {"controller": owner.controller, "blockOwnerDeletion": owner.block_owner_deletion}
+    texts = {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+    return texts | {name: flag for name, flag in flags.items() if flag is not None}
 
 
 def _finalizers(finalizers: tuple[str, ...], path: str) -> Iterator[FieldError]:
     for finalizer in finalizers:
-        for message in qualified_name(finalizer):
-            yield invalid(path, finalizer, message)
+        yield from each_invalid(path, finalizer, qualified_name(finalizer))
     if _ORPHAN in finalizers and _FOREGROUND in finalizers:
         yield invalid(path, list(finalizers), f"finalizer {_ORPHAN} and {_FOREGROUND} cannot be both set")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from fedhpa.admission.metadata import each_invalid, validate_labels
 from fedhpa.api.affinity import Selection
 from fedhpa.api.assignment_policies import PRIORITY, STATIC_WEIGHT
 from fedhpa.api.cluster_affinity import ClusterAffinity, ClusterSelection
@@ -21,7 +22,15 @@ from fedhpa.api.federatedhpa import (
     FederatedHPAAssignment,
     FederatedHPASpec,
 )
-from fedhpa.api.fielderror import FieldError, duplicate, forbidden, invalid, quoted, required, unsupported
+from fedhpa.api.fielderror import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    quoted,
+    required,
+    unsupported,
+)
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.meta import LabelSelector, LabelSelectorRequirement
 from fedhpa.api.model import MAX_CLUSTERS, MAX_METRICS, MAX_NAME
@@ -98,8 +107,7 @@ def _decision(affinity: ClusterSelection) -> Iterator[FieldError]:
     if not name:
         yield required(path, "must name a PlacementDecision in the namespace of this object")
     else:
-        for message in dns_subdomain(name):
-            yield invalid(path, name, message)
+        yield from each_invalid(path, name, dns_subdomain(name))
 
 
 def _affinity(affinity: ClusterAffinity, path: str) -> Iterator[FieldError]:
@@ -121,11 +129,7 @@ def _names(names: Sequence[str], path: str) -> Iterator[FieldError]:
 
 
 def _label_selector(selector: LabelSelector, path: str) -> Iterator[FieldError]:
-    for key, value in selector.match_labels.items():
-        for message in qualified_name(key):
-            yield invalid(f"{path}.matchLabels", key, message)
-        for message in label_value(value):
-            yield invalid(f"{path}.matchLabels", value, message)
+    yield from validate_labels(selector.match_labels, f"{path}.matchLabels")
     for index, requirement in enumerate(selector.match_expressions):
         yield from _label_requirement(requirement, f"{path}.matchExpressions[{index}]")
 
@@ -140,11 +144,9 @@ def _label_requirement(requirement: LabelSelectorRequirement, path: str) -> Iter
                 yield forbidden(f"{path}.values", _NEEDS_NO_VALUES)
         case _:
             yield invalid(f"{path}.operator", requirement.operator, "not a valid selector operator")
-    for message in qualified_name(requirement.key):
-        yield invalid(f"{path}.key", requirement.key, message)
+    yield from each_invalid(f"{path}.key", requirement.key, qualified_name(requirement.key))
     for index, value in enumerate(requirement.values):
-        for message in label_value(value):
-            yield invalid(f"{path}.values[{index}]", value, message)
+        yield from each_invalid(f"{path}.values[{index}]", value, label_value(value))
 
 
 def _field_requirement(requirement: LabelSelectorRequirement, path: str) -> Iterator[FieldError]:
@@ -159,8 +161,7 @@ def _field_requirement(requirement: LabelSelectorRequirement, path: str) -> Iter
 def _toleration(toleration: ClusterToleration, path: str) -> Iterator[FieldError]:
     """Yields the errors of a toleration, in the words of Kubernetes' validation of pods."""
     if toleration.key:
-        for message in qualified_name(toleration.key):
-            yield invalid(f"{path}.key", toleration.key, message)
+        yield from each_invalid(f"{path}.key", toleration.key, qualified_name(toleration.key))
     elif toleration.operator != EXISTS:
         detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         yield invalid(f"{path}.operator", toleration.operator or "", detail)
@@ -169,8 +170,7 @@ def _toleration(toleration: ClusterToleration, path: str) -> Iterator[FieldError
             detail = "value must be empty when `operator` is 'Exists'"
             yield invalid(f"{path}.operator", toleration.operator, detail)
     else:
-        for message in label_value(toleration.value):
-            yield invalid(f"{path}.operator", toleration.value, message)
+        yield from each_invalid(f"{path}.operator", toleration.value, label_value(toleration.value))
     if toleration.toleration_seconds is not None and toleration.effect != NO_EXECUTE:
         detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         yield invalid(f"{path}.effect", toleration.effect or "", detail)
@@ -204,7 +204,7 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
 
     A selection without a cluster is no error: clusters may join later.
     """
-    yield from _known_copies(spec, clusters)
+    yield from _copies(spec, clusters)
     affinities = list(_affinities(spec))
     if not affinities and not spec.cluster_hpa_preference:
         return
@@ -222,7 +222,7 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
             yield f"{at}: {_unknown(affinity.cluster_names[unknown[0]])}{others}; {_known(names)}"
             continue
         left -= _size(affinity) * len(clusters)
-        if left >= 0 and not _selects_any(affinity, clusters):
+        if left >= 0 and not _selected(affinity, clusters):
             yield f"{path}: selects no known cluster; {_known(names)}"
     for index, cap in enumerate(spec.cluster_hpa_preference[:MAX_CLUSTERS]):
         if cap.cluster_name and cap.cluster_name not in names:
@@ -230,12 +230,12 @@ def warn_unknown_clusters(spec: FederatedHPASpec, clusters: Sequence[KnownCluste
             yield f"{at}: {_unknown(cap.cluster_name)}; {_known(names)}"
 
 
-def _selects_any(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) -> bool:
+def _selected(affinity: ClusterAffinity, clusters: Sequence[KnownCluster]) -> Sequence[KnownCluster]:
     try:
         selection = Selection(affinity)
     except InvalidObject:
-        return True  # Validation refuses the affinity.
-    return any(selection.selects(cluster) for cluster in clusters)
+        return clusters  # Validation refuses the affinity.
+    return [cluster for cluster in clusters if selection.selects(cluster)]
 
 
 def _size(affinity: ClusterAffinity) -> int:
@@ -294,53 +294,28 @@ def _returns(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iter
         yield f"{_ASSIGNMENT}.rebalance: has no effect, because Duplicated divides nothing"
 
 
-def _copies(spec: FederatedHPASpec) -> Iterator[str]:
-    """Warns that Duplicated gives the whole size to every cluster, with the number of pods if it is known."""
-    high = spec.maximum
-    if not _duplicates(spec) or high is None:
+def _copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster] | None = None) -> Iterator[str]:
+    """Warns that Duplicated gives the whole size to every cluster, with the number of pods if it is known.
+
+    With `clusters` only where their number is not known without them.
+    """
+    high, policy, affinity = spec.maximum, spec.policy, spec.cluster_affinity
+    if high is None or not (policy.copies or (not policy and spec.mode == DISTRIBUTED)):
         return
-    named = _named_clusters(spec)
-    if named:
-        yield _whole_size(spec, len(named), high)
-    else:
-        yield f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {high} pods in each"
-
-
-def _known_copies(spec: FederatedHPASpec, clusters: Sequence[KnownCluster]) -> Iterator[str]:
-    high = spec.maximum
-    if not _duplicates(spec) or high is None or _named_clusters(spec):
-        return
-    affinity = spec.cluster_affinity
-    selected: Sequence[KnownCluster] = clusters
-    if affinity is not None and _size(affinity) * len(clusters) <= _MAX_COMPARISONS:
-        try:
-            selection = Selection(affinity)
-        except InvalidObject:
-            return  # Validation refuses the affinity.
-        selected = [cluster for cluster in clusters if selection.selects(cluster)]
-    if len(selected) > 1:
-        yield _whole_size(spec, len(selected), high)
-
-
-def _duplicates(spec: FederatedHPASpec) -> bool:
-    return spec.policy.copies or (not spec.policy and spec.mode == DISTRIBUTED)
-
-
-def _duplicated(spec: FederatedHPASpec) -> str:
-    where = "" if spec.policy else "without a policy here or in a PropagationPolicy, "
-    return f"{where}Duplicated gives the whole size to every cluster"
-
-
-def _named_clusters(spec: FederatedHPASpec) -> set[str]:
-    """Returns the clusters that spec.clusterAffinity selects by name alone."""
-    affinity = spec.cluster_affinity
-    if affinity is None or affinity.label_selector is not None or affinity.field_selector is not None:
-        return set()
-    return set(affinity.cluster_names[:MAX_CLUSTERS]) - set(affinity.exclude[:MAX_CLUSTERS])
-
-
-def _whole_size(spec: FederatedHPASpec, count: int, high: int) -> str:
-    return f"{_ASSIGNMENT}: {_duplicated(spec)}: up to {count} x {high} = {count * high} pods may run"
+    where = "" if policy else "without a policy here or in a PropagationPolicy, "
+    text = f"{_ASSIGNMENT}: {where}Duplicated gives the whole size to every cluster"
+    count = 0
+    if affinity is not None and affinity.label_selector is None and affinity.field_selector is None:
+        count = len(set(affinity.cluster_names[:MAX_CLUSTERS]) - set(affinity.exclude[:MAX_CLUSTERS]))
+    if clusters is not None:
+        if count:
+            return
+        few = affinity is not None and _size(affinity) * len(clusters) <= _MAX_COMPARISONS
+        count = len(_selected(affinity, clusters) if affinity is not None and few else clusters)
+        if count < 2:
+            return
+    pods = f"{count} x {high} = {count * high} pods may run" if count else f"{high} pods in each"
+    yield f"{text}: up to {pods}"
 
 
 def _thresholds(assignment: FederatedHPAAssignment, spec: FederatedHPASpec) -> Iterator[str]:

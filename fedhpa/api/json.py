@@ -97,13 +97,14 @@ def convert_json(value: Any, kind: type[T], *, dec_hook: Callable[[type, Any], A
 
 def nested_deeper(value: object, levels: int) -> bool:
     """True if a decoded value has more than `levels` levels of objects and lists within each other."""
-    level = [value] if isinstance(value, dict | list) else []
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
     for _ in range(levels):
+        # Decoders make no subclasses, and isinstance takes twice as long.
         level = [
             child
             for parent in level
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-            if isinstance(child, dict | list)
+            for child in (parent.values() if type(parent) is dict else parent)
+            if type(child) is dict or type(child) is list
         ]
         if not level:
             return False

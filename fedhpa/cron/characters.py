@@ -14,28 +14,15 @@ from typing import Final, NamedTuple
 _FOREIGN: Final = re.compile(r"[^\t -~]")
 _NAME_LENGTH: Final = 60
 
-# Cyrillic and Greek capitals that look like the Latin letters of names, in this order.
-_CAPITALS: Final = str.maketrans(
+# Cyrillic and Greek letters that look like the Latin ones of names, in this order, and signs.
+_LOOK_ALIKE: Final = str.maketrans(
     "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0423"
-    "\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0396",
-    "ABCEHIJKMOPSTXY" + "ABEHIKMNOPTYXZ",
+    "\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u0396"
+    "\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443\u03bf\u03b1\u03c1\u03c5"
+    # Minus, slashes, asterisks, the multiplication sign, a bullet, and commas.
+    "\u2212\u2044\u2215\u2217\u204e\u066d\u00d7\u2022\u201a\u060c\u3001",
+    "ABCEHIJKMOPSTXY" + "ABEHIKMNOPTYXZ" + "aceijopsxyoapu" + "-//*****,,,",
 )
-_SMALL: Final = str.maketrans(
-    "\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443\u03bf\u03b1\u03c1\u03c5", "aceijopsxyoapu"
-)
-_SIGNS: Final = {
-    "\u2212": "-",  # minus sign
-    "\u2044": "/",  # fraction slash
-    "\u2215": "/",  # division slash
-    "\u2217": "*",  # asterisk operator
-    "\u204e": "*",  # low asterisk
-    "\u066d": "*",  # Arabic five-pointed star
-    "\u00d7": "*",  # multiplication sign
-    "\u2022": "*",  # bullet
-    "\u201a": ",",  # single low quotation mark
-    "\u060c": ",",  # Arabic comma
-    "\u3001": ",",  # ideographic comma
-}
 
 
 class ForeignCharacter(NamedTuple):
@@ -59,37 +46,18 @@ def foreign_character(text: str) -> ForeignCharacter | None:
 
 
 def _name(character: str) -> str:
-    name = unicodedata.name(character, "").lower()[:_NAME_LENGTH]
-    if not name:
-        name = "control character" if unicodedata.category(character) == "Cc" else "no name"
-    return f"U+{ord(character):04X} ({name})"
+    unnamed = "control character" if unicodedata.category(character) == "Cc" else "no name"
+    return f"U+{ord(character):04X} ({unicodedata.name(character, unnamed).lower()[:_NAME_LENGTH]})"
 
 
 def _remedy(character: str) -> str:
-    meant = _meant(character)
-    if meant == " ":
-        return "use a blank"
-    if meant:
-        return f"use {meant}"
-    if unicodedata.category(character) in ("Cc", "Cf", "Mn", "Me", "Pi", "Pf"):
-        return "delete it"
-    return "use ASCII characters"
-
-
-def _meant(character: str) -> str:
-    """Returns the ASCII character that this one looks like, or ""."""
-    if character in _SIGNS:
-        return _SIGNS[character]
     category = unicodedata.category(character)
     if category in ("Zs", "Zl", "Zp"):
-        return " "
-    if category == "Pd":
-        return "-"
-    if category == "Nd":
-        return str(unicodedata.decimal(character))
-    latin = character.translate(_CAPITALS).translate(_SMALL)
-    if latin != character:
-        return latin
+        return "use a blank"
+    if category in ("Cc", "Cf", "Mn", "Me", "Pi", "Pf"):
+        return "delete it"
     # Full-width and mathematical characters have a compatible form.
-    compatible = unicodedata.normalize("NFKC", character)
-    return compatible if len(compatible) == 1 and "!" <= compatible <= "~" else ""
+    meant = unicodedata.normalize("NFKC", "-" if category == "Pd" else character.translate(_LOOK_ALIKE))
+    if category == "Nd":
+        meant = str(unicodedata.decimal(character))
+    return f"use {meant}" if len(meant) == 1 and "!" <= meant <= "~" else "use ASCII characters"

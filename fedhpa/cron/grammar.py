@@ -73,21 +73,10 @@ class _Field:
     cycle: int = 64
 
 
-_MONTHS: Final = [
-    "JANUARY",
-    "FEBRUARY",
-    "MARCH",
-    "APRIL",
-    "MAY",
-    "JUNE",
-    "JULY",
-    "AUGUST",
-    "SEPTEMBER",
-    "OCTOBER",
-    "NOVEMBER",
-    "DECEMBER",
-]
-_WEEKDAYS: Final = ["SUNDAY", "MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY"]
+_FIRST_HALF: Final = "JANUARY FEBRUARY MARCH APRIL MAY JUNE"
+_SECOND_HALF: Final = "JULY AUGUST SEPTEMBER OCTOBER NOVEMBER DECEMBER"
+_MONTHS: Final = f"{_FIRST_HALF} {_SECOND_HALF}".split()
+_WEEKDAYS: Final = "SUNDAY MONDAY TUESDAY WEDNESDAY THURSDAY FRIDAY SATURDAY".split()  # noqa: SIM905
 # MAY is whole and short.
 _FULL_NAMES: Final = {*_MONTHS, *_WEEKDAYS} - {"MAY"}
 
@@ -101,6 +90,25 @@ _WEEKDAY: Final = _Field(
 
 _FIELDS: Final = (_MINUTE, _HOUR, _DAY, _MONTH, _WEEKDAY)
 
+# A day-of-month beside the weekday would not help: the two mean "either".
+_ONE_WEEKDAY: Final = "write the weekday alone and list the other dates in excludeDates"
+# Values of other schedulers: the fields, the form, the meaning, and the remedy.
+_OTHER_DIALECTS: Final = tuple(
+    (fields, re.compile(pattern, re.DOTALL), meaning, remedy)
+    for fields, pattern, meaning, remedy in (
+        (_FIELDS, ".*#.*", "the n-th weekday of a month", _ONE_WEEKDAY),
+        ((_WEEKDAY,), "L", "the last day of the week", "write SAT or SUN"),
+        ((_WEEKDAY,), ".*L", "the last such weekday of a month", _ONE_WEEKDAY),
+        (
+            (_DAY,),
+            ".*W.*",
+            "the nearest weekday",
+            "write the day alone, such as 15, with * as day-of-week",
+        ),
+        ((_DAY,), "L.*|.*L", "the last day", "name the day, or use day 1 of the next month"),
+        (_FIELDS, "H.*", "a hashed value", "write a number"),
+    )
+)
 _MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -110,8 +118,10 @@ _MACROS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-# A day-of-month beside the weekday would not help: the two mean "either".
-_ONE_WEEKDAY: Final = "write the weekday alone and list the other dates in excludeDates"
+_OTHER_MACROS: Final = {
+    "@reboot": "@reboot is not a time; write five fields, or @daily and the like",
+    "@every": "@every counts from a start, not by the clock; write a step such as */5 * * * *",
+}
 _LEAP_YEAR: Final = 2028
 
 _BLANKS = re.compile(r"[ \t]+")
@@ -170,29 +180,21 @@ def _macro(text: str) -> str:
     if expansion is not None:
         return expansion
     word = text.split()[0].lower()
-    if word == "@reboot":
-        raise InvalidSchedule("schedule: @reboot is not a time; write five fields, or @daily and the like")
-    if word == "@every":
-        raise InvalidSchedule(
-            "schedule: @every counts from a start, not by the clock; write a step such as */5 * * * *"
-        )
     if word in _MACROS:
-        raise InvalidSchedule(
-            f"schedule: nothing may follow {word}; drop {_quoted(text[len(word) :].strip())}"
-        )
-    known = ", ".join(_MACROS)
-    raise InvalidSchedule(f"schedule: {_quoted(word)} is not known; write five fields or one of {known}")
+        problem = f"nothing may follow {word}; drop {_quoted(text[len(word) :].strip())}"
+    else:
+        unknown = f"{_quoted(word)} is not known; write five fields or one of {', '.join(_MACROS)}"
+        problem = _OTHER_MACROS.get(word, unknown)
+    raise InvalidSchedule(f"schedule: {problem}")
 
 
 def _wrong_count(count: int) -> str:
     expected = "expected five fields (minute hour day-of-month month day-of-week)"
     if count == 0:
         return f"schedule: it is empty; {expected}"
-    if count == 6:
-        return f"schedule: {expected}, found 6: seconds and years are not supported; drop that field"
-    if count == 7:
-        return f"schedule: {expected}, found 7: seconds and years are not supported; drop both"
-    return f"schedule: {expected}, found {count}"
+    more = {6: "drop that field", 7: "drop both"}.get(count, "")
+    why = f": seconds and years are not supported; {more}" if more else ""
+    return f"schedule: {expected}, found {count}{why}"
 
 
 # A thousand different schedules have few different fields, and even fewer different items.
@@ -284,34 +286,20 @@ def _parse_value(field: _Field, item: str, text: str) -> int:
 
 def _remedy(field: _Field, item: str, text: str, upper: str) -> str:
     """Returns the problem and the remedy for a text that is neither a number nor a name of the field."""
+    span = f"write {field.low} to {field.written_high}"
     if not text:
-        return f"{_quoted(item)} lacks a value; write {field.low} to {field.written_high}, or * alone"
+        return f"{_quoted(item)} lacks a value; {span}, or * alone"
     if upper in _FULL_NAMES and field.names:
         return f"full names such as {_quoted(text)} are not supported; write {text[:3].upper()}"
-    if "#" in text:
-        return f"{_quoted(text)} (the n-th weekday of a month) is not supported; {_ONE_WEEKDAY}"
-    if field is _WEEKDAY and upper == "L":
-        return f"{_quoted(text)} (the last day of the week) is not supported; write SAT or SUN"
-    if field is _WEEKDAY and upper.endswith("L"):
-        return f"{_quoted(text)} (the last such weekday of a month) is not supported; {_ONE_WEEKDAY}"
-    if field is _DAY and "W" in upper:
-        return (
-            f"{_quoted(text)} (the nearest weekday) is not supported; "
-            "write the day alone, such as 15, with * as day-of-week"
-        )
-    if field is _DAY and (upper.startswith("L") or upper.endswith("L")):
-        return (
-            f"{_quoted(text)} (the last day) is not supported; name the day, or use day 1 of the next month"
-        )
-    if upper.startswith("H"):
-        return f"{_quoted(text)} (a hashed value) is not supported; write a number"
+    for fields, pattern, meaning, remedy in _OTHER_DIALECTS:
+        if field in fields and pattern.fullmatch(upper):
+            return f"{_quoted(text)} ({meaning}) is not supported; {remedy}"
     if upper in _MONTH.names or upper in _WEEKDAY.names:
-        return f"the name {_quoted(text)} does not belong here; write {field.low} to {field.written_high}"
+        return f"the name {_quoted(text)} does not belong here; {span}"
     if "*" in text or "?" in text:
         return f"{_quoted(item)} mixes * with a value; write * alone, a step such as */5, or a range"
-    return f"{_quoted(item)} is not a value; write {field.low} to {field.written_high}" + (
-        f" or names such as {next(iter(field.names))}" if field.names else ""
-    )
+    names = f" or names such as {next(iter(field.names))}" if field.names else ""
+    return f"{_quoted(item)} is not a value; {span}{names}"
 
 
 def _quoted(text: str) -> str:
@@ -320,10 +308,9 @@ def _quoted(text: str) -> str:
 
 
 def _refuse_impossible_date(days: int, months: int, fields: list[str]) -> None:
-    for month in range(1, 13):
-        if months >> month & 1 and days & ((2 << monthrange(_LEAP_YEAR, month)[1]) - 1):
-            return
-    raise InvalidSchedule(
-        f"day-of-month: {_quoted(fields[2])} never comes in month {_quoted(fields[3])}; "
-        "choose a day that the month has"
-    )
+    longest = max(monthrange(_LEAP_YEAR, month)[1] for month in range(1, 13) if months >> month & 1)
+    if not days & ((2 << longest) - 1):
+        raise InvalidSchedule(
+            f"day-of-month: {_quoted(fields[2])} never comes in month {_quoted(fields[3])}; "
+            "choose a day that the month has"
+        )

@@ -75,10 +75,6 @@ class Timetable(msgspec.Struct, frozen=True):
         """Returns the first time strictly after an aware datetime, or None if it is later than `until`."""
         return next(self.times(after, until), None)
 
-    def at_or_after(self, at: datetime, until: datetime | None = None) -> datetime | None:
-        """Returns the first time at or after an aware datetime, or None if it is later than `until`."""
-        return self.next(at.astimezone(UTC) - timedelta.resolution, until)
-
     def previous(self, at: datetime, since: datetime | None = None) -> datetime | None:
         """Returns the latest time in (since, at], or None.
 
@@ -344,11 +340,9 @@ def shortest_interval(schedule: Schedule) -> int:
     The result is exact, because the plain calendar repeats every 400 years and every date falls on every
     weekday within them.
     """
-    hours, minutes = schedule.hours, schedule.minutes
     day = schedule.minutes_of_day
-    within_day = min(_closest(minutes), _closest(hours) * 60 - (minutes.bit_length() - 1 - _lowest(minutes)))
     width = day.bit_length() - 1 - _lowest(day)
-    return 60 * min(_shortest_day_gap(schedule) * MINUTES_PER_DAY - width, within_day)
+    return 60 * min(_shortest_day_gap(schedule) * MINUTES_PER_DAY - width, _closest(day))
 
 
 def _shortest_day_gap(schedule: Schedule) -> int:
@@ -384,10 +378,8 @@ def _shortest_date_gap(days: int, months: int) -> tuple[int, bool]:
 @lru_cache(maxsize=4096)
 def _closest(bits: int) -> int:
     """Returns the distance between the two closest bits; more than any two times if there is one bit."""
-    for distance in range(1, bits.bit_length()) if bits & (bits - 1) else ():
-        if bits & bits >> distance:
-            return distance
-    return _NEVER * MINUTES_PER_DAY
+    _, *gaps, _ = f"0{bits:b}0".split("1")
+    return 1 + min(map(len, gaps), default=_NEVER * MINUTES_PER_DAY)
 
 
 def _lowest(bits: int) -> int:

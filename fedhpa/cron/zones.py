@@ -36,27 +36,14 @@ def _names() -> frozenset[str]:
 
 
 @cache
-def _folders() -> dict[str, str]:
-    """Returns the folders of zone names, each with the first zone in it."""
-    folders: dict[str, str] = {}
-    for name in sorted(_names(), reverse=True):
-        for position, character in enumerate(name):
-            if character == "/":
-                folders[name[:position]] = name
-    return folders
-
-
-@cache
-def _by_lower_case() -> dict[str, str]:
-    return {name.lower(): name for name in sorted(_names(), reverse=True)}
-
-
-@cache
-def _by_letters() -> dict[str, str]:
-    """Returns zones by the letters and digits of their last part (`newyork`) and of their whole name."""
+def _spellings() -> dict[str, str]:
+    """Returns zones by folder (`America/`), lower-case name, and letters (`newyork`, `americanewyork`)."""
     names = sorted(_names(), reverse=True)
-    places = {_letters(name.rpartition("/")[2]): name for name in names}
-    return places | {_letters(name): name for name in names}
+    found = {_letters(name.rpartition("/")[2]): name for name in names}
+    for name in names:
+        parts = name.split("/")
+        found |= {"/".join((*parts[:depth], "")): name for depth in range(1, len(parts))}
+    return found | {_letters(name): name for name in names} | {name.lower(): name for name in names}
 
 
 def _letters(text: str) -> str:
@@ -76,7 +63,7 @@ def load_zone(name: str | None) -> ZoneInfo:
             "time: invalid location name", "write an IANA name such as Europe/Berlin, not a path"
         )
     if name not in _names():
-        example = _folders().get(name.rstrip("/"))
+        example = _spellings().get(f"{name.rstrip('/')}/")
         if example is not None:
             raise UnknownZone("is a directory", f"write a zone of it, such as {example}")
         raise UnknownZone(f"unknown time zone {name}", _remedy(name))
@@ -97,10 +84,10 @@ def _remedy(name: str) -> str:
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         return _offset_remedy(offset)
-    same = _by_lower_case().get(name.strip().lower())
+    same = _spellings().get(name.strip().lower())
     if same is not None:
         return f"names are case-sensitive and without blanks: write {same}"
-    alike = _by_letters().get(_letters(name))
+    alike = _spellings().get(_letters(name))
     if alike is not None:
         return f"write the whole IANA name, which may be {alike}"
     return "write an IANA name such as Europe/Berlin"

@@ -15,7 +15,7 @@ from tests.support.fakeapi import PATIENCE, eventually
 from webhook import intake
 from webhook.admission_review import MAX_BODY, Refused, Verdict
 from webhook.handlers import Review
-from webhook.intake import LARGE_BODY, Bodies, Intake, Turns
+from webhook.intake import LARGE_BODY, Intake, Turns
 
 LARGE = b"x" * (LARGE_BODY + 1)
 Caller = TestClient[web.Request, web.Application]
@@ -189,15 +189,21 @@ async def test_verified_peers_have_their_turn_first() -> None:
     assert order == ["one", "hub", "proxy", "two"]
 
 
-async def test_bodies_of_others_take_no_room_of_verified_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bodies_of_others_take_no_room_of_verified_peers(
+    caller: Caller, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each have a bound of their own."""
-    monkeypatch.setattr(intake, "MAX_BODIES", 2)
-    bodies = Bodies()
-    async with bodies.held(first=False) as stranger, bodies.held(first=True) as hub:
-        stranger.grow(2)
-        hub.grow(2)
-        with pytest.raises(Refused):
-            stranger.grow(1)
+    monkeypatch.setattr(intake, "MAX_BODIES", len(LARGE))
+    monkeypatch.setattr(intake, "TURN_SECONDS", PATIENCE)
+    monkeypatch.setattr(intake, "is_trusted", lambda request: "Hub" in request.headers)
+    async with asyncio.TaskGroup() as group:
+        stranger = group.create_task(post(caller, LARGE))
+        await eventually(lambda: judge.judging)
+        other = await post(caller, LARGE)
+        hub = group.create_task(post(caller, LARGE, Hub="yes"))
+        judge.may.set()
+
+    assert (stranger.result(), other, hub.result()) == ("200", "429", "200")
 
 
 async def test_a_turn_that_is_given_up_is_passed_on() -> None:

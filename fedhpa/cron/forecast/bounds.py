@@ -56,7 +56,7 @@ class BoundsConflict(NamedTuple):
     """The first time that a rule leaves minReplicas above maxReplicas.
 
     The rule sets `bound` ("minReplicas" or "maxReplicas"), or the end of its window restores it if `closes`
-    is true. `setter` set the other bound (None: present in the target).
+    is true. `setter` is a rule that sets the other bound to its value (None: the target has it now).
     """
 
     rule: Rule
@@ -86,95 +86,70 @@ def bounds_conflicts(
     rules: list[Rule], target: Values | None, now: datetime, until: datetime
 ) -> Iterator[BoundsConflict]:
     """Yields the first conflict of each rule in (now, until], in the order of time."""
-    present = known_bounds(target)
-    lows = [values[MINIMUM] for values in (present, *(rule.values for rule in rules)) if MINIMUM in values]
-    highs = [values[MAXIMUM] for values in (present, *(rule.values for rule in rules)) if MAXIMUM in values]
+    known = (known_bounds(target), *(rule.values for rule in rules))
+    lows, highs = ([values[field] for values in known if field in values] for field in _BOUNDS)
     # Otherwise no order of events leads to a conflict.
-    if lows and highs and max(lows) > min(highs):
-        yield from _Forecast(rules, target, now.timestamp(), until.timestamp()).run()
+    if not lows or not highs or max(lows) <= min(highs):
+        return
+    reported: set[str] = set()
+    for step in _simulation(rules, target, now.timestamp(), until.timestamp()).steps():
+        found = _conflict(step, {rule.name: rule for rule in rules})
+        if found is not None and found.rule.name not in reported:
+            reported.add(found.rule.name)
+            yield found
 
 
-class _Forecast:
-    """Finds the rules that cause the conflicts of a simulation."""
+def _simulation(rules: list[Rule], target: Values | None, now: float, until: float) -> Simulation:
+    values: Values = dict.fromkeys(_BOUNDS, UNKNOWN) if target is None else target
+    followed = _followed(rules)
+    windows = sorted(_open_windows(followed, now), key=lambda window: window.opened)
+    hidden: Values = {field: UNKNOWN for window in windows for field in window.values}
+    # The made-up rules of windows that may be open are suspended, so they never fire.
+    before = tuple(
+        msgspec.structs.replace(rule, values=window.values, suspended=True)
+        for window in windows
+        for rule in followed
+        if rule.name == window.rule
+    )
+    return Simulation(
+        [ScheduledObject(_OBJECT, 0.0, followed), ScheduledObject(_BEFORE, 0.0, before)],
+        WindowRecord(dict(hidden), None, dict(hidden), tuple(windows)) if windows else None,
+        values | hidden,
+        now=now,
+        until=until,
+        skips_repeats=True,
+        max_work=_MAX_WORK,
+    )
 
-    def __init__(self, rules: list[Rule], target: Values | None, now: float, until: float) -> None:
-        self._rules = {rule.name: rule for rule in rules}
-        values: Values = dict.fromkeys(_BOUNDS, UNKNOWN) if target is None else target
-        followed = _followed(rules)
-        windows = sorted(_open_windows(followed, now), key=lambda window: window.opened)
-        hidden: Values = {field: UNKNOWN for window in windows for field in window.values}
-        record = WindowRecord(dict(hidden), None, dict(hidden), tuple(windows)) if windows else None
-        # The made-up rules of windows that may be open are suspended, so they never fire.
-        before = tuple(
-            msgspec.structs.replace(self._rules[window.rule], values=window.values, suspended=True)
-            for window in windows
-        )
-        self._simulation = Simulation(
-            [ScheduledObject(_OBJECT, 0.0, followed), ScheduledObject(_BEFORE, 0.0, before)],
-            record,
-            values | hidden,
-            now=now,
-            until=until,
-            skips_repeats=True,
-            max_work=_MAX_WORK,
-        )
-        # The rule that set each bound without a window. The value may lie below a window.
-        self._plain: dict[str, Rule] = {}
-        self._minimum = values[MINIMUM], self._setters(record).get(MINIMUM)
 
-    def run(self) -> Iterator[BoundsConflict]:
-        """Yields the conflicts, at most one for each rule."""
-        reported: set[str] = set()
-        for step in self._simulation.steps():
-            if step.conflict is not None and step.refused is not None:
-                before = dict(self._plain)
-                self._note_plain(step.refused)
-                found = self._conflict(step, step.refused, step.conflict)
-                self._plain = before
-                if found is not None and found.rule.name not in reported:
-                    reported.add(found.rule.name)
-                    yield found
-            self._note_plain(step.plan)
-            self._minimum = step.values[MINIMUM], self._setters(step.plan.record).get(MINIMUM)
-
-    def _note_plain(self, planned: CronPlan) -> None:
-        for execution, values, window in planned.applied:
-            if window is None:
-                self._plain |= dict.fromkeys(values, self._rules[execution.rule.name])
-
-    def _setters(self, record: WindowRecord | None) -> dict[str, Rule]:
-        """Returns the rule that set each bound: that of the top window, else of an execution."""
-        setters = dict(self._plain)
-        for window in () if record is None else record.open:
-            setters |= dict.fromkeys(window.values, self._rules[window.rule])
-        return setters
-
-    def _conflict(
-        self, step: SimulatedStep, planned: CronPlan, values: CrossedBounds
-    ) -> BoundsConflict | None:
-        """Returns the conflict with the rule that caused it: the last that fired, else that closed."""
-        setters = self._setters(planned.record)
-        causes = [setters[field].name if field in setters else "" for field in _BOUNDS]
-        fired = {one.execution.rule.name: one.execution for one in planned.applied}
-        if any(name in fired and fired[name].at < step.at for name in causes):
-            # The refusal of the earlier execution, which is tried again, was reported.
-            return None
-
-        def found(name: str, bound: str, *, closes: bool = False) -> BoundsConflict:
-            rule, other = self._rules[name], MAXIMUM if bound == MINIMUM else MINIMUM
-            at = datetime.fromtimestamp(step.at, rule.table.zone)
-            return BoundsConflict(rule, at, closes, bound, values, setters.get(other))
-
-        for execution in sorted(fired.values(), key=lambda one: one.order, reverse=True):
-            if execution.at == step.at and execution.rule.name in causes:
-                return found(execution.rule.name, _BOUNDS[causes.index(execution.rule.name)])
-        changed = (step.values | planned.write)[MINIMUM], setters.get(MINIMUM)
-        for name in sorted((one.rule for one in planned.closed if one.closes == step.at), reverse=True):
-            if MINIMUM in self._rules[name].values and changed != self._minimum:
-                return found(name, MINIMUM, closes=True)
-            if MAXIMUM in self._rules[name].values:
-                return found(name, MAXIMUM, closes=True)
+def _conflict(step: SimulatedStep, rules: dict[str, Rule]) -> BoundsConflict | None:
+    """Returns the conflict of a step with the rule that caused it: the last that fired, else that closed."""
+    planned, values = step.refused, step.conflict
+    if planned is None or values is None:
         return None
+    limits = dict(zip(_BOUNDS, values, strict=True))
+    fired = sorted(planned.applied, key=lambda one: one.execution.order, reverse=True)
+    causes = [
+        (one.execution.rule.name, one.execution.at, bound, False)
+        for one in fired
+        for bound, limit in limits.items()
+        if one.values.get(bound) == limit
+    ]
+    if any(at < step.at for _, at, _, _ in causes):
+        # The refusal of the earlier execution, which is tried again, was reported.
+        return None
+    causes += [
+        (window.rule, step.at, bound, True)
+        for window in planned.closed
+        for bound in _BOUNDS
+        if window.closes == step.at and bound in rules[window.rule].values and bound in planned.write
+    ]
+    for name, _, bound, closes in causes[:1]:
+        other = MAXIMUM if bound == MINIMUM else MINIMUM
+        setter = next((each for each in rules.values() if each.values.get(other) == limits[other]), None)
+        at = datetime.fromtimestamp(step.at, rules[name].table.zone)
+        return BoundsConflict(rules[name], at, closes, bound, values, setter)
+    return None
 
 
 def _followed(rules: list[Rule]) -> tuple[Rule, ...]:

@@ -2,26 +2,24 @@
 
 A rule with a window and one without do not conflict: the values of the second hold when the window closes.
 
-Bit sets of the minutes of a day rule out most pairs of rules. For the other pairs, the two timetables are
-followed in turn. All pairs together share a bounded number of steps.
+Bit sets of the minutes of a day rule out most pairs of rules of one zone. For the other pairs, the two
+timetables are followed in turn. All pairs together share a bounded number of steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from functools import reduce
-from operator import or_
+from datetime import datetime, tzinfo
+from itertools import islice
 from typing import Final, NamedTuple
 
 from fedhpa.cron.execution.model import Rule
-from fedhpa.cron.timetables import MINUTES_PER_DAY, Timetable, instant_of, offset_periods
+from fedhpa.cron.timetables import Timetable
 
 _MAX_PAIRS: Final = 2000
 _MAX_STEPS: Final = 300
 # Two rules in different zones can share a minute of the day and still never fire together.
 _MAX_STEPS_OF_PAIR: Final = 40
-_WHOLE_DAY: Final = (1 << MINUTES_PER_DAY) - 1
 
 
 class ValueConflict(NamedTuple):
@@ -41,32 +39,25 @@ class ValueConflict(NamedTuple):
 
 def value_conflicts(rules: list[Rule], now: datetime, until: datetime) -> Iterator[ValueConflict]:
     """Yields the pairs of rules that conflict in (now, until], in the order of the rules."""
-    pairs, steps = _MAX_PAIRS, _MAX_STEPS
-    minutes = _minutes_of_day(rules, now, until)
-    before = 0
+    steps = iter(range(_MAX_STEPS))
+    for first, second in islice(_pairs(rules), _MAX_PAIRS):
+        if first.table.zone is second.table.zone and not _share_a_minute(first, second):
+            continue
+        values = _different_values(first, second)
+        if values and _exclude_each_other(first.table, second.table):
+            at = _first_common_time(first, second, now.timestamp(), until.timestamp(), steps)
+            if at is not None:
+                yield ValueConflict(first, second, datetime.fromtimestamp(at, first.table.zone), values)
+
+
+def _pairs(rules: list[Rule]) -> Iterator[tuple[Rule, Rule]]:
+    """Yields the pairs of rules, without rules that share no minute of the day with any before them."""
+    before: dict[tzinfo, int] = {}
     for index, second in enumerate(rules):
-        # A rule conflicts with none before it unless it shares a minute of the day with one of them.
-        if minutes[index] & before:
-            for earlier, first in enumerate(rules[:index]):
-                pairs -= 1
-                if pairs < 0:
-                    return
-                if not minutes[earlier] & minutes[index]:
-                    continue
-                values = _different_values(first, second)
-                if (
-                    not values
-                    or not _exclude_each_other(first.table, second.table)
-                    or _share_no_day(first.table, second.table)
-                ):
-                    continue
-                if steps <= 0:
-                    return
-                at, taken = _first_common_time(first.table, second.table, now, until, steps)
-                steps -= taken
-                if at is not None:
-                    yield ValueConflict(first, second, at, values)
-        before |= minutes[index]
+        zone, minutes = second.table.zone, second.table.schedule.minutes_of_day
+        if minutes & before.get(zone, 0) or before.keys() - {zone}:
+            yield from ((first, second) for first in rules[:index])
+        before[zone] = before.get(zone, 0) | minutes
 
 
 def _different_values(first: Rule, second: Rule) -> str:
@@ -89,60 +80,33 @@ def _exclude_each_other(first: Timetable, second: Timetable) -> bool:
     return first.duration <= second.duration
 
 
-def _minutes_of_day(rules: list[Rule], now: datetime, until: datetime) -> list[int]:
-    """Returns the minutes of the day at which each rule can fire, as bits, all on the same clock.
-
-    The clock is that of the zone if all rules have the same one, else UTC.
-    """
-    local = [rule.table.schedule.minutes_of_day for rule in rules]
-    zones = {rule.table.zone for rule in rules}
-    if len(zones) <= 1:
-        return local
-    start, end = instant_of(now), instant_of(until)
-    offsets = {zone: {each.offset // 60 for each in offset_periods(zone, start, end)} for zone in zones}
-    return [
-        reduce(or_, (_rotated(bits, -offset % MINUTES_PER_DAY) for offset in offsets[rule.table.zone]))
-        for rule, bits in zip(rules, local, strict=True)
-    ]
-
-
-def _rotated(bits: int, minutes: int) -> int:
-    """Returns the same minutes of the day on a clock that is `minutes` ahead."""
-    shifted = bits << minutes
-    return (shifted | shifted >> MINUTES_PER_DAY) & _WHOLE_DAY
-
-
-def _share_no_day(first: Timetable, second: Timetable) -> bool:
-    """True if two schedules of one zone never match on the same day, such as weekdays and weekends."""
-    if first.zone is not second.zone:
-        return False
-    one, other = first.schedule, second.schedule
-    if not one.months & other.months:
-        return True
+def _share_a_minute(first: Rule, second: Rule) -> bool:
+    """True if two rules of one zone have a minute of a day in common; False for weekdays and weekends."""
+    one, other = first.table.schedule, second.table.schedule
     by_date = one.any_weekday and other.any_weekday
     by_weekday = one.any_day and other.any_day
-    return (by_date and not one.days & other.days) or (by_weekday and not one.weekdays & other.weekdays)
+    return bool(
+        one.minutes_of_day & other.minutes_of_day
+        and one.months & other.months
+        and not (by_date and not one.days & other.days)
+        and not (by_weekday and not one.weekdays & other.weekdays)
+    )
 
 
 def _first_common_time(
-    first: Timetable, second: Timetable, now: datetime, until: datetime, steps: int
-) -> tuple[datetime | None, int]:
-    """Returns the first time of both timetables, or None if `steps` find none, and the steps it took.
+    first: Rule, second: Rule, now: float, until: float, steps: Iterator[int]
+) -> float | None:
+    """Returns the first time of both rules, or None if a few `steps` find none.
 
     Each step continues one timetable from the time of the other.
     """
-    limit = min(steps, _MAX_STEPS_OF_PAIR)
     ahead, behind = first, second
-    time = ahead.next(now, until)
-    for step in range(1, limit):
-        if time is None:
-            return None, step
-        other = behind.at_or_after(time, until)
-        if other is None:
-            return None, step
-        # Two times of one zone compare by their wall times.
-        if time.astimezone(UTC) == other.astimezone(UTC):
-            return time, step
-        time = other
-        ahead, behind = behind, ahead
-    return None, limit
+    at = ahead.next_time(now, until)
+    for _ in islice(steps, _MAX_STEPS_OF_PAIR):
+        if at is None:
+            break
+        other = behind.next_time(at - 1, until)
+        if other == at:
+            return at
+        at, ahead, behind = other, behind, ahead
+    return None
