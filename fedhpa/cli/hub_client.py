@@ -13,13 +13,14 @@ from fedhpa.api.names import dns_subdomain
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
 
-KINDS = ("fhpa", "federatedhpa", "federatedhpas", "federatedhpa.autoscaling.karmada.io")
-CRON_KINDS = (
-    "cronfhpa",
-    "cronfederatedhpa",
-    "cronfederatedhpas",
-    "cronfederatedhpa.autoscaling.karmada.io",
-)
+# The short name of each kind. People may also write its name and its plural, as for kubectl.
+SHORT: Final = {"FederatedHPA": "fhpa", "CronFederatedHPA": "cronfhpa"}
+_KINDS: Final = {
+    word: kind
+    for kind, short in SHORT.items()
+    for lower in (kind.lower(),)
+    for word in (short, lower, f"{lower}s", f"{lower}.autoscaling.karmada.io")
+}
 API_VERSION = "autoscaling.karmada.io/v1alpha1"
 DEADLINE_SECONDS = 10.0
 HUB, MEMBER = "the hub", "the member"
@@ -34,11 +35,16 @@ NO_ANSWER, UNAUTHORIZED, FORBIDDEN, ABSENT = 0, 401, 403, 404
 NOT_SERVED = "the server could not find the requested resource"
 
 
-def parse_target(text: str) -> str:
-    """Returns the name in `fhpa/NAME` or NAME. Raises ConfigError for another kind, and for no name."""
-    kind, separator, name = text.rpartition("/")
-    if dns_subdomain(name) or (separator and kind.lower() not in KINDS):
-        raise ConfigError(f"{text[:300]!r}: expected fhpa/NAME, the name of a FederatedHPA")
+def kind_of(word: str) -> str:
+    """Returns the kind that a person names; "" for none of ours."""
+    return _KINDS.get(word.lower(), "")
+
+
+def parse_target(text: str, kind: str = "FederatedHPA") -> str:
+    """Returns the name in KIND/NAME or NAME. Raises ConfigError for another kind, and for no name."""
+    before, separator, name = text.rpartition("/")
+    if dns_subdomain(name) or (separator and kind_of(before) != kind):
+        raise ConfigError(f"{text[:300]!r}: expected {SHORT[kind]}/NAME, the name of a {kind}")
     return name
 
 
@@ -50,20 +56,7 @@ def joined(target: str, name: str) -> str:
 def expanded(targets: Sequence[str]) -> list[str]:
     """Returns each target as KIND/NAME, also where one kind stands before the names, as for kubectl."""
     kind, *found = targets or [""]
-    return [f"{kind}/{name}" for name in found] if kind.lower() in (*KINDS, *CRON_KINDS) else list(targets)
-
-
-def names_cron(text: str) -> bool:
-    """True for `cronfhpa/NAME`, which is no FederatedHPA."""
-    return text.rpartition("/")[0].lower() in CRON_KINDS
-
-
-def parse_cron_target(text: str) -> str:
-    """Returns the name in `cronfhpa/NAME` or NAME. Raises ConfigError for another kind, and for no name."""
-    kind, separator, name = text.rpartition("/")
-    if dns_subdomain(name) or (separator and kind.lower() not in CRON_KINDS):
-        raise ConfigError(f"{text[:300]!r}: expected cronfhpa/NAME, the name of a CronFederatedHPA")
-    return name
+    return [f"{kind}/{name}" for name in found] if kind_of(kind) else list(targets)
 
 
 def hub_error(action: str, error: ApiError, side: str = HUB) -> ConfigError:

@@ -15,8 +15,8 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import Json, at, condition, entries, text_at, time_at
 from fedhpa.api.texts import one_line
 from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, painted
-from fedhpa.cli.hub_client import API_VERSION, asking, hub_client
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
+from fedhpa.cli.hub_client import API_VERSION, asking
+from fedhpa.cli.options import HubFlags, JsonOrText, with_flags
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
@@ -31,18 +31,17 @@ LIST_SECONDS: Final = 30.0
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
+@with_flags()
 def top(
+    hub: HubFlags,
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="The objects of all namespaces.")
     ] = False,
-    namespace: Namespace = "",
     once: Annotated[bool, typer.Option("--once", help="Print the table once, with all rows.")] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1.0, max=3600.0)] = 5.0,
     output: Annotated[
         JsonOrText, typer.Option("-o", "--output", help="Output format; json is printed once.")
     ] = JsonOrText.TEXT,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
 ) -> None:
     """Show all FederatedHPAs in a table that follows them, those that need attention first.
 
@@ -52,37 +51,32 @@ def top(
     Example: fedhpa top -A
     """
     live = not once and output is JsonOrText.TEXT and sys.stdout.isatty()
-    where = (kubeconfig, context, namespace)
-    asyncio.run(_run(*where, output, interval if live else 0.0, everywhere=all_namespaces))
+    hub.run(lambda api, place: _run(api, "" if all_namespaces else place, output, interval if live else 0.0))
 
 
-async def _run(
-    kubeconfig: str, context: str, namespace: str, output: JsonOrText, interval: float, *, everywhere: bool
-) -> None:
+async def _run(hub: ApiClient, place: str, output: JsonOrText, interval: float) -> None:
     """Prints the table once, or draws it again and again with an interval above 0."""
     from fedhpa.kube import SYSTEM
 
-    async with hub_client(kubeconfig, context) as (hub, default):
-        place = "" if everywhere else namespace or default
-        if not interval:
-            rows = await _rows(hub, place, SYSTEM.wall())
-            if output is JsonOrText.JSON:
-                typer.echo(json.dumps(rows, indent=2))
-                return
-            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-            typer.echo("\n".join(table(rows, width, with_namespace=everywhere)))
+    if not interval:
+        rows = await _rows(hub, place, SYSTEM.wall())
+        if output is JsonOrText.JSON:
+            typer.echo(json.dumps(rows, indent=2))
             return
-        sys.stdout.write(ENTER)
-        try:
-            while True:
-                await _draw(hub, place, SYSTEM.wall(), with_namespace=everywhere)
-                await asyncio.sleep(interval)
-        finally:
-            sys.stdout.write(LEAVE)
-            sys.stdout.flush()
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        typer.echo("\n".join(table(rows, width, with_namespace=not place)))
+        return
+    sys.stdout.write(ENTER)
+    try:
+        while True:
+            await _draw(hub, place, SYSTEM.wall())
+            await asyncio.sleep(interval)
+    finally:
+        sys.stdout.write(LEAVE)
+        sys.stdout.flush()
 
 
-async def _draw(hub: ApiClient, place: str, now: float, *, with_namespace: bool) -> None:
+async def _draw(hub: ApiClient, place: str, now: float) -> None:
     """Draws one screen. A hub that does not answer is named, and asked again at the next look."""
     size = shutil.get_terminal_size()
     try:
@@ -90,7 +84,7 @@ async def _draw(hub: ApiClient, place: str, now: float, *, with_namespace: bool)
     except ConfigError as error:
         lines = [painted(one_line(str(error), size.columns), RED)]
     else:
-        lines = table(rows, size.columns, with_namespace=with_namespace)
+        lines = table(rows, size.columns, with_namespace=not place)
         if len(lines) > size.lines - 1:
             hidden = len(lines) - size.lines + 2
             lines = [*lines[: size.lines - 2], f"and {hidden} more, which need less attention"]

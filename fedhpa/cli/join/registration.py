@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +34,7 @@ from fedhpa.cli.hub_client import (
     asking,
     find,
 )
-from fedhpa.cli.options import read_certificates
+from fedhpa.cli.options import Hub, read_certificates
 from fedhpa.kube import (
     NOT_FOUND,
     SYSTEM,
@@ -56,21 +56,13 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Source:
-    """A kubeconfig and its context, both as given by a person; empty as kubectl finds them."""
-
-    kubeconfig: str
-    context: str = ""
-
-
-@dataclass(frozen=True)
 class Wanted:
     """The arguments of `fedhpa join`. `controller` and `adapter` are their subjects on the hub."""
 
     name: str
     namespace: str
-    member: Source
-    hub: Source
+    member: Hub
+    hub: Hub
     endpoint: str
     seconds: int
     switches: Switches
@@ -122,7 +114,7 @@ class Side:
 
 async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
     """Registers a member. `say` gets notes for people. Raises ConfigError with the remedy."""
-    async with _sides(wanted) as (hub, member, config):
+    async with opened(MEMBER, wanted.member) as (member, config), opened(HUB, wanted.hub) as (hub, _):
         address = address_of(wanted, config, say)
         address = dataclasses.replace(address, uid=await member.uid())
         if address.uid and address.uid == await hub.uid():
@@ -159,14 +151,14 @@ async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
 
 
 @asynccontextmanager
-async def opened(side: str, source: Source) -> AsyncIterator[tuple[Side, ApiConfig]]:
+async def opened(side: str, source: Hub) -> AsyncIterator[tuple[Side, ApiConfig]]:
     """Yields one side. Raises ConfigError that names its options."""
     config = await config_of(side, source)
     async with ApiClient(config, deadline=DEADLINE_SECONDS) as api:
         yield Side(side, api), config
 
 
-async def config_of(side: str, source: Source) -> ApiConfig:
+async def config_of(side: str, source: Hub) -> ApiConfig:
     """Returns the configuration of a kubeconfig. Raises ConfigError that names its options."""
     try:
         return await load_config(source.kubeconfig or None, source.context or None, clock=SYSTEM)
@@ -175,14 +167,6 @@ async def config_of(side: str, source: Source) -> ApiConfig:
         text = str(error).replace("--kubeconfig", kubeconfig)
         given = "" if kubeconfig in text else f" (by {kubeconfig} and {context})"
         raise ConfigError(f"{side}{given}: {text}") from error
-
-
-@asynccontextmanager
-async def _sides(wanted: Wanted) -> AsyncIterator[tuple[Side, Side, ApiConfig]]:
-    async with AsyncExitStack() as stack:
-        member, config = await stack.enter_async_context(opened(MEMBER, wanted.member))
-        hub, _ = await stack.enter_async_context(opened(HUB, wanted.hub))
-        yield hub, member, config
 
 
 def address_of(wanted: Wanted, config: ApiConfig, say: Say) -> Address:

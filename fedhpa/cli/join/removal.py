@@ -15,13 +15,13 @@ from fedhpa.cli.join.member_hpas import REMAINING, remove_member_hpas
 from fedhpa.cli.join.registration import (
     MANAGER,
     Side,
-    Source,
     is_of,
     opened,
     other_name,
     path_of,
 )
 from fedhpa.cli.join.release import until_released
+from fedhpa.cli.options import Hub
 from fedhpa.kube import NOT_FOUND, ApiConfig, resource_path
 
 Say = Callable[[str], None]
@@ -30,8 +30,8 @@ Say = Callable[[str], None]
 async def remove(
     name: str,
     namespace: str,
-    hub: Source,
-    member: Source | None,
+    hub: Hub,
+    member: Hub | None,
     say: Say,
     empty: Callable[[], Awaitable[None]],
     *,
