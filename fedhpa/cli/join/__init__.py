@@ -107,7 +107,7 @@ def join(
     """
     from fedhpa.api import rights
     from fedhpa.api.yaml import print_yaml
-    from fedhpa.cli.join import manifests, registration
+    from fedhpa.cli.join import registration
 
     if accept:
         _accept(cluster_name(name, "NAME"), _namespace(namespace), hub)
@@ -129,7 +129,7 @@ def join(
         adapter=rights.user(adapter_user) if adapter_user else None,
     )
     if print_only:
-        for title, documents in asyncio.run(manifests.parts(wanted)):
+        for title, documents in asyncio.run(registration.parts(wanted)):
             typer.echo(title)
             typer.echo(print_yaml(documents), nl=False)
         return
