@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError
-from fedhpa.cli.hub_client import DEADLINE_SECONDS, find, hub_error
+from fedhpa.api.errors import ConfigError
+from fedhpa.cli.hub_client import clusters_of, find
 from fedhpa.cli.options import Hub, MetricsApi, read_certificates, secrets_by_namespace, with_flags
 
 if TYPE_CHECKING:
@@ -127,17 +127,11 @@ def apiservice(
 
 async def _secrets_of_clusters(hub: ApiClient, _: str) -> frozenset[tuple[str, str]]:
     """Returns (namespace, name) of the Clusters' Secrets. Raises ConfigError if the hub does not answer."""
-    from fedhpa.kube import NOT_FOUND, resource_path
-    from fedhpa.members import CLUSTERS_PATH, Cluster, metrics_key, secret_key
+    from fedhpa.kube import resource_path
+    from fedhpa.members import metrics_key, secret_key
 
     found = set()
-    try:
-        clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
-    except ApiError as error:
-        if error.status == NOT_FOUND:
-            return frozenset()
-        raise hub_error("cannot list Clusters", error) from error
-    for cluster in clusters:
+    for cluster in await clusters_of(hub):
         key, own = secret_key(cluster), metrics_key(cluster)
         path = None if own is None else resource_path("v1", "secrets", *own)
         if path is not None and await find(hub, path, "the Secrets of Clusters") is not None:

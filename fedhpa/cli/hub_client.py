@@ -12,6 +12,7 @@ from fedhpa.api.names import dns_subdomain
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
+    from fedhpa.members import Cluster
 
 # The short name of each kind. People may also write its name and its plural, as for kubectl.
 SHORT: Final = {"FederatedHPA": "fhpa", "CronFederatedHPA": "cronfhpa"}
@@ -99,6 +100,19 @@ async def find(api: ApiClient, path: str, what: str, side: str = HUB) -> dict[st
         except ApiError as error:
             if error.status == ABSENT and NOT_SERVED not in str(error):
                 return None
+            raise
+
+
+async def clusters_of(api: ApiClient, side: str = HUB) -> Sequence[Cluster]:
+    """Returns the Clusters; none where the hub serves no such kind. Raises ConfigError."""
+    from fedhpa.members import CLUSTERS_PATH, Cluster
+
+    with asking("cannot list Clusters", side):
+        try:
+            return (await api.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
+        except ApiError as error:
+            if error.status == ABSENT:
+                return ()
             raise
 
 

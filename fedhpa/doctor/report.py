@@ -107,10 +107,9 @@ class Report:
         """Adds a check that was not made."""
         self._skipped[NotChecked(one_line(check), one_line(str(why)))] = None
 
-    def merge(self, other: Report) -> None:
-        """Adds what another report found."""
-        self._findings += other.findings
-        self._skipped |= dict.fromkeys(other.not_checked)
+    def forget(self, subject: str) -> None:
+        """Drops the findings about a subject, which counts under another name."""
+        self._findings = [each for each in self._findings if each.subject != subject]
 
     def has(self, kind: str, subject: str = "") -> bool:
         """True if there is such a finding, about any subject or about this one."""

@@ -32,6 +32,7 @@ from fedhpa.cli.hub_client import (
     OPTIONS,
     UNAUTHORIZED,
     asking,
+    clusters_of,
     find,
 )
 from fedhpa.cli.options import Hub, read_certificates
@@ -45,7 +46,6 @@ from fedhpa.kube import (
     load_config,
     resource_path,
 )
-from fedhpa.members import CLUSTERS_PATH, Cluster
 
 # An API server learns of new accounts and roles by a watch.
 SETTLE_SECONDS: Final = 15.0
@@ -269,14 +269,7 @@ async def other_name(hub: Side, name: str, uid: str, endpoint: str) -> str:
 
     A Cluster without spec.id is compared by its endpoint.
     """
-    with hub.asking("cannot list the Clusters"):
-        try:
-            clusters = (await hub.api.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return ""  # the hub serves no Clusters any more
-    for each in clusters:
+    for each in await clusters_of(hub.api, hub.side):
         spec, metadata = each.spec, each.metadata
         same = spec.id == uid if spec.id and uid else spec.apiEndpoint.rstrip("/") == endpoint
         if same and metadata.name != name and not metadata.deletionTimestamp:
