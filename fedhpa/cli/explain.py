@@ -20,7 +20,7 @@ from fedhpa.api.free_json import at, entries, time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, for_terminal, one_line
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub_client import find_object, joined, kind_of, parse_target, read_object
+from fedhpa.cli.hub_client import find_object, joined, parse_any_target, read_object
 from fedhpa.cli.options import HubFlags, Name, with_flags
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ def explain(
 
     Example: fedhpa explain fhpa web -n shop
     """
-    target = joined(target, name)
-    kind = kind_of(target.rpartition("/")[0]) or "FederatedHPA"
-    name = parse_target(target, kind)
+    kind, name = parse_any_target(joined(target, name), "FederatedHPA")
     read = _explained_cron if kind == "CronFederatedHPA" else _explained
 
     async def run(api: ApiClient, namespace: str) -> bool:

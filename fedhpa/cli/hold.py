@@ -11,7 +11,7 @@ from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.hold import HOLD_ANNOTATION, UNTIL_ANNOTATION
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub_client import API_VERSION, DEADLINE_SECONDS, asking, expanded, kind_of, parse_target
+from fedhpa.cli.hub_client import API_VERSION, DEADLINE_SECONDS, asking, expanded, parse_any_target
 from fedhpa.cli.options import HubFlags, seconds_of, with_flags
 
 if TYPE_CHECKING:
@@ -121,10 +121,7 @@ def places(targets: Sequence[str], namespace: str, *, wide: bool) -> list[Place]
 def _place(target: str, namespace: str) -> Place:
     from fedhpa.kube import resource_path
 
-    kind = kind_of(target.rpartition("/")[0])
-    if not kind:
-        raise ConfigError(f"{target[:300]!r}: expected fhpa/NAME or cronfhpa/NAME")
-    name = parse_target(target, kind)
+    kind, name = parse_any_target(target)
     return Place(
         resource_path(API_VERSION, f"{kind.lower()}s", namespace, name), f"{kind} {namespace}/{name}"
     )

@@ -49,8 +49,22 @@ def parse_target(text: str, kind: str = "FederatedHPA") -> str:
     return name
 
 
+def parse_any_target(text: str, default: str = "") -> tuple[str, str]:
+    """Returns kind and name in KIND/NAME, or in NAME with a `default` kind. Raises ConfigError."""
+    before, separator, name = text.rpartition("/")
+    kind = kind_of(before) if separator else default
+    if not kind or dns_subdomain(name):
+        raise ConfigError(f"{text[:300]!r}: expected fhpa/NAME or cronfhpa/NAME")
+    return kind, name
+
+
 def joined(target: str, name: str) -> str:
-    """Returns KIND/NAME of `KIND NAME`, the form of kubectl; `target` alone without a name."""
+    """Returns KIND/NAME of `KIND NAME`, the form of kubectl; `target` alone without a name.
+
+    Raises ConfigError for a kind alone.
+    """
+    if not name and kind_of(target):
+        raise ConfigError(f"{target}: expected a NAME after it")
     return f"{target}/{name}" if name else target
 
 
@@ -65,11 +79,8 @@ def hub_error(action: str, error: ApiError, side: str = HUB) -> ConfigError:
     kubeconfig, context = OPTIONS[side]
     action = action if side == HUB else f"{side}: {action}"
     if NOT_SERVED in str(error):
-        options = " --with-clusters" if "Cluster" in action else ""
-        return ConfigError(
-            f"{action}: {side} does not serve this kind: choose another {context}, or install it with: "
-            f"fedhpa crds{options} | kubectl apply -f -"
-        )
+        remedy = f"choose another {context}, or see how to install it with: fedhpa doctor"
+        return ConfigError(f"{action}: {side} does not serve this kind: {remedy}")
     remedies = {
         NO_ANSWER: f"check {kubeconfig} and {context}, and {side} with: kubectl cluster-info",
         UNAUTHORIZED: f"log in again, or correct {kubeconfig} or {context}",
@@ -158,6 +169,7 @@ async def read_object(
     """
     found = await find_object(hub, namespace, name, kind)
     if found is None:
-        hint = "" if named else ": name its namespace with -n"
-        raise ConfigError(f"{kind} {namespace}/{name} not found{hint}")
+        hint = "" if named else "name its namespace with -n, or "
+        see = f"see the names with: kubectl get {SHORT[kind]} {f'-n {namespace}' if named else '-A'}"
+        raise ConfigError(f"{kind} {namespace}/{name} not found: {hint}{see}")
     return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,14 @@ class TaintFlags:
     members_namespace: Annotated[
         str, _option("members-namespace", "Namespace of the ConfigMaps about members that are no Clusters.")
     ] = "fedhpa-system"
+
+    def words(self) -> list[str]:
+        """Returns the flags that are set, for another command."""
+        return [
+            f"--{field.name.replace('_', '-')}={quote(text)}"
+            for field in fields(self)
+            if (text := getattr(self, field.name)) != field.default
+        ]
 
     def sources(self) -> MemberSources:
         """Returns the sources, as far as taints depend on them. Raises ConfigError."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEDERATED_HPA = "FederatedHPA"
 CRON_FEDERATED_HPA = "CronFederatedHPA"
-NOT_SIMULATED = "the rules are not simulated; 'fedhpa cron next' prints the next times of a schedule"
+NOT_SIMULATED = "the rules are not simulated here; see what they will do with: fedhpa cron preview -f FILE"
 
 
 class Preview(NamedTuple):
@@ -80,7 +80,8 @@ def read_objects(file: str) -> list[dict[str, Any]]:
     for index, one in enumerate(objects):
         kind = one.get("kind") if isinstance(one, dict) else None
         if kind not in (FEDERATED_HPA, CRON_FEDERATED_HPA):
-            raise ConfigError(f"--filename={file}: object {index}: expected {FEDERATED_HPA}, got {kind!r}")
+            expected = f"expected {FEDERATED_HPA} or {CRON_FEDERATED_HPA}, got {kind!r}"
+            raise ConfigError(f"--filename={file}: object {index}: {expected}")
         if not isinstance(one.get("metadata"), dict) or not one["metadata"].get("name"):
             raise ConfigError(f"--filename={file}: object {index}: metadata.name is missing")
     if not objects:

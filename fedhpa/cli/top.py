@@ -64,7 +64,7 @@ async def _run(hub: ApiClient, place: str, output: JsonOrText, interval: float) 
             typer.echo(json.dumps(rows, indent=2))
             return
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        typer.echo("\n".join(table(rows, width, with_namespace=not place)))
+        typer.echo("\n".join(table(rows, width, place)))
         return
     sys.stdout.write(ENTER)
     try:
@@ -84,7 +84,7 @@ async def _draw(hub: ApiClient, place: str, now: float) -> None:
     except ConfigError as error:
         lines = [painted(one_line(str(error), size.columns), RED)]
     else:
-        lines = table(rows, size.columns, with_namespace=not place)
+        lines = table(rows, size.columns, place)
         if len(lines) > size.lines - 1:
             hidden = len(lines) - size.lines + 2
             lines = [*lines[: size.lines - 2], f"and {hidden} more, which need less attention"]
@@ -158,12 +158,18 @@ def ordered(rows: Iterable[Json]) -> list[Json]:
     return sorted(rows, key=lambda one: (-one["attention"], one["namespace"], one["name"]))
 
 
-def table(rows: list[Json], width: int, *, with_namespace: bool) -> list[str]:
-    """Returns the lines of the table, none wider than `width` characters; 0 cuts nothing."""
+def table(rows: list[Json], width: int, place: str = "") -> list[str]:
+    """Returns the lines of the table, none wider than `width` characters; 0 cuts nothing.
+
+    `place` is the only namespace, "" for all, which then have a column.
+    """
+    if not rows:
+        where = f" in namespace {place}: see those of all namespaces with -A" if place else ""
+        return [f"No FederatedHPAs found{where}."]
     head = ["NAME", "REPLICAS", "CLUSTERS", "USAGE", "AGE", "HOLDS"]
-    if with_namespace:
+    if not place:
         head.insert(0, "NAMESPACE")
-    cells = [list(_cells(one, with_namespace=with_namespace)) for one in rows]
+    cells = [list(_cells(one, with_namespace=not place)) for one in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     lines = [painted(_line(head, widths, width), BOLD)]
     colours = {4: RED, 3: YELLOW, 2: YELLOW, 1: GREEN}
@@ -171,7 +177,7 @@ def table(rows: list[Json], width: int, *, with_namespace: bool) -> list[str]:
         painted(_line(texts, widths, width), colours.get(one["attention"], ""))
         for one, texts in zip(rows, cells, strict=True)
     ]
-    return lines if rows else ["No FederatedHPAs found."]
+    return lines
 
 
 def _line(texts: list[str], widths: list[int], width: int) -> str:

@@ -419,7 +419,7 @@ async def test_a_hub_without_clusters_says_how_to_install_them(tmp_path: Path) -
             await hub.send("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
         ran = await world.run("join")
 
-    assert "install it with: fedhpa crds --with-clusters | kubectl apply -f -" in refusal(ran)
+    assert "see how to install it with: fedhpa doctor" in refusal(ran)
 
 
 async def test_a_token_that_does_not_work_leaves_the_hub_alone(

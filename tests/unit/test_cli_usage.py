@@ -247,6 +247,21 @@ def test_a_kind_and_a_name_may_be_two_words(words: list[str], expected: str, tmp
     assert expected.partition(":")[0] in ran.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["fhpa"], "fhpa: expected a NAME after it"),
+        (["hpa", "web"], "'hpa/web': expected fhpa/NAME or cronfhpa/NAME"),
+        (["cronfhpa/"], "'cronfhpa/': expected fhpa/NAME or cronfhpa/NAME"),
+    ],
+)
+def test_a_wrong_object_names_the_right_forms(words: list[str], error: str) -> None:
+    """No kubeconfig is read for it."""
+    ran = fedhpa("explain", *words, "--kubeconfig=/absent")
+
+    assert (ran.returncode, ran.stderr) == (2, f"fedhpa: {error}\n")
+
+
 def test_one_kind_may_stand_before_several_names() -> None:
     assert expanded(["fhpa", "web", "api"]) == ["fhpa/web", "fhpa/api"]
     assert expanded(["fhpa/web", "cronfhpa/night"]) == ["fhpa/web", "cronfhpa/night"]

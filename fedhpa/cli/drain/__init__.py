@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
+from fedhpa.api.member_sources import MemberSources
 from fedhpa.api.texts import counted
 from fedhpa.cli import suggestions
 from fedhpa.cli.member_options import TaintFlags
@@ -24,6 +24,7 @@ ClusterName = Annotated[
         metavar="CLUSTER", help="Name of the Cluster on the hub.", autocompletion=suggestions.clusters
     ),
 ]
+ONLY_CLUSTERS: Final = TaintFlags()
 Timeout = Annotated[
     str,
     typer.Option(help="Time to wait until the cluster is empty, such as 30m; if not set, without a limit."),
@@ -45,7 +46,7 @@ def cordon(hub: Hub, members: TaintFlags, cluster: ClusterName) -> None:
     except draining.Refused as error:
         raise refusal(error) from error
     done = "is cordoned" if written else "was cordoned already"
-    undo = hub.command("uncordon", name)
+    undo = hub.command("uncordon", name, *members.words())
     typer.echo(f"{name} {done}: its replicas stay, and it gets no more. Undo it with: {undo}")
 
 
@@ -99,7 +100,7 @@ def drain(
         if dry_run:
             _forecast(name, sources, hub, as_json=as_json)
             return
-        drained = asyncio.run(drained_cluster(name, seconds, hub, silent=as_json, sources=sources))
+        drained = asyncio.run(drained_cluster(name, seconds, hub, silent=as_json, members=members))
     except Refused as error:
         if as_json:
             typer.echo(json.dumps({"cluster": name, "drained": False, "refused": error.objects}, indent=2))
@@ -116,15 +117,15 @@ async def drained_cluster(
     hub: Hub,
     *,
     silent: bool = False,
-    sources: MemberSources = ONLY_CLUSTERS,
+    members: TaintFlags = ONLY_CLUSTERS,
 ) -> Drained:
     """Drains a cluster and shows it on stdout, unless `silent`. Raises Refused, and ConfigError."""
     from fedhpa.cli.drain import view
     from fedhpa.cli.drain.draining import Draining
     from fedhpa.kube import SYSTEM
 
-    draining = Draining(name, SYSTEM, sources)
-    undo, again = hub.command("uncordon", name), hub.command("drain", name)
+    draining = Draining(name, SYSTEM, members.sources())
+    undo, again = (hub.command(word, name, *members.words()) for word in ("uncordon", "drain"))
     try:
         async with hub.client() as (api, _):
             shown = view.View() if silent else view.for_stdout()
