@@ -199,7 +199,8 @@ def with_flags(**defaults: Any) -> Callable[[Command], Command]:
             command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
 
         found: list[inspect.Parameter] = []
-        for name, one in own.items():
+        # The flags of a command's own come before those that many commands have.
+        for name, one in sorted(own.items(), key=lambda each: each[0] in groups):
             alone = one.replace(kind=one.KEYWORD_ONLY)
             found += _parameters(one.annotation, defaults) if name in groups else [alone]
         # The arguments come first, as people write them.
