@@ -65,7 +65,7 @@ def doctor(
 
 def _coloured(line: str) -> str:
     """Returns a line of the report in its colour: findings red, what is unknown yellow, all well green."""
-    unknown = line.startswith(("not checked", "nothing was found"))
+    unknown = line.startswith(("not checked", "nothing was found", "with rights"))
     plain = line.startswith(("  ", "context "))
     return painted(line, "" if plain else YELLOW if unknown else GREEN if line.startswith("healthy") else RED)
 

@@ -165,6 +165,8 @@ def run(arguments: list[str], program: str = PROGRAM) -> int:
         if message.startswith("Usage: "):  # a group without a command
             print(message, file=sys.stderr)
             return EXIT_USAGE
+        if message.startswith("No such command"):
+            message += f" See the commands with: {getattr(error.ctx, 'command_path', name)} --help"
         return _fail(name, message.replace("Value error, ", ""))
     except FedHPAError as error:
         return _fail(name, str(error))

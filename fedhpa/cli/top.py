@@ -26,6 +26,8 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 MAX_BARS: Final = 6
 MAX_NAME: Final = 22
 MAX_USAGE: Final = 12
+# The limits in words that fit into 80 columns, by the reason of ScalingLimited.
+LIMITS: Final = {"TooFewReplicas": "at minReplicas", "TooManyReplicas": "at maxReplicas"}
 LIST_SECONDS: Final = 30.0
 # Clears the screen and goes to its beginning; shows the other screen and hides the cursor; and back.
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -149,7 +151,7 @@ def _holds(raw: Mapping[str, Any], ready: Json) -> str:
     for kind in ("Held", "ScalingLimited"):
         found = condition(raw, kind)
         if found.get("status") == "True":
-            return text_at(found, "message")
+            return LIMITS.get(text_at(found, "reason")) or text_at(found, "message")
     return text_at(raw, "status", "summary", "reason")
 
 

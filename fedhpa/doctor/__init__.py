@@ -61,6 +61,7 @@ async def examine(
         return report
     site = Site(hub, report, commands or Commands(), *found, only, sources)
     if only:
+        report.is_limited = True
         await site.read_objects()
         await check_objects(site)
         return report

@@ -76,6 +76,8 @@ class Report:
         self.counts: dict[str, int] = {}
         # Members that other objects than Clusters register.
         self.members: dict[str, ForeignMember] = {}
+        # Whether the checks were limited to one namespace.
+        self.is_limited = False
         self._findings: list[Finding] = []
         self._skipped: dict[NotChecked, None] = {}
 
@@ -136,6 +138,8 @@ class Report:
             lines += [f"  fix   {each.command}"] if each.command else []
             lines += [f"  do    {each.advice}"] if each.advice else []
         lines += [f"not checked: {each.check}: {each.why}" for each in self.not_checked]
+        if not self.is_limited and any("forbidden" in each.why for each in self.not_checked):
+            lines.append("with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE")
         if not self._findings:
             number = len(self._skipped)
             were = f"{counted(number, 'check')} {'was' if number == 1 else 'were'} not made"

@@ -249,8 +249,12 @@ async def test_unjoin_removes_the_hpas_that_this_hub_made(world: World) -> None:
 async def test_without_the_members_kubeconfig_the_command_is_named(world: World) -> None:
     """The hub forgets the member, which may not exist any more."""
     await world.run("join")
-    ran = await asyncio.to_thread(fedhpa, "unjoin", "east", f"--kubeconfig={world.hub.kubeconfig}")
+    hub = f"--kubeconfig={world.hub.kubeconfig}"
+    typo = await asyncio.to_thread(fedhpa, "unjoin", "esat", hub)
+    ran = await asyncio.to_thread(fedhpa, "unjoin", "east", hub)
 
+    assert "kubectl get clusters\nThe account and the rights in the member may remain." in typo.stdout
+    assert "The account and the rights in the member remain." in ran.stdout
     assert ran.returncode == 0
     assert "fedhpa unjoin east --namespace=fedhpa-system --cluster-kubeconfig=FILE" in ran.stdout
     assert (

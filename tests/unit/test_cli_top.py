@@ -89,11 +89,15 @@ def test_a_row_has_size_clusters_usage_and_what_holds_it() -> None:
     ]
 
 
-def test_what_limits_an_object_is_a_sentence() -> None:
-    """TooManyReplicas reads as if there were too many."""
-    found = row(stored(**limited("TooManyReplicas")), NOW)
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [("TooManyReplicas", "at maxReplicas"), ("TooFewReplicas", "at minReplicas")],
+)
+def test_what_limits_an_object_fits_into_80_columns(reason: str, words: str) -> None:
+    """The sentence of the condition would be cut before it names the limit."""
+    found = [row(stored("a-workload-with-a-name", **limited(reason)), NOW)]
 
-    assert found["holds"] == "the desired replica count is more than the maximum replica count"
+    assert table(found, 80)[1].endswith(words)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -107,6 +107,14 @@ def test_a_kubectl_plugin_names_itself(capsys: pytest.CaptureFixture[str]) -> No
     assert err == "kubectl fedhpa: Missing argument 'fhpa|cronfhpa'.\n"
 
 
+@pytest.mark.parametrize("group", [(), ("certs",)])
+def test_an_unknown_command_names_where_commands_are_listed(group: tuple[str, ...]) -> None:
+    ran = fedhpa(*group, "nonsense")
+
+    listed = " ".join(["fedhpa", *group, "--help"])
+    assert ran.stderr == f"fedhpa: No such command 'nonsense'. See the commands with: {listed}\n"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_printed(shell: str) -> None:
     """The script asks the command itself for completions."""

@@ -70,6 +70,7 @@ def test_a_report_says_if_it_is_complete() -> None:
     assert report.to_text().splitlines() == [
         "context hub, server https://hub",
         "not checked: the members: forbidden",
+        "with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE",
         "nothing was found, but 1 check was not made",
     ]
     report.add("no-members", "clusters", "none")
