@@ -53,8 +53,8 @@ def doctor(
     """
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"--timeout={timeout:g}: expected more than 0 and at most {MAX_TIMEOUT:g} seconds")
-    looked = {"only": namespace, "system": system_namespace, "seconds": timeout, "sources": members.sources()}
-    report = asyncio.run(_run(hub, bundle, **looked))
+    looked = {"only": namespace, "system": system_namespace, "sources": members.sources()}
+    report = asyncio.run(_run(hub, bundle, timeout, looked))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
@@ -70,7 +70,7 @@ def _coloured(line: str) -> str:
     return painted(line, "" if plain else YELLOW if unknown else GREEN if line.startswith("healthy") else RED)
 
 
-async def _run(flags: Hub, bundle: Path | None, *, seconds: float, **looked: Any) -> Report:
+async def _run(flags: Hub, bundle: Path | None, seconds: float, looked: dict[str, Any]) -> Report:
     """Examines the hub with the arguments of `examine`, and writes the bundle if one is wanted."""
     from fedhpa.doctor import Commands, Report, check_bundle, examine, write_bundle
     from fedhpa.kube import SYSTEM

@@ -166,7 +166,9 @@ def run(arguments: list[str], program: str = PROGRAM) -> int:
             print(message, file=sys.stderr)
             return EXIT_USAGE
         if message.startswith("No such command"):
-            message += f" See the commands with: {getattr(error.ctx, 'command_path', name)} --help"
+            message += (
+                f" See the commands with: {getattr(getattr(error, 'ctx', None), 'command_path', name)} --help"
+            )
         return _fail(name, message.replace("Value error, ", ""))
     except FedHPAError as error:
         return _fail(name, str(error))
