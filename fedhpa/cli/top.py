@@ -27,7 +27,7 @@ MAX_BARS: Final = 6
 MAX_NAME: Final = 22
 MAX_USAGE: Final = 12
 # The limits in words that fit into 80 columns, by the reason of ScalingLimited.
-LIMITS: Final = {"TooFewReplicas": "at minReplicas", "TooManyReplicas": "at maxReplicas"}
+LIMITS: Final = {"TooFewReplicas": "at minimum", "TooManyReplicas": "at maximum"}
 LIST_SECONDS: Final = 30.0
 # Clears the screen and goes to its beginning; shows the other screen and hides the cursor; and back.
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"

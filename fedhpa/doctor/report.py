@@ -76,7 +76,7 @@ class Report:
         self.counts: dict[str, int] = {}
         # Members that other objects than Clusters register.
         self.members: dict[str, ForeignMember] = {}
-        # Whether the checks were limited to one namespace.
+        # True if the checks were limited to one namespace.
         self.is_limited = False
         self._findings: list[Finding] = []
         self._skipped: dict[NotChecked, None] = {}

@@ -23,7 +23,7 @@ _DELEGATED: Final = (
     Right("create", "authorization.k8s.io", "subjectaccessreviews"),
 )
 _TRUST: Final = Right("get", "", "configmaps", "extension-apiserver-authentication", "kube-system")
-# What the other roles that a component's bindings name grant, which `fedhpa rbac` does not print.
+# The rights of the other roles that a component's bindings name, which `fedhpa rbac` does not print.
 _GRANTED: Final = {rights.CONTROLLER: _DELEGATED, rights.ADAPTER: (*_DELEGATED, _TRUST), rights.WEBHOOK: ()}
 
 

@@ -91,7 +91,7 @@ def test_a_row_has_size_clusters_usage_and_what_holds_it() -> None:
 
 @pytest.mark.parametrize(
     ("reason", "words"),
-    [("TooManyReplicas", "at maxReplicas"), ("TooFewReplicas", "at minReplicas")],
+    [("TooManyReplicas", "at maximum"), ("TooFewReplicas", "at minimum")],
 )
 def test_what_limits_an_object_fits_into_80_columns(reason: str, words: str) -> None:
     """The sentence of the condition would be cut before it names the limit."""
