@@ -13,8 +13,10 @@ import msgspec
 
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import GROUP, FederatedHPA
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
+from fedhpa.api.json import convert_json
 from fedhpa.api.wire import ObjectMeta
 
 HPA_KIND: Final = "HorizontalPodAutoscaler"
@@ -84,6 +86,14 @@ class StoredAutoscaler(msgspec.Struct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _Spec | None = None
+
+
+def from_json(kind: str, raw: object) -> Autoscaler | None:
+    """Returns the autoscaler of an object in JSON, or None if it cannot be read or names no target."""
+    try:
+        return from_stored(kind, convert_json(raw, StoredAutoscaler))
+    except InvalidObject:
+        return None
 
 
 def from_stored(kind: str, stored: StoredAutoscaler) -> Autoscaler | None:

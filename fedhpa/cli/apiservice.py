@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedhpa.api.errors import ApiError, ConfigError
-from fedhpa.cli.hub_client import DEADLINE_SECONDS, find, hub_client, hub_error
-from fedhpa.cli.options import Context, Kubeconfig, MetricsApi, read_certificates, secrets_by_namespace
+from fedhpa.api.errors import ConfigError
+from fedhpa.cli.hub_client import clusters_of, find
+from fedhpa.cli.options import Hub, MetricsApi, read_certificates, secrets_by_namespace, with_flags
 
 if TYPE_CHECKING:
+    from fedhpa.kube import ApiClient
     from metrics_adapter.registration import Registration
 
 NO_SECRETS = (
@@ -27,7 +27,9 @@ NO_SECRETS = (
 DEFAULT_APIS = (MetricsApi.CUSTOM, MetricsApi.EXTERNAL)
 
 
+@with_flags()
 def apiservice(
+    hub: Hub,
     ca_file: Annotated[
         Path | None, typer.Option(help="PEM file of the CA that signed the adapter's certificate.")
     ] = None,
@@ -63,8 +65,6 @@ def apiservice(
             "is added instead. spec.impersonatorSecretRef is Karmada's own, and not read.",
         ),
     ] = False,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
     without_rights: Annotated[
         bool, typer.Option("--without-rights", help="Leave out the account and its rights, which exist.")
     ] = False,
@@ -103,14 +103,14 @@ def apiservice(
         chosen = DEFAULT_APIS if api is None else api
         groups = [group for name, group in APIS.items() if name in chosen]
         if check:
-            named = asyncio.run(_secrets_of_clusters(kubeconfig, context))
+            named = hub.run(_secrets_of_clusters)
             placement = replace(placement, secrets=placement.secrets | named)
         documents = manifests(placement, read_certificates("--ca-file", ca_file), groups)
         if without_rights:
             documents = [one for one in documents if one["kind"] in ("Service", "APIService")]
         services = [document for document in documents if document["kind"] == "APIService"]
         if check:
-            conflicts = asyncio.run(_owned_by_others(services, placement, kubeconfig, context))
+            conflicts = hub.run(lambda api, _: _owned_by_others(api, services, placement))
             for line in conflicts:
                 typer.echo(line, err=True)
             if conflicts:
@@ -125,45 +125,37 @@ def apiservice(
     typer.echo(print_yaml(documents), nl=False)
 
 
-async def _secrets_of_clusters(kubeconfig: str, context: str) -> frozenset[tuple[str, str]]:
+async def _secrets_of_clusters(hub: ApiClient, _: str) -> frozenset[tuple[str, str]]:
     """Returns (namespace, name) of the Clusters' Secrets. Raises ConfigError if the hub does not answer."""
-    from fedhpa.kube import NOT_FOUND, resource_path
-    from fedhpa.members import CLUSTERS_PATH, Cluster, metrics_key, secret_key
+    from fedhpa.kube import resource_path
+    from fedhpa.members import metrics_key, secret_key
 
     found = set()
-    async with hub_client(kubeconfig, context) as (hub, _):
-        try:
-            clusters = (await hub.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return frozenset()
-            raise hub_error("cannot list Clusters", error) from error
-        for cluster in clusters:
-            key, own = secret_key(cluster), metrics_key(cluster)
-            path = None if own is None else resource_path("v1", "secrets", *own)
-            if path is not None and await find(hub, path, "the Secrets of Clusters") is not None:
-                key = own
-            if key is not None:
-                found.add(key)
+    for cluster in await clusters_of(hub):
+        key, own = secret_key(cluster), metrics_key(cluster)
+        path = None if own is None else resource_path("v1", "secrets", *own)
+        if path is not None and await find(hub, path, "the Secrets of Clusters") is not None:
+            key = own
+        if key is not None:
+            found.add(key)
     return frozenset(found)
 
 
 async def _owned_by_others(
-    services: Sequence[dict[str, Any]], placement: Registration, kubeconfig: str, context: str
+    hub: ApiClient, services: Sequence[dict[str, Any]], placement: Registration
 ) -> list[str]:
     """Returns a message for each API of another server. Raises ConfigError if the hub does not answer."""
     from fedhpa.kube import resource_path
     from metrics_adapter.registration import owner
 
     found = []
-    async with hub_client(kubeconfig, context) as (hub, _):
-        for service in services:
-            name = service["metadata"]["name"]
-            path = resource_path(service["apiVersion"], "apiservices", name=name)
-            stored = await find(hub, path, f"APIService {name}")
-            other = None if stored is None else owner(stored, placement)
-            if other is not None:
-                found.append(
-                    f"APIService {name} is served by {other}: leave it out with --api, or delete it first"
-                )
+    for service in services:
+        name = service["metadata"]["name"]
+        path = resource_path(service["apiVersion"], "apiservices", name=name)
+        stored = await find(hub, path, f"APIService {name}")
+        other = None if stored is None else owner(stored, placement)
+        if other is not None:
+            found.append(
+                f"APIService {name} is served by {other}: leave it out with --api, or delete it first"
+            )
     return found

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.hub_client import asking, hub_client
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, read_certificates, seconds_of
+from fedhpa.cli.hub_client import asking
+from fedhpa.cli.options import Hub, JsonOrText, Output, read_certificates, seconds_of, with_flags
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -92,17 +92,17 @@ def issue(
     typer.echo(f"{'issued' if issued else 'kept'} {out / 'tls.crt'}", err=True)
 
 
+@with_flags()
 def show(
+    hub: Hub,
     namespace: SecretsNamespace = NAMESPACE,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
     certificates_kubeconfig: SecretsKubeconfig = "",
-    output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
+    output: Output = JsonOrText.TEXT,
 ) -> None:
     """Show the CA, the certificates and the CA bundles of the controller. Exit 1 if something is wrong."""
 
     async def read() -> Reading:
-        async with _store(namespace, kubeconfig, context, certificates_kubeconfig) as store:
+        async with _store(hub, namespace, certificates_kubeconfig) as store:
             return await store.read()
 
     report = report_of(asyncio.run(read()), namespace)
@@ -111,11 +111,11 @@ def show(
         raise typer.Exit(1)
 
 
+@with_flags()
 def publish(
+    hub: Hub,
     ca_file: Annotated[Path, typer.Option(help="PEM file of the CA, or of two of them.")],
     namespace: SecretsNamespace = NAMESPACE,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
 ) -> None:
     """Write a CA in a file into the webhook configurations and APIServices of this project on the hub.
 
@@ -123,14 +123,16 @@ def publish(
     stay as they are.
     """
     pem = read_certificates("--ca-file", ca_file)
-    written = asyncio.run(_publish(pem, namespace, kubeconfig, context))
+    written = asyncio.run(_publish(pem, hub, namespace))
     for name in written:
         typer.echo(f"published {name}", err=True)
     if not written:
         typer.echo("every registration has the CA already", err=True)
 
 
+@with_flags()
 def rotate_ca(
+    hub: Hub,
     settle_time: Annotated[
         str,
         typer.Option(help="Time in which every API server uses a new CA, and every pod a new certificate."),
@@ -139,8 +141,6 @@ def rotate_ca(
         str, typer.Option(help="Time in which the controller must publish a CA and issue certificates.")
     ] = "2m",
     namespace: SecretsNamespace = NAMESPACE,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
     certificates_kubeconfig: SecretsKubeconfig = "",
 ) -> None:
     """Replace the CA that the controller keeps, without a refused request. Takes about 11 minutes.
@@ -158,7 +158,7 @@ def rotate_ca(
     again = "No request is refused meanwhile. Continue with the same command"
     try:
         with asking("cannot change Secret fedhpa-ca"):
-            asyncio.run(_rotate(*times, namespace, kubeconfig, context, certificates_kubeconfig))
+            asyncio.run(_rotate(*times, hub, namespace, certificates_kubeconfig))
     except NotKept as error:
         typer.echo(f"stopped: {error}. See: fedhpa certs show, and the controller's log. {again}.", err=True)
         raise typer.Exit(1) from error
@@ -167,11 +167,11 @@ def rotate_ca(
         raise
 
 
-async def _rotate(settle: float, timeout: float, *where: str) -> None:
+async def _rotate(settle: float, timeout: float, hub: Hub, namespace: str, secrets: str) -> None:
     from certs.rotation import Rotation
     from certs.stored import CA_SECRET, Status
 
-    async with _store(*where) as store:
+    async with _store(hub, namespace, secrets) as store:
         reading = await store.read()
         name = f"Secret {CA_SECRET} in {store.namespace}"
         if problem := reading.problems.get(f"secrets/{CA_SECRET}"):
@@ -182,12 +182,12 @@ async def _rotate(settle: float, timeout: float, *where: str) -> None:
         await Rotation(store, say, time.time, settle=settle, timeout=timeout).run()
 
 
-async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) -> list[str]:
+async def _publish(pem: bytes, hub: Hub, namespace: str) -> list[str]:
     """Returns the names of the registrations that were written."""
     from certs.certificate_store import with_bundle
     from certs.stored import Status, bundle_of
 
-    async with _store(namespace, kubeconfig, context, "") as store:
+    async with _store(hub, namespace, "") as store:
         reading = await store.read()
         if reading.ca.status is Status.OURS:
             raise ConfigError("--ca-file: Secret fedhpa-ca exists, so the controller would replace this CA")
@@ -202,16 +202,13 @@ async def _publish(pem: bytes, namespace: str, kubeconfig: str, context: str) ->
 
 
 @asynccontextmanager
-async def _store(
-    namespace: str, kubeconfig: str, context: str, certificates_kubeconfig: str
-) -> AsyncIterator[CertificateStore]:
+async def _store(flags: Hub, namespace: str, secrets: str) -> AsyncIterator[CertificateStore]:
+    """Yields the store. `secrets` is the kubeconfig of the cluster with the Secrets, "" for the hub's."""
     from certs.certificate_store import CertificateStore
 
     async with AsyncExitStack() as stack:
-        hub, _ = await stack.enter_async_context(hub_client(kubeconfig, context))
-        api = hub
-        if certificates_kubeconfig:
-            api, _ = await stack.enter_async_context(hub_client(certificates_kubeconfig, ""))
+        hub, _ = await stack.enter_async_context(flags.client())
+        api, _ = await stack.enter_async_context(Hub(secrets).client()) if secrets else (hub, "")
         yield CertificateStore(api, hub, namespace)
 
 

@@ -7,8 +7,7 @@ import io
 import os
 import shlex
 import sys
-from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -17,22 +16,17 @@ WITH_FILES: Final = 0
 WITHOUT_FILES: Final = 4
 
 
-class Shell(StrEnum):
-    """The shells that can complete."""
-
-    BASH = "bash"
-    ZSH = "zsh"
-    FISH = "fish"
+Shell = Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="bash|zsh|fish", help="The shell.")]
 
 
-def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]) -> None:
+def completion(shell: Shell) -> None:
     """Print the completion script of a shell.
 
     Example: source <(fedhpa completion bash)
     """
     from typer.completion import get_completion_script  # type: ignore[attr-defined]  # it has no __all__
 
-    typer.echo(get_completion_script(prog_name="fedhpa", complete_var="_FEDHPA_COMPLETE", shell=shell.value))
+    typer.echo(get_completion_script(prog_name="fedhpa", complete_var="_FEDHPA_COMPLETE", shell=shell))
 
 
 def register(app: typer.Typer) -> None:

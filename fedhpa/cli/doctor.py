@@ -6,18 +6,16 @@ import asyncio
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.cli.colours import GREEN, RED, YELLOW, painted
-from fedhpa.cli.hub_client import hub_client
 from fedhpa.cli.member_options import MemberFlags
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, with_flags
+from fedhpa.cli.options import Hub, JsonOrText, Output, with_flags
 
 if TYPE_CHECKING:
-    from fedhpa.api.member_sources import MemberSources
     from fedhpa.doctor import Report
 
 MAX_TIMEOUT: Final = 60.0
@@ -25,8 +23,8 @@ MAX_TIMEOUT: Final = 60.0
 
 @with_flags()
 def doctor(
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
+    hub: Hub,
+    members: MemberFlags,
     namespace: Annotated[
         str,
         typer.Option(
@@ -38,7 +36,7 @@ def doctor(
     system_namespace: Annotated[
         str, typer.Option(help="Namespace of the installation; if not set, it is looked for.")
     ] = "",
-    output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
+    output: Output = JsonOrText.TEXT,
     bundle: Annotated[
         Path | None,
         typer.Option(help="Also write a tar.gz for a bug report to this file. It has no secrets."),
@@ -46,8 +44,6 @@ def doctor(
     timeout: Annotated[
         float, typer.Option(help="Seconds to wait for each answer, above 0 and at most 60.")
     ] = 3.0,
-    *,
-    members: MemberFlags,
 ) -> None:
     """Find what stands between a FederatedHPA and its pods, and name the commands that fix it.
 
@@ -57,8 +53,8 @@ def doctor(
     """
     if not 0 < timeout <= MAX_TIMEOUT:
         raise ConfigError(f"--timeout={timeout:g}: expected more than 0 and at most {MAX_TIMEOUT:g} seconds")
-    sources = members.sources()
-    report = asyncio.run(_run(kubeconfig, context, namespace, system_namespace, timeout, bundle, sources))
+    looked = {"only": namespace, "system": system_namespace, "sources": members.sources()}
+    report = asyncio.run(_run(hub, bundle, timeout, looked))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps(report.to_json(), indent=2))
     else:
@@ -69,44 +65,32 @@ def doctor(
 
 def _coloured(line: str) -> str:
     """Returns a line of the report in its colour: findings red, what is unknown yellow, all well green."""
-    unknown = line.startswith(("not checked", "nothing was found"))
+    unknown = line.startswith(("not checked", "nothing was found", "with rights"))
     plain = line.startswith(("  ", "context "))
     return painted(line, "" if plain else YELLOW if unknown else GREEN if line.startswith("healthy") else RED)
 
 
-async def _run(
-    kubeconfig: str,
-    context: str,
-    only: str,
-    system: str,
-    timeout: float,
-    bundle: Path | None,
-    sources: MemberSources,
-) -> Report:
+async def _run(flags: Hub, bundle: Path | None, seconds: float, looked: dict[str, Any]) -> Report:
+    """Examines the hub with the arguments of `examine`, and writes the bundle if one is wanted."""
     from fedhpa.doctor import Commands, Report, check_bundle, examine, write_bundle
     from fedhpa.kube import SYSTEM
     from fedhpa.kube.config import known_contexts
 
     if bundle is not None:
         check_bundle(bundle)
-    current, contexts = known_contexts(kubeconfig)
+    current, contexts = known_contexts(flags.kubeconfig)
+    context = flags.context or current
     async with AsyncExitStack() as stack:
         hub = None
         try:
-            hub, _ = await stack.enter_async_context(hub_client(kubeconfig, context))
+            hub, _ = await stack.enter_async_context(flags.client())
+            commands = Commands(flags.kubeconfig, flags.context, contexts)
             report = await examine(
-                hub,
-                clock=SYSTEM,
-                commands=Commands(kubeconfig, context, contexts),
-                context=context or current,
-                system=system,
-                only=only,
-                seconds=timeout,
-                sources=sources,
+                hub, clock=SYSTEM, commands=commands, context=context, seconds=seconds, **looked
             )
         except ConfigError as error:
-            report = Report(context or current)
+            report = Report(context)
             report.add("kubeconfig-unusable", "kubeconfig", str(error))
         if bundle is not None:
-            await write_bundle(bundle, hub, report, seconds=timeout, now=SYSTEM.wall())
+            await write_bundle(bundle, hub, report, seconds=seconds, now=SYSTEM.wall())
     return report

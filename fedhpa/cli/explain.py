@@ -10,8 +10,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeVar
 
 import typer
 
@@ -21,16 +20,8 @@ from fedhpa.api.free_json import at, entries, time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.texts import counted, for_terminal, one_line
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub_client import (
-    find_object,
-    hub_client,
-    joined,
-    names_cron,
-    parse_cron_target,
-    parse_target,
-    read_object,
-)
-from fedhpa.cli.options import Context, Kubeconfig, Name, Namespace
+from fedhpa.cli.hub_client import find_object, joined, parse_any_target, read_object
+from fedhpa.cli.options import HubFlags, Name, with_flags
 
 if TYPE_CHECKING:
     from fedhpa.decision import StoredRecord
@@ -45,12 +36,7 @@ STILL_SECONDS: Final = 600
 SECONDS: Final = 1.0
 
 
-class ExplainFormat(StrEnum):
-    """The output formats of `fedhpa explain`."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
+ExplainFormat = Literal["text", "json", "yaml"]
 
 
 class Explained(NamedTuple):
@@ -65,7 +51,9 @@ class Explained(NamedTuple):
     followed: object
 
 
+@with_flags()
 def explain(
+    hub: HubFlags,
     target: Annotated[
         str,
         typer.Argument(
@@ -75,12 +63,7 @@ def explain(
         ),
     ],
     name: Name = "",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    output: Annotated[
-        ExplainFormat, typer.Option("-o", "--output", help="Output format.")
-    ] = ExplainFormat.TEXT,
+    output: Annotated[ExplainFormat, typer.Option("-o", "--output", help="Output format.")] = "text",
     watch: Annotated[
         bool,
         typer.Option(
@@ -95,40 +78,34 @@ def explain(
 
     Example: fedhpa explain fhpa web -n shop
     """
-    target = joined(target, name)
-    cron = names_cron(target)
-    kind, name = (
-        ("CronFederatedHPA", parse_cron_target(target)) if cron else ("FederatedHPA", parse_target(target))
-    )
-    read = _explained_cron if cron else _explained
+    kind, name = parse_any_target(joined(target, name), "FederatedHPA")
+    read = _explained_cron if kind == "CronFederatedHPA" else _explained
 
-    async def run() -> bool:
-        async with hub_client(kubeconfig, context) as (hub, default):
-            chosen = namespace or default
-            raw = await read_object(hub, chosen, name, named=bool(namespace), kind=kind)
-            if not watch:
-                return _print(await read(hub, raw), output)
-            first: Mapping[str, Any] | None = raw
+    async def run(api: ApiClient, namespace: str) -> bool:
+        raw = await read_object(api, namespace, name, named=bool(hub.namespace), kind=kind)
+        if not watch:
+            return _print(await read(api, raw), output)
+        first: Mapping[str, Any] | None = raw
 
-            async def next_one() -> Explained | None:
-                nonlocal first
-                found, first = first or await find_object(hub, chosen, name, kind), None
-                return None if found is None else await read(hub, found)
+        async def next_one() -> Explained | None:
+            nonlocal first
+            found, first = first or await find_object(api, namespace, name, kind), None
+            return None if found is None else await read(api, found)
 
-            shown = False
+        shown = False
 
-            def show(found: Explained) -> None:
-                nonlocal shown
-                if shown and output is ExplainFormat.TEXT:
-                    typer.echo()
-                shown = _print(found, output) or shown
-                sys.stdout.flush()
+        def show(found: Explained) -> None:
+            nonlocal shown
+            if shown and output == "text":
+                typer.echo()
+            shown = _print(found, output) or shown
+            sys.stdout.flush()
 
-            await follow(next_one, show, _warn, state=lambda found: found.followed)
-            _warn(f"{chosen}/{name} was deleted")
-            return False
+        await follow(next_one, show, _warn, state=lambda found: found.followed)
+        _warn(f"{namespace}/{name} was deleted")
+        return False
 
-    if not asyncio.run(run()):
+    if not hub.run(run):
         raise typer.Exit(1)
 
 
@@ -142,9 +119,9 @@ def _print(found: Explained, output: ExplainFormat) -> bool:
         _warn(found.note)
     if found.fields is None:
         return False
-    if output is ExplainFormat.TEXT:
+    if output == "text":
         text = found.text()
-    elif output is ExplainFormat.JSON:
+    elif output == "json":
         text = json.dumps(found.fields, indent=2) + "\n"
     else:
         from fedhpa.api.yaml import print_yaml

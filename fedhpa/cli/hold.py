@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
-from fedhpa.api.hold import ALL, DOWN, HOLD_ANNOTATION, UNTIL_ANNOTATION, UP
-from fedhpa.api.names import dns_subdomain
+from fedhpa.api.hold import HOLD_ANNOTATION, UNTIL_ANNOTATION
 from fedhpa.api.times import format_time, parse_time
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub_client import (
-    API_VERSION,
-    CRON_KINDS,
-    DEADLINE_SECONDS,
-    KINDS,
-    asking,
-    expanded,
-    hub_client,
-)
-from fedhpa.cli.options import Context, Kubeconfig, Namespace, seconds_of
+from fedhpa.cli.hub_client import API_VERSION, DEADLINE_SECONDS, asking, expanded, parse_any_target
+from fedhpa.cli.options import HubFlags, seconds_of, with_flags
 
 if TYPE_CHECKING:
-    pass
-
-
-class Direction(StrEnum):
-    """The directions in which a hold stops scaling."""
-
-    DOWN = DOWN
-    UP = UP
-    ALL = ALL
+    from fedhpa.kube import ApiClient
 
 
 class Place(NamedTuple):
@@ -58,9 +38,12 @@ NamespaceWide = Annotated[
 ]
 
 
+@with_flags()
 def hold(
+    hub: HubFlags,
     direction: Annotated[
-        Direction, typer.Argument(metavar="DIRECTION", help="What to stop: down, up or all.")
+        Literal["down", "up", "all"],
+        typer.Argument(metavar="DIRECTION", help="What to stop: down, up or all."),
     ],
     targets: Targets = None,
     namespace_wide: NamespaceWide = False,
@@ -70,9 +53,6 @@ def hold(
     until: Annotated[
         str, typer.Option("--until", help="Time at which the hold ends by itself, in RFC 3339.")
     ] = "",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
 ) -> None:
     """Hold objects, or all of a namespace: nothing is scaled in the direction until the end or a release.
 
@@ -84,21 +64,17 @@ def hold(
     from fedhpa.kube import SYSTEM
 
     end = _end(duration, until, SYSTEM.wall())
-    annotations = {HOLD_ANNOTATION: direction.value, UNTIL_ANNOTATION: end}
-    options = (namespace, kubeconfig, context)
-    for place in asyncio.run(_annotate(expanded(targets or []), annotations, *options, wide=namespace_wide)):
+    annotations = {HOLD_ANNOTATION: direction, UNTIL_ANNOTATION: end}
+    names = expanded(targets or [])
+    for place in _annotate(hub, names, annotations, wide=namespace_wide):
         stays = f"until {end}" if end else "until somebody releases it"
-        typer.echo(f"{place.title} is held ({direction.value}) {stays}.")
-    typer.echo(f"End it with: {_release_command(expanded(targets or []), *options, wide=namespace_wide)}")
+        typer.echo(f"{place.title} is held ({direction}) {stays}.")
+    wide = ("--namespace-wide",) if namespace_wide else ()
+    typer.echo(f"End it with: {hub.command('release', *names, *wide)}")
 
 
-def release(
-    targets: Targets = None,
-    namespace_wide: NamespaceWide = False,
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-) -> None:
+@with_flags()
+def release(hub: HubFlags, targets: Targets = None, namespace_wide: NamespaceWide = False) -> None:
     """End the hold of objects or of a namespace. Scaling goes on within seconds, by the usual windows.
 
     A hold of another place stays in force.
@@ -106,8 +82,7 @@ def release(
     Example: fedhpa release fhpa/web -n shop
     """
     annotations = {HOLD_ANNOTATION: None, UNTIL_ANNOTATION: None}
-    options = (namespace, kubeconfig, context)
-    for place in asyncio.run(_annotate(expanded(targets or []), annotations, *options, wide=namespace_wide)):
+    for place in _annotate(hub, expanded(targets or []), annotations, wide=namespace_wide):
         typer.echo(f"{place.title} is released.")
 
 
@@ -146,39 +121,24 @@ def places(targets: Sequence[str], namespace: str, *, wide: bool) -> list[Place]
 def _place(target: str, namespace: str) -> Place:
     from fedhpa.kube import resource_path
 
-    kind, _, name = target.rpartition("/")
-    title = {**dict.fromkeys(KINDS, "FederatedHPA"), **dict.fromkeys(CRON_KINDS, "CronFederatedHPA")}
-    found = title.get(kind.lower())
-    if found is None or dns_subdomain(name):
-        raise ConfigError(f"{target[:300]!r}: expected fhpa/NAME or cronfhpa/NAME")
-    path = resource_path(API_VERSION, f"{found.lower()}s", namespace, name)
-    return Place(path, f"{found} {namespace}/{name}")
+    kind, name = parse_any_target(target)
+    return Place(
+        resource_path(API_VERSION, f"{kind.lower()}s", namespace, name), f"{kind} {namespace}/{name}"
+    )
 
 
-async def _annotate(
-    targets: Sequence[str],
-    annotations: Mapping[str, str | None],
-    namespace: str,
-    kubeconfig: str,
-    context: str,
-    *,
-    wide: bool,
+def _annotate(
+    hub: HubFlags, targets: Sequence[str], annotations: Mapping[str, str | None], *, wide: bool
 ) -> list[Place]:
     """Writes the annotations; None removes one. Returns the places. Raises ConfigError with the remedy."""
-    places(targets, namespace, wide=wide)  # wrong usage is reported before the kubeconfig is read
-    async with hub_client(kubeconfig, context) as (hub, default):
-        found = places(targets, namespace or default, wide=wide)
+    places(targets, hub.namespace, wide=wide)  # wrong usage is reported before the kubeconfig is read
+
+    async def write(api: ApiClient, namespace: str) -> list[Place]:
+        found = places(targets, namespace, wide=wide)
         patch = {"metadata": {"annotations": annotations}}
         for place in found:
             with asking(f"cannot write {place.title}"):
-                await hub.patch(place.path, patch, manager="fedhpa-cli", deadline=DEADLINE_SECONDS)
+                await api.patch(place.path, patch, manager="fedhpa-cli", deadline=DEADLINE_SECONDS)
         return found
 
-
-def _release_command(
-    targets: Sequence[str], namespace: str, kubeconfig: str, context: str, *, wide: bool
-) -> str:
-    """Returns the command line that ends the hold."""
-    options = (("-n", namespace), ("--kubeconfig", kubeconfig), ("--context", context))
-    words = ["fedhpa", "release", *targets, *(["--namespace-wide"] if wide else [])]
-    return " ".join([*words, *(f"{key} {quote(value)}" for key, value in options if value)])
+    return hub.run(write)

@@ -12,14 +12,16 @@ from fedhpa.api.names import dns_subdomain
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
+    from fedhpa.members import Cluster
 
-KINDS = ("fhpa", "federatedhpa", "federatedhpas", "federatedhpa.autoscaling.karmada.io")
-CRON_KINDS = (
-    "cronfhpa",
-    "cronfederatedhpa",
-    "cronfederatedhpas",
-    "cronfederatedhpa.autoscaling.karmada.io",
-)
+# The short name of each kind. People may also write its name and its plural, as for kubectl.
+SHORT: Final = {"FederatedHPA": "fhpa", "CronFederatedHPA": "cronfhpa"}
+_KINDS: Final = {
+    word: kind
+    for kind, short in SHORT.items()
+    for lower in (kind.lower(),)
+    for word in (short, lower, f"{lower}s", f"{lower}.autoscaling.karmada.io")
+}
 API_VERSION = "autoscaling.karmada.io/v1alpha1"
 DEADLINE_SECONDS = 10.0
 HUB, MEMBER = "the hub", "the member"
@@ -34,36 +36,42 @@ NO_ANSWER, UNAUTHORIZED, FORBIDDEN, ABSENT = 0, 401, 403, 404
 NOT_SERVED = "the server could not find the requested resource"
 
 
-def parse_target(text: str) -> str:
-    """Returns the name in `fhpa/NAME` or NAME. Raises ConfigError for another kind, and for no name."""
-    kind, separator, name = text.rpartition("/")
-    if dns_subdomain(name) or (separator and kind.lower() not in KINDS):
-        raise ConfigError(f"{text[:300]!r}: expected fhpa/NAME, the name of a FederatedHPA")
+def kind_of(word: str) -> str:
+    """Returns the kind that a person names; "" for none of ours."""
+    return _KINDS.get(word.lower(), "")
+
+
+def parse_target(text: str, kind: str = "FederatedHPA") -> str:
+    """Returns the name in KIND/NAME or NAME. Raises ConfigError for another kind, and for no name."""
+    before, separator, name = text.rpartition("/")
+    if dns_subdomain(name) or (separator and kind_of(before) != kind):
+        raise ConfigError(f"{text[:300]!r}: expected {SHORT[kind]}/NAME, the name of a {kind}")
     return name
 
 
+def parse_any_target(text: str, default: str = "") -> tuple[str, str]:
+    """Returns kind and name in KIND/NAME, or in NAME with a `default` kind. Raises ConfigError."""
+    before, separator, name = text.rpartition("/")
+    kind = kind_of(before) if separator else default
+    if not kind or dns_subdomain(name):
+        raise ConfigError(f"{text[:300]!r}: expected fhpa/NAME or cronfhpa/NAME")
+    return kind, name
+
+
 def joined(target: str, name: str) -> str:
-    """Returns KIND/NAME of `KIND NAME`, the form of kubectl; `target` alone without a name."""
+    """Returns KIND/NAME of `KIND NAME`, the form of kubectl; `target` alone without a name.
+
+    Raises ConfigError for a kind alone.
+    """
+    if not name and kind_of(target):
+        raise ConfigError(f"{target}: expected a NAME after it")
     return f"{target}/{name}" if name else target
 
 
 def expanded(targets: Sequence[str]) -> list[str]:
     """Returns each target as KIND/NAME, also where one kind stands before the names, as for kubectl."""
     kind, *found = targets or [""]
-    return [f"{kind}/{name}" for name in found] if kind.lower() in (*KINDS, *CRON_KINDS) else list(targets)
-
-
-def names_cron(text: str) -> bool:
-    """True for `cronfhpa/NAME`, which is no FederatedHPA."""
-    return text.rpartition("/")[0].lower() in CRON_KINDS
-
-
-def parse_cron_target(text: str) -> str:
-    """Returns the name in `cronfhpa/NAME` or NAME. Raises ConfigError for another kind, and for no name."""
-    kind, separator, name = text.rpartition("/")
-    if dns_subdomain(name) or (separator and kind.lower() not in CRON_KINDS):
-        raise ConfigError(f"{text[:300]!r}: expected cronfhpa/NAME, the name of a CronFederatedHPA")
-    return name
+    return [f"{kind}/{name}" for name in found] if kind_of(kind) else list(targets)
 
 
 def hub_error(action: str, error: ApiError, side: str = HUB) -> ConfigError:
@@ -71,11 +79,8 @@ def hub_error(action: str, error: ApiError, side: str = HUB) -> ConfigError:
     kubeconfig, context = OPTIONS[side]
     action = action if side == HUB else f"{side}: {action}"
     if NOT_SERVED in str(error):
-        options = " --with-clusters" if "Cluster" in action else ""
-        return ConfigError(
-            f"{action}: {side} does not serve this kind: choose another {context}, or install it with: "
-            f"fedhpa crds{options} | kubectl apply -f -"
-        )
+        remedy = f"choose another {context}, or see how to install it with: fedhpa doctor"
+        return ConfigError(f"{action}: {side} does not serve this kind: {remedy}")
     remedies = {
         NO_ANSWER: f"check {kubeconfig} and {context}, and {side} with: kubectl cluster-info",
         UNAUTHORIZED: f"log in again, or correct {kubeconfig} or {context}",
@@ -106,6 +111,19 @@ async def find(api: ApiClient, path: str, what: str, side: str = HUB) -> dict[st
         except ApiError as error:
             if error.status == ABSENT and NOT_SERVED not in str(error):
                 return None
+            raise
+
+
+async def clusters_of(api: ApiClient, side: str = HUB) -> Sequence[Cluster]:
+    """Returns the Clusters; none where the hub serves no such kind. Raises ConfigError."""
+    from fedhpa.members import CLUSTERS_PATH, Cluster
+
+    with asking("cannot list Clusters", side):
+        try:
+            return (await api.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
+        except ApiError as error:
+            if error.status == ABSENT:
+                return ()
             raise
 
 
@@ -151,6 +169,7 @@ async def read_object(
     """
     found = await find_object(hub, namespace, name, kind)
     if found is None:
-        hint = "" if named else ": name its namespace with -n"
-        raise ConfigError(f"{kind} {namespace}/{name} not found{hint}")
+        hint = "" if named else "name its namespace with -n, or "
+        see = f"see the names with: kubectl get {SHORT[kind]} {f'-n {namespace}' if named else '-A'}"
+        raise ConfigError(f"{kind} {namespace}/{name} not found: {hint}{see}")
     return found

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from fedhpa.api.errors import FedHPAError
-from fedhpa.cli import backtest, certs, completion, cron, migrate, record, rules
+from fedhpa.cli import backtest, certs, completion, cron, migrate, rules
 from fedhpa.cli.apiservice import apiservice
 from fedhpa.cli.crds import crds
 from fedhpa.cli.doctor import doctor
@@ -29,6 +29,7 @@ from fedhpa.cli.hold import hold, release
 from fedhpa.cli.join import join, release_clusters, unjoin
 from fedhpa.cli.preview import preview
 from fedhpa.cli.rbac import rbac
+from fedhpa.cli.record import record
 from fedhpa.cli.replay import replay
 from fedhpa.cli.top import top
 from fedhpa.cli.webhook_config import webhook_config
@@ -164,6 +165,10 @@ def run(arguments: list[str], program: str = PROGRAM) -> int:
         if message.startswith("Usage: "):  # a group without a command
             print(message, file=sys.stderr)
             return EXIT_USAGE
+        if message.startswith("No such command"):
+            message += (
+                f" See the commands with: {getattr(getattr(error, 'ctx', None), 'command_path', name)} --help"
+            )
         return _fail(name, message.replace("Value error, ", ""))
     except FedHPAError as error:
         return _fail(name, str(error))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass, fields
+from shlex import quote
+from typing import Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from fedhpa.api.member_sources import MemberSources
-
-DEFAULT: Final = "clusters"
-DEFAULT_NAMESPACE: Final = "fedhpa-system"
-DEFAULT_ARGOCD: Final = "argocd"
+from fedhpa.api.errors import ConfigError
+from fedhpa.api.member_sources import SOURCES, MemberSources
 
 
 def _option(name: str, help: str = "") -> Any:
@@ -20,25 +17,40 @@ def _option(name: str, help: str = "") -> Any:
     return typer.Option(f"--{name}", envvar=variable, help=help or f"The controller's --{name}.")
 
 
-MembersFrom = Annotated[
-    str,
-    _option("members-from", "The controller's --members-from, of clusters, clusterprofiles and argocd."),
-]
-MembersNamespace = Annotated[
-    str, _option("members-namespace", "Namespace of the ConfigMaps about members that are no Clusters.")
-]
-ProfileNamespaces = Annotated[str, _option("clusterprofile-namespaces")]
-ArgocdNamespace = Annotated[str, _option("argocd-namespace")]
-ArgocdSecrets = Annotated[str, _option("argocd-secrets")]
+@dataclass(frozen=True)
+class TaintFlags:
+    """The options of a command that writes taints of members."""
+
+    members_from: Annotated[
+        str,
+        _option("members-from", "The controller's --members-from, of clusters, clusterprofiles and argocd."),
+    ] = "clusters"
+    members_namespace: Annotated[
+        str, _option("members-namespace", "Namespace of the ConfigMaps about members that are no Clusters.")
+    ] = "fedhpa-system"
+
+    def words(self) -> list[str]:
+        """Returns the flags that are set, for another command."""
+        return [
+            f"--{field.name.replace('_', '-')}={quote(text)}"
+            for field in fields(self)
+            if (text := getattr(self, field.name)) != field.default
+        ]
+
+    def sources(self) -> MemberSources:
+        """Returns the sources, as far as taints depend on them. Raises ConfigError."""
+        names = tuple(filter(None, self.members_from.split(",")))
+        if not names or set(names) - set(SOURCES):
+            expected = f"expected some of {', '.join(SOURCES)}"
+            raise ConfigError(f"--members-from={self.members_from[:100]!r}: {expected}")
+        return MemberSources(names, self.members_namespace)
 
 
 @dataclass(frozen=True)
-class MemberFlags:
+class MemberFlags(TaintFlags):
     """The options of a command that reaches members."""
 
-    members_from: MembersFrom = DEFAULT
-    members_namespace: MembersNamespace = DEFAULT_NAMESPACE
-    clusterprofile_namespaces: ProfileNamespaces = ""
+    clusterprofile_namespaces: Annotated[str, _option("clusterprofile-namespaces")] = ""
     clusterprofile_provider_file: Annotated[
         str,
         _option(
@@ -47,8 +59,8 @@ class MemberFlags:
         ),
     ] = ""
     exec_plugin_env: Annotated[str, _option("exec-plugin-env")] = ""
-    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD
-    argocd_secrets: ArgocdSecrets = ""
+    argocd_namespace: Annotated[str, _option("argocd-namespace")] = "argocd"
+    argocd_secrets: Annotated[str, _option("argocd-secrets")] = ""
     argocd_servers: Annotated[str, _option("argocd-servers")] = ""
 
     def sources(self) -> MemberSources:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.names import dns_subdomain
 from fedhpa.api.texts import one_line
-from fedhpa.cli.hub_client import API_VERSION, find, hub_client
-from fedhpa.cli.options import Kubeconfig, Namespace
+from fedhpa.cli.hub_client import API_VERSION, find
+from fedhpa.cli.options import HubFlags, Kubeconfig, Namespace
+
+if TYPE_CHECKING:
+    from fedhpa.kube import ApiClient
 
 HPAS: Final = ("autoscaling/v2", "horizontalpodautoscalers")
 # Labels by which other tools know their own objects. The new object is not theirs.
@@ -74,8 +76,10 @@ def hpa(
 
     if problem := dns_subdomain(name):
         raise ConfigError(f"{name[:MAX_NAME]!r} is no name of a HorizontalPodAutoscaler: {problem[0]}")
-    source = cluster_kubeconfig or kubeconfig
-    stored = asyncio.run(_read(name, namespace, source, context, in_member=bool(cluster_kubeconfig)))
+    source = HubFlags(cluster_kubeconfig or kubeconfig, context, namespace)
+    hints = [] if namespace else ["name its namespace with -n"]
+    hints += [] if cluster_kubeconfig else ["for an HPA of a member add --cluster-kubeconfig"]
+    stored = source.run(lambda api, chosen: _read(api, chosen, name, "; ".join(hints)))
     migration = federated_hpa(stored)
     for difference in migration.differences:
         typer.echo(f"# {one_line(difference, 400)}")
@@ -89,19 +93,13 @@ def hpa(
         raise typer.Exit(1)
 
 
-async def _read(
-    name: str, namespace: str, kubeconfig: str, context: str, *, in_member: bool
-) -> dict[str, Any]:
+async def _read(client: ApiClient, namespace: str, name: str, hints: str) -> dict[str, Any]:
     from fedhpa.kube import resource_path
 
-    async with hub_client(kubeconfig, context) as (client, default):
-        chosen = namespace or default
-        what = f"HorizontalPodAutoscaler {chosen}/{name}"
-        found = await find(client, resource_path(*HPAS, chosen, name), what)
+    what = f"HorizontalPodAutoscaler {namespace}/{name}"
+    found = await find(client, resource_path(*HPAS, namespace, name), what)
     if found is None:
-        hints = [] if namespace else ["name its namespace with -n"]
-        hints += [] if in_member else ["for an HPA of a member add --cluster-kubeconfig"]
-        raise ConfigError(": ".join([f"{what} not found", "; ".join(hints)]).rstrip(": "))
+        raise ConfigError(f"{what} not found: {hints}".rstrip(": "))
     return found
 
 

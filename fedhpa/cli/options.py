@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_type_hints
 
 import typer
 
 from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.cli import suggestions
+from fedhpa.cli.hub_client import hub_client
+
+if TYPE_CHECKING:
+    from fedhpa.kube import ApiClient
+
+T = TypeVar("T")
 
 Namespace = Annotated[
     str,
@@ -52,23 +61,49 @@ MetricsVia = Annotated[
         "--metrics-via", help="The controller's --metrics-via (members or hub); if not set, members."
     ),
 ]
-
-
 # Bytes of a file of certificates. An API server stores objects of at most 1.5 MiB.
 MAX_CERTIFICATES: Final = 1_000_000
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 Command = Callable[..., None]
+_ARGUMENT: Final = type(typer.Argument())
 _CERTIFICATE: Final = re.compile(_BEGIN + rb"[^-]*-----END CERTIFICATE-----")
 
 
 @dataclass(frozen=True)
-class HubFlags:
-    """The flags of the hub."""
+class Hub:
+    """The flags that choose the hub."""
 
-    namespace: Namespace = ""
     kubeconfig: Kubeconfig = ""
     context: Context = ""
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[tuple[ApiClient, str]]:
+        """Yields the hub's client, and the namespace that the person or the kubeconfig names."""
+        async with hub_client(self.kubeconfig, self.context) as (api, default):
+            yield api, getattr(self, "namespace", "") or default
+
+    def run(self, call: Callable[[ApiClient, str], Awaitable[T]]) -> T:
+        """Returns what a call with the client and the namespace returns."""
+
+        async def run() -> T:
+            async with self.client() as found:
+                return await call(*found)
+
+        return asyncio.run(run())
+
+    def command(self, *words: str) -> str:
+        """Returns a command line of ours for the same hub and namespace."""
+        flags = (("namespace", "-n "), ("kubeconfig", "--kubeconfig="), ("context", "--context="))
+        given = [f"{flag}{quote(value)}" for name, flag in flags if (value := getattr(self, name, ""))]
+        return " ".join(["fedhpa", *words, *given])
+
+
+@dataclass(frozen=True)
+class HubFlags(Hub):
+    """The flags that choose the hub, and a namespace on it."""
+
+    namespace: Namespace = ""
 
 
 class JsonOrText(StrEnum):
@@ -78,11 +113,7 @@ class JsonOrText(StrEnum):
     TEXT = "text"
 
 
-class PropagationMode(StrEnum):
-    """The values of the controller's --propagation."""
-
-    KARMADA = "karmada"
-    DIRECT = "direct"
+Output = Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")]
 
 
 class MetricsApi(StrEnum):
@@ -91,13 +122,6 @@ class MetricsApi(StrEnum):
     METRICS = "metrics"
     CUSTOM = "custom"
     EXTERNAL = "external"
-
-
-class MetricsSource(StrEnum):
-    """The values of the controller's --metrics-via."""
-
-    MEMBERS = "members"
-    HUB = "hub"
 
 
 def seconds_of(option: str, text: str, example: str, *, zero: bool = False) -> float:
@@ -175,11 +199,14 @@ def with_flags(**defaults: Any) -> Callable[[Command], Command]:
             command(**{name: _value(kind, given) for name, kind in groups.items()}, **given)
 
         found: list[inspect.Parameter] = []
-        for name, one in own.items():
+        # The flags of a command's own come before those that many commands have.
+        for name, one in sorted(own.items(), key=lambda each: each[0] in groups):
             alone = one.replace(kind=one.KEYWORD_ONLY)
             found += _parameters(one.annotation, defaults) if name in groups else [alone]
         # The arguments come first, as people write them.
-        found.sort(key=lambda one: one.name not in ("target", "name"))
+        found.sort(
+            key=lambda one: not any(isinstance(each, _ARGUMENT) for each in one.annotation.__metadata__)
+        )
         called.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
         called.__name__, called.__doc__ = command.__name__, command.__doc__
         called.__annotations__ = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -13,17 +12,9 @@ from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.texts import for_terminal
 from fedhpa.cli.files import read_items
-from fedhpa.cli.hub_client import API_VERSION, find_object, hub_client
+from fedhpa.cli.hub_client import API_VERSION, find_object
 from fedhpa.cli.member_options import MemberFlags
-from fedhpa.cli.options import (
-    Context,
-    JsonOrText,
-    Kubeconfig,
-    MetricsVia,
-    Namespace,
-    Propagation,
-    with_flags,
-)
+from fedhpa.cli.options import HubFlags, JsonOrText, MetricsVia, Output, Propagation, with_flags
 
 if TYPE_CHECKING:
     from fedhpa.decision import Decision
@@ -32,7 +23,7 @@ if TYPE_CHECKING:
 
 FEDERATED_HPA = "FederatedHPA"
 CRON_FEDERATED_HPA = "CronFederatedHPA"
-NOT_SIMULATED = "the rules are not simulated; 'fedhpa cron next' prints the next times of a schedule"
+NOT_SIMULATED = "the rules are not simulated here; see what they will do with: fedhpa cron preview -f FILE"
 
 
 class Preview(NamedTuple):
@@ -56,20 +47,17 @@ class Preview(NamedTuple):
 
 @with_flags()
 def preview(
+    hub: HubFlags,
+    members: MemberFlags,
     file: Annotated[
         str,
         typer.Option(
             "-f", "--filename", help="YAML or JSON file with the changed objects; - reads standard input."
         ),
     ],
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
     propagation: Propagation = "",
     metrics_via: MetricsVia = "",
-    output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
-    *,
-    members: MemberFlags,
+    output: Output = JsonOrText.TEXT,
 ) -> None:
     """Show the decision before and after a change of objects; nothing is written.
 
@@ -77,7 +65,7 @@ def preview(
     """
     objects = read_objects(file)
     flags = (propagation, metrics_via, members.sources())
-    found = asyncio.run(_previews(objects, namespace, kubeconfig, context, flags))
+    found = hub.run(lambda api, namespace: _previews(api, objects, namespace, flags))
     if output is JsonOrText.JSON:
         typer.echo(json.dumps([to_json(one) for one in found], indent=2))
     else:
@@ -92,7 +80,8 @@ def read_objects(file: str) -> list[dict[str, Any]]:
     for index, one in enumerate(objects):
         kind = one.get("kind") if isinstance(one, dict) else None
         if kind not in (FEDERATED_HPA, CRON_FEDERATED_HPA):
-            raise ConfigError(f"--filename={file}: object {index}: expected {FEDERATED_HPA}, got {kind!r}")
+            expected = f"expected {FEDERATED_HPA} or {CRON_FEDERATED_HPA}, got {kind!r}"
+            raise ConfigError(f"--filename={file}: object {index}: {expected}")
         if not isinstance(one.get("metadata"), dict) or not one["metadata"].get("name"):
             raise ConfigError(f"--filename={file}: object {index}: metadata.name is missing")
     if not objects:
@@ -136,16 +125,11 @@ def _verdict(path: str, kind: str, raw: Mapping[str, Any], *, karmada: bool = Fa
 
 
 async def _previews(
-    objects: list[dict[str, Any]],
-    namespace: str,
-    kubeconfig: str,
-    context: str,
-    flags: tuple[str, str, MemberSources],
+    hub: ApiClient, objects: list[dict[str, Any]], namespace: str, flags: tuple[str, str, MemberSources]
 ) -> list[Preview]:
     from fedhpa.kube import SYSTEM
 
-    async with hub_client(kubeconfig, context) as (hub, default):
-        return [await preview_of(hub, one, namespace or default, *flags, clock=SYSTEM) for one in objects]
+    return [await preview_of(hub, one, namespace, *flags, clock=SYSTEM) for one in objects]
 
 
 async def preview_of(

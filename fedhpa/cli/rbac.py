@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final, Literal
 
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.member_options import (
-    DEFAULT,
-    DEFAULT_ARGOCD,
-    ArgocdNamespace,
-    ArgocdSecrets,
-    MemberFlags,
-    MembersFrom,
-    ProfileNamespaces,
-)
-from fedhpa.cli.options import MetricsApi, MetricsSource, PropagationMode, secrets_by_namespace
-
-if TYPE_CHECKING:
-    from fedhpa.api.rights import Plane, ScaleTarget
+from fedhpa.api.names import dns_subdomain
+from fedhpa.api.rights import APPS, MetricsVia, Plane, Propagation, ScaleTarget
+from fedhpa.cli.member_options import MemberFlags
+from fedhpa.cli.options import MetricsApi, secrets_by_namespace, with_flags
 
 # The API servers whose roles each part of the chart has.
 PLANES: Final[dict[str, tuple[Plane, ...]]] = {"all": ("hub", "host"), "host": ("host",), "hub": ("hub",)}
@@ -36,31 +26,6 @@ COMPONENTS: Final = {
 MAX_SCALE_TARGETS: Final = 100
 
 
-class Part(StrEnum):
-    """The process, cluster or person whose rights are printed."""
-
-    HUB = "hub"
-    MEMBER = "member"
-    WEBHOOK = "webhook"
-    ADAPTER = "adapter"
-    CONTROLLER = "controller"
-    OPERATOR = "operator"
-
-
-class PublishTo(StrEnum):
-    """The values of the controller's --publish-to."""
-
-    ARGOCD = "argocd"
-
-
-class ChartPart(StrEnum):
-    """The values of the chart's part."""
-
-    ALL = "all"
-    HOST = "host"
-    HUB = "hub"
-
-
 ScaleTargets = Annotated[
     list[str] | None,
     typer.Option(
@@ -73,9 +38,6 @@ ScaleTargets = Annotated[
 
 def scale_targets(texts: list[str]) -> tuple[ScaleTarget, ...]:
     """Returns the values of --scale-target; the default for none. Raises ConfigError."""
-    from fedhpa.api.names import dns_subdomain
-    from fedhpa.api.rights import APPS, ScaleTarget
-
     if len(texts) > MAX_SCALE_TARGETS:
         raise ConfigError(f"--scale-target: is given more than {MAX_SCALE_TARGETS} times")
     found = []
@@ -88,9 +50,13 @@ def scale_targets(texts: list[str]) -> tuple[ScaleTarget, ...]:
     return tuple(found) or (APPS,)
 
 
+@with_flags(
+    members_namespace=None, clusterprofile_provider_file=None, exec_plugin_env=None, argocd_servers=None
+)
 def rbac(
+    members: MemberFlags,
     part: Annotated[
-        Part,
+        Literal["hub", "member", "webhook", "adapter", "controller", "operator"],
         typer.Argument(
             metavar="hub|member|webhook|adapter|controller|operator",
             help="hub: all three processes, and the role of operators; member: the hub's account in a member "
@@ -107,12 +73,8 @@ def rbac(
         str,
         typer.Option(help="The controller's --leader-elect-resource-namespace; if not set, that of -n."),
     ] = "",
-    propagation: Annotated[
-        PropagationMode, typer.Option(help="The controller's --propagation.")
-    ] = PropagationMode.DIRECT,
-    metrics_via: Annotated[
-        MetricsSource, typer.Option(help="The controller's --metrics-via.")
-    ] = MetricsSource.MEMBERS,
+    propagation: Annotated[Propagation, typer.Option(help="The controller's --propagation.")] = "direct",
+    metrics_via: Annotated[MetricsVia, typer.Option(help="The controller's --metrics-via.")] = "members",
     scale_target: ScaleTargets = None,
     secret: Annotated[
         list[str] | None,
@@ -139,13 +101,13 @@ def rbac(
         ),
     ] = None,
     chart_part: Annotated[
-        ChartPart,
+        Literal["all", "host", "hub"],
         typer.Option(
             "--part",
             help="The chart's part. host: the rights in the cluster that runs the processes for a hub "
             "elsewhere; hub: those on such a hub.",
         ),
-    ] = ChartPart.ALL,
+    ] = "all",
     aggregate_to_default_roles: Annotated[
         bool,
         typer.Option(
@@ -161,7 +123,9 @@ def rbac(
             "PlacementDecisions, and to read ClusterProfiles.",
         ),
     ] = False,
-    publish_to: Annotated[PublishTo | None, typer.Option(help="The controller's --publish-to.")] = None,
+    publish_to: Annotated[
+        Literal["argocd"] | None, typer.Option(help="The controller's --publish-to.")
+    ] = None,
     distributed: Annotated[
         bool,
         typer.Option(
@@ -170,10 +134,6 @@ def rbac(
             "members, or with --propagation=karmada Works on the hub.",
         ),
     ] = False,
-    members_from: MembersFrom = DEFAULT,
-    clusterprofile_namespaces: ProfileNamespaces = "",
-    argocd_namespace: ArgocdNamespace = DEFAULT_ARGOCD,
-    argocd_secrets: ArgocdSecrets = "",
     argocd_use_own_tokens: Annotated[
         bool, typer.Option("--argocd-use-own-tokens", help="The adapter's --argocd-use-own-tokens.")
     ] = False,
@@ -195,32 +155,25 @@ def rbac(
 
     sources = dataclasses.replace(
         # The rights do not depend on the file.
-        MemberFlags(
-            members_from=members_from,
-            members_namespace=namespace,
-            clusterprofile_namespaces=clusterprofile_namespaces,
-            clusterprofile_provider_file="-",
-            argocd_namespace=argocd_namespace,
-            argocd_secrets=argocd_secrets,
-        ).sources(),
+        dataclasses.replace(members, members_namespace=namespace, clusterprofile_provider_file="-").sources(),
         argocd_own_tokens=argocd_use_own_tokens,
         plugin_secrets=tuple(plugin_secret or ()),
         adapter_plugin_secrets=tuple(adapter_plugin_secret or ()),
     )
     switches = rights.Switches(
-        propagation.value,
-        metrics_via.value,
+        propagation,
+        metrics_via,
         certificates=manage_certificates,
-        external_hub=chart_part is not ChartPart.ALL,
+        external_hub=chart_part != "all",
         aggregate_to_default_roles=aggregate_to_default_roles,
         distributed=distributed,
         placements=placements,
-        publish_to_argocd=publish_to is PublishTo.ARGOCD,
+        publish_to_argocd=publish_to == "argocd",
         apis=frozenset(one.value for one in api) if api else rights.METRICS_APIS,
         scale_targets=scale_targets(scale_target or []),
         sources=sources,
     )
-    if part is Part.MEMBER:
+    if part == "member":
         documents = rights.member_rights(namespace, switches=switches)
     else:
         secrets = secrets_by_namespace(secret or [], secrets_namespace or rights.CLUSTER_NAMESPACE)
@@ -229,7 +182,7 @@ def rbac(
         documents = rights.hub_rights(
             namespace,
             lease_namespace=lease_namespace,
-            argocd_namespace=argocd_namespace,
+            argocd_namespace=members.argocd_namespace,
             user_name=user,
             secrets=secrets,
             switches=switches,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,31 +14,24 @@ from fedhpa.cli import suggestions
 from fedhpa.cli.backtest.flags import MAX_DAYS, StoreFlags
 from fedhpa.cli.backtest.output import write_file
 from fedhpa.cli.backtest.store import recorded_days, store_of
-from fedhpa.cli.hub_client import hub_client, joined, parse_target, read_object
+from fedhpa.cli.hub_client import joined, parse_target, read_object
 from fedhpa.cli.member_options import MemberFlags
 from fedhpa.cli.options import HubFlags, MetricsVia, Name, Propagation, with_flags
 
 if TYPE_CHECKING:
     from fedhpa.api.member_sources import MemberSources
     from fedhpa.backtest.store import Store
+    from fedhpa.kube import ApiClient
 
 
-class RecordFormat(StrEnum):
-    """The output formats of `fedhpa record`."""
-
-    JSON = "json"
-    YAML = "yaml"
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("record")(record)
+RecordFormat = Literal["json", "yaml"]
 
 
 @with_flags()
 def record(
     hub: HubFlags,
     store: StoreFlags,
+    members: MemberFlags,
     target: Annotated[
         str,
         typer.Argument(
@@ -73,9 +64,7 @@ def record(
     ] = None,
     output: Annotated[
         RecordFormat, typer.Option("-o", "--output", help="Output format; json is one line.")
-    ] = RecordFormat.JSON,
-    *,
-    members: MemberFlags,
+    ] = "json",
 ) -> None:
     """Record the current input of a decision on a FederatedHPA as a scenario, or with --days its last days.
 
@@ -89,7 +78,8 @@ def record(
         _record_days(name, manifest, hub, store_of(days, store), file, output)
         return
     flags = (propagation, metrics_via, members.sources())
-    scenario = asyncio.run(_gather(parse_target(joined(target, name)), hub, flags))
+    name, named = parse_target(joined(target, name)), bool(hub.namespace)
+    scenario = hub.run(lambda api, namespace: _gather(api, namespace, name, flags, named=named))
     text = _text(scenario, output)
     if file is None:
         sys.stdout.write(text)
@@ -106,7 +96,7 @@ def _record_days(
     """Records days from a metrics store. The file is complete or not there."""
     from fedhpa.backtest import encode_recording
 
-    if output is not RecordFormat.JSON:
+    if output != "json":
         raise ConfigError(f"--output={output}: a recording of days is JSON")
     recorded, _ = recorded_days(name, manifest, hub, store)
     content = encode_recording(recorded, compressed=file is not None and file.suffix == ".gz")
@@ -117,20 +107,20 @@ def _record_days(
 
 
 def _text(scenario: dict[str, Any], output: RecordFormat) -> str:
-    if output is RecordFormat.YAML:
+    if output == "yaml":
         from fedhpa.api.yaml import print_yaml
 
         return print_yaml([scenario], sort_keys=False)
     return json.dumps(scenario, separators=(",", ":")) + "\n"
 
 
-async def _gather(name: str, hub_flags: HubFlags, flags: tuple[str, str, MemberSources]) -> dict[str, Any]:
+async def _gather(
+    hub: ApiClient, namespace: str, name: str, flags: tuple[str, str, MemberSources], *, named: bool
+) -> dict[str, Any]:
     from controller.federatedhpa import one_shot_reader, settings_for
     from fedhpa.kube import SYSTEM
 
-    async with hub_client(hub_flags.kubeconfig, hub_flags.context) as (hub, default):
-        namespace = hub_flags.namespace
-        raw = await read_object(hub, namespace or default, name, named=bool(namespace))
-        settings = await settings_for(hub, raw, *flags)
-        async with one_shot_reader(hub, settings, clock=SYSTEM) as reader:
-            return (await reader.read(raw)).scenario()
+    raw = await read_object(hub, namespace, name, named=named)
+    settings = await settings_for(hub, raw, *flags)
+    async with one_shot_reader(hub, settings, clock=SYSTEM) as reader:
+        return (await reader.read(raw)).scenario()

@@ -13,7 +13,7 @@ from typing import Final
 import typer
 
 from fedhpa.api.free_json import entries, text_at
-from fedhpa.cli.hub_client import API_VERSION, CRON_KINDS, KINDS, hub_client
+from fedhpa.cli.hub_client import API_VERSION, SHORT, hub_client, kind_of
 
 # A person waits for each Tab.
 SECONDS: Final = 2.0
@@ -42,22 +42,19 @@ def clusters(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def objects(ctx: typer.Context, incomplete: str) -> list[str]:
     """Returns our objects in the namespace, as KIND/NAME."""
-    kind = incomplete.partition("/")[0].lower()
-    found = [f"fhpa/{name}" for name in _names(ctx, _path("federatedhpas"))]
-    if kind in CRON_KINDS or kind == incomplete:
-        found += [f"cronfhpa/{name}" for name in _names(ctx, _path("cronfederatedhpas"))]
+    kinds = [kind_of(incomplete.partition("/")[0])] if "/" in incomplete else list(SHORT)
+    found = [f"{SHORT[kind]}/{name}" for kind in filter(None, kinds) for name in _names(ctx, _path(kind))]
     return _beginning(found, incomplete)
 
 
 def names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Returns the names of the objects whose kind is the argument before."""
-    kind = str(ctx.params.get("target") or "").lower()
-    plural = "federatedhpas" if kind in KINDS else "cronfederatedhpas" if kind in CRON_KINDS else ""
-    return _beginning(_names(ctx, _path(plural)), incomplete) if plural else []
+    kind = kind_of(str(ctx.params.get("target") or ""))
+    return _beginning(_names(ctx, _path(kind)), incomplete) if kind else []
 
 
-def _path(plural: str) -> Path:
-    return lambda namespace: f"/apis/{API_VERSION}/namespaces/{namespace}/{plural}"
+def _path(kind: str) -> Path:
+    return lambda namespace: f"/apis/{API_VERSION}/namespaces/{namespace}/{kind.lower()}s"
 
 
 def _beginning(found: Iterable[str], incomplete: str) -> list[str]:

@@ -15,8 +15,8 @@ from fedhpa.api.errors import ConfigError
 from fedhpa.api.free_json import Json, at, condition, entries, text_at, time_at
 from fedhpa.api.texts import one_line
 from fedhpa.cli.colours import BOLD, GREEN, RED, YELLOW, painted
-from fedhpa.cli.hub_client import API_VERSION, asking, hub_client
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace
+from fedhpa.cli.hub_client import API_VERSION, asking
+from fedhpa.cli.options import HubFlags, JsonOrText, with_flags
 
 if TYPE_CHECKING:
     from fedhpa.kube import ApiClient
@@ -26,23 +26,24 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 MAX_BARS: Final = 6
 MAX_NAME: Final = 22
 MAX_USAGE: Final = 12
+# The limits in words that fit into 80 columns, by the reason of ScalingLimited.
+LIMITS: Final = {"TooFewReplicas": "at minimum", "TooManyReplicas": "at maximum"}
 LIST_SECONDS: Final = 30.0
 # Clears the screen and goes to its beginning; shows the other screen and hides the cursor; and back.
 HOME, ENTER, LEAVE = "\x1b[H\x1b[J", "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
+@with_flags()
 def top(
+    hub: HubFlags,
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="The objects of all namespaces.")
     ] = False,
-    namespace: Namespace = "",
     once: Annotated[bool, typer.Option("--once", help="Print the table once, with all rows.")] = False,
     interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=1.0, max=3600.0)] = 5.0,
     output: Annotated[
         JsonOrText, typer.Option("-o", "--output", help="Output format; json is printed once.")
     ] = JsonOrText.TEXT,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
 ) -> None:
     """Show all FederatedHPAs in a table that follows them, those that need attention first.
 
@@ -52,37 +53,32 @@ def top(
     Example: fedhpa top -A
     """
     live = not once and output is JsonOrText.TEXT and sys.stdout.isatty()
-    where = (kubeconfig, context, namespace)
-    asyncio.run(_run(*where, output, interval if live else 0.0, everywhere=all_namespaces))
+    hub.run(lambda api, place: _run(api, "" if all_namespaces else place, output, interval if live else 0.0))
 
 
-async def _run(
-    kubeconfig: str, context: str, namespace: str, output: JsonOrText, interval: float, *, everywhere: bool
-) -> None:
+async def _run(hub: ApiClient, place: str, output: JsonOrText, interval: float) -> None:
     """Prints the table once, or draws it again and again with an interval above 0."""
     from fedhpa.kube import SYSTEM
 
-    async with hub_client(kubeconfig, context) as (hub, default):
-        place = "" if everywhere else namespace or default
-        if not interval:
-            rows = await _rows(hub, place, SYSTEM.wall())
-            if output is JsonOrText.JSON:
-                typer.echo(json.dumps(rows, indent=2))
-                return
-            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-            typer.echo("\n".join(table(rows, width, with_namespace=everywhere)))
+    if not interval:
+        rows = await _rows(hub, place, SYSTEM.wall())
+        if output is JsonOrText.JSON:
+            typer.echo(json.dumps(rows, indent=2))
             return
-        sys.stdout.write(ENTER)
-        try:
-            while True:
-                await _draw(hub, place, SYSTEM.wall(), with_namespace=everywhere)
-                await asyncio.sleep(interval)
-        finally:
-            sys.stdout.write(LEAVE)
-            sys.stdout.flush()
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        typer.echo("\n".join(table(rows, width, place)))
+        return
+    sys.stdout.write(ENTER)
+    try:
+        while True:
+            await _draw(hub, place, SYSTEM.wall())
+            await asyncio.sleep(interval)
+    finally:
+        sys.stdout.write(LEAVE)
+        sys.stdout.flush()
 
 
-async def _draw(hub: ApiClient, place: str, now: float, *, with_namespace: bool) -> None:
+async def _draw(hub: ApiClient, place: str, now: float) -> None:
     """Draws one screen. A hub that does not answer is named, and asked again at the next look."""
     size = shutil.get_terminal_size()
     try:
@@ -90,7 +86,7 @@ async def _draw(hub: ApiClient, place: str, now: float, *, with_namespace: bool)
     except ConfigError as error:
         lines = [painted(one_line(str(error), size.columns), RED)]
     else:
-        lines = table(rows, size.columns, with_namespace=with_namespace)
+        lines = table(rows, size.columns, place)
         if len(lines) > size.lines - 1:
             hidden = len(lines) - size.lines + 2
             lines = [*lines[: size.lines - 2], f"and {hidden} more, which need less attention"]
@@ -155,7 +151,7 @@ def _holds(raw: Mapping[str, Any], ready: Json) -> str:
     for kind in ("Held", "ScalingLimited"):
         found = condition(raw, kind)
         if found.get("status") == "True":
-            return text_at(found, "message")
+            return LIMITS.get(text_at(found, "reason")) or text_at(found, "message")
     return text_at(raw, "status", "summary", "reason")
 
 
@@ -164,12 +160,18 @@ def ordered(rows: Iterable[Json]) -> list[Json]:
     return sorted(rows, key=lambda one: (-one["attention"], one["namespace"], one["name"]))
 
 
-def table(rows: list[Json], width: int, *, with_namespace: bool) -> list[str]:
-    """Returns the lines of the table, none wider than `width` characters; 0 cuts nothing."""
+def table(rows: list[Json], width: int, place: str = "") -> list[str]:
+    """Returns the lines of the table, none wider than `width` characters; 0 cuts nothing.
+
+    `place` is the only namespace, "" for all, which then have a column.
+    """
+    if not rows:
+        where = f" in namespace {place}: see those of all namespaces with -A" if place else ""
+        return [f"No FederatedHPAs found{where}."]
     head = ["NAME", "REPLICAS", "CLUSTERS", "USAGE", "AGE", "HOLDS"]
-    if with_namespace:
+    if not place:
         head.insert(0, "NAMESPACE")
-    cells = [list(_cells(one, with_namespace=with_namespace)) for one in rows]
+    cells = [list(_cells(one, with_namespace=not place)) for one in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
     lines = [painted(_line(head, widths, width), BOLD)]
     colours = {4: RED, 3: YELLOW, 2: YELLOW, 1: GREEN}
@@ -177,7 +179,7 @@ def table(rows: list[Json], width: int, *, with_namespace: bool) -> list[str]:
         painted(_line(texts, widths, width), colours.get(one["attention"], ""))
         for one, texts in zip(rows, cells, strict=True)
     ]
-    return lines if rows else ["No FederatedHPAs found."]
+    return lines
 
 
 def _line(texts: list[str], widths: list[int], width: int) -> str:

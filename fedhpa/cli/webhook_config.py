@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedhpa.api.errors import ConfigError
-from fedhpa.cli.options import PropagationMode, read_certificates
+from fedhpa.api.rights import Propagation
+from fedhpa.cli.options import read_certificates
 
 if TYPE_CHECKING:
-    from fedhpa.api.rights import Propagation
     from webhook.registration import Endpoint
 
 
@@ -34,9 +34,9 @@ def webhook_config(
         ),
     ] = "",
     propagation: Annotated[
-        PropagationMode,
+        Propagation,
         typer.Option(help="The webhook's --propagation. With karmada the reader may get scales of targets."),
-    ] = PropagationMode.DIRECT,
+    ] = "direct",
 ) -> None:
     """Print the objects that register the webhook with an API server.
 
@@ -51,7 +51,7 @@ def webhook_config(
             "--ca-file is missing: without it the API server could not verify the webhook, and would refuse "
             "all FederatedHPAs"
         )
-    documents = _reader_rights(reader, propagation.value)
+    documents = _reader_rights(reader, propagation)
     documents += configurations(endpoint, read_certificates("--ca-file", ca_file))
     typer.echo(print_yaml(documents), nl=False)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from fedhpa.api.quantity import in_one_unit, in_unit_of
+from fedhpa.api.texts import counted
 from fedhpa.api.times import format_time
 from fedhpa.decision.conditions import absent_text
 from fedhpa.decision.messages import REBALANCED, SURVIVES_CLUSTER_LOSS
@@ -134,7 +135,7 @@ def _metric_lines(metric: MetricResult) -> Iterator[str]:
     unit = next((value for value in wanted.values() if isinstance(value, str)), "")
     values = in_one_unit([share.value for share in metric.clusters.values()], unit)
     for (cluster, share), value in zip(metric.clusters.items(), values, strict=True):
-        samples = f" from {share.pods} pods" if metric.pods is not None else ""
+        samples = f" from {counted(share.pods, 'pod')}" if metric.pods is not None else ""
         yield f"    {cluster}: {value}{samples}"
     yield from (f"    {cluster}: no data: {reason}" for cluster, reason in metric.missing.items())
 

@@ -61,8 +61,9 @@ async def examine(
         return report
     site = Site(hub, report, commands or Commands(), *found, only, sources)
     if only:
+        report.is_limited = True
         await site.read_objects()
-        await check_objects(site, (), clock)
+        await check_objects(site)
         return report
     await asyncio.gather(site.read_objects(), site.read(system))
     if not check_installed(site):
@@ -77,7 +78,8 @@ async def examine(
             check_rights(site),
             check_fleet(site, clock, members),
         )
-        await check_objects(site, [*followed, *foreign], clock)
+        site.members = [*followed, *foreign]
+        await check_objects(site)
     if not report.has("component-rights-missing", CONTROLLER):  # which explains that it does not lead
         check_controllers(site)
     check_certificates(site, [*webhooks, *apis, *(one for each in followed for one in each.certificates)])

@@ -16,15 +16,15 @@ from fedhpa.admission.crd import (
 )
 from fedhpa.api.free_json import Json, text_at
 from fedhpa.api.member_sources import CLUSTERS
-from fedhpa.api.rights import NAMESPACE
+from fedhpa.api.rights import NAMESPACE, WEBHOOK
 from fedhpa.doctor.report import Report, names
 from fedhpa.doctor.session import Cause, Problem, Session, date_of
-from fedhpa.doctor.site import CHART, Site
+from fedhpa.doctor.site import CHART, Site, is_named
 from fedhpa.kube import Clock, Response
 
 # A lease of 15 s and a period of 15 s bear a difference of this size.
 MAX_SKEW_SECONDS: Final = 30.0
-INSTALL: Final = f"helm install fedhpa {CHART} -n {NAMESPACE} --create-namespace -f values.yaml"
+INSTALL: Final = f"install fedhpa {CHART} -n {NAMESPACE} --create-namespace -f values.yaml"
 
 _REACH: Final = {
     Cause.UNTRUSTED: "hub-certificate",
@@ -63,11 +63,17 @@ def skew_text(clock: str, other: str, skew: float) -> str:
 
 
 def check_installed(site: Site) -> bool:
-    """Returns False, and adds the only finding, if nothing of ours is on this hub."""
-    if site.is_installed():
+    """Returns False, and adds the only finding, if certainly nothing of ours is on this hub."""
+    seen = [*site.definitions.values(), *site.bindings.values()]
+    if (
+        site.validating.problem is not None
+        or not all(isinstance(each, Problem) and each.cause is Cause.ABSENT for each in seen)
+        or any(is_named(each, WEBHOOK) for each in (*site.validating, *site.mutating))
+        or site.deployments
+    ):
         return True
-    command = site.commands.helm(INSTALL.removeprefix("helm "))
-    site.report.add("not-installed", "the hub", "Nothing of fedhpa is installed here.", command)
+    what = "Nothing of fedhpa is installed here."
+    site.report.add("not-installed", "the hub", what, site.commands.helm(INSTALL))
     return False
 
 

@@ -26,7 +26,7 @@ from fedhpa.api.times import parse_time
 from fedhpa.api.tokens import life_of
 from fedhpa.doctor.certificates import SOON_SECONDS, Certificate, from_bundle
 from fedhpa.doctor.hub import MAX_SKEW_SECONDS, skew_text, skewed
-from fedhpa.doctor.report import DAY_SECONDS, Fix, Report, days, names, removals
+from fedhpa.doctor.report import DAY_SECONDS, Fix, days, names, removals
 from fedhpa.doctor.rights import needed
 from fedhpa.doctor.session import Cause, Items, Problem, Right, Session, date_of
 from fedhpa.doctor.site import DIRECT, Site
@@ -74,7 +74,7 @@ class Member:
         self.again = site.commands.join(self.name, self.endpoint)
         self.context = site.commands.context_of(self.endpoint)
         self.uid = valid_uid(cluster.spec.id)
-        self.report = Report()
+        self.report = site.report
         self.session: Session | None = None
         self.autoscalers: Items[StoredAutoscaler] = Items()
         self.certificates: list[Certificate] = []
@@ -123,9 +123,8 @@ class Members:
         for one in members:
             if other := duplicates.get(one.name):
                 what = f"It is the same cluster as {other}: both have the UID {one.uid}."
+                site.report.forget(one.name)
                 site.report.add("member-duplicate", one.name, what, _removal(site, one.cluster))
-            else:
-                site.report.merge(one.report)
             _deletion(site, one.cluster)
             _taints(site, one.cluster)
         return [one for one in members if one.name not in duplicates]
@@ -149,7 +148,6 @@ class Members:
                 await self._inside(member, member.session)
             except Exception as error:
                 self._site.report.skip(f"the member {member.name}", self._site.hub.problem(error).text)
-        self._site.report.merge(member.report)
         return member
 
     async def _follow(self, member: Member) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from difflib import get_close_matches
 from shlex import quote
 from typing import Final
 
 from fedhpa.api.free_json import Json, at, condition, entries, text_at
-from fedhpa.doctor.members import Member
 from fedhpa.doctor.report import names
 from fedhpa.doctor.site import KARMADA, Site
 from fedhpa.doctor.targets import SHORT, Scaled
@@ -31,9 +30,9 @@ def _metrics(found: Scaled) -> Iterator[tuple[int, str, Json]]:
             yield place, field, source
 
 
-async def check_external(site: Site, members: Sequence[Member], found: Scaled) -> None:
+async def check_external(site: Site, found: Scaled) -> None:
     """Adds a finding if all members answer the same value of an external metric, which is then summed up."""
-    sessions = [one.session for one in members if one.session is not None]
+    sessions = list(filter(None, site.sessions))
     if len(sessions) < 2 or text_at(found.raw, "spec", "mode") == "Distributed":
         return
     for place, field, source in _metrics(found):
@@ -55,22 +54,22 @@ async def check_external(site: Site, members: Sequence[Member], found: Scaled) -
         site.report.add("external-counted-often", found.subject, what, command)
 
 
-async def check_ready(site: Site, members: Sequence[Member], found: Scaled) -> None:
+async def check_ready(site: Site, found: Scaled) -> None:
     """Adds a finding if an object is not Ready, with its own reason or the cause that is known."""
     ready = condition(found.raw, "Ready")
     if ready.get("status") == "True":
         return
     reason, message = text_at(ready, "reason"), text_at(ready, "message")
     if "missing request for" in message:
-        _requests(site, members, found, message)
-    elif not await _unknown_metric(site, members, found):
+        _requests(site, found, message)
+    elif not await _unknown_metric(site, found):
         what = f"{reason}: {message}" if ready else "It has no status yet: no controller has looked at it."
         words = f"explain {SHORT[found.own.kind]} {quote(found.own.name)} {found.where}"
         advice = f"See why: {site.commands.fedhpa(words)}"
         site.report.add("object-not-ready", found.subject, what, advice=advice)
 
 
-def _requests(site: Site, members: Sequence[Member], found: Scaled, message: str) -> None:
+def _requests(site: Site, found: Scaled, message: str) -> None:
     """Adds the finding that a container of the target has no request, with the command that sets one."""
     words = message.partition("missing request for ")[2].split()
     resource, container = words[0], words[3] if words[1:3] == ["in", "container"] else ""
@@ -78,14 +77,14 @@ def _requests(site: Site, members: Sequence[Member], found: Scaled, message: str
     amount = {"cpu": "100m", "memory": "128Mi"}.get(resource, "1")
     target = f"{quote(found.target.kind.lower())}/{quote(found.target.name)}"
     set_words = f"{found.where} set resources {target}{chosen} --requests={quote(resource)}={amount}"
-    contexts = [""] if found.propagation == KARMADA else [one.context for one in members]
+    contexts = [""] if found.propagation == KARMADA else [one.context for one in site.members]
     commands = [site.commands.kubectl(set_words, context) for context in contexts]
     command = " && ".join(commands) if found.propagation == KARMADA or all(contexts) else ""
     advice = "" if command else f"In each member: kubectl {set_words}"
     site.report.add("requests-missing", found.subject, message, command, advice)
 
 
-async def _unknown_metric(site: Site, members: Sequence[Member], found: Scaled) -> bool:
+async def _unknown_metric(site: Site, found: Scaled) -> bool:
     """Adds a finding if no server has a metric of an object that cannot be scaled. Returns if it did."""
     if condition(found.raw, "ScalingActive").get("status") != "False":
         return False
@@ -94,7 +93,7 @@ async def _unknown_metric(site: Site, members: Sequence[Member], found: Scaled) 
             name, path, known = text_at(source, "name"), "name", {"cpu", "memory"}
         else:
             name, path = text_at(source, "metric", "name"), "metric/name"
-            asked = (one.session.get(_NAMES[field]) for one in members if one.session and field in _NAMES)
+            asked = (one.get(_NAMES[field]) for one in site.sessions if one and field in _NAMES)
             answers = await asyncio.gather(*asked)
             served = (text_at(each, "name") for one in answers for each in entries(one, "resources"))
             known = {each.rpartition("/")[2] for each in served}

@@ -9,22 +9,19 @@ from typing import Final
 
 from controller.cronfederatedhpa import is_run_by_karmada
 from controller.hub_check import ACTIVE_SECONDS, written_by_karmada
-from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, StoredAutoscaler, Target, from_stored
+from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, Target, from_json, from_stored
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import GROUP, KIND
 from fedhpa.api.free_json import Json, at, entries, text_at, time_at
-from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.member_hpas import DELETION_WAITS, MANAGED_BY, MANAGER
 from fedhpa.api.taints import LEAVING
 from fedhpa.decision import PLACEMENT_UNREADABLE, PUBLISHED
-from fedhpa.doctor.members import Member
 from fedhpa.doctor.metrics import check_external, check_ready
 from fedhpa.doctor.report import names
 from fedhpa.doctor.session import Cause
 from fedhpa.doctor.site import Site
-from fedhpa.doctor.targets import SHORT, Scaled, Targets
-from fedhpa.kube import Clock
+from fedhpa.doctor.targets import SHORT, Scaled, check_target, find_targets
 
 # A controller removes its finalizers within a minute of the deletion.
 DELETION_SECONDS: Final = 120.0
@@ -40,7 +37,7 @@ _CONDITIONS: Final = {
 _Owners = dict[Target, list[tuple[str, Autoscaler]]]
 
 
-async def check_objects(site: Site, members: Sequence[Member], clock: Clock) -> None:
+async def check_objects(site: Site) -> None:
     """Adds what is wrong with the objects. One that is not Ready for another reason has its own words."""
     objects: list[Scaled] = []
     for kind, found in ((KIND, site.federated), (CRON_KIND, site.crons)):
@@ -51,36 +48,27 @@ async def check_objects(site: Site, members: Sequence[Member], clock: Clock) -> 
         site.report.counts[f"{kind}s"] = len(found)
         _karmada(site, kind, found)
         for raw in found:
-            if (own := _autoscaler(kind, raw)) is not None:
+            if (own := from_json(kind, raw)) is not None:
                 objects.append(Scaled(own, raw))
             else:
                 advice = "Write spec.scaleTargetRef anew; the webhook refuses such an object."
                 site.report.add(
                     "object-not-ready", f"{SHORT[kind]} {_name(raw)}", "It cannot be read.", advice=advice
                 )
-    looker = Targets(site, members, clock)
-    await looker.find(objects)
-    owners, told = _owners(site, members, objects), set[Target]()
+    await find_targets(site, objects)
+    owners, told = _owners(site, objects), set[Target]()
     for each in objects:
         before = len(site.report.findings)
         if _is_leaving(site, each):
             continue
-        await looker.check(each)
-        if each.target not in told and _second_owner(site, members, each, owners):
+        await check_target(site, each)
+        if each.target not in told and _second_owner(site, each, owners):
             told.add(each.target)  # one finding for each target
         _status(site, each)
         if each.own.kind == KIND:
-            await check_external(site, members, each)
+            await check_external(site, each)
         if len(site.report.findings) == before:
-            await check_ready(site, members, each)
-
-
-def _autoscaler(kind: str, raw: Json) -> Autoscaler | None:
-    """Returns the autoscaler of a stored object; None if it cannot be read or names no target."""
-    try:
-        return from_stored(kind, convert_json(raw, StoredAutoscaler))
-    except InvalidJson:
-        return None
+            await check_ready(site, each)
 
 
 def _name(raw: Json) -> str:
@@ -133,9 +121,9 @@ def _karmada(site: Site, kind: str, found: Sequence[Json]) -> None:
         site.report.add("karmada-controller-active", f"{kind}s", what, advice=advice)
 
 
-def _owners(site: Site, members: Sequence[Member], objects: Sequence[Scaled]) -> _Owners:
+def _owners(site: Site, objects: Sequence[Scaled]) -> _Owners:
     stored: list[tuple[str, Autoscaler | None]] = [("", each.own) for each in objects]
-    for where, items in ((ON_HUB, site.autoscalers), *((one.name, one.autoscalers) for one in members)):
+    for where, items in ((ON_HUB, site.autoscalers), *((one.name, one.autoscalers) for one in site.members)):
         # A member whose rights are incomplete has a finding of its own.
         if items.problem and (where == ON_HUB or items.problem.cause is not Cause.FORBIDDEN):
             site.report.skip("other autoscalers", f"{where}: {items.problem}")
@@ -152,7 +140,7 @@ def _owners(site: Site, members: Sequence[Member], objects: Sequence[Scaled]) ->
     return found
 
 
-def _second_owner(site: Site, members: Sequence[Member], found: Scaled, owners: _Owners) -> bool:
+def _second_owner(site: Site, found: Scaled, owners: _Owners) -> bool:
     """Adds a finding if others scale the target, too. Rules of one target are planned together."""
     own = found.own
     others = [
@@ -163,7 +151,7 @@ def _second_owner(site: Site, members: Sequence[Member], found: Scaled, owners: 
     if not others:
         return False
     shown = [f"{one.kind} {one.namespace}/{one.name}{where and f' in {where}'}" for where, one in others]
-    contexts, commands = {one.name: one.context for one in members}, []
+    contexts, commands = {one.name: one.context for one in site.members}, []
     for where, one in others:
         context = contexts.get(where, "")
         if one.kind == HPA_KIND and (where == ON_HUB or context):

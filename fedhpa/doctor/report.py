@@ -76,6 +76,8 @@ class Report:
         self.counts: dict[str, int] = {}
         # Members that other objects than Clusters register.
         self.members: dict[str, ForeignMember] = {}
+        # True if the checks were limited to one namespace.
+        self.is_limited = False
         self._findings: list[Finding] = []
         self._skipped: dict[NotChecked, None] = {}
 
@@ -107,10 +109,9 @@ class Report:
         """Adds a check that was not made."""
         self._skipped[NotChecked(one_line(check), one_line(str(why)))] = None
 
-    def merge(self, other: Report) -> None:
-        """Adds what another report found."""
-        self._findings += other.findings
-        self._skipped |= dict.fromkeys(other.not_checked)
+    def forget(self, subject: str) -> None:
+        """Drops the findings about a subject, which counts under another name."""
+        self._findings = [each for each in self._findings if each.subject != subject]
 
     def has(self, kind: str, subject: str = "") -> bool:
         """True if there is such a finding, about any subject or about this one."""
@@ -137,6 +138,8 @@ class Report:
             lines += [f"  fix   {each.command}"] if each.command else []
             lines += [f"  do    {each.advice}"] if each.advice else []
         lines += [f"not checked: {each.check}: {each.why}" for each in self.not_checked]
+        if not self.is_limited and any("forbidden" in each.why for each in self.not_checked):
+            lines.append("with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE")
         if not self._findings:
             number = len(self._skipped)
             were = f"{counted(number, 'check')} {'was' if number == 1 else 'were'} not made"

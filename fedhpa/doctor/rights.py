@@ -11,7 +11,7 @@ from typing import Any, Final
 from fedhpa.api import rights
 from fedhpa.api.free_json import Json, entries, text_at, time_at
 from fedhpa.doctor.report import names
-from fedhpa.doctor.session import Account, Cause, Problem, Right
+from fedhpa.doctor.session import Cause, Problem, Right
 from fedhpa.doctor.site import RBAC, Site
 from fedhpa.kube import resource_path
 
@@ -23,7 +23,8 @@ _DELEGATED: Final = (
     Right("create", "authorization.k8s.io", "subjectaccessreviews"),
 )
 _TRUST: Final = Right("get", "", "configmaps", "extension-apiserver-authentication", "kube-system")
-_NOBODY: Final = rights.user("nobody")
+# The rights of the other roles that a component's bindings name, which `fedhpa rbac` does not print.
+_GRANTED: Final = {rights.CONTROLLER: _DELEGATED, rights.ADAPTER: (*_DELEGATED, _TRUST), rights.WEBHOOK: ()}
 
 
 async def check_rights(site: Site) -> None:
@@ -56,20 +57,20 @@ async def _check(site: Site, component: str, role: str) -> None:
             )
             if less != switches and not set(missing) & {*_wanted(site, component, less)}
         )
-        options = await _options(site, component, role, account, missing)
+        options = await _options(site, component, role, account["user"], missing)
         command = site.mended(binding, site.commands.applied(f"rbac {options}"), sets)
-        what = f"{account.user} may not: {names(missing)}."
+        what = f"{account['user']} may not: {names(missing)}."
         site.report.add("component-rights-missing", component, what, command)
 
 
-async def _account(site: Site, component: str, binding: Json | Problem) -> Account | Problem | None:
+async def _account(site: Site, component: str, binding: Json | Problem) -> Json | Problem | None:
     """Returns the account that the component's binding names, else its ServiceAccount; None without both."""
     if isinstance(binding, Problem) and binding.cause is not Cause.ABSENT:
         return binding
     for subject in entries(binding, "subjects"):
         kind, name = subject.get("kind"), text_at(subject, "name")
         if kind == "User" and name:
-            return Account(site.hub.line(name), ("system:authenticated",))
+            return {"user": site.hub.line(name), "groups": ["system:authenticated"]}
         if kind == "ServiceAccount" and name:
             return _service_account(text_at(subject, "namespace"), name)
     if component == rights.WEBHOOK:
@@ -80,20 +81,20 @@ async def _account(site: Site, component: str, binding: Json | Problem) -> Accou
     return _service_account(site.system, component)
 
 
-def _service_account(namespace: str, name: str) -> Account:
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-    return Account(f"system:serviceaccount:{namespace}:{name}", groups)
+def _service_account(namespace: str, name: str) -> Json:
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    return {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
 
 
-async def _options(site: Site, component: str, role: str, account: Account, missing: Iterable[Right]) -> str:
+async def _options(site: Site, component: str, role: str, user: str, missing: Iterable[Right]) -> str:
     """Returns the arguments of `fedhpa rbac` that print the role with what was observed of it.
 
     A role is replaced as a whole, so a switch that is left out would take rights away.
     """
-    part = component.removeprefix("fedhpa-").removeprefix("metrics-")
-    switches, words = site.switches, [part, "-n", quote(site.system)]
-    if not account.user.startswith("system:serviceaccount:"):
-        words.append(f"--user={quote(account.user)}")
+    part, switches = component.removeprefix("fedhpa-").removeprefix("metrics-"), site.switches
+    words = [part, "-n", quote(site.system)]
+    if not user.startswith("system:serviceaccount:"):
+        words.append(f"--user={quote(user)}")
     if component != rights.ADAPTER:
         words.append(f"--propagation={switches.propagation}")
     if component == rights.CONTROLLER:
@@ -144,49 +145,35 @@ def _lease_namespace(site: Site) -> str:
 
 
 def _wanted(site: Site, component: str, switches: rights.Switches) -> list[Right]:
-    if component == rights.WEBHOOK:
-        granted = rights.webhook_rights(_NOBODY, propagation=switches.propagation)
-        return needed(granted, site.workloads)
-    if component == rights.ADAPTER:
-        manifests = rights.adapter_rights(_NOBODY, secrets=site.secrets(component))
-        mine = [each for each in manifests if each["metadata"]["name"] != rights.READER_ROLE]
-        return [*rights_of(mine), *_DELEGATED, _TRUST]
+    """Returns the rights that `fedhpa rbac` prints for a component, and those of Kubernetes' roles."""
     manifests = rights.hub_rights(
         site.system,
         lease_namespace=_lease_namespace(site),
         argocd_namespace=site.argocd_namespace,
         secrets=site.secrets(component),
         switches=switches,
-        components=["controller"],
+        components=[component.removeprefix("fedhpa-")],
     )
-    return [*needed(manifests, site.workloads), *_DELEGATED]
+    own = [each for each in manifests if each["metadata"]["name"] != rights.READER_ROLE]
+    return [*needed(own, site.workloads), *_GRANTED[component]]
 
 
 def needed(manifests: Iterable[Mapping[str, Any]], workloads: Collection[str]) -> list[Right]:
-    """Returns the rights that some roles grant, without those on kinds of workloads that no object scales.
+    """Returns the single rights that some roles grant, without those on workloads that no object scales.
 
     An installation may be limited to some kinds.
     """
-    return [
-        right
-        for right in rights_of(manifests)
-        if right.group != WORKLOADS or right.resource.partition("/")[0].removesuffix("s") in workloads
-    ]
-
-
-def rights_of(manifests: Iterable[Mapping[str, Any]]) -> list[Right]:
-    """Returns the single rights that the roles among some manifests grant."""
     found: list[Right] = []
     for manifest in manifests:
         space = manifest["metadata"].get("namespace", "")
         for rule in manifest.get("rules") or ():
-            places = [
-                (group, resource, name, space)
-                for group in rule.get("apiGroups") or ()
-                for resource in rule.get("resources") or ()
-                for name in rule.get("resourceNames") or ("",)
-            ]
             for verb in rule["verbs"]:
                 found += [Right(verb, path=path) for path in rule.get("nonResourceURLs") or ()]
-                found += [Right(verb, *place) for place in places]
+                found += [
+                    Right(verb, group, resource, name, space)
+                    for group in rule.get("apiGroups") or ()
+                    for resource in rule.get("resources") or ()
+                    if group != WORKLOADS or resource.partition("/")[0].removesuffix("s") in workloads
+                    for name in rule.get("resourceNames") or ("",)
+                ]
     return list(dict.fromkeys(found))

@@ -13,7 +13,7 @@ import msgspec
 from fedhpa.api.errors import ApiError, FedHPAError
 from fedhpa.api.free_json import Json, at
 from fedhpa.api.texts import one_line, redacted
-from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, Response, explain
+from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, Resource, ResourceMapper, Response, explain
 from fedhpa.kube.transport import TIMEOUT, UNREACHABLE, describe
 
 T = TypeVar("T")
@@ -88,13 +88,6 @@ class Right(msgspec.Struct, frozen=True):
         return {"resourceAttributes": {key: value for key, value in wanted.items() if value}}
 
 
-class Account(msgspec.Struct, frozen=True):
-    """The user of a SubjectAccessReview."""
-
-    user: str
-    groups: tuple[str, ...] = ()
-
-
 class Session:
     """One API server, read with a deadline of `seconds` for each answer.
 
@@ -104,6 +97,8 @@ class Session:
     def __init__(self, client: ApiClient, seconds: float, *, secret: str = "") -> None:
         self.client, self.seconds, self._secret = client, seconds, secret
         self._slots = asyncio.Semaphore(MAX_CALLS)
+        # One run is short, so that nothing becomes old.
+        self._mapper, self._mapping = ResourceMapper(client, clock=lambda: 0.0), asyncio.Lock()
 
     async def get(self, path: str, **params: str) -> Json | Problem:
         """Returns the object at a path."""
@@ -135,16 +130,21 @@ class Session:
         except Exception as error:
             return self.problem(error)
 
-    async def allows(self, right: Right, account: Account | None = None) -> bool | Problem:
-        """Returns if the server grants a right to an account, or to the caller."""
-        spec = right.attributes() | (msgspec.to_builtins(account) if account else {})
+    async def resource(self, version: str, kind: str) -> Resource:
+        """Returns the resource of a kind. Raises InvalidObject for none, and ApiError without an answer."""
+        async with self._mapping:  # many targets have one kind, which is then discovered once
+            return await self._mapper.resolve(version, kind, deadline=self.seconds)
+
+    async def allows(self, right: Right, account: Json | None = None) -> bool | Problem:
+        """Returns if the server grants a right to an account, its user and groups, or to the caller."""
+        spec = right.attributes() | (account or {})
         kind = "SubjectAccessReview" if account else "SelfSubjectAccessReview"
         body = {"apiVersion": AUTHORIZATION, "kind": kind, "spec": spec}
         answer = self.json(await self.request("POST", f"/apis/{AUTHORIZATION}/{kind.lower()}s", body))
         return answer if isinstance(answer, Problem) else at(answer, "status", "allowed") is True
 
     async def lacking(
-        self, rights: Sequence[Right], account: Account | None = None
+        self, rights: Sequence[Right], account: Json | None = None
     ) -> tuple[Right, ...] | Problem:
         """Returns the rights that are not granted, or the first problem of a review."""
         answers = await asyncio.gather(*(self.allows(right, account) for right in rights))

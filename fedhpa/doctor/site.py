@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from shlex import quote
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fedhpa.api import rights
 from fedhpa.api.autoscalers import StoredAutoscaler
@@ -19,6 +19,9 @@ from fedhpa.kube import resource_path
 from fedhpa.kube.leases import API_VERSION as LEASES
 from fedhpa.members import CLUSTERS_PATH, Cluster, metrics_key, secret_key
 from metrics_adapter.registration import APIS
+
+if TYPE_CHECKING:
+    from fedhpa.doctor.members import Member
 
 DIRECT, KARMADA = "direct", "karmada"
 CHART: Final = "charts/fedhpa"
@@ -63,6 +66,8 @@ class Site:
         self.definitions: dict[str, Json | Problem] = {}
         self.bindings: dict[str, Json | Problem] = {}
         self.shares_token: set[str] = set()
+        # The members that count, with a session for each that answers.
+        self.members: Sequence[Member] = ()
 
     async def read_objects(self) -> None:
         """Reads the objects of our kinds, and the autoscalers beside them."""
@@ -132,6 +137,11 @@ class Site:
         return found
 
     @property
+    def sessions(self) -> list[Session | None]:
+        """The sessions of the members, None for one that does not answer."""
+        return [one.session for one in self.members]
+
+    @property
     def manages_certificates(self) -> bool:
         """True if the controller issues and publishes our certificates."""
         return self.flag("manage-certificates") == "true"
@@ -191,16 +201,6 @@ class Site:
         for namespace, name in sorted(filter(None, keys)):
             found.setdefault(namespace, []).append(name)
         return found
-
-    def is_installed(self) -> bool:
-        """False if it is certain that the hub has neither kinds nor registrations nor processes of ours."""
-        seen = [*self.definitions.values(), *self.bindings.values()]
-        return (
-            self.validating.problem is not None
-            or not all(isinstance(each, Problem) and each.cause is Cause.ABSENT for each in seen)
-            or any(is_named(each, rights.WEBHOOK) for each in (*self.validating, *self.mutating))
-            or bool(self.deployments)
-        )
 
     def mended(self, stored: Json | Problem | None, command: str, sets: str = "") -> str:
         """Returns the command that mends an object: `command`, or `helm upgrade` if Helm owns the object.

@@ -94,7 +94,10 @@ async def test_a_change_is_previewed(tmp_path: Path) -> None:
     (preview,) = json.loads(good.out)
     assert (preview["now"]["desiredReplicas"], preview["then"]["desiredReplicas"]) == (8, 6)
     assert "would be refused: spec.maxReplicas" in bad.out
-    assert absent.err == "fedhpa: FederatedHPA shop/other not found: name its namespace with -n\n"
+    assert absent.err == (
+        "fedhpa: FederatedHPA shop/other not found: name its namespace with -n, or see the names with: "
+        "kubectl get fhpa -A\n"
+    )
 
 
 HPAS_PATH = "/apis/autoscaling.karmada.io/v1alpha1/namespaces/shop/federatedhpas"
@@ -108,7 +111,7 @@ COMMANDS = [("explain", "fhpa/web"), ("record", "fhpa/web"), ("preview", "-f", "
         (401, "log in again, or correct --kubeconfig or --context"),
         (403, "ask an administrator of the hub for this right, or choose another --context"),
         (500, "run the command again"),
-        (404, "the hub does not serve this kind: choose another --context, or install it with: "),
+        (404, "the hub does not serve this kind: choose another --context, or see how to install it "),
     ],
 )
 async def test_a_refusal_of_the_hub_is_one_line(

@@ -41,8 +41,8 @@ THREE = {"member1": 4, "member2": 4, "member3": 4}
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commands look ten times as often, also on a busy machine."""
-    monkeypatch.setattr("fedhpa.cli.drain.watch.SECONDS", 0.2)
-    monkeypatch.setattr("fedhpa.cli.drain.watch.PAUSE_FOR_WORK", 0.0)
+    monkeypatch.setattr("fedhpa.cli.drain.draining.SECONDS", 0.2)
+    monkeypatch.setattr("fedhpa.cli.drain.draining.PAUSE_FOR_WORK", 0.0)
 
 
 def web(**fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:

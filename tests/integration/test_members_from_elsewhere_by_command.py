@@ -53,6 +53,7 @@ async def test_cordon_and_uncordon_write_the_config_map(hub: ControlPlane) -> No
     back = await fedhpa(hub, "uncordon", "eu-1", where)
 
     assert (done.code, again.code, back.code) == (0, 0, 0), done.err
+    assert f"Undo it with: fedhpa uncordon eu-1 {where} --kubeconfig=" in done.out
     assert (taint["key"], taint["effect"]) == ("fedhpa.io/cordon", "NoSchedule")
     assert "was cordoned already" in again.out
     assert "eu-1" not in await data(hub, "fedhpa-taints")

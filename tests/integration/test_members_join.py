@@ -249,8 +249,12 @@ async def test_unjoin_removes_the_hpas_that_this_hub_made(world: World) -> None:
 async def test_without_the_members_kubeconfig_the_command_is_named(world: World) -> None:
     """The hub forgets the member, which may not exist any more."""
     await world.run("join")
-    ran = await asyncio.to_thread(fedhpa, "unjoin", "east", f"--kubeconfig={world.hub.kubeconfig}")
+    hub = f"--kubeconfig={world.hub.kubeconfig}"
+    typo = await asyncio.to_thread(fedhpa, "unjoin", "esat", hub)
+    ran = await asyncio.to_thread(fedhpa, "unjoin", "east", hub)
 
+    assert "kubectl get clusters\nThe account and the rights in the member may remain." in typo.stdout
+    assert "The account and the rights in the member remain." in ran.stdout
     assert ran.returncode == 0
     assert "fedhpa unjoin east --namespace=fedhpa-system --cluster-kubeconfig=FILE" in ran.stdout
     assert (
@@ -419,7 +423,7 @@ async def test_a_hub_without_clusters_says_how_to_install_them(tmp_path: Path) -
             await hub.send("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
         ran = await world.run("join")
 
-    assert "install it with: fedhpa crds --with-clusters | kubectl apply -f -" in refusal(ran)
+    assert "see how to install it with: fedhpa doctor" in refusal(ran)
 
 
 async def test_a_token_that_does_not_work_leaves_the_hub_alone(

@@ -132,7 +132,10 @@ async def test_members_that_do_not_show_their_autoscalers_are_not_blamed() -> No
     ("text", "said"),
     [
         ("", "has no object"),
-        ("kind: Deployment\nmetadata: {name: web}", "expected FederatedHPA"),
+        (
+            "kind: Deployment\nmetadata: {name: web}",
+            "expected FederatedHPA or CronFederatedHPA, got 'Deployment'",
+        ),
         ("kind: FederatedHPA", "metadata.name is missing"),
         ("a: [", "cannot be read"),
         ("- 1", "expected FederatedHPA"),

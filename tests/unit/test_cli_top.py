@@ -52,7 +52,7 @@ def test_no_text_of_an_object_controls_the_terminal() -> None:
         stored("b", more=[{"type": "Held", "status": "True", "message": escape}]),
     ]
 
-    shown = table([row(each, NOW) for each in found], 0, with_namespace=True)
+    shown = table([row(each, NOW) for each in found], 0)
 
     assert re.sub(r"\x1b\[\d*m", "", "".join(shown)).isprintable()
     assert max(map(len, shown)) < 200
@@ -79,7 +79,7 @@ def test_a_row_has_size_clusters_usage_and_what_holds_it() -> None:
     lines = table(
         ordered(row(each, NOW) for each in (stored(), stored("api", "False", desiredReplicas=5))),
         0,
-        with_namespace=False,
+        "shop",
     )
 
     assert [" ".join(line.split()) for line in lines] == [
@@ -89,11 +89,15 @@ def test_a_row_has_size_clusters_usage_and_what_holds_it() -> None:
     ]
 
 
-def test_what_limits_an_object_is_a_sentence() -> None:
-    """TooManyReplicas reads as if there were too many."""
-    found = row(stored(**limited("TooManyReplicas")), NOW)
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [("TooManyReplicas", "at maximum"), ("TooFewReplicas", "at minimum")],
+)
+def test_what_limits_an_object_fits_into_80_columns(reason: str, words: str) -> None:
+    """The sentence of the condition would be cut before it names the limit."""
+    found = [row(stored("a-workload-with-a-name", **limited(reason)), NOW)]
 
-    assert found["holds"] == "the desired replica count is more than the maximum replica count"
+    assert table(found, 80)[1].endswith(words)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -110,7 +114,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         raw["status"]["summary"] |= {"targets": "memory: 123.45Gi/1.25Gi, cpu: 1%/2%", "reason": "r" * 300}
         found.append(row(raw, NOW))
 
-    lines = table(found, width, with_namespace=width >= 80)
+    lines = table(found, width, "" if width >= 80 else "shop")
     assert len(lines) == 1_001
     assert max(map(len, lines)) <= width
 
@@ -119,7 +123,7 @@ def test_unknown_usage_leaves_room_for_its_target() -> None:
     """kubectl's word for it is longer than the column."""
     found = stored(summary={"targets": "cpu: <unknown>/60%", "max": "8"})
 
-    assert "  ?/60%  " in table([row(found, NOW)], 80, with_namespace=True)[1]
+    assert "  ?/60%  " in table([row(found, NOW)], 80)[1]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +174,7 @@ async def test_a_hub_is_shown_once_in_a_pipe(tmp_path: Path) -> None:
     assert everywhere.out.splitlines()[1].endswith("no controller has looked at it")
     assert [line.split()[0] for line in one.out.splitlines()] == ["NAME", "web"]
     assert [(each["name"], each["attention"]) for each in json.loads(as_json.out)] == [("api", 4), ("web", 1)]
-    assert none.out == "No FederatedHPAs found.\n"
+    assert none.out == "No FederatedHPAs found in namespace nobody: see those of all namespaces with -A.\n"
 
 
 @contextmanager

@@ -107,6 +107,14 @@ def test_a_kubectl_plugin_names_itself(capsys: pytest.CaptureFixture[str]) -> No
     assert err == "kubectl fedhpa: Missing argument 'fhpa|cronfhpa'.\n"
 
 
+@pytest.mark.parametrize("group", [(), ("certs",)])
+def test_an_unknown_command_names_where_commands_are_listed(group: tuple[str, ...]) -> None:
+    ran = fedhpa(*group, "nonsense")
+
+    listed = " ".join(["fedhpa", *group, "--help"])
+    assert ran.stderr == f"fedhpa: No such command 'nonsense'. See the commands with: {listed}\n"
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_printed(shell: str) -> None:
     """The script asks the command itself for completions."""
@@ -245,6 +253,21 @@ def test_a_kind_and_a_name_may_be_two_words(words: list[str], expected: str, tmp
 
     assert ran.returncode == 2
     assert expected.partition(":")[0] in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["fhpa"], "fhpa: expected a NAME after it"),
+        (["hpa", "web"], "'hpa/web': expected fhpa/NAME or cronfhpa/NAME"),
+        (["cronfhpa/"], "'cronfhpa/': expected fhpa/NAME or cronfhpa/NAME"),
+    ],
+)
+def test_a_wrong_object_names_the_right_forms(words: list[str], error: str) -> None:
+    """No kubeconfig is read for it."""
+    ran = fedhpa("explain", *words, "--kubeconfig=/absent")
+
+    assert (ran.returncode, ran.stderr) == (2, f"fedhpa: {error}\n")
 
 
 def test_one_kind_may_stand_before_several_names() -> None:

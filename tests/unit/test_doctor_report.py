@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from fedhpa.doctor.certificates import Certificate, cause_of, check_certificates
+from fedhpa.doctor.hub import check_installed
 from fedhpa.doctor.report import TABLE, Commands, Report
 from fedhpa.doctor.session import Cause, Problem
 from fedhpa.doctor.site import Site
@@ -69,6 +70,7 @@ def test_a_report_says_if_it_is_complete() -> None:
     assert report.to_text().splitlines() == [
         "context hub, server https://hub",
         "not checked: the members: forbidden",
+        "with rights in one namespace, check that alone: fedhpa doctor -n NAMESPACE",
         "nothing was found, but 1 check was not made",
     ]
     report.add("no-members", "clusters", "none")
@@ -124,4 +126,4 @@ def test_what_may_not_be_seen_may_be_installed(cause: Cause, installed: bool) ->
     place.definitions = {"federatedhpas.autoscaling.karmada.io": Problem(cause)}
     place.bindings = {"fedhpa:controller": Problem(Cause.ABSENT)}
 
-    assert place.is_installed() is installed
+    assert check_installed(place) is installed

@@ -97,7 +97,7 @@ def test_the_usage_in_top_has_the_unit_of_the_target() -> None:
         for summary in [{"targets": targets, "reason": "steady"}]
     ]
 
-    assert units(columns(top_table(found, 0, with_namespace=False))["USAGE"]) == {"%"}
+    assert units(columns(top_table(found, 0, "shop"))["USAGE"]) == {"%"}
 
 
 def test_columns_of_kubectl_are_texts_of_ours_or_counts() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from fedhpa.api.errors import ConfigError
+from fedhpa.cli.drain.draining import LOOK_SECONDS, SECONDS, Progress, watch
 from fedhpa.cli.drain.objects import Waiting
-from fedhpa.cli.drain.watch import LOOK_SECONDS, SECONDS, Progress, watch
 from fedhpa.kube import Clock
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

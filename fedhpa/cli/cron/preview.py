@@ -16,7 +16,7 @@ from fedhpa.api.errors import ApiError, ConfigError, FedHPAError
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.texts import for_terminal
 from fedhpa.cli.files import read_items
-from fedhpa.cli.hub_client import hub_client, hub_error, parse_cron_target
+from fedhpa.cli.hub_client import hub_client, hub_error, parse_target
 from fedhpa.cli.member_options import MemberFlags
 from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace, with_flags
 
@@ -100,7 +100,7 @@ def cron_preview(
         raise ConfigError("expected either cronfhpa/NAME or --filename; --offline needs --filename")
     now, sources = datetime.now(UTC).timestamp(), members.sources()
     if target:
-        name = parse_cron_target(target)
+        name = parse_target(target, KIND)
         found = asyncio.run(_of_live(name, namespace, kubeconfig, context, now, sources))
     else:
         objects = read_manifests(file)

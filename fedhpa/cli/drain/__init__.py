@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from fedhpa.api.errors import ConfigError
-from fedhpa.api.member_sources import ONLY_CLUSTERS, SOURCES, MemberSources
+from fedhpa.api.member_sources import MemberSources
 from fedhpa.api.texts import counted
 from fedhpa.cli import suggestions
-from fedhpa.cli.hub_client import hub_client
-from fedhpa.cli.member_options import DEFAULT, DEFAULT_NAMESPACE, MembersFrom, MembersNamespace
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, cluster_name, seconds_of
+from fedhpa.cli.member_options import TaintFlags
+from fedhpa.cli.options import Hub, JsonOrText, Output, cluster_name, seconds_of, with_flags
 
 if TYPE_CHECKING:
     from fedhpa.cli.drain.draining import Drained, Refused
-    from fedhpa.cli.drain.forecast import Forecast
-    from fedhpa.cli.drain.objects import Alone
+    from fedhpa.kube import ApiClient
 
 ClusterName = Annotated[
     str,
@@ -28,19 +24,15 @@ ClusterName = Annotated[
         metavar="CLUSTER", help="Name of the Cluster on the hub.", autocompletion=suggestions.clusters
     ),
 ]
+ONLY_CLUSTERS: Final = TaintFlags()
 Timeout = Annotated[
     str,
     typer.Option(help="Time to wait until the cluster is empty, such as 30m; if not set, without a limit."),
 ]
 
 
-def cordon(
-    cluster: ClusterName,
-    members_from: MembersFrom = DEFAULT,
-    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-) -> None:
+@with_flags()
+def cordon(hub: Hub, members: TaintFlags, cluster: ClusterName) -> None:
     """Keep replicas from being added in a cluster. Those that it runs stay there.
 
     Example: fedhpa cordon member2
@@ -48,48 +40,40 @@ def cordon(
     from fedhpa.cli.drain import draining
     from fedhpa.kube import SYSTEM
 
-    name, sources = cluster_name(cluster), taint_sources(members_from, members_namespace)
-
-    async def run() -> bool:
-        async with hub_client(kubeconfig, context) as (hub, _):
-            return await draining.cordon(hub, name, SYSTEM, sources)
-
+    name, sources = cluster_name(cluster), members.sources()
     try:
-        written = asyncio.run(run())
+        written = hub.run(lambda api, _: draining.cordon(api, name, SYSTEM, sources))
     except draining.Refused as error:
         raise refusal(error) from error
     done = "is cordoned" if written else "was cordoned already"
-    undo = command("uncordon", name, kubeconfig, context)
+    undo = hub.command("uncordon", name, *members.words())
     typer.echo(f"{name} {done}: its replicas stay, and it gets no more. Undo it with: {undo}")
 
 
-def uncordon(
-    cluster: ClusterName,
-    members_from: MembersFrom = DEFAULT,
-    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-) -> None:
+@with_flags()
+def uncordon(hub: Hub, members: TaintFlags, cluster: ClusterName) -> None:
     """Let a cluster take replicas again, after a cordon or a drain. Taints of others stay.
 
     Example: fedhpa uncordon member2
     """
     from fedhpa.cli.drain.taints import change_taints, noted_in, without_own
 
-    name, sources = cluster_name(cluster), taint_sources(members_from, members_namespace)
+    name, sources = cluster_name(cluster), members.sources()
 
-    async def run() -> bool:
-        async with hub_client(kubeconfig, context) as (hub, _):
-            noted = await noted_in(hub, name, sources)
-            return await change_taints(hub, name, without_own, noted) is not None
+    async def run(api: ApiClient, _: str) -> bool:
+        noted = await noted_in(api, name, sources)
+        return await change_taints(api, name, without_own, noted) is not None
 
-    if asyncio.run(run()):
-        typer.echo(f"{name} takes replicas again.")
-    else:
-        typer.echo(f"{name} was neither cordoned nor draining.")
+    is_changed = hub.run(run)
+    typer.echo(
+        f"{name} takes replicas again." if is_changed else f"{name} was neither cordoned nor draining."
+    )
 
 
+@with_flags()
 def drain(
+    hub: Hub,
+    members: TaintFlags,
     cluster: ClusterName,
     dry_run: Annotated[
         bool,
@@ -98,11 +82,7 @@ def drain(
         ),
     ] = False,
     timeout: Timeout = "",
-    output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
-    members_from: MembersFrom = DEFAULT,
-    members_namespace: MembersNamespace = DEFAULT_NAMESPACE,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
+    output: Output = JsonOrText.TEXT,
 ) -> None:
     """Move the replicas of all FederatedHPAs out of a cluster, and wait until it runs none of them.
 
@@ -115,14 +95,12 @@ def drain(
     from fedhpa.cli.drain.draining import Refused
 
     name, as_json = cluster_name(cluster), output is JsonOrText.JSON
-    seconds, sources = timeout_seconds(timeout), taint_sources(members_from, members_namespace)
+    seconds, sources = timeout_seconds(timeout), members.sources()
     try:
         if dry_run:
-            _forecast(name, sources, kubeconfig, context, as_json=as_json)
+            _forecast(name, sources, hub, as_json=as_json)
             return
-        drained = asyncio.run(
-            drained_cluster(name, seconds, kubeconfig, context, silent=as_json, sources=sources)
-        )
+        drained = asyncio.run(drained_cluster(name, seconds, hub, silent=as_json, members=members))
     except Refused as error:
         if as_json:
             typer.echo(json.dumps({"cluster": name, "drained": False, "refused": error.objects}, indent=2))
@@ -136,24 +114,22 @@ def drain(
 async def drained_cluster(
     name: str,
     timeout: float | None,
-    kubeconfig: str,
-    context: str,
+    hub: Hub,
     *,
     silent: bool = False,
-    sources: MemberSources = ONLY_CLUSTERS,
+    members: TaintFlags = ONLY_CLUSTERS,
 ) -> Drained:
     """Drains a cluster and shows it on stdout, unless `silent`. Raises Refused, and ConfigError."""
     from fedhpa.cli.drain import view
     from fedhpa.cli.drain.draining import Draining
     from fedhpa.kube import SYSTEM
 
-    draining = Draining(name, SYSTEM, sources)
-    undo = command("uncordon", name, kubeconfig, context)
-    again = command("drain", name, kubeconfig, context)
+    draining = Draining(name, SYSTEM, members.sources())
+    undo, again = (hub.command(word, name, *members.words()) for word in ("uncordon", "drain"))
     try:
-        async with hub_client(kubeconfig, context) as (hub, _):
+        async with hub.client() as (api, _):
             shown = view.View() if silent else view.for_stdout()
-            drained = await draining.run(hub, shown, lambda line: typer.echo(line, err=True), timeout=timeout)
+            drained = await draining.run(api, shown, lambda line: typer.echo(line, err=True), timeout=timeout)
     except asyncio.CancelledError:
         if draining.tainted:
             typer.echo(f"{name} goes on draining. Watch it again: {again}. Undo it: {undo}", err=True)
@@ -173,17 +149,13 @@ async def drained_cluster(
     return drained
 
 
-def _forecast(name: str, sources: MemberSources, kubeconfig: str, context: str, *, as_json: bool) -> None:
+def _forecast(name: str, sources: MemberSources, hub: Hub, *, as_json: bool) -> None:
     """Prints where the replicas would go. Raises Exit if some would stay."""
     import msgspec
 
     from fedhpa.cli.drain import draining, view
 
-    async def run() -> tuple[list[Forecast], list[Alone]]:
-        async with hub_client(kubeconfig, context) as (hub, _):
-            return await draining.forecast(hub, name, sources)
-
-    found, alone = asyncio.run(run())
+    found, alone = hub.run(lambda api, _: draining.forecast(api, name, sources))
     if as_json:
         shown = {"objects": [one.to_json() for one in found], "notMoved": msgspec.to_builtins(alone)}
         typer.echo(json.dumps({"cluster": name, "dryRun": True, **shown}, indent=2))
@@ -198,14 +170,6 @@ def _forecast(name: str, sources: MemberSources, kubeconfig: str, context: str, 
         raise typer.Exit(1)
 
 
-def taint_sources(members_from: str, namespace: str) -> MemberSources:
-    """Returns the sources of members, as far as taints depend on them. Raises ConfigError."""
-    names = tuple(filter(None, members_from.split(",")))
-    if not names or set(names) - set(SOURCES):
-        raise ConfigError(f"--members-from={members_from[:100]!r}: expected some of {', '.join(SOURCES)}")
-    return MemberSources(names, namespace)
-
-
 def timeout_seconds(text: str) -> float | None:
     """Returns the seconds of --timeout, None if it is not set. Raises ConfigError."""
     return seconds_of("--timeout", text, "30m") if text else None
@@ -215,9 +179,3 @@ def refusal(error: Refused) -> typer.Exit:
     """Says on stderr why nothing was written, and returns the exit for it."""
     typer.echo(f"fedhpa: {error}", err=True)
     return typer.Exit(1)
-
-
-def command(name: str, cluster: str, kubeconfig: str, context: str) -> str:
-    """Returns the command line for the same hub."""
-    options = (("--kubeconfig", kubeconfig), ("--context", context))
-    return " ".join(["fedhpa", name, cluster, *(f"{key}={quote(value)}" for key, value in options if value)])

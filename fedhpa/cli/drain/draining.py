@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from fedhpa.api import federatedhpa
 from fedhpa.api.cluster import API_VERSION as CLUSTER_VERSION
-from fedhpa.api.errors import InvalidObject
+from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.api.member_sources import CLUSTERS, ONLY_CLUSTERS, MemberSources
 from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
 from fedhpa.api.texts import listed
@@ -22,7 +23,6 @@ from fedhpa.cli.drain.objects import (
     waiting,
 )
 from fedhpa.cli.drain.taints import change_taints, noted_in, read_cluster, taints_of, with_taint
-from fedhpa.cli.drain.watch import Progress, watch
 from fedhpa.cli.hub_client import asking
 from fedhpa.cli.member_notes import known_members
 
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 # Objects that a refusal names.
 MAX_NAMED: Final = 10
+SECONDS: Final = 2.0
+# A hub with many objects is asked less often: it works for at most a fifth of the time.
+PAUSE_FOR_WORK: Final = 4.0
+# One look at all objects. A healthy hub lists ten thousand of them within a few seconds.
+LOOK_SECONDS: Final = 60.0
+
+Look = Callable[[], Awaitable[Sequence[Waiting]]]
 
 
 class Refused(Exception):
@@ -49,6 +56,20 @@ class Refused(Exception):
             "    clusterAffinity:\n"
             f"      exclude: [{cluster}]"
         )
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Replicas to move, those that are still there, and the objects that have them."""
+
+    cluster: str
+    total: int = 0
+    left: int = 0
+    waiting: tuple[Waiting, ...] = ()
+
+    @property
+    def moved(self) -> int:
+        """The replicas that have left the cluster."""
+        return self.total - self.left
 
 
 class Drained(msgspec.Struct, frozen=True):
@@ -166,3 +187,48 @@ async def forecast(
             found = (await hub.list_leniently(path, RawCluster)).items
         known |= {one.metadata.name: known_cluster(one) for one in found if isinstance(one, RawCluster)}
     return list(forecasts(raws, cluster, known)), list(scaled_by_rules_alone(crons, raws))
+
+
+async def watch(
+    cluster: str,
+    look: Look,
+    show: Callable[[Progress], None],
+    warn: Callable[[str], None],
+    *,
+    clock: Clock,
+    timeout: float | None = None,
+) -> Progress:
+    """Shows the progress after each look, until nothing waits or `timeout` seconds are over.
+
+    `look` returns the objects with replicas in the cluster; `warn` gets each new problem. Returns the last
+    progress. Raises ConfigError if the first look fails.
+    """
+    # The most replicas that each object had in the cluster are the replicas to move.
+    most: dict[str, int] = {}
+    found, warned = None, ""
+    ends = None if timeout is None else clock.monotonic() + timeout
+    while True:
+        begun = clock.monotonic()
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                waiting = await look()
+        except (ConfigError, TimeoutError) as error:
+            text = str(error) or f"the hub did not list its objects within {LOOK_SECONDS:g} s"
+            if found is None:
+                raise ConfigError(text) from error
+            if text != warned:
+                warned = text
+                warn(f"{text}; trying again")
+        else:
+            warned = ""
+            counts = {one.name: one.replicas or 0 for one in waiting}
+            most |= {name: max(count, most.get(name, 0)) for name, count in counts.items()}
+            found = Progress(cluster, sum(most.values()), sum(counts.values()), tuple(waiting))
+            show(found)
+            if not waiting:
+                return found
+        now = clock.monotonic()
+        if ends is not None and now >= ends:
+            return found
+        pause = max(SECONDS, PAUSE_FOR_WORK * (now - begun))
+        await asyncio.sleep(pause if ends is None else min(pause, ends - now))

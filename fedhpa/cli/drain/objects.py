@@ -7,11 +7,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fedhpa.api.autoscalers import Autoscaler, StoredAutoscaler, from_stored
+from fedhpa.api.autoscalers import from_json
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.federatedhpa import KIND
 from fedhpa.api.free_json import at, entries, text_at
-from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.taints import DRAIN_TAINT, LEAVING, NO_SCHEDULE
 from fedhpa.api.texts import counted, one_line
 from fedhpa.cli.explain import age, period_of, silent_seconds
@@ -139,20 +138,13 @@ def placed_by_karmada(raws: Iterable[object], cluster: str) -> list[str]:
 
 def scaled_by_rules_alone(crons: Iterable[object], raws: Iterable[object]) -> Iterator[Alone]:
     """Yields the workloads of CronFederatedHPAs that no FederatedHPA scales."""
-    taken = {one.target for raw in raws if (one := _autoscaler(KIND, raw)) is not None}
+    taken = {one.target for raw in raws if (one := from_json(KIND, raw)) is not None}
     for raw in crons:
-        one = _autoscaler(CRON_KIND, raw)
+        one = from_json(CRON_KIND, raw)
         if one is None or not one.active or one.target.is_federatedhpa or one.target in taken:
             continue
         name = one_line(f"{one.namespace}/{one.name}")
         yield Alone(name, one_line(f"{one.target.kind} {one.target.name}"))
-
-
-def _autoscaler(kind: str, raw: object) -> Autoscaler | None:
-    try:
-        return from_stored(kind, convert_json(raw, StoredAutoscaler))
-    except InvalidJson:
-        return None
 
 
 def name_of(raw: object) -> str:

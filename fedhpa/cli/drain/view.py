@@ -14,7 +14,7 @@ from fedhpa.cli.drain.objects import Waiting
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from fedhpa.cli.drain.watch import Progress
+    from fedhpa.cli.drain.draining import Progress
 
 # Lines that one change prints in a pipe, and that a final list has.
 MAX_LINES: Final = 50

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import AcceptedServer
+from fedhpa.api.rights import Propagation
 from fedhpa.cli import suggestions
 from fedhpa.cli.drain import Timeout, drained_cluster, refusal, timeout_seconds
 from fedhpa.cli.hub_client import HUB
-from fedhpa.cli.options import Context, Kubeconfig, PropagationMode, cluster_name, seconds_of
+from fedhpa.cli.options import Hub, cluster_name, seconds_of, with_flags
 from fedhpa.cli.rbac import ScaleTargets, scale_targets
+
+if TYPE_CHECKING:
+    from fedhpa.kube import ApiClient
 
 ClusterKubeconfig = Annotated[
     Path | None, typer.Option(help="Kubeconfig of an administrator of the member cluster.")
@@ -35,7 +39,9 @@ DEFAULT_NAMESPACE: Final = "fedhpa-system"
 LIFETIME: Final = "720h"
 
 
+@with_flags()
 def join(
+    hub: Hub,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the Cluster on the hub.")],
     cluster_kubeconfig: ClusterKubeconfig = None,
     cluster_context: ClusterContext = "",
@@ -55,8 +61,8 @@ def join(
         ),
     ] = LIFETIME,
     propagation: Annotated[
-        PropagationMode, typer.Option(help="The controller's --propagation. direct writes scales in members.")
-    ] = PropagationMode.DIRECT,
+        Propagation, typer.Option(help="The controller's --propagation. direct writes scales in members.")
+    ] = "direct",
     scale_target: ScaleTargets = None,
     distributed: Annotated[
         bool,
@@ -94,8 +100,6 @@ def join(
             "among them.",
         ),
     ] = False,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
 ) -> None:
     """Register a member cluster: account and rights in the member, Secret and Cluster on the hub.
 
@@ -103,20 +107,20 @@ def join(
     """
     from fedhpa.api import rights
     from fedhpa.api.yaml import print_yaml
-    from fedhpa.cli.join import manifests, registration
+    from fedhpa.cli.join import registration
 
     if accept:
-        _accept(cluster_name(name, "NAME"), _namespace(namespace), kubeconfig, context)
+        _accept(cluster_name(name, "NAME"), _namespace(namespace), hub)
         return
     wanted = registration.Wanted(
         name=cluster_name(name, "NAME"),
         namespace=_namespace(namespace),
-        member=registration.Source(_file(cluster_kubeconfig), cluster_context),
-        hub=registration.Source(kubeconfig, context),
+        member=Hub(_file(cluster_kubeconfig), cluster_context),
+        hub=hub,
         endpoint=api_endpoint,
         seconds=_lifetime(token_lifetime),
         switches=rights.Switches(
-            propagation.value,
+            propagation,
             distributed=distributed,
             scale_targets=scale_targets(scale_target or []),
         ),
@@ -125,7 +129,7 @@ def join(
         adapter=rights.user(adapter_user) if adapter_user else None,
     )
     if print_only:
-        for title, documents in asyncio.run(manifests.parts(wanted)):
+        for title, documents in asyncio.run(registration.parts(wanted)):
             typer.echo(title)
             typer.echo(print_yaml(documents), nl=False)
         return
@@ -135,24 +139,24 @@ def join(
     typer.echo(f"{name} has joined. Its READY becomes True within seconds: kubectl get cluster {name}")
 
 
-def _accept(name: str, namespace: str, kubeconfig: str, context: str) -> None:
+def _accept(name: str, namespace: str, hub: Hub) -> None:
     """Accepts the server of a member, and says which one."""
-    from fedhpa.cli.hub_client import hub_client
     from fedhpa.cli.member_notes import accept_server, check_member
 
-    async def run() -> AcceptedServer | None:
-        async with hub_client(kubeconfig, context) as (hub, _):
-            await check_member(hub, namespace, name)
-            return await accept_server(hub, namespace, name)
+    async def run(api: ApiClient, _: str) -> AcceptedServer | None:
+        await check_member(api, namespace, name)
+        return await accept_server(api, namespace, name)
 
-    found = asyncio.run(run())
+    found = hub.run(run)
     if found is None:
         typer.echo(f"{name} has no other server or CA than the accepted one.")
         return
     typer.echo(f"{name} is accepted at {found.server} with the CA {found.ca}: it gets its credentials again.")
 
 
+@with_flags()
 def unjoin(
+    hub: Hub,
     name: Annotated[
         str,
         typer.Argument(
@@ -178,8 +182,6 @@ def unjoin(
             "Cluster NAME.",
         ),
     ] = False,
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
 ) -> None:
     """Remove what join made: Cluster, Secret and rights on the hub, account and rights in the member.
 
@@ -188,20 +190,19 @@ def unjoin(
     Example: fedhpa unjoin member1 --cluster-kubeconfig member1.kubeconfig
     """
     from fedhpa.cli.drain import draining
-    from fedhpa.cli.join import registration, removal
+    from fedhpa.cli.join import removal
     from fedhpa.kube import SYSTEM
 
     name, seconds = cluster_name(name, "NAME"), timeout_seconds(timeout)
     if timeout and not drain:
         raise ConfigError("--timeout: is for --drain, which is not set")
-    member = registration.Source(str(cluster_kubeconfig), cluster_context) if cluster_kubeconfig else None
+    member = Hub(str(cluster_kubeconfig), cluster_context) if cluster_kubeconfig else None
 
     async def empty() -> None:
-        if drain and not (await drained_cluster(name, seconds, kubeconfig, context)).done:
+        if drain and not (await drained_cluster(name, seconds, hub)).done:
             typer.echo(f"fedhpa: {name} stays registered, because it is not drained", err=True)
             raise typer.Exit(1)
 
-    hub = registration.Source(kubeconfig, context)
     try:
         asyncio.run(
             removal.remove(
@@ -220,7 +221,9 @@ def unjoin(
         raise refusal(error) from error
 
 
+@with_flags()
 def release_clusters(
+    hub: Hub,
     timeout: Annotated[
         str, typer.Option(help="Longest wait for a controller that ends; if not set, two minutes.")
     ] = "2m",
@@ -228,8 +231,6 @@ def release_clusters(
         str,
         typer.Option("-n", "--namespace", help="Namespace of the controller's Leases; if not set, all."),
     ] = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
 ) -> None:
     """Remove the controller's finalizers from all Clusters, after the controller was uninstalled.
 
@@ -243,8 +244,8 @@ def release_clusters(
     seconds = timeout_seconds(timeout) or 0.0
 
     async def run() -> None:
-        async with registration.opened(HUB, registration.Source(kubeconfig, context)) as (hub, _):
-            await release.release_all(hub, namespace, seconds, typer.echo, SYSTEM.monotonic)
+        async with registration.opened(HUB, hub) as (side, _):
+            await release.release_all(side, namespace, seconds, typer.echo, SYSTEM.monotonic)
 
     asyncio.run(run())
 

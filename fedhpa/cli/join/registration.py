@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,9 +32,10 @@ from fedhpa.cli.hub_client import (
     OPTIONS,
     UNAUTHORIZED,
     asking,
+    clusters_of,
     find,
 )
-from fedhpa.cli.options import read_certificates
+from fedhpa.cli.options import Hub, read_certificates
 from fedhpa.kube import (
     NOT_FOUND,
     SYSTEM,
@@ -45,22 +46,22 @@ from fedhpa.kube import (
     load_config,
     resource_path,
 )
-from fedhpa.members import CLUSTERS_PATH, Cluster
 
 # An API server learns of new accounts and roles by a watch.
 SETTLE_SECONDS: Final = 15.0
 RETRY_SECONDS: Final = 0.2
 MAX_ANSWER: Final = 256 * 1024
 MANAGER: Final = "fedhpa-join"
+MEMBER_TITLE: Final = """\
+# Part of the member {name}: apply it there.
+# Each Secret gets a token that does not expire. Nobody renews it."""
+HUB_TITLE: Final = """\
+# Part of the hub: apply it there. Its Secrets still need the key token, which is not printed.
+# Write it with the next commands, or seal the values and add them to these Secrets in your repository:"""
+COMMAND: Final = """
+#   kubectl -n {namespace} patch secret {secret} -p "{{\\"data\\":{{\\"token\\":\\"$(kubectl \
+--context=MEMBER -n {namespace} get secret {token} -o jsonpath='{{.data.token}}')\\"}}}}\""""
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A kubeconfig and its context, both as given by a person; empty as kubectl finds them."""
-
-    kubeconfig: str
-    context: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,8 @@ class Wanted:
 
     name: str
     namespace: str
-    member: Source
-    hub: Source
+    member: Hub
+    hub: Hub
     endpoint: str
     seconds: int
     switches: Switches
@@ -122,7 +123,7 @@ class Side:
 
 async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
     """Registers a member. `say` gets notes for people. Raises ConfigError with the remedy."""
-    async with _sides(wanted) as (hub, member, config):
+    async with opened(MEMBER, wanted.member) as (member, config), opened(HUB, wanted.hub) as (hub, _):
         address = address_of(wanted, config, say)
         address = dataclasses.replace(address, uid=await member.uid())
         if address.uid and address.uid == await hub.uid():
@@ -158,15 +159,46 @@ async def register(wanted: Wanted, say: Say, *, clock: Clock) -> None:
             await hub.apply(manifest)
 
 
+async def parts(wanted: Wanted) -> list[tuple[str, list[Manifest]]]:
+    """Returns title and manifests of both parts of `fedhpa join --print`, without a token.
+
+    Reads the member's kubeconfig only. Raises ConfigError.
+    """
+    config = await config_of(MEMBER, wanted.member)
+    notes: list[str] = []
+    address = address_of(wanted, config, notes.append)
+    name, namespace = wanted.name, wanted.namespace
+    commands = [
+        COMMAND.format(
+            namespace=namespace,
+            secret=membership.secret_name(name, account),
+            token=membership.token_secret(account),
+        )
+        for account in membership.ACCOUNTS
+    ]
+    hub = [
+        membership.hub_namespace(namespace),
+        *(membership.credentials(name, namespace, address, account=one) for one in membership.ACCOUNTS),
+        *membership.secret_rights(name, namespace, wanted.controller, wanted.adapter),
+        membership.cluster(name, namespace, address),
+    ]
+    member = membership.member_part(namespace, wanted.switches)
+    remarks = "".join(f"\n# {note}" for note in notes)
+    return [
+        (MEMBER_TITLE.format(name=name), [*member, *membership.lasting_tokens(namespace)]),
+        (HUB_TITLE + "".join(commands) + remarks, hub),
+    ]
+
+
 @asynccontextmanager
-async def opened(side: str, source: Source) -> AsyncIterator[tuple[Side, ApiConfig]]:
+async def opened(side: str, source: Hub) -> AsyncIterator[tuple[Side, ApiConfig]]:
     """Yields one side. Raises ConfigError that names its options."""
     config = await config_of(side, source)
     async with ApiClient(config, deadline=DEADLINE_SECONDS) as api:
         yield Side(side, api), config
 
 
-async def config_of(side: str, source: Source) -> ApiConfig:
+async def config_of(side: str, source: Hub) -> ApiConfig:
     """Returns the configuration of a kubeconfig. Raises ConfigError that names its options."""
     try:
         return await load_config(source.kubeconfig or None, source.context or None, clock=SYSTEM)
@@ -175,14 +207,6 @@ async def config_of(side: str, source: Source) -> ApiConfig:
         text = str(error).replace("--kubeconfig", kubeconfig)
         given = "" if kubeconfig in text else f" (by {kubeconfig} and {context})"
         raise ConfigError(f"{side}{given}: {text}") from error
-
-
-@asynccontextmanager
-async def _sides(wanted: Wanted) -> AsyncIterator[tuple[Side, Side, ApiConfig]]:
-    async with AsyncExitStack() as stack:
-        member, config = await stack.enter_async_context(opened(MEMBER, wanted.member))
-        hub, _ = await stack.enter_async_context(opened(HUB, wanted.hub))
-        yield hub, member, config
 
 
 def address_of(wanted: Wanted, config: ApiConfig, say: Say) -> Address:
@@ -245,14 +269,7 @@ async def other_name(hub: Side, name: str, uid: str, endpoint: str) -> str:
 
     A Cluster without spec.id is compared by its endpoint.
     """
-    with hub.asking("cannot list the Clusters"):
-        try:
-            clusters = (await hub.api.list(CLUSTERS_PATH, Cluster, idle=DEADLINE_SECONDS)).items
-        except ApiError as error:
-            if error.status != NOT_FOUND:
-                raise
-            return ""  # the hub serves no Clusters any more
-    for each in clusters:
+    for each in await clusters_of(hub.api, hub.side):
         spec, metadata = each.spec, each.metadata
         same = spec.id == uid if spec.id and uid else spec.apiEndpoint.rstrip("/") == endpoint
         if same and metadata.name != name and not metadata.deletionTimestamp:

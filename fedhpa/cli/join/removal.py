@@ -15,13 +15,13 @@ from fedhpa.cli.join.member_hpas import REMAINING, remove_member_hpas
 from fedhpa.cli.join.registration import (
     MANAGER,
     Side,
-    Source,
     is_of,
     opened,
     other_name,
     path_of,
 )
 from fedhpa.cli.join.release import until_released
+from fedhpa.cli.options import Hub
 from fedhpa.kube import NOT_FOUND, ApiConfig, resource_path
 
 Say = Callable[[str], None]
@@ -30,8 +30,8 @@ Say = Callable[[str], None]
 async def remove(
     name: str,
     namespace: str,
-    hub: Source,
-    member: Source | None,
+    hub: Hub,
+    member: Hub | None,
     say: Say,
     empty: Callable[[], Awaitable[None]],
     *,
@@ -63,9 +63,12 @@ async def remove(
                 await _remove_from_member(there, name, namespace, say)
             return
         await empty()
-        await _remove_from_hub(side, name, namespace, stored, say, monotonic)
+        is_known = await _remove_from_hub(side, name, namespace, stored, say, monotonic)
+    if not is_known:
+        say("See the names of the members with: kubectl get clusters")
     say(
-        f"The account and the rights in the member remain. Remove them with: fedhpa unjoin {name} "
+        f"The account and the rights in the member {'' if is_known else 'may '}remain. "
+        f"Remove them with: fedhpa unjoin {name} "
         f"--namespace={namespace} --cluster-kubeconfig=FILE"
     )
     say(REMAINING)
@@ -119,7 +122,8 @@ async def _remove_from_hub(
     stored: dict[str, Any] | None,
     say: Say,
     monotonic: Callable[[], float],
-) -> None:
+) -> bool:
+    """Removes what join made on the hub. Returns False if there was nothing."""
     address = Address("https://unused")
     cluster = membership.cluster(name, namespace, address)
     removed = []
@@ -144,6 +148,7 @@ async def _remove_from_hub(
         say(f"The hub has forgotten {name}.")
     else:
         say(f"The hub has nothing of {name} in namespace {namespace}.")
+    return any(removed)
 
 
 async def _forget_secret(hub: Side, cluster: dict[str, Any], stored: dict[str, Any]) -> bool:
