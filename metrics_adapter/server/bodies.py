@@ -35,6 +35,8 @@ MAX_CACHED_BYTES = 32 * 2**20
 # Bytes that the cells and the frame of a Table's row take.
 ROW_BYTES = 128
 TAIL = b"]}"
+# A piece has hundreds of items, each of up to megabytes. What is written waits in memory for a slow client.
+WRITE_BYTES = 512 * 1024
 _TEXTS = attrgetter("opening", "rest")
 
 
@@ -202,12 +204,16 @@ class BodyPayload(Payload):
         return "" if self._body is None else self._body.whole().decode(encoding, errors)
 
     async def _send(self, pieces: Iterator[bytes], writer: StreamWriter) -> None:
+        piece, at = b"", 0
         while True:
             async with self._turn:
-                piece = next(pieces, None)
-                if piece is None:
-                    return
-                await writer.write(piece, drain=False)
+                if at >= len(piece):
+                    following = next(pieces, None)
+                    if following is None:
+                        return
+                    piece, at = following, 0
+                await writer.write(piece[at : at + WRITE_BYTES], drain=False)
+                at += WRITE_BYTES
                 # Others get the turn in the next pass of the event loop, not in this one.
                 await asyncio.sleep(0)
             await writer.drain()
