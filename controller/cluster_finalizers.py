@@ -19,9 +19,9 @@ from controller.federatedhpa.memory import ObjectMemory, shown_shares
 from controller.loop import Objects
 from controller.publish import FIELD_MANAGER
 from controller.shards import FORBIDDEN, Shard
-from fedhpa.api.cluster import API_VERSION, KIND
 from fedhpa.api.cluster_finalizers import MAX_WAIT_SECONDS, own_finalizers, replicas_finalizer
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
+from fedhpa.api.known_cluster import API_VERSION, KIND
 from fedhpa.api.texts import listed, one_line
 from fedhpa.api.times import parse_time
 from fedhpa.kube import ApiClient, Clock, EventRecorder, InvolvedObject, Key, contain

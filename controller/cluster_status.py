@@ -17,8 +17,8 @@ import structlog
 
 from controller.accepted_servers import keep_servers
 from controller.member_tokens import TokenMetrics, TokenRenewer
-from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import FedHPAError
+from fedhpa.api.known_cluster import API_VERSION
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
 from fedhpa.api.times import format_time
 from fedhpa.kube import (

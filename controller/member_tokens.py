@@ -20,8 +20,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from controller.failure_log import FailureLog, Lines
 from fedhpa.api import tokens
-from fedhpa.api.cluster import API_VERSION, KIND
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject, MemberUnavailable
+from fedhpa.api.known_cluster import API_VERSION, KIND
 from fedhpa.api.membership import RENEWED, RENEWED_VALUE
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_time

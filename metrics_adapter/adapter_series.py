@@ -32,7 +32,7 @@ VERBS = frozenset({"get", "list", "watch", "create", "update", "patch", "delete"
 AGE_BUCKETS = (0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 120.0)
 
 
-class MemberSeries(Collector):
+class MemberSeries(MemberObserver, Collector):
     """Collects whether each member answers, how long its probes take, and how often it was missing."""
 
     def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
@@ -108,15 +108,15 @@ class MemberSeries(Collector):
                 table.pop(gone, None)  # a scrape runs in a thread
 
 
-class Telemetry(MemberObserver):
+class Telemetry(MemberSeries):
     """All series of the process, in their own registry."""
 
     def __init__(self, members: Callable[[], Mapping[str, Member]]) -> None:
+        super().__init__(members)
         # Called with the name of a member that failed to answer for metrics.k8s.io.
         self.suspect: Callable[[str], None] = lambda _: None
         self.registry = CollectorRegistry()
-        self._member_series = MemberSeries(members)
-        self.registry.register(self._member_series)
+        self.registry.register(self)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
         self._requests = Counter(
@@ -168,17 +168,9 @@ class Telemetry(MemberObserver):
 
     def outcome(self, api: str, cluster: str, answered: bool, *, provoked: bool = False) -> None:
         """Records the outcome of a member's part of one answer."""
-        self._member_series.outcome(api, cluster, answered, provoked=provoked)
+        super().outcome(api, cluster, answered, provoked=provoked)
         if api == GROUP and not (answered or provoked):
             self.suspect(cluster)
-
-    def probed(self, cluster: str, probe: Probe) -> None:
-        """Records the outcome of a probe of a member's metrics API."""
-        self._member_series.probed(cluster, probe)
-
-    def absent(self, api: str, cluster: str) -> None:
-        """Records that a member does not serve the API."""
-        self._member_series.absent(api, cluster)
 
     def task_known(self, task: str) -> None:
         """Shows the failures of a background task before its first one."""

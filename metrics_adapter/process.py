@@ -20,6 +20,7 @@ from fedhpa.serving import (
     Health,
     LiveTrust,
     Peers,
+    ReadinessCheck,
     ReviewProbe,
     ServingTls,
     Signals,
@@ -241,14 +242,7 @@ class Adapter:
 
     async def _watch_reviews(self) -> None:
         probe = ReviewProbe(self._authentication, self._authorization)
-        failures = 0
-        while True:
-            problem = await probe.problem()
-            failures = failures + 1 if problem else 0
-            if problem is None:
-                self._reviews_check.succeed()
-            elif failures >= HUB_FAILURES or not self._reviews_check.ok:
-                self._reviews_check.fail(problem)
+        async for problem in _noted(self._reviews_check, probe.problem):
             await asyncio.sleep(REVIEW_SECONDS if problem is None else HUB_PROBE_SECONDS)
 
     async def _watch_members(self) -> None:
@@ -257,15 +251,26 @@ class Adapter:
         self._members_check.succeed()
 
     async def _watch_hub(self) -> None:
-        failures = 0
-        while True:
-            problem = self._registry.problem or await _hub_problem(self._hub)
-            failures = failures + 1 if problem else 0
-            if problem is None:
-                self._hub_check.succeed()
-            elif failures >= HUB_FAILURES or not self._hub_check.ok:
-                self._hub_check.fail(problem)
+        async def problem() -> str | None:
+            return self._registry.problem or await _hub_problem(self._hub)
+
+        async for _ in _noted(self._hub_check, problem):
             await asyncio.sleep(HUB_PROBE_SECONDS if self._hub_check.ok else SYNC_POLL_SECONDS * 5)
+
+
+async def _noted(
+    check: ReadinessCheck, probe: Callable[[], Awaitable[str | None]]
+) -> AsyncIterator[str | None]:
+    """Probes for ever and keeps the check up to date. Yields each problem, None if there is none."""
+    failures = 0
+    while True:
+        problem = await probe()
+        failures = failures + 1 if problem else 0
+        if problem is None:
+            check.succeed()
+        elif failures >= HUB_FAILURES or not check.ok:
+            check.fail(problem)
+        yield problem
 
 
 async def _hub_problem(hub: ApiClient) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.member_sources import MemberSources
 from fedhpa.serving.flags import Flag, Sections, Values, boolean, choice, common, duration, integer, members
-from metrics_adapter.prometheus import settings as store_settings
+from metrics_adapter import store_flags
 from metrics_adapter.server import caller_limits
 
 PROGRAM = "fedhpa-metrics-adapter"
@@ -54,7 +54,7 @@ _CHANGED: dict[str, Flag[Any]] = {
 FLAGS: Sections = {
     "Metrics": (METRICS_SOURCE, METRICS_MAX_AGE, *common.MEMBERS),
     "Members": (*members.SOURCES_OF_MEMBERS, members.ARGOCD_OWN_TOKENS),
-    "Metrics store": store_settings.FLAGS,
+    "Metrics store": store_flags.FLAGS,
     "Limits of callers": caller_limits.FLAGS,
     "Hub": common.HUB,
     "Serving": tuple(_CHANGED.get(flag.name, flag) for flag in common.SERVING),
@@ -68,7 +68,7 @@ FLAGS: Sections = {
 def check(values: Values) -> None:
     """Raises ConfigError if a flag that --metrics-source=prometheus requires is missing."""
     if values[METRICS_SOURCE] == PROMETHEUS:
-        for flag in (store_settings.URL, store_settings.RULES):
+        for flag in (store_flags.URL, store_flags.RULES):
             if not values[flag]:
                 raise ConfigError(f"--metrics-source=prometheus: expected --{flag.name} with it")
 
@@ -82,4 +82,4 @@ def without_effect(values: Values) -> list[str]:
     """Returns the metrics store flags that are set although --metrics-source does not use the store."""
     if values[METRICS_SOURCE] == PROMETHEUS:
         return []
-    return [f"--{flag.name}" for flag in store_settings.FLAGS if values.given(flag)]
+    return [f"--{flag.name}" for flag in store_flags.FLAGS if values.given(flag)]

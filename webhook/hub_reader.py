@@ -25,11 +25,11 @@ from fedhpa.api.autoscalers import (
     from_stored,
     quoted_name,
 )
-from fedhpa.api.cluster import API_VERSION as CLUSTER_API_VERSION
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.federatedhpa import API_VERSION, FederatedHPA, FederatedHPASpec
 from fedhpa.api.federatedhpa import KIND as FHPA_KIND
+from fedhpa.api.known_cluster import API_VERSION as CLUSTER_API_VERSION
 from fedhpa.api.known_cluster import RawCluster, known_cluster
 from fedhpa.api.member_sources import CLUSTERS
 from fedhpa.kube import (

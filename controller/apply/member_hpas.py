@@ -16,7 +16,8 @@ from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import OWNER, PLURAL, MemberHpa, Owner, differing_fields, new_member_hpa
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, resource_path
-from fedhpa.members import HpaCache, Member
+from fedhpa.members import Member
+from fedhpa.members.hpas import HpaCache
 
 FIELD_MANAGER: Final = "fedhpa-distributed"
 NOT_REGISTERED: Final = "no Cluster of this name is registered"

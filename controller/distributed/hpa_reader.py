@@ -12,7 +12,8 @@ from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.member_hpas import PLURAL, V2, MemberHpa
 from fedhpa.decision import Failure
 from fedhpa.kube import Key, contain_each
-from fedhpa.members import HpaCache, Member
+from fedhpa.members import Member
+from fedhpa.members.hpas import HpaCache
 
 TASK: Final = "read-member-hpa"
 RIGHT: Final = f"list and watch {PLURAL} of API group autoscaling"

@@ -34,13 +34,13 @@ from fedhpa.kube import NOT_FOUND, Resource, ResourceMapper, contain, get_scale,
 from fedhpa.members import (
     WATCHED_VERSION,
     Again,
-    HpaCache,
     Member,
     PodCache,
     ScaleCache,
     SharedLists,
     pod_metrics_path,
 )
+from fedhpa.members.hpas import HpaCache
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord, pod_record
 

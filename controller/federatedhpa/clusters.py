@@ -38,7 +38,8 @@ from fedhpa.api.propagation import Placement
 from fedhpa.api.texts import listed
 from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
 from fedhpa.kube import Key, ResourceMapper
-from fedhpa.members import Gone, HpaCache, Member
+from fedhpa.members import Gone, Member
+from fedhpa.members.hpas import HpaCache
 
 HUB_DEADLINE_SECONDS: Final = 10.0
 

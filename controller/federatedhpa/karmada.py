@@ -30,7 +30,8 @@ from fedhpa.api.texts import one_line
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision import DISTRIBUTED, ScalingObject
 from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, ResourceMapper, get_scale
-from fedhpa.members import HpaCache, Member
+from fedhpa.members import Member
+from fedhpa.members.hpas import HpaCache
 
 BINDING_API: Final = "work.karmada.io/v1alpha2"
 POLICY_LABELS: Final = (

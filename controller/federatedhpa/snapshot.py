@@ -58,7 +58,8 @@ from fedhpa.decision import (
     decode_spec,
 )
 from fedhpa.kube import ApiClient, Key, ResourceMapper
-from fedhpa.members import Again, Gone, HpaCache, Member
+from fedhpa.members import Again, Gone, Member
+from fedhpa.members.hpas import HpaCache
 
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0

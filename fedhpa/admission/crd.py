@@ -24,7 +24,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from fedhpa.api import cluster, cronfederatedhpa, default_values, federatedhpa, placements, scaling_record
+from fedhpa.api import (
+    cluster,
+    cronfederatedhpa,
+    default_values,
+    federatedhpa,
+    known_cluster,
+    placements,
+    scaling_record,
+)
 from fedhpa.api.autoscaling import Behavior
 from fedhpa.api.meta import TypedObject
 from fedhpa.api.model import ApiModel
@@ -100,7 +108,7 @@ CRON_FEDERATED_HPA: Final = Definition(
 )
 CLUSTER: Final = Definition(
     cluster.Cluster,
-    cluster.GROUP,
+    known_cluster.GROUP,
     "clusters",
     "Cluster",
     (),

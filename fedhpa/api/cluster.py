@@ -6,7 +6,7 @@ same shape. Fields that the product does not read are kept unchanged. Source: Ka
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -25,10 +25,6 @@ from fedhpa.api.model import (
     Time,
 )
 from fedhpa.api.taints import MAX_TAINTS
-
-GROUP: Final = "cluster.karmada.io"
-API_VERSION: Final = "cluster.karmada.io/v1alpha1"
-KIND: Final = "Cluster"
 
 
 class Taint(ApiModel):

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
 from fedhpa.api.taints import MAX_TAINTS, Taint
 from fedhpa.api.wire import ObjectMeta
+
+GROUP: Final = "cluster.karmada.io"
+API_VERSION: Final = "cluster.karmada.io/v1alpha1"
+KIND: Final = "Cluster"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fedhpa.api.cluster import API_VERSION, KIND
+from fedhpa.api.known_cluster import API_VERSION, KIND
 from fedhpa.api.member_sources import METRICS_ENDING
 from fedhpa.api.names import dns_label
 from fedhpa.api.rights import (

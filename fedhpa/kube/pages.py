@@ -83,7 +83,7 @@ async def read_pages(
     """
     items: list[Any] = []
     tokens: set[str] = set()
-    size = 0
+    size, version = 0, ""
     while True:
         response = await fetch(params)
         size += response.size
@@ -96,9 +96,10 @@ async def read_pages(
         for piece in pieces:
             items += piece.items or ()
         token = next((one.metadata.continue_ for one in pieces if one.metadata.continue_), "")
+        # As in client-go: a watch from the version of a later page would miss changes of the earlier items.
+        version = version or next((found for one in pieces if (found := one.metadata.resourceVersion)), "")
         if not token:
-            versions = [version for one in pieces if (version := one.metadata.resourceVersion)]
-            return Listing(items, versions[-1] if versions else "")
+            return Listing(items, version)
         if token in tokens:
             raise InvalidObject("the continue token is that of an earlier page")
         if len(token) > MAX_TOKEN or len(tokens) == MAX_PAGES or size > MAX_LIST_BYTES:

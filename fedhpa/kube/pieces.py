@@ -244,8 +244,13 @@ class _Splitter:
             # Only a search finds where the tail begins.
             self.is_guessed = not self._is_bare
             return True
-        self._read(GUESS_PIECES * PIECE_BYTES)
-        found = self._text.find(self._separator, PIECE_BYTES) if self._separator else -1
+        found = -1
+        # What is read ahead is copied once for each piece, so most pieces must do with the next one.
+        for count in (2, GUESS_PIECES) if self._separator else ():
+            self._read(count * PIECE_BYTES)
+            found = self._text.find(self._separator, PIECE_BYTES)
+            if found >= 0:
+                break
         self.is_guessed = 0 <= found < GUESS_PIECES * PIECE_BYTES
         if self.is_guessed:
             self._cut(found + 1, found + 2, last=False)

@@ -21,7 +21,6 @@ from fedhpa.members.cluster import (
     secret_key,
 )
 from fedhpa.members.finalizers import change_finalizers, without_own
-from fedhpa.members.hpas import HpaCache
 from fedhpa.members.leading import leading_controller
 from fedhpa.members.lists import (
     CALLER_QUOTA,

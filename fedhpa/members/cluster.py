@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from fedhpa.api.cluster import API_VERSION, KIND
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.known_cluster import RawCluster
+from fedhpa.api.known_cluster import API_VERSION, KIND, RawCluster
 from fedhpa.api.member_sources import ARGOCD_NAME, METRICS_ENDING
 from fedhpa.api.membership import METRICS_ANNOTATION, SECRET_ANNOTATION
 from fedhpa.api.wire import ObjectMeta, RawQuantity

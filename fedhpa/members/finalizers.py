@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.cluster_finalizers import own_finalizers
+from fedhpa.api.known_cluster import API_VERSION
 from fedhpa.kube import ApiClient, patch_finalizers, resource_path
 
 

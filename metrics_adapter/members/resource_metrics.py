@@ -1,16 +1,15 @@
 """PodMetrics and NodeMetrics of one member, ready to be passed on.
 
 A list is decoded only as far as needed: where each item ends, its name and its namespace. The rest stays a
-slice of the member's bytes, into which the name of the cluster is inserted. A list of 20,000 pods therefore
-costs microseconds a pod.
+slice of the member's bytes. What stands before it, with the name of the cluster, is shared by all items of
+the cluster. A list of 20,000 pods therefore costs microseconds a pod.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise, repeat
+from itertools import chain, pairwise
 from operator import attrgetter
 
 import msgspec
@@ -22,18 +21,14 @@ from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.kube import Turns
 from fedhpa.members import METRICS_API
-from metrics_adapter.members.usage_validation import ESCAPE, check_list, check_one
+from metrics_adapter.members.usage_validation import check_list, check_one
 from metrics_adapter.pace import in_slices
 
-# The start of a list item from Go servers: its metadata. The cluster annotation is inserted after this.
+# The start of a list item from Go servers: its metadata. The cluster annotation follows it in our answers.
 ITEM_PREFIX = b'{"metadata":{'
-# The start and the end of such a list, and what separates its items.
-LIST_HEAD = re.compile(
-    rb'\{"kind":"[A-Za-z]+","apiVersion":"[A-Za-z0-9./]+","metadata":\{[^{}\[\]]*\},"items":\[\{"metadata":\{'
-)
-LIST_END = b"}]}"
-ITEM_SEPARATOR = b"}," + ITEM_PREFIX
-METADATA_KEY = b'"metadata":'
+ITEM_END = b"}"
+# What ends an item and separates it from the next one.
+SEPARATOR = ITEM_END + b","
 LIST_KINDS = ("PodMetricsList", "NodeMetricsList")
 ABSENT = msgspec.Raw()
 # Separates namespace and name in the key by which items are sorted. No name contains it.
@@ -81,15 +76,27 @@ class _ItemLabels(msgspec.Struct, frozen=True, gc=False):
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
-    """One PodMetrics or NodeMetrics of one cluster. `json` is the object without kind and apiVersion.
+    """One PodMetrics or NodeMetrics of one cluster.
 
     `key` is namespace and name in one string, because strings are compared ten times as fast as objects.
-    It is unique within a cluster.
+    It is unique within a cluster. `opening` and `rest` are the object without kind and apiVersion, after a
+    SEPARATOR and without ITEM_END. All items of a cluster share the opening.
     """
 
     key: str
     cluster: str
-    json: bytes
+    opening: bytes
+    rest: bytes
+
+    @classmethod
+    def of(cls, key: str, cluster: str, json: bytes) -> Item:
+        """Returns the item with this JSON."""
+        return cls(key, cluster, SEPARATOR, json[: -len(ITEM_END)])
+
+    @property
+    def json(self) -> bytes:
+        """The object without kind and apiVersion."""
+        return self.opening[len(SEPARATOR) :] + self.rest + ITEM_END
 
     @property
     def namespace(self) -> str:
@@ -117,7 +124,8 @@ class MemberItems:
         # The labels of the items that were decoded already.
         self._labels: list[Mapping[str, str]] = []
         # Computed here for one member at a time, so that no request computes it for all members at once.
-        self.size = sum([len(item.json) for item in self.items])
+        self.size = sum([len(item.opening) + len(item.rest) for item in self.items])
+        self.size += (len(ITEM_END) - len(SEPARATOR)) * len(self.items)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -218,12 +226,10 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
         page = decode_json(body, _ItemNameList)
         check_list_type(page, len(body), LIST_KINDS, (METRICS_API,))
         names = page.items or ()
-        check_list(body, len(names))
-        items = _cut(names, body, cluster)
-        if items is None:
-            # A second pass over the bytes is cheaper than a decode for each item.
-            items = _items(names, map(bytes, decode_json(body, _RawItemList).items or ()), cluster)
-        return MemberItems(cluster, items)
+        check_list(body)
+        # A second pass over the bytes is cheaper than a decode for each item.
+        raws = decode_json(body, _RawItemList).items or ()
+        return MemberItems(cluster, _items(names, map(bytes, raws), cluster))
     except (InvalidObject, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
@@ -233,7 +239,7 @@ def decode_one(body: bytes, cluster: str) -> MemberItems:
     try:
         _check_text(body)
         check_one(body)
-        return MemberItems(cluster, _items([decode_json(body, _ItemName)], [body], cluster))
+        return MemberItems(cluster, _items([decode_json(body, _ItemName)], [body.strip()], cluster))
     except (InvalidJson, UnicodeDecodeError) as error:
         raise MetricsUnavailable(f"its metrics cannot be read: {error}") from error
 
@@ -244,55 +250,23 @@ def _check_text(body: bytes) -> None:
         body.decode()
 
 
-def _cut(names: Sequence[_ItemName], body: bytes, cluster: str) -> list[Item] | None:
-    """Returns the items of a list in the layout of Go servers; None for another layout.
-
-    Each item has metadata. So if the word occurs once for each item, it is nowhere else, and an item begins
-    where an object begins with it. Strings cannot contain it, because their quotes would be escaped.
-    """
-    head, end = LIST_HEAD.match(body), body.rfind(LIST_END)
-    if head is None or ESCAPE in body or body[end:].rstrip() != LIST_END:
-        return None
-    if body.count(METADATA_KEY, head.end()) != len(names) - 1:
-        return None
-    parts = body[head.end() : end].split(ITEM_SEPARATOR)
-    if len(parts) != len(names) or not _is_json(ITEM_PREFIX + parts[-1] + b"}"):
-        return None  # Something follows the items, and seems to belong to the last one.
-    start, separator = ITEM_PREFIX + _annotation(cluster) + b",", KEY_SEPARATOR
-    known = [item.metadata for item in names]
-    keys = [one.namespace + separator + one.name for one in known]
-    if b'"annotations":' not in body:
-        return [Item(key, cluster, b"%b%b}" % (start, part)) for key, part in zip(keys, parts, strict=True)]
-    texts = [
-        _rewritten(ITEM_PREFIX + part + b"}", cluster) if one.annotations else start + part + b"}"
-        for one, part in zip(known, parts, strict=True)
-    ]
-    return list(map(Item, keys, repeat(cluster), texts))
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        decode_json(text, msgspec.Raw)
-    except InvalidJson:
-        return False
-    return True
-
-
 def _items(names: Iterable[_ItemName], raws: Iterable[bytes], cluster: str) -> list[Item]:
-    start, opening = ITEM_PREFIX + _annotation(cluster) + b",", len(ITEM_PREFIX)
-    items, separator = [], KEY_SEPARATOR
+    opening, rest = _opening(cluster), slice(len(ITEM_PREFIX), -len(ITEM_END))
+    items = []
     for item, json in zip(names, raws, strict=True):
         metadata = item.metadata
+        key = f"{metadata.namespace}{KEY_SEPARATOR}{metadata.name}"
         if json.startswith(ITEM_PREFIX) and not metadata.annotations:
-            json = start + json[opening:]
+            items.append(Item(key, cluster, opening, json[rest]))
         else:
-            json = _rewritten(json, cluster)
-        items.append(Item(metadata.namespace + separator + metadata.name, cluster, json))
+            items.append(Item.of(key, cluster, _rewritten(json, cluster)))
     return items
 
 
-def _annotation(cluster: str) -> bytes:
-    return b'"annotations":' + msgspec.json.encode({CLUSTER_ANNOTATION: cluster})
+def _opening(cluster: str) -> bytes:
+    """Returns what stands before an item that has no annotation but that of its cluster."""
+    annotations = msgspec.json.encode({CLUSTER_ANNOTATION: cluster})
+    return b'%b%b"annotations":%b,' % (SEPARATOR, ITEM_PREFIX, annotations)
 
 
 def _rewritten(json: bytes, cluster: str) -> bytes:

@@ -120,7 +120,7 @@ def _items(objects: Mapping[str, _ObjectUsage], cluster: str, kind: MetricsKind,
             item.containers = [_Container(name, usage) for name, usage in sorted(found.usages.items())]
         else:
             item.usage = found.usages[""]
-        items.append(Item(key, cluster, _ENCODE(item)))
+        items.append(Item.of(key, cluster, _ENCODE(item)))
     return items
 
 

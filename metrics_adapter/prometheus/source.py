@@ -19,6 +19,7 @@ from fedhpa.api.selectors import Selector
 from fedhpa.kube import Clock
 from fedhpa.members.metrics import CUSTOM, EXTERNAL
 from fedhpa.serving.flags import Values
+from metrics_adapter import store_flags as flags
 from metrics_adapter.apis import GROUP, PODS, MetricsKind
 from metrics_adapter.members.custom_metrics import CustomValue
 from metrics_adapter.members.external_metrics import ClusterValues, ExternalValue
@@ -26,7 +27,6 @@ from metrics_adapter.members.queries import CustomMetricQuery, MetricSelectors
 from metrics_adapter.members.recently_served import RecentlyServed
 from metrics_adapter.members.resource_metrics import MemberItems
 from metrics_adapter.members.source import ClusterFilter, Gathered, MembersSource, only
-from metrics_adapter.prometheus import settings as flags
 from metrics_adapter.prometheus.access import StoreAccess
 from metrics_adapter.prometheus.custom_metrics import object_values
 from metrics_adapter.prometheus.grouping import GroupedSeries, Sample, by_cluster

@@ -10,6 +10,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import cast
 
 from aiohttp.abc import AbstractStreamWriter
@@ -18,7 +20,12 @@ from aiohttp.payload import Payload
 
 from fedhpa.kube import gzip_pieces
 from metrics_adapter.apis import API_VERSION, MetricsKind
-from metrics_adapter.members.resource_metrics import MemberItems, merge_in_slices
+from metrics_adapter.members.resource_metrics import (
+    ITEM_END,
+    SEPARATOR,
+    MemberItems,
+    merge_in_slices,
+)
 from metrics_adapter.server.negotiation import JSON
 from metrics_adapter.server.tables import META_V1, Columns, column_names, metadata_parts, table_parts
 
@@ -28,6 +35,9 @@ MAX_CACHED_BYTES = 32 * 2**20
 # Bytes that the cells and the frame of a Table's row take.
 ROW_BYTES = 128
 TAIL = b"]}"
+# A piece has hundreds of items, each of up to megabytes. What is written waits in memory for a slow client.
+WRITE_BYTES = 512 * 1024
+_TEXTS = attrgetter("opening", "rest")
 
 
 class Body(ABC):
@@ -85,20 +95,15 @@ class ListBody(Body):
         super().__init__(kind, answers, weight=length, length=length)
 
     def _generate(self) -> Iterator[bytes]:
-        # Head, commas and tail are added to single items, so that large pieces are not copied.
         held = [self._head]
-        for part in merge_in_slices(self.answers):
-            if not part:
-                continue
-            new = [item.json for item in part]
+        for part in filter(None, merge_in_slices(self.answers)):
+            new = list(chain.from_iterable(map(_TEXTS, part)))
             if held[0] is self._head:
-                new[0] = self._head + new[0]
+                new[0] = self._head + new[0][len(SEPARATOR) :]
             else:
-                held[-1] += b","
-                yield b",".join(held)
+                yield b"".join(held)
             held = new
-        held[-1] += TAIL
-        yield b",".join(held)
+        yield b"".join((*held, TAIL if len(held) == 1 else ITEM_END + TAIL))
 
 
 class TableBody(Body):
@@ -199,12 +204,16 @@ class BodyPayload(Payload):
         return "" if self._body is None else self._body.whole().decode(encoding, errors)
 
     async def _send(self, pieces: Iterator[bytes], writer: StreamWriter) -> None:
+        piece, at = b"", 0
         while True:
             async with self._turn:
-                piece = next(pieces, None)
-                if piece is None:
-                    return
-                await writer.write(piece, drain=False)
+                if at >= len(piece):
+                    following = next(pieces, None)
+                    if following is None:
+                        return
+                    piece, at = following, 0
+                await writer.write(piece[at : at + WRITE_BYTES], drain=False)
+                at += WRITE_BYTES
                 # Others get the turn in the next pass of the event loop, not in this one.
                 await asyncio.sleep(0)
             await writer.drain()

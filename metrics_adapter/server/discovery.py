@@ -34,6 +34,7 @@ YEAR_SECONDS = 365 * 24 * 3600
 # The bytes of a document that are sent at once.
 PIECE_BYTES = 64 * 1024
 USAGE_VERBS = ["get", "list"]
+USAGE_KINDS = sorted(KINDS, key=lambda kind: kind.plural)
 VALUE_VERBS = ["get"]
 VALUE_KINDS = {CUSTOM: "MetricValueList", EXTERNAL: "ExternalMetricValueList"}
 
@@ -91,7 +92,10 @@ def api_group_list() -> dict[str, Any]:
 
 def api_resource_list(group: str, version: str, cache: MetricDiscoveryCache) -> dict[str, Any]:
     """Returns the APIResourceList at /apis/GROUP/VERSION, by which the hub tests availability."""
-    resources = _usage_resources() if group == GROUP else _value_resources(group, cache.metrics(group))
+    resources = [
+        {"name": name, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": verbs}
+        for name, namespaced, kind, verbs in _served(group, cache)
+    ]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -104,7 +108,7 @@ def aggregated_discovery(version: str, cache: MetricDiscoveryCache) -> dict[str,
     """Returns the APIGroupDiscoveryList at /apis, for clients that request apidiscovery.k8s.io/VERSION."""
     items = []
     for group, served in SERVED_VERSIONS.items():
-        resources = _usage_discovery() if group == GROUP else _value_discovery(group, cache.metrics(group))
+        resources = _discovered_resources(_served(group, cache))
         versions = [{"version": name, "resources": resources, "freshness": "Current"} for name in served]
         items.append({"metadata": {"name": group}, "versions": versions})
     return {
@@ -122,51 +126,26 @@ def version_info() -> dict[str, str]:
     return {"major": major, "minor": minor, "gitVersion": f"v{release}", "platform": "python"}
 
 
-def _usage_resources() -> list[dict[str, Any]]:
-    return [
-        {
-            "name": kind.plural,
-            "singularName": "",
-            "namespaced": kind.namespaced,
-            "kind": kind.kind,
-            "verbs": USAGE_VERBS,
-        }
-        for kind in sorted(KINDS, key=lambda kind: kind.plural)
-    ]
+def _served(group: str, cache: MetricDiscoveryCache) -> list[tuple[str, bool, str, list[str]]]:
+    """Returns name, scope (True: namespaced), kind and verbs of each resource of a group."""
+    if group == GROUP:
+        return [(kind.plural, kind.namespaced, kind.kind, USAGE_VERBS) for kind in USAGE_KINDS]
+    kind = VALUE_KINDS[group]
+    return [(metric.name, metric.namespaced, kind, VALUE_VERBS) for metric in cache.metrics(group)]
 
 
-def _value_resources(group: str, metrics: Sequence[DiscoveredMetric]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": metric.name,
-            "singularName": "",
-            "namespaced": metric.namespaced,
-            "kind": VALUE_KINDS[group],
-            "verbs": VALUE_VERBS,
-        }
-        for metric in metrics
-    ]
-
-
-def _usage_discovery() -> list[dict[str, Any]]:
-    return [
-        _discovered(kind.plural, kind.kind, kind.namespaced, USAGE_VERBS)
-        for kind in sorted(KINDS, key=lambda kind: kind.plural)
-    ]
-
-
-def _value_discovery(group: str, metrics: Sequence[DiscoveredMetric]) -> list[dict[str, Any]]:
+def _discovered_resources(served: list[tuple[str, bool, str, list[str]]]) -> list[dict[str, Any]]:
     """Lists a custom metric as a subresource, below a parent resource without verbs."""
     found: dict[str, dict[str, Any]] = {}
-    for entry in metrics:
-        resource, _, metric = entry.name.partition("/")
+    for name, namespaced, kind, verbs in served:
+        resource, _, metric = name.partition("/")
         if not metric:
-            found[resource] = _discovered(resource, VALUE_KINDS[group], entry.namespaced, VALUE_VERBS)
+            found[resource] = _discovered(resource, kind, namespaced, verbs)
             continue
-        parent = found.setdefault(resource, _discovered(resource, "", entry.namespaced, []))
-        kind = {"group": "", "version": "", "kind": VALUE_KINDS[group]}
+        parent = found.setdefault(resource, _discovered(resource, "", namespaced, []))
+        of_metric = {"group": "", "version": "", "kind": kind}
         parent.setdefault("subresources", []).append(
-            {"subresource": metric, "responseKind": kind, "verbs": VALUE_VERBS}
+            {"subresource": metric, "responseKind": of_metric, "verbs": verbs}
         )
     return list(found.values())
 

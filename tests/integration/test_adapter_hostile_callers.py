@@ -233,7 +233,7 @@ async def test_a_request_that_fails_a_member_leaves_it_up(fleet: Fleet, fault: s
         fleet.world.adapter("--member-deadline=300ms") as adapter,
         fleet.world.caller(adapter) as caller,
     ):
-        await eventually(lambda: adapter.telemetry._member_series._probes, PATIENCE)
+        await eventually(lambda: adapter.telemetry._probes, PATIENCE)
         answers = [await get(caller, f"{odd}/pods") for _ in range(4)]
         up = series(adapter, "fedhpa_adapter_member_up")
         await adapter._probes.probe_due()

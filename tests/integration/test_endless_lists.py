@@ -71,6 +71,22 @@ async def test_tokens_that_never_end_are_given_up() -> None:
     assert failed.value.reason == TOO_LARGE
 
 
+@pytest.mark.parametrize(("first", "watched_from"), [("10", "10"), ("", "11")])
+async def test_a_watch_begins_with_the_version_of_the_first_page(first: str, watched_from: str) -> None:
+    """A server whose version moves on between two pages: no change of an item of the first page is missed."""
+    page = ""
+
+    def token() -> str:
+        nonlocal page
+        version, page = (first, "next") if not page else ("11", "")
+        return f'{page}","resourceVersion":"{version}'
+
+    async with endless(token) as client:
+        listing = await client.list(PATH, Pod)
+
+    assert (len(listing.items), listing.resource_version) == (2, watched_from)
+
+
 async def test_the_items_of_all_pages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound of items is that of the whole list, not of a page."""
     monkeypatch.setattr(pages, "MAX_ITEMS", 1_000)

@@ -17,7 +17,8 @@ from controller.apply.works import WorkWriter, work_path
 from fedhpa.api.json import convert_json
 from fedhpa.api.member_hpas import MANAGED_BY, OWNER, V2, MemberHpa, Owner, wanted_spec
 from fedhpa.kube import SYSTEM, ApiClient, load_config
-from fedhpa.members import HpaCache, Member
+from fedhpa.members import Member
+from fedhpa.members.hpas import HpaCache
 from testbed.real.controlplane import ControlPlane
 from testbed.stage.api import has_condition
 from testbed.stage.runs import Run

@@ -15,7 +15,6 @@ from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.serving.flags import common
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.apis import API_VERSION, KINDS, PODS
-from metrics_adapter.members import resource_metrics as module
 from metrics_adapter.members.resource_metrics import MemberItems, decode_list, decode_one, merge
 from metrics_adapter.server.bodies import BodyCache, ListBody
 from metrics_adapter.server.negotiation import Form, choose_form, discovery_version, warning_values
@@ -99,44 +98,35 @@ def test_items_of_members_are_merged_in_order() -> None:
 
 
 HEAD_BYTES = b'{"kind":"PodMetricsList","apiVersion":"metrics.k8s.io/v1beta1","metadata":{},"items":['
-A, B = (b'{"metadata":{"name":"%s"},"containers":[]}' % name for name in (b"a", b"b"))
+A, B, D = (b'{"metadata":{"name":"%s"},"containers":[]}' % name for name in (b"a", b"b", b"d"))
 # An unknown field in which another item seems to begin.
 NESTED = b'{"metadata":{"name":"a"},"x":[{"y":1},{"metadata":{"name":"c"}}],"containers":[]}'
 
 
 @pytest.mark.parametrize(
-    ("body", "cut"),
+    "body",
     [
-        (HEAD_BYTES + A + b"," + B + b"]}", True),
-        (HEAD_BYTES + A + b"," + B + b"]}\n", True),
-        (HEAD_BYTES + A + b"]}", True),
-        (HEAD_BYTES + A.replace(b'"a"', b'"a","annotations":{"k":"v"}') + b"," + B + b"]}", True),
-        (HEAD_BYTES + b"]}", False),
-        (HEAD_BYTES + A + b", " + B + b"]}", False),
-        (HEAD_BYTES + A + b"," + B + b'],"metadata":{}}', False),
-        (HEAD_BYTES + A + b"," + B + b'],"x":[{"a":[{}]}]}', False),
-        (HEAD_BYTES + NESTED + b"]}", False),
-        (HEAD_BYTES + NESTED + b", " + B + b"]}", False),
-        (HEAD_BYTES + A.replace(b"{}", b"").replace(b'"a"', b'"\\u0061"') + b"]}", False),
-        (HEAD_BYTES + A.replace(b'},"con', b'},"metadata":{"name":"z"},"con') + b"]}", False),
-        (HEAD_BYTES.replace(b"{},", b'{"items":[{"metadata":{}}]},') + A + b"]}", False),
+        HEAD_BYTES + A + b"," + B + b"]}\n",
+        HEAD_BYTES + A.replace(b'"a"', b'"a","annotations":{"k":"v"}') + b"," + B + b"]}",
+        HEAD_BYTES + b"]}",
+        HEAD_BYTES + A + b", " + B + b"]}",
+        HEAD_BYTES + A + b"," + B + b'],"metadata":{}}',
+        HEAD_BYTES + A + b"," + B + b'],"x":[{"a":[{}]}]}',
+        HEAD_BYTES + NESTED + b", " + B + b"]}",
+        HEAD_BYTES + NESTED + b"," + B.replace(b'":', b'" :', 1) + b"," + D + b"]}",
+        HEAD_BYTES + A.replace(b"{}", b"").replace(b'"a"', b'"\\u0061"') + b"]}",
+        HEAD_BYTES.replace(b"{},", b'{"items":[{"metadata":{}}]},') + A + b"]}",
     ],
 )
-def test_items_are_cut_only_where_they_begin(monkeypatch: pytest.MonkeyPatch, body: bytes, cut: bool) -> None:
-    """The quick way gives the items of the decoder, and leaves every other layout to it."""
-    found = []
-
-    def noted(*arguments: Any) -> Any:
-        found.append(quick(*arguments))
-        return found[-1]
-
-    quick = module._cut
-    monkeypatch.setattr(module, "_cut", noted)
+def test_items_are_cut_only_where_they_begin(body: bytes) -> None:
+    """Whatever seems to begin within an item, each one is a JSON object with the content that was sent."""
     items = decode_list(body, "m1").items
-    monkeypatch.setattr(module, "_cut", lambda *_: None)
+    sent = json.loads(body)["items"]
 
-    assert items == decode_list(body, "m1").items
-    assert (found[0] is not None) is cut
+    assert [item.name for item in items] == [one["metadata"]["name"] for one in sent]
+    for item, one in zip(items, sent, strict=True):
+        annotations = {**one["metadata"].get("annotations", {}), CLUSTER_ANNOTATION: "m1"}
+        assert json.loads(item.json) == {**one, "metadata": {**one["metadata"], "annotations": annotations}}
 
 
 async def test_labels_select() -> None:

@@ -12,9 +12,9 @@ import pytest
     ("process", "unneeded"),
     [
         # The client of a metrics store, which --metrics-source=members does not read.
-        ("metrics_adapter.process", {"requests", "urllib3", "prometheus_api_client"}),
-        ("webhook.process", {"requests", "urllib3", "fedhpa.members.member", "typer"}),
-        ("controller.process", {"requests", "urllib3", "typer"}),
+        ("metrics_adapter.process", {"requests", "urllib3", "prometheus_api_client", "pydantic", "rich"}),
+        ("webhook.process", {"requests", "urllib3", "fedhpa.members.member", "typer", "rich"}),
+        ("controller.process", {"requests", "urllib3", "typer", "rich"}),
     ],
 )
 def test_process_imports_only_what_it_runs(process: str, unneeded: set[str]) -> None:

@@ -12,9 +12,9 @@ from fedhpa.api.errors import ConfigError, InvalidObject
 from fedhpa.serving.flags.parsing import parse_flags
 from metrics_adapter.prometheus.access import StoreAccess
 from metrics_adapter.prometheus.rules.file import RulesFile, read_rules
-from metrics_adapter.prometheus.settings import URL
 from metrics_adapter.prometheus.store_series import StoreTelemetry
 from metrics_adapter.settings import FLAGS
+from metrics_adapter.store_flags import URL
 
 QUERY = "query: 'a{<<.LabelMatchers>>}'"
 RULES = f"external: [{{metric: depth, {QUERY}}}]"

@@ -14,7 +14,8 @@ import pytest
 from fedhpa.api.errors import MemberUnavailable
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, PLURAL, V2, V2BETA2
 from fedhpa.api.rights import member_rights
-from fedhpa.members import HpaCache, Member
+from fedhpa.members import Member
+from fedhpa.members.hpas import HpaCache
 from testbed.embedded.api.types import User
 from testbed.embedded.storage.store import Collection
 from tests.support.federation import Federation, federation

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from fedhpa.api import federatedhpa
-from fedhpa.api.cluster import API_VERSION as CLUSTER_VERSION
 from fedhpa.api.errors import ConfigError, InvalidObject
+from fedhpa.api.known_cluster import API_VERSION as CLUSTER_VERSION
 from fedhpa.api.member_sources import CLUSTERS, ONLY_CLUSTERS, MemberSources
 from fedhpa.api.taints import CORDON_TAINT, DRAIN_TAINT
 from fedhpa.api.texts import listed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ConfigError
+from fedhpa.api.known_cluster import API_VERSION
 from fedhpa.api.member_sources import CLUSTERS, MemberSources
 from fedhpa.api.taints import NO_SCHEDULE, OWN_TAINTS
 from fedhpa.api.times import format_time

@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 
 from fedhpa.api import membership, tokens
-from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError, InvalidObject
 from fedhpa.api.identity import IDENTITY_PATH
+from fedhpa.api.known_cluster import API_VERSION
 from fedhpa.api.membership import CLUSTER_LABEL, SECRET_ANNOTATION, Address
 from fedhpa.api.rights import MEMBER as MEMBER_ACCOUNT
 from fedhpa.api.rights import Manifest, Subject, Switches

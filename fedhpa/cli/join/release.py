@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.cluster_finalizers import own_finalizers
 from fedhpa.api.errors import ConfigError
+from fedhpa.api.known_cluster import API_VERSION
 from fedhpa.cli.hub_client import DEADLINE_SECONDS
 from fedhpa.cli.join.registration import MANAGER, Side
 from fedhpa.kube import resource_path

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fedhpa.api import membership
-from fedhpa.api.cluster import API_VERSION
 from fedhpa.api.errors import ApiError, ConfigError
+from fedhpa.api.known_cluster import API_VERSION
 from fedhpa.api.membership import SECRET_ANNOTATION, Address
 from fedhpa.api.rights import Switches
 from fedhpa.cli.hub_client import DEADLINE_SECONDS, HUB, MEMBER

@@ -25,7 +25,6 @@ from fedhpa.cron.execution.model import (
     Values,
     WindowRecord,
 )
-from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.cron.execution.simulation import (
     DEFAULT_MINIMUM,
     UNKNOWN,
