@@ -14,7 +14,6 @@ from fedhpa.decision.memory import (
     KNOWN_BEFORE,
     LOST,
     MISSING,
-    NEW_MEMBER,
     NO_MEMORY,
     Absence,
     ClusterMemory,

@@ -245,7 +245,7 @@ class _Splitter:
             self.is_guessed = not self._is_bare
             return True
         found = -1
-        # What is read ahead is copied once for each piece, so most pieces must do with the next one.
+        # Each piece copies all that was read ahead, so most pieces must do with the next one.
         for count in (2, GUESS_PIECES) if self._separator else ():
             self._read(count * PIECE_BYTES)
             found = self._text.find(self._separator, PIECE_BYTES)

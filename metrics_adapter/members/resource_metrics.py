@@ -27,7 +27,7 @@ from metrics_adapter.pace import in_slices
 # The start of a list item from Go servers: its metadata. The cluster annotation follows it in our answers.
 ITEM_PREFIX = b'{"metadata":{'
 ITEM_END = b"}"
-# What ends an item and separates it from the next one.
+# The bytes between two items: the end of one, and what separates it from the next.
 SEPARATOR = ITEM_END + b","
 LIST_KINDS = ("PodMetricsList", "NodeMetricsList")
 ABSENT = msgspec.Raw()

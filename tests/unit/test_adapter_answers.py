@@ -119,7 +119,7 @@ NESTED = b'{"metadata":{"name":"a"},"x":[{"y":1},{"metadata":{"name":"c"}}],"con
     ],
 )
 def test_items_are_cut_only_where_they_begin(body: bytes) -> None:
-    """Whatever seems to begin within an item, each one is a JSON object with the content that was sent."""
+    """Each item is a JSON object with the content that was sent, whatever seems to begin within it."""
     items = decode_list(body, "m1").items
     sent = json.loads(body)["items"]
 

@@ -17,6 +17,7 @@ from fedhpa.decision import Absence, Blocked, ClusterMemory, MemoryState, Rebala
 from fedhpa.decision.record import wire
 from fedhpa.decision.record.memory import RawHistory
 from fedhpa.decision.settings import RawController
+from fedhpa.metric_types.table import METRIC_TYPES
 from testbed.reference import chart, pages
 from tests.support.sources import parsed
 
@@ -83,7 +84,8 @@ def literals(tree: ast.Module) -> Iterator[str]:
 def reasons() -> set[str]:
     files = [file for name in DECIDING for file in (sorted((ROOT / name).rglob("*.py")) or [ROOT / name])]
     found = {text for file in files for text in literals(parsed(file))}
-    return {text for text in found if REASON.fullmatch(text)} - OTHER_NAMES
+    found |= {made.failure_reason for made in METRIC_TYPES.values()}
+    return {text for text in found - {"FailedGet"} if REASON.fullmatch(text)} - OTHER_NAMES
 
 
 @pytest.mark.parametrize("name", pages.PAGES)
