@@ -95,15 +95,15 @@ class ListBody(Body):
         super().__init__(kind, answers, weight=length, length=length)
 
     def _generate(self) -> Iterator[bytes]:
-        held = [self._head]
+        held: list[bytes] = []
         for part in filter(None, merge_in_slices(self.answers)):
             new = list(chain.from_iterable(map(_TEXTS, part)))
-            if held[0] is self._head:
-                new[0] = self._head + new[0][len(SEPARATOR) :]
-            else:
+            if held:
                 yield b"".join(held)
+            else:
+                new[0] = self._head + new[0][len(SEPARATOR) :]
             held = new
-        yield b"".join((*held, TAIL if len(held) == 1 else ITEM_END + TAIL))
+        yield b"".join((*held, ITEM_END, TAIL)) if held else self._head + TAIL
 
 
 class TableBody(Body):

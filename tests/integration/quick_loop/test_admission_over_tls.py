@@ -61,7 +61,7 @@ async def test_any_method_gets_a_review(client: Client, method: str) -> None:
         ({"Content-Type": "application/json", "Content-Encoding": "Identity "}, b"{}", "no content"),
         ({"Content-Type": "application/json", "Expect": "the-unexpected"}, b"{}", "no content"),
         ({"Content-Type": "application/json"}, b" " * (7 * 1024 * 1024 + 1), "request entity is too large"),
-        ({"Content-Type": "application/json"}, b"[" * 300_000, "nested too deeply"),
+        ({"Content-Type": "application/json"}, b"[" * 100_000, "nested too deeply"),
         ({"Content-Type": "application/json"}, b"[" + b"1," * 2_000_000 + b"1]", "more than 120000 values"),
         ({"Content-Type": "application/json"}, b'"' + b"x" * (MAX_BODY - 2) + b'"', "unmarshal string"),
         (
