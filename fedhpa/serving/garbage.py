@@ -15,7 +15,7 @@ from typing import Any, Final
 
 OLDEST: Final = 2
 # The survivors of a longer collection are not looked at again.
-SHORT_SECONDS: Final = 0.012
+SHORT_SECONDS: Final = 0.025
 CHECK_SECONDS: Final = 60.0
 # The blocks of memory in use may grow by so much, times and in all, before everything is looked at again.
 # The resident memory would not do: what a collection frees stays with the process, so that each time more
