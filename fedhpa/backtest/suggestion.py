@@ -154,9 +154,15 @@ class _Search:
         """Returns the price of the fitting days, or of those held out."""
         return sum(day.figures.price for day in self.days(variant, held_out))
 
-    def bound(self, variant: Variant, reserve: float = RESERVE) -> float:
-        """Returns what a day may leave unserved, 0 to 1. The object as it is needs no reserve."""
-        return self.unserved * reserve if variant else self.unserved
+    def bound(self, variant: Variant, reserve: float = RESERVE, held_out: bool = False) -> float:
+        """Returns what a day of one half may leave unserved, 0 to 1.
+
+        The object as it is needs no reserve. If it keeps the bound, another one needs no more than it has.
+        """
+        if not variant:
+            return self.unserved
+        present = self.worst((), held_out).figures.unserved
+        return max(self.unserved * reserve, present if present <= self.unserved else 0.0)
 
     def worst(self, variant: Variant, held_out: bool = False) -> Day:
         """Returns the day of one half that leaves most unserved."""
@@ -164,7 +170,7 @@ class _Search:
 
     def keeps(self, variant: Variant, held_out: bool = False) -> bool:
         """True if every day of one half keeps the bound."""
-        return self.worst(variant, held_out).figures.unserved <= self.bound(variant)
+        return self.worst(variant, held_out).figures.unserved <= self.bound(variant, held_out=held_out)
 
     def best(self, reserve: float = RESERVE, count: int = 1) -> list[Variant]:
         """Returns the cheapest variants that keep the bound on the fitting days, then the nearest to it."""
@@ -300,12 +306,15 @@ def _judged(search: _Search, chosen: Variant, *, is_censored: bool) -> tuple[str
     )
     if not search.keeps(chosen) or not chosen:
         what = "is cheaper and " if search.keeps(()) else ""
-        reserve = f"{percent(search.unserved * RESERVE)} unserved, a tenth of the bound"
+        lowered, own = search.unserved * RESERVE, search.worst(()).figures.unserved
+        reserve = f"{percent(lowered)} unserved, a tenth of the bound"
+        if lowered < own <= search.unserved:
+            reserve = f"{percent(own)} unserved, as it does itself"
         return f"keep it: nothing that was tried {what}keeps every fitting day within {reserve}{hidden}", ()
     name, best = variant_name(chosen), "was best on the fitting days"
     if not search.keeps(chosen, held_out=True):
         worst = search.worst(chosen, held_out=True)
-        lost = percent(worst.figures.unserved, search.bound(chosen))
+        lost = percent(worst.figures.unserved, search.bound(chosen, held_out=True))
         day = f"the held-out day from {format_time(worst.at)} leaves {lost} unserved"
         return f"keep it: {name} {best}, but {day}{hidden}", ()
     before, after = search.price((), held_out=True), search.price(chosen, held_out=True)

@@ -11,6 +11,7 @@ import pytest
 from fedhpa.api.errors import ConfigError
 from fedhpa.api.times import format_time
 from fedhpa.backtest import (
+    PRESENT,
     Candidate,
     ClusterSeries,
     Options,
@@ -177,6 +178,18 @@ def test_too_few_days_are_refused() -> None:
         suggest(recording(daily, hours=24), wasteful(), OPTIONS, unserved=0.001)
 
 
+def test_a_choice_may_leave_what_the_object_leaves() -> None:
+    """The start of the pods costs both the same each morning, which is more than the reserve."""
+    days = recording(lambda hour: 12_000 if 8 <= hour % 24 < 18 else 4_000, hours=96, step=300.0, size=10)
+    found = suggest(days, manifest(50, **SLOW), OPTIONS, unserved=0.005)
+    [present] = [run for run in found.report.runs if run.name == PRESENT]
+    worst = max(day.figures.unserved for day in present.days)
+
+    assert found.gain >= 0.03
+    assert 0.0005 < worst <= 0.005
+    assert found.worstDay.figures.unserved <= worst
+
+
 def test_variants_are_ranked() -> None:
     """The cheapest that keeps the bound is first, and the sentence names it."""
     days = recording(daily, hours=24, step=300.0, size=10)
@@ -194,11 +207,13 @@ def test_variants_are_ranked() -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", SHAPES)
 def test_shipped_recordings_are_improved(name: str) -> None:
-    """Over each, an object is found that saves more than 3 % on held-out days, and keeps its reserve."""
+    """Each object saves more than 3 % on held-out days, with the reserve or what the present one leaves."""
     file = FOLDER / f"{name}.json.gz"
     days = decode_recording(file.read_bytes(), str(file))
     found = suggest(days, example(name), Options(), unserved=0.001)
 
     assert found.claims
     assert found.gain >= 0.03
-    assert found.worstDay.figures.unserved <= 0.0001
+    [present] = [run for run in found.report.runs if run.name == PRESENT]
+    own = max(day.figures.unserved for day in present.days)
+    assert found.worstDay.figures.unserved <= max(0.0001, own)
