@@ -29,7 +29,7 @@ from tests.real.settling import settled
 from tests.support.commands import fedhpa_process, pasted
 from tests.support.nightly import only_at_night
 
-# What is wrong with objects that other tests left behind on the shared plane.
+# Findings of objects that other tests left behind on the shared plane.
 LEFT_BEHIND = ("target-missing", "second-owner")
 SMOKE = ("webhook-certificate", "member-token-refused", "webhook-not-registered")
 KUBECONFIG = "kubeconfig-unusable"
