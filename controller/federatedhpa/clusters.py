@@ -263,7 +263,7 @@ async def cluster_snapshots(
     basis = (
         (hpa.spec, candidates, hpas, readings, aheads, memory.uids, gone),
         [member and member.cluster for member in registered.values()],
-        (memory.state.absences, memory.missed_since),
+        (memory.state.absences, dict(memory.missed_since)),  # a step of the clock moves the times in place
     )
     if memory.steady is not None and memory.steady[0] == basis:
         return memory.steady[1]

@@ -226,7 +226,7 @@ def decode_list(body: bytes, cluster: str) -> MemberItems:
         page = decode_json(body, _ItemNameList)
         check_list_type(page, len(body), LIST_KINDS, (METRICS_API,))
         names = page.items or ()
-        check_list(body)
+        check_list(body, len(names))
         # A second pass over the bytes is cheaper than a decode for each item.
         raws = decode_json(body, _RawItemList).items or ()
         return MemberItems(cluster, _items(names, map(bytes, raws), cluster))

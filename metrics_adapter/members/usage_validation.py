@@ -16,6 +16,7 @@ from fedhpa.api.json import decode_json
 from fedhpa.api.quantity import Quantity
 from fedhpa.api.wire import RawQuantity
 
+USAGE_KEY = b'"usage"'
 # Finds usage in another form than metrics-server writes. A body without it is not decoded here, because
 # decoding costs ten times as much.
 UNCOMMON_USAGE = re.compile(
@@ -45,9 +46,9 @@ class _UsageItemList(msgspec.Struct, frozen=True, gc=False):
     items: list[_UsageItem] | None = None
 
 
-def check_list(body: bytes) -> None:
-    """Checks a list. Raises MetricsUnavailable, or InvalidJson."""
-    if ESCAPE in body or UNCOMMON_USAGE(body):
+def check_list(body: bytes, count: int) -> None:
+    """Checks a list of `count` items. Raises MetricsUnavailable, or InvalidJson."""
+    if body.count(USAGE_KEY) < count or ESCAPE in body or UNCOMMON_USAGE(body):
         for item in decode_json(body, _UsageItemList).items or ():
             _check(item)
 

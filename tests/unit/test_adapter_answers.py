@@ -82,6 +82,13 @@ def test_rubbish_is_a_failure_not_an_empty_list(body: bytes) -> None:
         decode_list(body, "m1")
 
 
+@pytest.mark.parametrize("containers", [7, "web", {"a": 1}])
+def test_an_item_without_usage_is_checked_too(containers: object) -> None:
+    """kubectl reads no list in which one item has containers of another type."""
+    with pytest.raises(MetricsUnavailable, match="cannot be read"):
+        decode_list(listing({**pod("a"), "containers": containers}), "m1")
+
+
 @pytest.mark.parametrize("items", [None, []])
 def test_an_empty_list_is_empty(items: list[Any] | None) -> None:
     """Go servers send null for an empty list."""
