@@ -18,6 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_writer import StreamWriter
 from aiohttp.payload import Payload
 
+from fedhpa.cache import copy_of
 from fedhpa.kube import gzip_pieces
 from metrics_adapter.apis import API_VERSION, MetricsKind
 from metrics_adapter.members.resource_metrics import (
@@ -153,7 +154,7 @@ class _KeptPieces:
     def _make(self) -> bool:
         # Without the error, all later clients would take what was made before it for the whole body.
         if self._error is not None:
-            raise self._error.with_traceback(None)
+            raise copy_of(self._error)
         try:
             self._made.append(next(self._source))
         except StopIteration:
