@@ -11,8 +11,7 @@ docs/reference/schedules.md.
 """
 
 from fedhpa.cron.dates import Dates, allowed_dates, parse_date, parse_excluded
-from fedhpa.cron.forecast.clock_changes import affected_times
-from fedhpa.cron.forecast.warnings import forecast_warnings, warn_missing_time_zones
+from fedhpa.cron.forecast.warnings import affected_times, forecast_warnings, warn_missing_time_zones
 from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
 from fedhpa.cron.timetables import SHORTEST_INTERVAL, Timetable, parse_window, shortest_interval, timetable
 from fedhpa.cron.zones import UnknownZone, load_zone

@@ -1,9 +1,9 @@
 """The timetable of a rule: the instants at which its schedule fires in its time zone, on its dates.
 
 The search runs on bit sets, one month and one day at a time, so a rare date costs little more than a common
-one. A day is its ordinal (`date.toordinal`). Instants are seconds of UTC, local times seconds of the local
-clock, and wall times its minutes, all since midnight of 1 January of the year 1: whole numbers compare and
-subtract at a tenth of the cost of aware datetimes.
+one. A day is its ordinal (`date.toordinal`). Instants are POSIX seconds, local times seconds of the local
+clock, and wall times its minutes, all since 1970: whole numbers compare and subtract at a tenth of the cost
+of aware datetimes.
 
 Within one period of constant UTC offset a zone is a plain clock, so the rules for clock changes
 (docs/reference/schedules.md) concern only the boundary between two periods. A skipped wall time fires at the
@@ -19,8 +19,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from calendar import monthrange
 from collections.abc import Iterator
-from datetime import MAXYEAR, UTC, date, datetime, timedelta, tzinfo
+from datetime import MAXYEAR, date, datetime, tzinfo
 from functools import lru_cache
+from itertools import chain, repeat
+from math import floor
 from typing import Final, NamedTuple
 
 import msgspec
@@ -33,95 +35,88 @@ from fedhpa.cron.grammar import Schedule, parse
 from fedhpa.cron.zones import load_zone
 
 MINUTES_PER_DAY: Final = 1440
+_DAY: Final = 86400
 # Two 29 Februaries are at most eight years apart, around a century without one.
-LONGEST_INTERVAL: Final = timedelta(days=9 * 366)
+LONGEST_INTERVAL: Final = 9 * 366 * _DAY
 # Seconds. Schedules have a resolution of one minute, and a window of over a year is most likely a mistake.
 SHORTEST_INTERVAL: Final = 60
-_MAX_WINDOW: Final = 366 * 86400
+_MAX_WINDOW: Final = 366 * _DAY
 _MAX_DURATION_LENGTH: Final = 64
-_DAY: Final = 86400
 # No zone changes its offset twice within two days, and the local times that a change repeats end within them.
 # Some zones do within a week: daylight saving time lasted seven days in Recife in 2000, and tzdata predicts
 # seven days for Gaza in 2040, around Ramadan.
 _PROBE: Final = 2 * _DAY
-_START: Final = datetime(1, 1, 1, tzinfo=UTC)
+EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 # Within these bounds no offset leads beyond Python's calendar.
-_MIN: Final = _DAY
-_MAX: Final = date.max.toordinal() * _DAY - _DAY
+_MIN: Final = (2 - EPOCH_DAY) * _DAY
+END: Final = (date.max.toordinal() - EPOCH_DAY) * _DAY
 # Bits 1, 8, 15, 22 and 29.
 _EVERY_SEVENTH: Final = 0b100000010000001000000100000010
 
 
 class Timetable(msgspec.Struct, frozen=True):
-    """The times of a rule on its allowed `dates`, and the `duration` of its windows.
-
-    Returned times are in the zone. Compare them in UTC only: Python compares two times of one zone by their
-    wall times, and a repeated wall time is never equal to a time of another zone.
-    """
+    """The times of a rule on its allowed `dates`, and the `duration` of its windows in seconds."""
 
     schedule: Schedule
     zone: tzinfo
     dates: Dates = EVERY_DAY
-    duration: timedelta | None = None
+    duration: float | None = None
 
-    def times(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
-        """Yields all times in (after, until], in order. Both limits are aware datetimes.
+    def times(self, after: float, until: float = END, step: int = 1) -> Iterator[float]:
+        """Yields the times in (after, until] in order, with a step of -1 the latest first.
 
-        `until` also bounds the search, and so the work.
+        The limits also bound the search, and so the work.
         """
-        return self._times(instant_of(after), _MAX if until is None else instant_of(until), 1)
+        for period, low, high, skipped in self._parts(after, until, step):
+            first = (period.start,) if skipped else ()
+            walls = wall_times(self.schedule, self.dates, low, high, step)
+            found = (wall * 60 - offset for wall, offset in zip(walls, repeat(period.offset)))
+            yield from map(float, chain(first, found) if step > 0 else chain(found, first))
 
-    def next(self, after: datetime, until: datetime | None = None) -> datetime | None:
-        """Returns the first time strictly after an aware datetime, or None if it is later than `until`."""
+    def next(self, after: float, until: float = END) -> float | None:
+        """Returns the first time in (after, until], or None."""
         return next(self.times(after, until), None)
 
-    def previous(self, at: datetime, since: datetime | None = None) -> datetime | None:
+    def previous(self, at: float, since: float | None = None) -> float | None:
         """Returns the latest time in (since, at], or None.
 
         Without `since` the search goes back nine years, longer than any schedule pauses.
         """
-        instant = instant_of(at)
-        floor = instant - LONGEST_INTERVAL.days * _DAY if since is None else instant_of(since)
-        return next(self._times(floor, instant, -1), None)
+        return next(self.times(at - LONGEST_INTERVAL if since is None else since, at, -1), None)
 
-    def count(self, after: datetime, until: datetime) -> int:
+    def count(self, after: float, until: float) -> int:
         """Returns the number of times in (after, until], without a visit to each of them."""
         total = 0
-        for _, low, high, skipped in self._parts(instant_of(after), instant_of(until), 1):
+        for _, low, high, skipped in self._parts(after, until, 1):
             days = _days_with_minutes(self.schedule, self.dates, low, high, 1)
             total += skipped + sum(bits.bit_count() for _, bits in days)
         return total
 
-    def _times(self, after: int, until: int, step: int) -> Iterator[datetime]:
-        """Yields the times in (after, until], with a step of -1 the latest first."""
-        calendar = datetime(1, 1, 1, tzinfo=self.zone)
-        for period, low, high, skipped in self._parts(after, until, step):
-            first = calendar + timedelta(0, period.start + period.offset)
-            if skipped and step > 0:
-                yield first
-            for wall_time in wall_times(self.schedule, self.dates, low, high, step):
-                local = calendar + timedelta(0, 0, 0, 0, wall_time)
-                yield local if wall_time * 60 >= period.shown_until else local.replace(fold=1)
-            if skipped and step < 0:
-                yield first
-
-    def _parts(self, after: int, until: int, step: int) -> Iterator[tuple[OffsetPeriod, int, int, bool]]:
-        """Yields the periods of (after, until], each with its wall times [low, high) that may fire.
+    def _parts(self, begin: float, end: float, step: int) -> Iterator[tuple[OffsetPeriod, int, int, bool]]:
+        """Yields the periods of (begin, end], each with its wall times [low, high) that may fire.
 
         The last value is True if the period's first instant fires instead of skipped wall times, and itself.
         """
-        wall_clock = not self.schedule.real_time
+        after, until, wall_clock = floor(begin), floor(end), not self.schedule.real_time
         for period in offset_periods(self.zone, after, until, step, self.dates):
-            start, end, offset, shown = period
+            start, stop, offset, shown = period
             first = start + offset
             low = max(_minute(max(first, shown) if wall_clock else first), (after + offset) // 60 + 1)
-            gap = wall_clock and after < start and shown < first and self.dates.allow(first // _DAY + 1)
-            skipped = gap and any(
-                True for _ in wall_times(self.schedule, self.dates, _minute(shown), _minute(first))
+            gap = wall_clock and after < start and shown < first
+            skipped = (
+                gap
+                and self.dates.allow(first // _DAY + EPOCH_DAY)
+                and any(True for _ in wall_times(self.schedule, self.dates, _minute(shown), _minute(first)))
             )
             if skipped:
                 low = max(low, first // 60 + 1)
-            yield period, low, _minute(min(end, until + 1) + offset), skipped
+            yield period, low, _minute(min(stop, until + 1) + offset), skipped
+
+
+# The rules of a target often have one timetable, and their times are asked for in each pass.
+next_time = lru_cache(maxsize=4096)(Timetable.next)
+latest_time = lru_cache(maxsize=4096)(Timetable.previous)
+count_times = lru_cache(maxsize=4096)(Timetable.count)
 
 
 def timetable(rule: CronFederatedHPARule) -> Timetable:
@@ -132,8 +127,8 @@ def timetable(rule: CronFederatedHPARule) -> Timetable:
 
 
 @lru_cache(maxsize=1024)
-def parse_window(value: str | int) -> timedelta:
-    """Returns the length of the windows. Raises InvalidObject, with a message that follows the value."""
+def parse_window(value: str | int) -> float:
+    """Returns the seconds of the windows. Raises InvalidObject, with a message that follows the value."""
     try:
         if isinstance(value, str) and len(value) > _MAX_DURATION_LENGTH:
             raise InvalidObject(f"it is longer than {_MAX_DURATION_LENGTH} characters")
@@ -144,41 +139,29 @@ def parse_window(value: str | int) -> timedelta:
         raise InvalidObject("is shorter than a minute; write 60 or more seconds, or 1m")
     if seconds > _MAX_WINDOW:
         raise InvalidObject("is longer than a year; without it the size holds until another rule fires")
-    return timedelta(seconds=seconds)
-
-
-# The rules of a target often have one timetable, and their times are asked for in each pass.
-@lru_cache(maxsize=4096)
-def next_time(table: Timetable, after: float, until: float | None) -> float | None:
-    """Returns the first time in (after, until], or None, all in POSIX seconds."""
-    found = table.next(_utc(after), None if until is None else _utc(until))
-    return None if found is None else found.timestamp()
-
-
-@lru_cache(maxsize=4096)
-def latest_time(table: Timetable, at: float, since: float | None) -> float | None:
-    """Returns the latest time in (since, at], or None, all in POSIX seconds."""
-    found = table.previous(_utc(at), None if since is None else _utc(since))
-    return None if found is None else found.timestamp()
-
-
-@lru_cache(maxsize=4096)
-def count_times(table: Timetable, after: float, until: float) -> int:
-    """Returns the number of times in (after, until], both in POSIX seconds."""
-    return table.count(_utc(after), _utc(until))
-
-
-def _utc(instant: float) -> datetime:
-    return datetime.fromtimestamp(instant, UTC)
+    return seconds
 
 
 def wall_times(schedule: Schedule, dates: Dates, low: int, high: int, step: int = 1) -> Iterator[int]:
     """Yields the matching wall times in [low, high) in order, with a step of -1 the latest first."""
     for midnight, bits in _days_with_minutes(schedule, dates, low, high, step):
-        while bits:
-            minute = (bits & -bits if step > 0 else bits).bit_length() - 1
-            bits ^= 1 << minute
+        for minute in _numbers(bits, step):
             yield midnight + minute
+
+
+def _numbers(bits: int, step: int) -> Iterator[int]:
+    """Yields the numbers of the bits that are set, in the order of `step`."""
+    while bits:
+        number = (bits & -bits if step > 0 else bits).bit_length() - 1
+        bits ^= 1 << number
+        yield number
+
+
+def _between(bits: int, low: int, high: int) -> int:
+    """Returns the bits from `low` to `high`."""
+    if low > 0:
+        bits = bits >> low << low
+    return bits & (2 << high) - 1
 
 
 def _days_with_minutes(
@@ -187,14 +170,11 @@ def _days_with_minutes(
     """Yields the midnights of days with wall times in [low, high), each with its matching minutes as bits."""
     if low >= high:
         return
-    whole = schedule.minutes_of_day
-    first, last = low // MINUTES_PER_DAY + 1, (high - 1) // MINUTES_PER_DAY + 1
+    first, last = (each // MINUTES_PER_DAY + EPOCH_DAY for each in (low, high - 1))
     for day in _matching_days(schedule, dates, first, last, step):
-        midnight, bits = (day - 1) * MINUTES_PER_DAY, whole
-        if midnight < low:
-            bits = bits >> low - midnight << low - midnight
-        if high - midnight < MINUTES_PER_DAY:
-            bits &= (1 << high - midnight) - 1
+        midnight, bits = (day - EPOCH_DAY) * MINUTES_PER_DAY, schedule.minutes_of_day
+        if midnight < low or high - midnight < MINUTES_PER_DAY:
+            bits = _between(bits, low - midnight, min(high - midnight, MINUTES_PER_DAY) - 1)
         yield midnight, bits
 
 
@@ -206,13 +186,7 @@ def _matching_days(schedule: Schedule, dates: Dates, first: int, last: int, step
             eve, bits = _month(schedule, number)
             if dates.yearly:
                 bits &= ~dates.yearly[number % 12 + 1]
-            if eve < low - 1:
-                bits = bits >> low - eve << low - eve
-            if high - eve < 31:
-                bits &= (2 << high - eve) - 1
-            while bits:
-                day = (bits & -bits if step > 0 else bits).bit_length() - 1
-                bits ^= 1 << day
+            for day in _numbers(_between(bits, low - eve, min(high - eve, 31)), step):
                 yield eve + day
 
 
@@ -264,12 +238,6 @@ class OffsetPeriod(NamedTuple):
     shown_until: int
 
 
-def instant_of(moment: datetime) -> int:
-    """Returns the whole second of an aware datetime."""
-    since = moment - _START
-    return since.days * _DAY + since.seconds
-
-
 def offset_periods(
     zone: tzinfo, after: int, until: int, step: int = 1, dates: Dates = EVERY_DAY
 ) -> Iterator[OffsetPeriod]:
@@ -278,7 +246,7 @@ def offset_periods(
     A period ends with each year of UTC, too. Years without an allowed date are left out.
     """
     # A local date begins and ends less than a day from the date of UTC.
-    low, high = (max(instant, _MIN) // _DAY + 1 for instant in (after, until))
+    low, high = (max(instant, _MIN) // _DAY + EPOCH_DAY for instant in (after, until))
     seen = None
     for first, last in dates.between(low - 1, high + 1)[::step]:
         years = (date.fromordinal(day).year for day in (max(first - 1, low), min(last + 1, high)))
@@ -293,8 +261,8 @@ def offset_periods(
 @lru_cache(maxsize=8192)
 def _periods_of_year(zone: tzinfo, year: int) -> tuple[OffsetPeriod, ...]:
     """Returns the periods that fill a year of UTC."""
-    start = max((date(year, 1, 1).toordinal() - 1) * _DAY, _MIN)
-    end = (date(year + 1, 1, 1).toordinal() - 1) * _DAY if year < MAXYEAR else _MAX
+    start = max((date(year, 1, 1).toordinal() - EPOCH_DAY) * _DAY, _MIN)
+    end = (date(year + 1, 1, 1).toordinal() - EPOCH_DAY) * _DAY if year < MAXYEAR else END
     found = []
     shown_until = start + _offset_at(zone, start - 1)
     low, begin = max(start - _PROBE, _MIN), start
@@ -303,7 +271,11 @@ def _periods_of_year(zone: tzinfo, year: int) -> tuple[OffsetPeriod, ...]:
         high = min(low + _PROBE, end - 1)
         after = _offset_at(zone, high)
         if after != offset:
-            change = _first_with_other_offset(zone, low, high, offset)
+            # The first instant in (low, high] with another offset.
+            others = range(low + 1, high)
+            change = (
+                low + 1 + bisect_left(others, True, key=lambda at, old=offset: _offset_at(zone, at) != old)
+            )
             if change > start:
                 found.append(OffsetPeriod(begin, change, offset, shown_until))
                 begin = change
@@ -315,14 +287,9 @@ def _periods_of_year(zone: tzinfo, year: int) -> tuple[OffsetPeriod, ...]:
 
 
 def _offset_at(zone: tzinfo, instant: int) -> int:
-    offset = (_START + timedelta(0, instant)).astimezone(zone).utcoffset()
+    offset = datetime.fromtimestamp(instant, zone).utcoffset()
     assert offset is not None
     return offset.days * _DAY + offset.seconds
-
-
-def _first_with_other_offset(zone: tzinfo, low: int, high: int, offset: int) -> int:
-    """Returns the first instant in (low, high] whose offset is not `offset`."""
-    return low + 1 + bisect_left(range(low + 1, high), True, key=lambda at: _offset_at(zone, at) != offset)
 
 
 def _minute(local: int) -> int:
@@ -330,8 +297,8 @@ def _minute(local: int) -> int:
     return -(-local // 60)
 
 
-# Days: longer than the eight years between two 29 Februaries around a century without one.
-_NEVER: Final = LONGEST_INTERVAL.days
+# Days.
+_NEVER: Final = LONGEST_INTERVAL // _DAY
 
 
 def shortest_interval(schedule: Schedule) -> int:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fedhpa.cron import Timetable, load_zone, parse
 from tests.property.schedules import MINUTE, ODD_ZONES, ZONES, Walk, Written, clock_changes, written
 from tests.support.nightly import NIGHTLY, examples
-from tests.support.timetables import next_times
+from tests.support.timetables import next_times, previous_of, times_of
 
 YEARS = (2026, 2027)
 # The suite tests one zone in 50, and the nightly run tests all of them.
@@ -75,14 +75,14 @@ def test_in_two_years_no_execution_is_lost_or_repeated(name: str) -> None:
     for text in ("30 2 * * *", "0 0 * * *", "59 23 * * *"):
         schedule = parse(text)
         found = []
-        for time in Timetable(schedule, zone).times(start):
+        for time in times_of(Timetable(schedule, zone), start):
             if time.astimezone(UTC) >= end:
                 break
             found.append(time)
 
         assert len(found) == 730
         assert in_utc(found) == sorted(set(in_utc(found)))
-        assert all(Timetable(schedule, zone).previous(time) == time for time in found[::7])
+        assert all(previous_of(Timetable(schedule, zone), time) == time for time in found[::7])
 
 
 @given(st.sampled_from(ODD_ZONES) | st.sampled_from(ZONES), st.integers(1970, 2060), st.data())
@@ -108,7 +108,7 @@ def test_clock_changes_of_other_years_follow_the_rules_too(name: str, year: int,
         assert expected == in_utc(next_times(parsed, zone, walk.start, len(expected)))
         backwards = []
         at = walk.minutes[-1][0]
-        while (time := Timetable(parsed, zone).previous(at)) is not None and time > walk.start:
+        while (time := previous_of(Timetable(parsed, zone), at)) is not None and time > walk.start:
             backwards.append(time)
             at = time.astimezone(UTC) - timedelta(seconds=1)
         assert expected == in_utc(backwards[::-1])

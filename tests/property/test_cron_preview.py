@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.cron.execution.outcome import Attempts, Settled, settle
 from fedhpa.cron.execution.planning import CronPlan
 from fedhpa.cron.execution.simulation import CrossedBounds, Simulation, crossed_bounds
-from fedhpa.cron.forecast.bounds import bounds_conflicts
+from fedhpa.cron.forecast.conflicts import bounds_conflicts
 from tests.property.cron.histories import HOURS, STARTS
 from tests.property.cron.histories import rules as rules_of
 from tests.property.cron.hub import FHPA
@@ -134,20 +134,20 @@ def test_admission_warns_of_the_conflicts_that_the_preview_shows(
 ) -> None:
     """Every warning is a refused write of the preview, and the first refused write has a warning."""
     (owner, *_), now = unit
-    start, until = datetime.fromtimestamp(now, UTC), now + 7 * 86400
+    until = now + 7 * 86400
     owner = msgspec.structs.replace(
         owner, rules=tuple(msgspec.structs.replace(rule, max_delay=None) for rule in owner.rules)
     )
     rules = [rule for rule in owner.rules if rule.timetable is not None]
     # The forecast does not know if a window that began before is open.
     windows = [(rule.table, rule.table.duration) for rule in rules]
-    assume(all(long is None or table.previous(start, start - long) is None for table, long in windows))
+    assume(all(long is None or table.previous(now, now - long) is None for table, long in windows))
 
     preview = Simulation([owner], None, {MINIMUM: minimum, MAXIMUM: maximum}, now=now, until=until)
     refused = {step.at: step.conflict for step in preview.steps() if step.conflict is not None}
     bounds: dict[str, int | None] = {"minReplicas": minimum, "maxReplicas": maximum}
-    warned = list(bounds_conflicts(rules, bounds, start, datetime.fromtimestamp(until, UTC)))
+    warned = list(bounds_conflicts(rules, bounds, now, until))
 
     for each in warned:
-        assert refused[each.at.timestamp()] == each.values
-    assert min(refused, default=None) == min((each.at.timestamp() for each in warned), default=None)
+        assert refused[each.at] == each.bounds
+    assert min(refused, default=None) == min((each.at for each in warned), default=None)

@@ -14,6 +14,7 @@ from fedhpa.cron import Dates, Timetable, allowed_dates
 from tests.property.schedules import Written, instants, schedules, zones
 from tests.property.test_schedules import WITHIN_A_DAY
 from tests.support.nightly import examples
+from tests.support.timetables import count_of, previous_of, times_of
 
 
 class DateFields(NamedTuple):
@@ -70,15 +71,15 @@ def test_the_dates_of_a_rule_remove_their_executions_and_no_others(
     """All executions whose date is allowed are found, forwards and backwards, and counted."""
     written = data.draw(fields(after.astimezone(zone).date()))
     dates, until = written.parsed, after + timedelta(days=data.draw(st.integers(1, 400)))
-    whole = list(itertools.islice(Timetable(schedule.parsed, zone).times(after, until), 2000))
+    whole = list(itertools.islice(times_of(Timetable(schedule.parsed, zone), after, until), 2000))
     until = whole[-1].astimezone(UTC) if whole else until
     expected = [time for time in whole if written.allow(time.date())]
 
-    assert list(Timetable(schedule.parsed, zone, dates).times(after, until)) == expected
-    assert Timetable(schedule.parsed, zone, dates).count(after, until) == len(expected)
+    assert list(times_of(Timetable(schedule.parsed, zone, dates), after, until)) == expected
+    assert count_of(Timetable(schedule.parsed, zone, dates), after, until) == len(expected)
     for earlier, later in itertools.pairwise([None, *expected][:20]):
         just_before = later.astimezone(UTC) - timedelta(microseconds=1)  # type: ignore[union-attr]
-        assert Timetable(schedule.parsed, zone, dates).previous(just_before, after) == earlier
+        assert previous_of(Timetable(schedule.parsed, zone, dates), just_before, after) == earlier
 
 
 @given(st.data(), schedules(), instants, zones)
@@ -89,12 +90,14 @@ def test_dates_are_found_in_the_same_way_in_both_directions_in_every_zone(
     """Also where a clock change skips midnight or a whole day."""
     written = data.draw(fields(after.astimezone(zone).date()))
     dates, until = written.parsed, after + timedelta(days=60)
-    listed = [time.astimezone(UTC) for time in Timetable(schedule.parsed, zone, dates).times(after, until)]
-    whole = {time.astimezone(UTC) for time in Timetable(schedule.parsed, zone).times(after, until)}
+    listed = [
+        time.astimezone(UTC) for time in times_of(Timetable(schedule.parsed, zone, dates), after, until)
+    ]
+    whole = {time.astimezone(UTC) for time in times_of(Timetable(schedule.parsed, zone), after, until)}
 
     assert all(earlier < later for earlier, later in itertools.pairwise(listed))
     assert set(listed) <= whole
     assert all(written.allow(time.astimezone(zone).date()) for time in listed)
-    assert Timetable(schedule.parsed, zone, dates).count(after, until) == len(listed)
-    last = Timetable(schedule.parsed, zone, dates).previous(until, after)
+    assert count_of(Timetable(schedule.parsed, zone, dates), after, until) == len(listed)
+    last = previous_of(Timetable(schedule.parsed, zone, dates), until, after)
     assert (None if last is None else last.astimezone(UTC)) == (listed[-1] if listed else None)

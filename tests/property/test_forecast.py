@@ -10,11 +10,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import Timetable, load_zone, parse
-from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, OpenWindow, Rule
+from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, OpenWindow, Rule, Values
 from fedhpa.cron.execution.windows import ValueStack
-from fedhpa.cron.forecast.bounds import MAX_EVENTS, bounds_conflicts
-from fedhpa.cron.forecast.conflicts import value_conflicts
+from fedhpa.cron.forecast.conflicts import MAX_EVENTS, Conflict, bounds_conflicts, value_conflicts
 from tests.support.nightly import examples
+from tests.support.timetables import previous_of, times_of
 
 ZONES = ("Europe/Berlin", "Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe")
 HOURS = st.sampled_from(("1", "2", "3", "8", "1,2", "*/12", "*"))
@@ -24,11 +24,11 @@ DAYS_AHEAD = 60
 instants = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
 
-WINDOWS = st.sampled_from((None, None, timedelta(hours=1), timedelta(hours=9), timedelta(days=3)))
+WINDOWS = st.sampled_from((None, None, 3600.0, 9 * 3600.0, 3 * 86400.0))
 
 
 @st.composite
-def rule_lists(draw: st.DrawFn, windows: st.SearchStrategy[timedelta | None] = WINDOWS) -> list[Rule]:
+def rule_lists(draw: st.DrawFn, windows: st.SearchStrategy[float | None] = WINDOWS) -> list[Rule]:
     """Two or three rules, some with windows, each with its minimum at or below its maximum."""
     zones = draw(st.sampled_from((ZONES[:1], ZONES)))
     rules = []
@@ -47,8 +47,19 @@ def rule_of(name: str, table: Timetable, low: int | None, high: int | None, plac
 
 
 def times(rule: Rule, now: datetime, until: datetime) -> list[datetime]:
-    coming = (time.astimezone(UTC) for time in rule.table.times(now))
+    coming = (time.astimezone(UTC) for time in times_of(rule.table, now))
     return list(takewhile(lambda time: time <= until, coming))
+
+
+def length_of(rule: Rule) -> timedelta | None:
+    return None if rule.duration is None else timedelta(seconds=rule.duration)
+
+
+def first_conflict(
+    rules: list[Rule], minimum: int | None, maximum: int, now: datetime, until: datetime
+) -> Conflict | None:
+    target: Values = {"minReplicas": minimum, "maxReplicas": maximum}
+    return next(bounds_conflicts(rules, target, now.timestamp(), until.timestamp()), None)
 
 
 @given(rule_lists(st.none()), instants)
@@ -65,8 +76,8 @@ def test_the_first_conflict_of_each_pair_is_found(rules: list[Rule], now: dateti
                 expected[first.name, second.name] = shared[0]
 
     found = {
-        (each.first.name, each.second.name): each.at.astimezone(UTC)
-        for each in value_conflicts(rules, now, until)
+        (each.rules[0].name, each.rules[1].name): datetime.fromtimestamp(each.at, UTC)
+        for each in value_conflicts(rules, now.timestamp(), until.timestamp())
     }
 
     # A pair that rarely fires together, or only because of a clock change, may be missed.
@@ -105,11 +116,11 @@ def test_the_first_bounds_conflict_is_that_of_every_instant_alone(
     until = now + timedelta(days=DAYS_AHEAD)
     expected, events = first_crossing(rules, now, until, (1 if minimum is None else minimum, maximum))
 
-    first = next(bounds_conflicts(rules, {"minReplicas": minimum, "maxReplicas": maximum}, now, until), None)
+    first = first_conflict(rules, minimum, maximum, now, until)
 
     found = None
-    if first is not None:
-        found = (first.at.astimezone(UTC), *first.values)
+    if first is not None and first.bounds is not None:
+        found = (datetime.fromtimestamp(first.at, UTC), *first.bounds)
     if events <= MAX_EVENTS:
         assert found == expected
     assert found in (None, expected)
@@ -123,13 +134,13 @@ def test_the_first_bounds_conflict_is_the_first_write_that_would_be_refused(
     """The controller's own model of windows gives the same instant, where no window was open before."""
     until = now + timedelta(days=DAYS_AHEAD)
     for rule in rules:
-        fired, length = rule.table.previous(now), rule.table.duration
+        fired, length = previous_of(rule.table, now), length_of(rule)
         assume(length is None or fired is None or fired.astimezone(UTC) + length <= now)
     refused, events = first_refused_write(rules, now, until, {"minReplicas": minimum, "maxReplicas": maximum})
 
-    first = next(bounds_conflicts(rules, {"minReplicas": minimum, "maxReplicas": maximum}, now, until), None)
+    first = first_conflict(rules, minimum, maximum, now, until)
 
-    found = None if first is None else first.at.astimezone(UTC)
+    found = None if first is None else datetime.fromtimestamp(first.at, UTC)
     assert found == refused or (found is None and events > MAX_EVENTS)
 
 
@@ -142,15 +153,15 @@ def first_refused_write(
     for index, rule in enumerate(rules):
         for time in times(rule, now, until):
             due.setdefault(time, []).append(index)
-            if rule.table.duration is not None:
-                due.setdefault(time + rule.table.duration, [])
+            if (length := length_of(rule)) is not None:
+                due.setdefault(time + length, [])
     events = 0
     for instant in sorted(due):
         for window in [each for each in stack.windows if each.closes <= instant.timestamp()]:
             stack.close(window)
         # Plain executions come before openings.
         for index in sorted(due[instant], key=lambda index: rules[index].table.duration is not None):
-            rule, length = rules[index], rules[index].table.duration
+            rule, length = rules[index], length_of(rules[index])
             if length is None:
                 stack.apply(rule.values)
             else:
@@ -173,12 +184,11 @@ def test_rules_of_one_schedule_use_up_no_executions() -> None:
         rule_of("c", late, 2, None, 2),
     ]
 
-    first = next(
-        bounds_conflicts(rules, {"minReplicas": 1, "maxReplicas": 5}, now, now + timedelta(days=DAYS_AHEAD))
-    )
+    first = first_conflict(rules, 1, 5, now, now + timedelta(days=DAYS_AHEAD))
 
-    assert (first.rule.name, *first.values) == ("c", 2, 1)
-    assert first.at.astimezone(UTC) == datetime(2026, 2, 28, tzinfo=UTC)
+    assert first is not None
+    assert (first.rules, first.bounds) == ((rules[2],), (2, 1))
+    assert datetime.fromtimestamp(first.at, UTC) == datetime(2026, 2, 28, tzinfo=UTC)
 
 
 def first_crossing(
@@ -191,8 +201,8 @@ def first_crossing(
     fired = [times(rule, now, until) for rule in rules]
     instants: set[datetime] = set()
     for rule, own in zip(rules, fired, strict=True):
-        length = rule.table.duration
-        earlier = rule.table.previous(now)
+        length = length_of(rule)
+        earlier = previous_of(rule.table, now)
         assert earlier is not None
         instants |= set(own)
         if length is not None:
@@ -221,12 +231,12 @@ def stack(
         value = rule.values.get(bound)
         if value is None:
             continue
-        length = rule.table.duration
+        length = length_of(rule)
         done = [time for time in fired[index] if time <= at]
         if length is None:
             baseline += [(time, index, value) for time in done[-1:]]
             continue
-        earlier = rule.table.previous(now)
+        earlier = previous_of(rule.table, now)
         assert earlier is not None
         hidden = earlier.astimezone(UTC) + length
         if hidden > now:

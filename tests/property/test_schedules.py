@@ -15,11 +15,11 @@ from fedhpa.cron import InvalidSchedule, Timetable, allowed_dates, load_zone, pa
 from fedhpa.cron.dates import EVERY_DAY
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import CronPlan
-from fedhpa.cron.timetables import MINUTES_PER_DAY, wall_times
+from fedhpa.cron.timetables import EPOCH_DAY, MINUTES_PER_DAY, wall_times
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples
-from tests.support.timetables import next_times
+from tests.support.timetables import count_of, next_times, previous_of, times_of
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:
@@ -57,7 +57,7 @@ def test_executions_in_utc_are_those_of_an_independent_parser(text: str, after: 
     assert expected == next_times(parsed, UTC, after, 5)
     # The previous time of croniter is strictly before the instant, and ours at or before it.
     assert croniter(text, expected[4], day_or=True).get_prev(datetime) == expected[3]
-    assert expected[3] == Timetable(parsed, UTC).previous(expected[4] - timedelta(seconds=1))
+    assert expected[3] == previous_of(Timetable(parsed, UTC), expected[4] - timedelta(seconds=1))
 
 
 @given(schedules(), instants, zones)
@@ -78,16 +78,16 @@ def test_executions_are_strictly_increasing_and_after_the_start(
 def test_next_and_previous_executions_agree(schedule: Written, after: datetime, zone: ZoneInfo) -> None:
     """previous(next(t)) is next(t), and just before that instant previous is still previous(t)."""
     parsed = schedule.parsed
-    following = next(Timetable(parsed, zone).times(after), None)
+    following = next(times_of(Timetable(parsed, zone), after), None)
     assert following is not None
     instant = following.astimezone(UTC)
-    previous = Timetable(parsed, zone).previous(after)
+    previous = previous_of(Timetable(parsed, zone), after)
     assert previous is not None
 
-    assert Timetable(parsed, zone).previous(instant) == following
-    assert Timetable(parsed, zone).previous(instant - timedelta(microseconds=1)) == previous
+    assert previous_of(Timetable(parsed, zone), instant) == following
+    assert previous_of(Timetable(parsed, zone), instant - timedelta(microseconds=1)) == previous
     assert previous.astimezone(UTC) <= after
-    assert next(Timetable(parsed, zone).times(previous.astimezone(UTC)), None) == following
+    assert next(times_of(Timetable(parsed, zone), previous.astimezone(UTC)), None) == following
 
 
 @given(schedules(), instants, zones, st.integers(0, 6))
@@ -101,7 +101,7 @@ def test_executions_do_not_depend_on_the_start_of_the_search(
 
     assert found[index + 1 :] == next_times(schedule.parsed, zone, instant, 7 - index)
     just_before = max(after, instant - timedelta(microseconds=1))
-    assert found[index] == next(Timetable(schedule.parsed, zone).times(just_before), None)
+    assert found[index] == next(times_of(Timetable(schedule.parsed, zone), just_before), None)
 
 
 # In these zones no clock change skips midnight. Elsewhere an execution can be a day after its wall time.
@@ -132,11 +132,11 @@ def test_excluded_dates_remove_their_executions_and_no_others(
     expected = [time for time in found if time.date() not in excluded]
 
     assert expected == list(
-        itertools.islice(Timetable(schedule.parsed, zone, dates).times(after), len(expected))
+        itertools.islice(times_of(Timetable(schedule.parsed, zone, dates), after), len(expected))
     )
     for earlier, later in itertools.pairwise(expected):
         just_before = later.astimezone(UTC) - timedelta(microseconds=1)
-        assert earlier == Timetable(schedule.parsed, zone, dates).previous(just_before)
+        assert earlier == previous_of(Timetable(schedule.parsed, zone, dates), just_before)
 
 
 @given(
@@ -155,11 +155,13 @@ def test_a_span_is_counted_and_searched_backwards_as_it_is_listed(
     excluded = tuple(str(date.fromordinal(today + offset)) for offset in offsets)
     dates = allowed_dates(None, None, excluded)
     until = after + length
-    listed = [time.astimezone(UTC) for time in Timetable(schedule.parsed, zone, dates).times(after, until)]
+    listed = [
+        time.astimezone(UTC) for time in times_of(Timetable(schedule.parsed, zone, dates), after, until)
+    ]
 
     assert all(after < time <= until for time in listed)
-    assert Timetable(schedule.parsed, zone, dates).count(after, until) == len(listed)
-    last = Timetable(schedule.parsed, zone, dates).previous(until, after)
+    assert count_of(Timetable(schedule.parsed, zone, dates), after, until) == len(listed)
+    last = previous_of(Timetable(schedule.parsed, zone, dates), until, after)
     assert (None if last is None else last.astimezone(UTC)) == (listed[-1] if listed else None)
 
 
@@ -170,7 +172,7 @@ def test_a_search_backwards_ends_when_all_dates_are_excluded() -> None:
 
     assert (
         least_cpu_seconds(
-            lambda: Timetable(parse("0 0 * * *"), UTC, dates).previous(datetime(2026, 3, 16, tzinfo=UTC)),
+            lambda: previous_of(Timetable(parse("0 0 * * *"), UTC, dates), datetime(2026, 3, 16, tzinfo=UTC)),
             0.02,
         )
         < 0.02
@@ -198,7 +200,7 @@ rare = st.builds(
     st.none() | st.sets(st.integers(1, 12), min_size=1, max_size=3),
     st.none() | st.sets(st.integers(0, 6), min_size=1, max_size=2),
 )
-YEAR_2000, YEAR_2400 = (date(year, 1, 1).toordinal() * MINUTES_PER_DAY for year in (2000, 2400))
+YEAR_2000, YEAR_2400 = ((date(year, 1, 1).toordinal() - EPOCH_DAY) * MINUTES_PER_DAY for year in (2000, 2400))
 
 
 @given(rare)
@@ -239,7 +241,7 @@ def test_a_search_backwards_finds_the_wall_times_of_a_forward_one(
     schedule: Written, start: datetime, low: int, days: int
 ) -> None:
     """Searches backwards and forwards agree."""
-    first = start.date().toordinal() * MINUTES_PER_DAY + low
+    first = (start.date().toordinal() - EPOCH_DAY) * MINUTES_PER_DAY + low
     end = first + days * MINUTES_PER_DAY
 
     backwards = list(wall_times(schedule.parsed, EVERY_DAY, first, end, -1))
@@ -254,7 +256,7 @@ def test_a_window_is_open_if_and_only_if_an_execution_is_recent_enough(
 ) -> None:
     """It opens with the latest execution, and closes a duration after it."""
     duration = timedelta(seconds=seconds)
-    table = Timetable(schedule.parsed, zone, duration=duration)
+    table = Timetable(schedule.parsed, zone, duration=float(seconds))
     found = [time.astimezone(UTC) for time in next_times(schedule.parsed, zone, start, 12)]
     # Times before `start` can renew a window too, so the checks begin after a gap that no window bridges.
     first = next((n for n in range(1, 12) if found[n] - found[n - 1] > duration), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,9 +12,8 @@ from fedhpa.admission.cronfederatedhpa import validate_cronfederatedhpa, warn_cr
 from fedhpa.api.cronfederatedhpa import CronFederatedHPA, CronFederatedHPASpec
 from fedhpa.api.decode import decode
 from fedhpa.api.fielderror import remedies
-from fedhpa.cron import forecast_warnings
+from fedhpa.cron import affected_times, forecast_warnings
 from fedhpa.cron.execution.model import Values
-from fedhpa.cron.forecast.clock_changes import affected_times
 from fedhpa.cron.forecast.warnings import active_rules
 from tests.support.costs import least_cpu_seconds
 from webhook.admission_review import Verdict, encode_answer
@@ -61,7 +60,7 @@ def moved(schedule: str, now: datetime = NOW, **fields: Any) -> list[str]:
     """The clock changes of a year that move an execution of a rule."""
     rules = active_rules(spec({"schedule": schedule, "targetReplicas": 3, **fields}))
     named = {str(rule): rule.table for rule in rules}
-    return list(map(str, affected_times(named, now, now + timedelta(days=366))))
+    return list(map(str, affected_times(named, now.timestamp(), now.timestamp() + 366 * 86400)))
 
 
 def test_a_sound_calendar_gets_no_warning() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fedhpa.cron import InvalidSchedule, Timetable, UnknownZone, load_zone, parse, shortest_interval
-from tests.support.timetables import next_times
+from tests.support.timetables import next_times, times_of
 
 
 def values(bits: int) -> list[int]:
@@ -249,12 +249,12 @@ def test_an_error_is_short_for_a_long_schedule(bad: str, place: int) -> None:
 @pytest.mark.parametrize("schedule", ["0 0 29 2 *", "0 0 31 2 MON", "0 0 31 * *", "0 0 30 2,3 *"])
 def test_a_rare_date_is_accepted(schedule: str) -> None:
     """It is a leap day, or it has a weekday as an alternative, or one month has the day."""
-    assert next(Timetable(parse(schedule), UTC).times(datetime(2096, 3, 1, tzinfo=UTC)), None) is not None
+    assert next(times_of(Timetable(parse(schedule), UTC), datetime(2096, 3, 1, tzinfo=UTC)), None) is not None
 
 
 def test_a_leap_day_is_found_over_a_century_without_one() -> None:
     """After 2096 the next 29 February is in 2104."""
-    time = next(Timetable(parse("0 0 29 2 *"), UTC).times(datetime(2096, 3, 1, tzinfo=UTC)), None)
+    time = next(times_of(Timetable(parse("0 0 29 2 *"), UTC), datetime(2096, 3, 1, tzinfo=UTC)), None)
 
     assert time == datetime(2104, 2, 29, tzinfo=UTC)
 

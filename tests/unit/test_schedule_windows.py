@@ -14,6 +14,7 @@ from fedhpa.cron import Timetable, timetable
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import CronPlan
 from tests.support.costs import least_cpu_seconds
+from tests.support.timetables import count_of, next_of, previous_of, times_of
 
 
 def rule(schedule: str, zone: str = "Europe/Berlin", **fields: Any) -> Timetable:
@@ -58,7 +59,7 @@ def test_an_execution_moved_to_another_date_is_excluded_by_either_date() -> None
     before = at("2026-03-28T12:00:00Z")
 
     def fires_next(*excluded: str) -> str:
-        found = rule("30 23 * * *", "America/Nuuk", excludeDates=list(excluded)).next(before)
+        found = next_of(rule("30 23 * * *", "America/Nuuk", excludeDates=list(excluded)), before)
         assert found is not None
         return found.isoformat()
 
@@ -71,14 +72,14 @@ def test_a_rule_whose_dates_are_one_day_fires_once() -> None:
     """The yearly schedule of the day does not repeat."""
     once = rule("0 8 27 11 *", startDate="2026-11-27", endDate="2026-11-27")
 
-    assert [time.year for time in once.times(at("2020-01-01T00:00:00Z"))] == [2026]
+    assert [time.year for time in times_of(once, at("2020-01-01T00:00:00Z"))] == [2026]
 
 
 def test_dates_are_excluded_as_ranges_and_in_each_year() -> None:
     """A range has its first and its last date. 29 February is excluded where it comes."""
 
     def days(schedule: str, *excluded: str) -> list[str]:
-        found = rule(schedule, excludeDates=list(excluded)).times(at("2027-12-23T12:00:00Z"))
+        found = times_of(rule(schedule, excludeDates=list(excluded)), at("2027-12-23T12:00:00Z"))
         return [time.date().isoformat() for time in islice(found, 3)]
 
     assert days("0 8 * * *", "2027-12-25/2028-01-01") == ["2027-12-24", "2028-01-02", "2028-01-03"]
@@ -101,9 +102,9 @@ def test_a_pause_of_centuries_costs_no_search(fields: dict[str, Any], schedule: 
     table, now = rule(schedule, **fields), at("2026-03-16T00:00:00Z")
 
     def search() -> None:
-        table.next(now)
-        table.previous(now)
-        table.count(now, at("2035-01-01T00:00:00Z"))
+        next_of(table, now)
+        previous_of(table, now)
+        count_of(table, now, at("2035-01-01T00:00:00Z"))
 
     search()
     assert least_cpu_seconds(search, 0.01) < 0.01
@@ -115,8 +116,8 @@ def test_a_rule_whose_dates_are_all_excluded_does_not_search_forever() -> None:
     table = rule("0 8 29 2 *", excludeDates=days)
     now = at("2026-03-16T00:00:00Z")
 
-    assert table.next(now, until=at("2035-01-01T00:00:00Z")) is None
-    found = table.next(now)
+    assert next_of(table, now, until=at("2035-01-01T00:00:00Z")) is None
+    found = next_of(table, now)
     assert found is not None
     assert found.isoformat() == "2400-02-29T08:00:00+01:00"
 
@@ -156,9 +157,9 @@ def test_a_gap_at_the_turn_of_a_year_is_found_backwards() -> None:
     table = rule("0 3 * * *", "Antarctica/Casey")
     midnight = at("1969-01-01T00:00:00Z")
 
-    assert table.next(at("1968-12-31T12:00:00Z")) == midnight
-    assert table.previous(midnight) == midnight
-    assert table.count(at("1968-12-31T12:00:00Z"), midnight) == 1
+    assert next_of(table, at("1968-12-31T12:00:00Z")) == midnight
+    assert previous_of(table, midnight) == midnight
+    assert count_of(table, at("1968-12-31T12:00:00Z"), midnight) == 1
 
 
 def test_all_forms_of_utc_are_one_zone() -> None:
@@ -175,6 +176,6 @@ def test_the_calendar_ends_without_an_error() -> None:
     """A search near the years 1 and 9999 raises no exception."""
     table = rule("0 8 * * *", "Pacific/Kiritimati")
 
-    assert table.previous(datetime(1, 1, 1, tzinfo=UTC)) is None
-    assert table.next(datetime(9999, 12, 31, 23, 59, tzinfo=UTC)) is None
-    assert table.next(datetime(1, 1, 1, tzinfo=UTC)) is not None
+    assert previous_of(table, datetime(1, 1, 1, tzinfo=UTC)) is None
+    assert next_of(table, datetime(9999, 12, 31, 23, 59, tzinfo=UTC)) is None
+    assert next_of(table, datetime(1, 1, 1, tzinfo=UTC)) is not None

@@ -118,7 +118,10 @@ def _answer(query: dict[str, Any], now: datetime) -> dict[str, Any]:
         "timeZone": zone.key,
         "from": after.isoformat(),
         "valid": True,
-        "next": [time.isoformat() for time in islice(Timetable(parsed, zone).times(after), count)],
+        "next": [
+            datetime.fromtimestamp(at, zone).isoformat()
+            for at in islice(Timetable(parsed, zone).times(after.timestamp()), count)
+        ],
     }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -316,8 +316,7 @@ def _clock_changes(unit: PlannedTarget, now: float) -> list[str]:
         for rule in each.rules
         if rule.timetable is not None
     }
-    start = datetime.fromtimestamp(now, UTC)
-    found = affected_times(named, start, start + timedelta(days=CLOCK_CHANGE_DAYS))
+    found = affected_times(named, now, now + CLOCK_CHANGE_DAYS * 86400)
     return list(map(str, islice(found, MAX_CLOCK_CHANGES)))
 
 

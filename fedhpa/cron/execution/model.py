@@ -13,7 +13,7 @@ import msgspec
 
 from fedhpa.api.hold import HoldRequest
 from fedhpa.api.times import format_time
-from fedhpa.cron.timetables import LONGEST_INTERVAL, Timetable, latest_time, next_time
+from fedhpa.cron.timetables import END, LONGEST_INTERVAL, Timetable, latest_time, next_time
 
 MINIMUM: Final = "minReplicas"
 MAXIMUM: Final = "maxReplicas"
@@ -64,10 +64,9 @@ class Rule(msgspec.Struct, frozen=True):
     @property
     def duration(self) -> float | None:
         """The length of its windows in seconds; None for a plain rule."""
-        duration = None if self.timetable is None else self.timetable.duration
-        return None if duration is None else duration.total_seconds()
+        return None if self.timetable is None else self.timetable.duration
 
-    def next_time(self, after: float, until: float | None = None) -> float | None:
+    def next_time(self, after: float, until: float = END) -> float | None:
         """Returns its first time in (after, until]; None also for a suspended or unreadable rule."""
         return None if self.timetable is None else next_time(self.timetable, after, until)
 
@@ -190,7 +189,7 @@ class ScheduledObject(msgspec.Struct, frozen=True):
         most = _MOST_AHEAD_OF_HUB if at in (self.created, self.edited) else MOST_AHEAD_SECONDS
         if at > now + most:
             return now, True
-        return max(at, now - LONGEST_INTERVAL.total_seconds()), False
+        return max(at, now - LONGEST_INTERVAL), False
 
     def _stored_watermark(self, rule: Rule, now: float, newest: float | None) -> float:
         state = self.states.get(rule.name)

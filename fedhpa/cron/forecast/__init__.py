@@ -1,4 +1,4 @@
 """A forecast of what the rules of a CronFederatedHPA will do, as admission warnings.
 
-`warnings` has the entry point. `bounds`, `conflicts` and `clock_changes` each find one kind of problem.
+`warnings` has the entry point. `conflicts` finds rules that cannot all act.
 """

@@ -1,9 +1,14 @@
-"""Rules that fire in the same minute and set different values, so that only one value can apply.
+"""Rules that cannot all act: two values for one minute, or a minReplicas above the maxReplicas.
 
 A rule with a window and one without do not conflict: the values of the second hold when the window closes.
-
 Bit sets of the minutes of a day rule out most pairs of rules of one zone. For the other pairs, the two
 timetables are followed in turn. All pairs together share a bounded number of steps.
+
+A rule may set one bound only, so a conflict of bounds depends on the present bounds and on the other rules.
+The simulation of `fedhpa.cron.execution` gives the coming writes, as the controller would make them. Each
+conflict is here given to the rule that causes it. A window that a rule may have opened before the forecast
+begins hides the baseline of its bounds. These bounds count as unknown until a rule sets them, so they cause
+no warning.
 """
 
 from __future__ import annotations
@@ -13,41 +18,72 @@ from datetime import datetime, tzinfo
 from itertools import islice
 from typing import Final, NamedTuple
 
-from fedhpa.cron.execution.model import Rule
-from fedhpa.cron.timetables import Timetable
+from msgspec.structs import replace
+
+from fedhpa.cron.execution.model import (
+    MAXIMUM,
+    MINIMUM,
+    OpenWindow,
+    Rule,
+    ScheduledObject,
+    Values,
+    WindowRecord,
+)
+from fedhpa.cron.execution.simulation import (
+    DEFAULT_MINIMUM,
+    UNKNOWN,
+    CrossedBounds,
+    SimulatedStep,
+    Simulation,
+)
 
 _MAX_PAIRS: Final = 2000
 _MAX_STEPS: Final = 300
 # Two rules in different zones can share a minute of the day and still never fire together.
 _MAX_STEPS_OF_PAIR: Final = 40
+# Executions and ends of windows that are followed at least, of all rules together.
+MAX_EVENTS: Final = 200
+# The work of a simulation for these events, which counts the steps, too.
+_MAX_WORK: Final = 2 * MAX_EVENTS
+# Rules that are followed; those that never apply do not count.
+_MAX_RULES: Final = 100
+# The object whose rules are forecast, and a made-up one with the windows that may be open already.
+_OBJECT: Final = "object"
+_BEFORE: Final = "before"
+_BOUNDS: Final = (MINIMUM, MAXIMUM)
 
 
-class ValueConflict(NamedTuple):
-    """Two rules, the first time that both fire, and their values (such as "targetReplicas 3 and 5")."""
+class Conflict(NamedTuple):
+    """The rules at fault, the first instant of their conflict, the warning, and the bounds that cross."""
 
-    first: Rule
-    second: Rule
-    at: datetime
-    values: str
-
-    def __str__(self) -> str:
-        return (
-            f"{self.first} and {self.second} fire in the same minute, first at {self.at.isoformat()}; "
-            f"only the latter applies ({self.values})"
-        )
+    rules: tuple[Rule, ...]
+    at: float
+    text: str
+    bounds: CrossedBounds | None = None
 
 
-def value_conflicts(rules: list[Rule], now: datetime, until: datetime) -> Iterator[ValueConflict]:
-    """Yields the pairs of rules that conflict in (now, until], in the order of the rules."""
+def local_time(at: float, rule: Rule) -> str:
+    """Returns an instant in the zone of a rule, as ISO 8601."""
+    return datetime.fromtimestamp(at, rule.table.zone).isoformat()
+
+
+def value_conflicts(rules: list[Rule], now: float, until: float) -> Iterator[Conflict]:
+    """Yields the pairs of rules with two values for one time in (now, until], in the order of the rules."""
     steps = iter(range(_MAX_STEPS))
     for first, second in islice(_pairs(rules), _MAX_PAIRS):
         if first.table.zone is second.table.zone and not _share_a_minute(first, second):
             continue
-        values = _different_values(first, second)
-        if values and _exclude_each_other(first.table, second.table):
-            at = _first_common_time(first, second, now.timestamp(), until.timestamp(), steps)
+        values = " and ".join(
+            f"target{field[0].upper()}{field[1:]} {size} and {second.values[field]}"
+            for field, size in first.values.items()
+            if second.values.get(field, size) != size
+        )
+        if values and _exclude_each_other(first.duration, second.duration):
+            at = _first_common_time(first, second, now, until, steps)
             if at is not None:
-                yield ValueConflict(first, second, datetime.fromtimestamp(at, first.table.zone), values)
+                what = f"fire in the same minute, first at {local_time(at, first)}"
+                text = f"{first} and {second} {what}; only the latter applies ({values})"
+                yield Conflict((first, second), at, text)
 
 
 def _pairs(rules: list[Rule]) -> Iterator[tuple[Rule, Rule]]:
@@ -60,24 +96,12 @@ def _pairs(rules: list[Rule]) -> Iterator[tuple[Rule, Rule]]:
         before[zone] = before.get(zone, 0) | minutes
 
 
-def _different_values(first: Rule, second: Rule) -> str:
-    """Returns the fields that both rules set, with their two values, if these differ; empty if none do."""
-    others = second.values
-    return " and ".join(
-        f"target{field[0].upper()}{field[1:]} {size} and {others[field]}"
-        for field, size in first.values.items()
-        if others.get(field, size) != size
-    )
-
-
-def _exclude_each_other(first: Timetable, second: Timetable) -> bool:
-    """True if the value of one rule never applies when both fire together.
+def _exclude_each_other(first: float | None, second: float | None) -> bool:
+    """True if the value of one rule never applies when both fire together; windows have these lengths.
 
     The window of the second rule lies above that of the first, whose values hold if its window lasts longer.
     """
-    if first.duration is None or second.duration is None:
-        return first.duration is second.duration
-    return first.duration <= second.duration
+    return first is second if first is None or second is None else first <= second
 
 
 def _share_a_minute(first: Rule, second: Rule) -> bool:
@@ -110,3 +134,104 @@ def _first_common_time(
             return at
         at, ahead, behind = other, behind, ahead
     return None
+
+
+def known_bounds(target: Values | None) -> dict[str, int]:
+    """Returns the present bounds that are known. A minimum that is not given is the default."""
+    found = {MINIMUM: DEFAULT_MINIMUM} if target is not None else {}
+    return found | {field: value for field, value in (target or {}).items() if value is not None}
+
+
+def bounds_conflicts(
+    rules: list[Rule], target: Values | None, now: float, until: float
+) -> Iterator[Conflict]:
+    """Yields the first time in (now, until] that each rule leaves minReplicas above maxReplicas, in order."""
+    known = (known_bounds(target), *(rule.values for rule in rules))
+    lows, highs = ([values[field] for values in known if field in values] for field in _BOUNDS)
+    # Otherwise no order of events leads to a conflict.
+    if not lows or not highs or max(lows) <= min(highs):
+        return
+    named = {rule.name: rule for rule in rules}
+    reported: set[str] = set()
+    for step in _simulation(rules, target, now, until).steps():
+        found = _bounds_conflict(step, named)
+        if found is not None and found.rules[0].name not in reported:
+            reported.add(found.rules[0].name)
+            yield found
+
+
+def _simulation(rules: list[Rule], target: Values | None, now: float, until: float) -> Simulation:
+    values: Values = dict.fromkeys(_BOUNDS, UNKNOWN) if target is None else target
+    followed = _followed(rules)
+    # Nothing shows if a window is open: a rule does not say since when it exists.
+    open_rules = [
+        (opened, replace(rule, values=dict.fromkeys(rule.values, UNKNOWN)))
+        for rule in followed
+        if rule.duration is not None and (opened := rule.latest_time(now)) is not None
+        if opened + rule.duration > now
+    ]
+    open_rules.sort(key=lambda each: each[0])
+    windows = tuple(OpenWindow.of(_BEFORE, rule, opened) for opened, rule in open_rules)
+    hidden: Values = {field: UNKNOWN for window in windows for field in window.values}
+    # The made-up rules of windows that may be open are suspended, so they never fire.
+    before = tuple(replace(rule, suspended=True) for _, rule in open_rules)
+    return Simulation(
+        [ScheduledObject(_OBJECT, 0.0, followed), ScheduledObject(_BEFORE, 0.0, before)],
+        WindowRecord(dict(hidden), None, dict(hidden), windows) if windows else None,
+        values | hidden,
+        now=now,
+        until=until,
+        skips_repeats=True,
+        max_work=_MAX_WORK,
+    )
+
+
+def _bounds_conflict(step: SimulatedStep, rules: dict[str, Rule]) -> Conflict | None:
+    """Returns the conflict of a step with the rule that caused it: the last that fired, else that closed."""
+    planned, crossed = step.refused, step.conflict
+    if planned is None or crossed is None:
+        return None
+    limits = dict(zip(_BOUNDS, crossed, strict=True))
+    fired = [
+        (one.execution, bound)
+        for one in sorted(planned.applied, key=lambda one: one.execution.order, reverse=True)
+        for bound, limit in limits.items()
+        if one.values.get(bound) == limit
+    ]
+    if any(execution.at < step.at for execution, _ in fired):
+        # The refusal of the earlier execution, which is tried again, was reported.
+        return None
+    causes = [(execution.rule.name, bound, False) for execution, bound in fired]
+    causes += [
+        (window.rule, bound, True)
+        for window in planned.closed
+        for bound in _BOUNDS
+        if window.closes == step.at and bound in rules[window.rule].values and bound in planned.write
+    ]
+    if not causes:
+        return None
+    name, bound, closes = causes[0]
+    other, order = (MAXIMUM, "above") if bound == MINIMUM else (MINIMUM, "below")
+    rule, value, at = rules[name], limits[bound], local_time(step.at, rules[name])
+    event = f"fires at {at} and sets {bound} {value}"
+    if closes:
+        event = f"ends its window at {at}, and {bound} is {value} again"
+    setter = next((each for each in rules.values() if each.values.get(other) == limits[other]), None)
+    whose = "that the target has now" if setter is None else f"that {setter} sets"
+    text = f"{rule} {event}, {order} the {other} {limits[other]} {whose}; the change will be refused"
+    return Conflict((rule,), step.at, text, crossed)
+
+
+def _followed(rules: list[Rule]) -> tuple[Rule, ...]:
+    """Returns the rules that can matter.
+
+    A plain rule never applies if a later one with the same timetable sets the same bounds.
+    """
+    found: list[Rule] = []
+    covered: dict[object, set[str]] = {}
+    for rule in reversed(rules):
+        fields = set() if rule.duration is not None else covered.setdefault(rule.table, set())
+        if not fields.issuperset(rule.values):
+            fields.update(rule.values)
+            found.append(rule)
+    return tuple(reversed(found))[:_MAX_RULES]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from fedhpa.cron.execution.model import Rule, ScheduledObject, Values
@@ -151,8 +150,7 @@ class Oracle:
     def _times(rule: Rule, mark: float, now: float) -> list[float]:
         if rule.timetable is None or mark >= now:
             return []
-        begin, end = datetime.fromtimestamp(mark, UTC), datetime.fromtimestamp(now, UTC)
-        return [time.timestamp() for time in rule.timetable.times(begin, end)]
+        return list(rule.timetable.times(mark, now))
 
     def _events(self, due: dict[Key, tuple[Rule, float, list[float]]], now: float) -> list[Event]:
         events = [
@@ -211,6 +209,4 @@ class Oracle:
 
 
 def _length(rule: Rule) -> float | None:
-    if rule.timetable is None or rule.timetable.duration is None:
-        return None
-    return rule.timetable.duration.total_seconds()
+    return None if rule.timetable is None else rule.timetable.duration
