@@ -18,13 +18,13 @@ from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import (
     EXECUTION,
+    Applied,
     Execution,
     Failed,
     Key,
     Missed,
     Note,
     ObservedTarget,
-    OpenWindow,
     RuleState,
     ScheduledObject,
     States,
@@ -83,23 +83,22 @@ class _Settler:
         for execution in plan.invalid:
             # Only an edit of its rule helps.
             self._fail(execution, execution.rule.problem)
-            self._handle(execution.key, execution.at)
-        for execution, values, window in plan.applied:
-            if error:
-                self._fail(execution, error)
-            else:
-                self._succeed(execution, values, window)
+            self._handle(execution.key, execution.at, execution.at)
+        for one in () if error else plan.applied:
+            self._succeed(one)
+        failed = [one.execution for one in plan.applied] if error else []
+        for execution in failed:
+            self._fail(execution, error)
         refused = [one for one in plan.left_out if one.cause not in plan.held]
         for execution in refused:
-            self._fail(execution, self._refusals.get(execution.cause, "")[:MAX_MESSAGE])
+            self._fail(execution, self._refusals.get(execution.cause, ""))
         not_ended = self._settle_ends()
-        if not error:
-            self._note_closed()
-        record = plan.record if not error else (plan.pending or plan.record)
+        record = (plan.pending or plan.record) if error else plan.record
         if record is not None:
-            windows = (_ending(one, self._now if one.key in not_ended else None) for one in record.open)
+            # Since when the end of a window is tried in vain.
+            since = {one.key: one.ending or self._now for one in record.open if one.key in not_ended}
+            windows = (replace(one, ending=since.get(one.key)) for one in record.open)
             record = replace(record, open=tuple(windows))
-        failed = [one.execution for one in plan.applied] if error else []
         return Settled(self._states, record, self._notes, (*failed, *refused))
 
     def _change(self, key: Key, **changes: Any) -> None:
@@ -109,96 +108,84 @@ class _Settler:
     def _note(self, key: Key, reason: str, text: str, *, warning: bool = True) -> None:
         self._notes.append(Note(key[0], reason, f"rule {key[1]}{text}"[:MAX_MESSAGE], warning))
 
-    def _miss(self, key: Key, missed: Missed) -> None:
-        """Records executions that are never applied, and moves the watermark past them."""
+    def _handle(self, key: Key, first: float, last: float, **changes: Any) -> None:
+        """Moves the watermark of a rule past some executions, and its next one to the one after them."""
         state = self._states[key[0]][key[1]]
-        failing = (each for each in state.failing if not missed.first <= each.scheduled <= missed.last)
-        self._change(key, missed=_bounded((missed, *state.missed)), failing=tuple(failing))
-        first, last = format_time(missed.first), format_time(missed.last)
-        what = f"the execution of {first} is" if missed.count == 1 else ""
-        what = what or f"{missed.count} executions of {first} to {last} are"
-        self._note(key, "RuleMissed", f": {what} missed: {missed.message}")
-        self._advance(key, missed.last)
+        failing = tuple(each for each in state.failing if not first <= each.scheduled <= last)
+        due = state.next_execution
+        coming = due if due is None or last < due else self._plan.following.get(key)
+        mark = max(state.handled_until or 0.0, last)
+        self._change(key, failing=failing, handled_until=mark, next_execution=coming, **changes)
 
-    def _succeed(self, execution: Execution, values: dict[str, int], window: OpenWindow | None) -> None:
+    def _miss(self, key: Key, missed: Missed) -> None:
+        """Records executions that are never applied."""
+        first, last = format_time(missed.first), format_time(missed.last)
+        what = f"{missed.count} executions of {first} to {last} are"
+        if missed.count == 1:
+            what = f"the execution of {first} is"
+        self._note(key, "RuleMissed", f": {what} missed: {missed.message}")
+        kept = _bounded((missed, *self._states[key[0]][key[1]].missed))
+        self._handle(key, missed.first, missed.last, missed=kept)
+
+    def _succeed(self, applied: Applied) -> None:
         """Records that an execution was applied."""
-        key, rule = execution.key, execution.rule
-        done = Succeeded(execution.at, self._now, values)
-        successes = (done, *self._states[key[0]][key[1]].successes)[: rule.successes_kept]
-        self._change(key, successes=successes)
-        self._handle(key, execution.at)
+        execution, values, window = applied
+        key, at = execution.key, execution.at
+        done = (Succeeded(at, self._now, values), *self._states[key[0]][key[1]].successes)
+        self._handle(key, at, at, successes=done[: execution.rule.successes_kept])
         until = "" if window is None else f" until {format_time(window.closes)}"
-        text = f", due {format_time(execution.at)}: set {shown_values(values)}{until}"
-        self._note(key, "RuleApplied", text, warning=False)
+        self._note(
+            key, "RuleApplied", f", due {format_time(at)}: set {shown_values(values)}{until}", warning=False
+        )
 
     def _settle_ends(self) -> set[Key]:
-        """Records and returns which windows could not end. Their rules are not ready until they do."""
-        plan = self._plan
+        """Notes the windows that ended, and once each that could not. Returns those that could not.
+
+        Their rules are not ready until they end.
+        """
+        plan, error = self._plan, self._error
         still_open = () if plan.record is None else plan.record.open
         failed = {
             window.key: (window, self._refusals.get(cause, ""))
             for window in plan.kept
             if (cause := window.cause) not in plan.held
         }
-        if self._error:
+        if error:
             overdue = (window for window in still_open if window.closes <= self._now)
-            failed |= {each.key: (each, self._error) for each in (*plan.closed, *plan.ending, *overdue)}
-        for window, message in failed.values():
-            self._fail_end(window, f"its window cannot end: {message}"[:MAX_MESSAGE])
+            failed |= {each.key: (each, error) for each in (*plan.closed, *overdue)}
         for window in (*still_open, *plan.closed):
-            state = self._states.get(window.object, {}).get(window.rule, RuleState())
-            if window.key not in failed and (state.handled_until or 0.0) >= window.opened:
-                self._change(window.key, failing=_others(state.failing, window.opened))
-        return set(failed)
-
-    def _fail_end(self, window: OpenWindow, text: str) -> None:
-        """Notes once that a window cannot end."""
-        state = self._states.get(window.object, {}).get(window.rule)
-        if state is None:
-            return
-        others = _others(state.failing, window.opened)
-        self._change(window.key, failing=(*others, Failed(window.opened, self._now, text)))
-        if others == state.failing:
-            self._note(window.key, "WindowNotClosed", f", due {format_time(window.opened)}: {text}")
-
-    def _note_closed(self) -> None:
-        """Notes the windows that ended and whose values returned."""
-        reported = {note.object for note in self._plan.notes if note.reason in _NOT_RETURNED}
-        for window in self._plan.closed:
+            state = self._states.get(window.object, {}).get(window.rule)
+            if state is None:
+                continue
+            tried, message = failed.get(window.key, (None, ""))
+            others = _others(state.failing, window.opened)
+            if tried is window:
+                text = f"its window cannot end: {message}"[:MAX_MESSAGE]
+                self._change(window.key, failing=(*others, Failed(window.opened, self._now, text)))
+                if others == state.failing:
+                    self._note(window.key, "WindowNotClosed", f", due {format_time(window.opened)}: {text}")
+            elif tried is None and (state.handled_until or 0.0) >= window.opened:
+                self._change(window.key, failing=others)
+        reported = {note.object for note in plan.notes if note.reason in _NOT_RETURNED}
+        for window in () if error else plan.closed:
             if window.object not in reported:
                 text = f": the window of {format_time(window.opened)} is closed"
                 self._note(window.key, "WindowClosed", text, warning=False)
+        return set(failed)
 
     def _fail(self, execution: Execution, message: str) -> None:
         """Records one failure for an execution, however often it is tried."""
         state, at = self._states[execution.object][execution.rule.name], execution.at
         earlier = [each.executed for each in (*state.failures, *state.failing) if each.scheduled == at]
-        failure = Failed(at, earlier[0] if earlier else self._now, message)
+        failure = Failed(at, earlier[0] if earlier else self._now, message[:MAX_MESSAGE])
         kept = (failure, *_others(state.failures, at))[: execution.rule.failures_kept]
         self._change(execution.key, failures=kept, failing=(*_others(state.failing, at), failure))
         if not earlier:
-            self._note(execution.key, SCALE_FAILED, f", due {format_time(at)}: {message}")
-
-    def _handle(self, key: Key, at: float) -> None:
-        """Moves the watermark of a rule to an execution."""
-        self._change(key, failing=_others(self._states[key[0]][key[1]].failing, at))
-        self._advance(key, at)
-
-    def _advance(self, key: Key, at: float) -> None:
-        """Moves the watermark of a rule, and its next execution to the one after the newest that was due."""
-        state = self._states[key[0]][key[1]]
-        due = state.next_execution
-        coming = due if due is None or at < due else self._plan.following.get(key)
-        self._change(key, handled_until=max(state.handled_until or 0.0, at), next_execution=coming)
+            self._note(execution.key, SCALE_FAILED, f", due {format_time(at)}: {failure.message}")
 
 
 # The notes of windows that ended otherwise than by a return to the values from before.
 _NOT_RETURNED: Final = frozenset({"NotRestored", "WindowOverridden"})
-
-
-def _ending(window: OpenWindow, since: float | None) -> OpenWindow:
-    """Returns a window with the time since which its end is tried in vain."""
-    return window if (window.ending is None) == (since is None) else replace(window, ending=since)
 
 
 def shown_values(values: dict[str, int]) -> str:
@@ -226,22 +213,20 @@ def reverts(plan: CronPlan) -> list[Note]:
     """
     if plan.error or not plan.applied or plan.stored is not None:
         return []
-    newest: dict[str, tuple[float, str, int]] = {}
-    for (owner, name), rule in plan.rules.items():
-        state = plan.owners[owner].states.get(name)
-        if rule.timetable is not None and rule.duration is None and state is not None:
-            for done in state.successes[:1]:
-                for field, value in done.values.items():
-                    entry = (done.scheduled, owner, value)
-                    newest[field] = max(newest.get(field, entry), entry)
-    found = []
-    for field, (_, name, value) in sorted(newest.items()):
-        present = plan.target.values.get(field, value)
-        if present != value:
-            change = change_text(plan.target, field, present)
-            text = f"{change} after a rule had set it to {value}"
-            found.append(Note(name, "RevertedAgain", text, change=change))
-    return found
+    done = [
+        (newest.scheduled, owner, newest.values)
+        for (owner, name), rule in plan.rules.items()
+        if rule.timetable is not None and rule.duration is None
+        for newest in plan.owners[owner].states.get(name, RuleState()).successes[:1]
+    ]
+    done.sort(key=lambda one: one[:2])
+    newest = {field: (owner, value) for _, owner, values in done for field, value in values.items()}
+    return [
+        Note(owner, "RevertedAgain", f"{change} after a rule had set it to {value}", change=change)
+        for field, (owner, value) in sorted(newest.items())
+        if (present := plan.target.values.get(field, value)) != value
+        for change in [change_text(plan.target, field, present)]
+    ]
 
 
 # People read conditions, so they name only so many events.
@@ -298,10 +283,7 @@ class Attempts:
         now: float,
         holds: Sequence[HoldRequest] = (),
     ) -> None:
-        self._objects = objects
-        self._record = record
-        self._target = target
-        self._now = now
+        self._known = objects, record, target, now
         self._holds = holds
         self._left = MAX_ATTEMPTS
         self._left_out: frozenset[WriteCause] = frozenset()
@@ -360,7 +342,7 @@ class Attempts:
         held: dict[WriteCause, Hold] = {}
         while True:
             excluded = left_out | self._excluded | held.keys()
-            found = CronPlan(self._objects, self._record, self._target, self._now, excluded)
+            found = CronPlan(*self._known, excluded)
             more = self._held(found)
             # A write that no event asks for any more, such as one that was interrupted, is not held twice.
             if more.keys() <= held.keys():
@@ -377,17 +359,16 @@ class Attempts:
         The hold of the event's own object comes first, then that of the target, then those of namespaces.
         """
         found = {}
+        _, _, target, now = self._known
         for field, cause in planned.field_causes.items():
             owner = planned.owners.get(cause.object)
             own = None if owner is None else owner.hold
-            hold = hold_in_force((own, self._target.hold, *self._holds), self._now)
-            if hold is not None:
-                before, after = _replicas(self._target.values.get(field)), _replicas(planned.write[field])
-                if (hold.stops_down and after < before) or (hold.stops_up and after > before):
-                    found[cause] = hold
+            hold = hold_in_force((own, target.hold, *self._holds), now)
+            # An absent minReplicas counts as its default. Other values are never absent.
+            before, after = (
+                MIN_REPLICAS if value is None else value
+                for value in (target.values.get(field), planned.write[field])
+            )
+            if hold is not None and (hold.stops_down if after < before else hold.stops_up and after > before):
+                found[cause] = hold
         return found
-
-
-def _replicas(value: int | None) -> int:
-    """Returns a value; an absent one counts as the default of minReplicas, which alone may be absent."""
-    return MIN_REPLICAS if value is None else value

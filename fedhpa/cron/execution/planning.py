@@ -61,7 +61,7 @@ class CronPlan:
       event behind each, and `marker` names all events of the write, the oldest first.
     - `applied`: executions that the write applies. `invalid`: those of rules that set nothing. `skipped`:
       those that are never applied. `unjudged`: those that only a reading of the target can judge.
-    - `closed`: windows that end. `ending`: those that should end while the target cannot be read.
+    - `closed`: windows that end, or that should end while the target cannot be read.
     - `left_out` and `kept`: the executions and windows that wait. Of these, a hold keeps the `held` ones.
     - `record`: what to store about open windows once the write is done. `pending`: what to store before it,
       so that an interrupted write is repeated. Either is None if there is nothing to store.
@@ -113,7 +113,6 @@ class CronPlan:
         self.skipped: list[Skipped] = []
         self.unjudged: list[Execution] = []
         self.closed: list[OpenWindow] = []
-        self.ending: list[OpenWindow] = []
         self.left_out: list[Execution] = []
         self.held: dict[WriteCause, Hold] = {}
         self._follow_changes()
@@ -158,78 +157,60 @@ class CronPlan:
 
     def _follow_changes(self) -> None:
         """Ends or adapts the open windows whose target, object or rule somebody changed."""
-        stack = self._stack
+        stack, stored = self._stack, self.stored
+        if stored is None:
+            return
         if self._unfinished:
             for window in stack.windows:
                 if window.opening in self._left_out:
                     stack.abandon(window)
-        if not self._unread and self.stored is not None:
-            ended, notes = leave_changes(stack, self.stored, self.target)
+        if not self._unread:
+            ended, notes = leave_changes(stack, stored, self.target)
             self.closed += ended
             self.notes += notes
-            self._bring_back()
-        if self.stored is not None:
-            self._follow_edits(lost_target(self.stored, self.target))
-
-    def _bring_back(self) -> None:
-        """Moves the windows of a future that is gone, because the clock was ahead, to the present.
-
-        Such a window takes the time of the latest execution of its rule, or ends if that one would be over.
-        """
-        ends = []
-        for window in self._stack.windows:
-            if window.opened <= self._now + MOST_AHEAD_SECONDS:
-                continue
-            rule = self.rules.get(window.key)
-            length = None if rule is None else rule.duration
-            opened = None if rule is None else rule.latest_time(self._now)
-            if opened is None or length is None or opened + length <= self._now:
-                ends.append(window)
-            else:
-                self._stack.replace(window, replace(window, opened=opened, closes=opened + length))
-            text = "its window opened when the clock was ahead, so it is set to the present"
-            self.notes.append(Note(window.object, "StatusFromFuture", f"rule {window.rule}: {text}"))
-        for window in ends:
-            self._close(window)
-
-    def _follow_edits(self, lost: str) -> None:
-        """Adapts the open windows to their rules, and ends those that the rules have no more.
-
-        `lost` says why no window can restore anything, or is "".
-        """
-        ends: list[OpenWindow] = []
-        abandoned: list[OpenWindow] = []
-        for window in self._stack.windows:
-            owner, rule = self.owners.get(window.object), self.rules.get(window.key)
-            if text := lost or given_up(window, owner, self._now):
+        lost = lost_target(stored, self.target)
+        abandoned = []
+        for window in stack.windows:
+            if text := lost or given_up(window, self.owners.get(window.object), self._now):
                 abandoned.append(window)
                 self.notes.append(Note(window.object, "NotRestored", f"rule {window.rule}: {text}"))
-            if text or window.cause in self._left_out:
-                continue
-            opens = owner is not None and owner.runs and rule is not None and rule.fires_at(window.opened)
-            # Fields that somebody else has changed in the window are not set any more.
-            values = {} if rule is None else {k: v for k, v in rule.values.items() if k not in window.left}
-            if rule is None or rule.duration is None or not opens or not values:
-                ends.append(window)
-                continue
-            closes = window.opened + rule.duration
-            changed = replace(window, values=values, closes=closes, at_least=rule.at_least)
-            if changed != window:
-                self._stack.replace(window, changed)
-        if self._unread:
-            self.ending += ends
-        else:
-            for window in ends:
-                self._close(window)
+            elif window.cause not in self._left_out:
+                changed = self._adapted(window)
+                if changed is None:
+                    self._close(window)
+                elif changed != window:
+                    stack.open(changed)
         self.closed += abandoned
         for window in abandoned:
-            self._stack.abandon(window)
+            stack.abandon(window)
+
+    def _adapted(self, window: OpenWindow) -> OpenWindow | None:
+        """Returns an open window as its rule has it now; None if the rule has it no more.
+
+        A window of a future that is gone, because the clock was ahead, takes the time of its latest execution.
+        """
+        owner, rule = self.owners.get(window.object), self.rules.get(window.key)
+        opened: float | None = window.opened
+        if not self._unread and window.opened > self._now + MOST_AHEAD_SECONDS:
+            opened = None if rule is None else rule.latest_time(self._now)
+            text = "its window opened when the clock was ahead, so it is set to the present"
+            self.notes.append(Note(window.object, "StatusFromFuture", f"rule {window.rule}: {text}"))
+        if owner is None or rule is None or rule.duration is None or opened is None:
+            return None
+        # Fields that somebody else has changed in the window are not set any more.
+        values = {field: value for field, value in rule.values.items() if field not in window.left}
+        if not (owner.runs and rule.fires_at(opened) and values):
+            return None
+        closes = opened + rule.duration
+        return replace(window, values=values, opened=opened, closes=closes, at_least=rule.at_least)
 
     def _close(self, window: OpenWindow) -> None:
+        """Closes a window, or notes that it should end while the target cannot be read."""
         self.closed.append(window)
-        self._restoring.append(window)
-        self._events.append(window.cause)
-        self._stack.close(window)
+        if not self._unread:
+            self._restoring.append(window)
+            self._events.append(window.cause)
+            self._stack.close(window)
 
     def _due_executions(self) -> list[Applied]:
         """Returns the plain executions and openings that are due, without those that are never applied."""
@@ -249,34 +230,30 @@ class CronPlan:
     def _read_rule(
         self, owner: ScheduledObject, rule: Rule, found: list[Execution], handled: list[Execution]
     ) -> None:
-        """Adds the newest due execution of a rule, else the one at its watermark."""
-        mark, was_ahead = owner.watermark(rule, self._now, self._newest)
+        """Notes the state of a rule, and adds its newest due execution, else the one at its watermark."""
+        key, now, stored = (owner.name, rule.name), self._now, owner.states.get(rule.name, RuleState())
+        mark, was_ahead = owner.watermark(rule, now, self._newest)
         if was_ahead:
             text = f"rule {rule.name}: its status was over a day ahead of the clock, so it starts anew"
             self.notes.append(Note(owner.name, "StatusFromFuture", text))
-        due = None if mark >= self._now else rule.latest_time(self._now, mark)
-        self.states[owner.name][rule.name] = self._state(owner, rule, mark, due)
+        due = None if mark >= now else rule.latest_time(now, mark)
         if due is not None:
             found.append(Execution(due, owner.name, rule))
         elif rule.name in owner.states and rule.fires_at(mark):
             # An execution that was handled still supersedes the earlier executions of other rules.
             handled.append(Execution(mark, owner.name, rule))
-
-    def _state(self, owner: ScheduledObject, rule: Rule, mark: float, due: float | None) -> RuleState:
-        """Returns the stored state of a rule with its watermark, and notes when the rule fires next."""
-        stored = owner.states.get(rule.name, RuleState())
         same = stored.handled_until == mark and stored.hash == rule.hash
         coming = stored.next_execution if same and due is None and rule.timetable is not None else None
-        if coming is None or coming <= self._now:
-            coming = rule.next_time(max(mark, self._now))
+        if coming is None or coming <= now:
+            coming = rule.next_time(max(mark, now))
         if due is not None:
-            self.following[owner.name, rule.name] = coming
+            self.following[key] = coming
         if coming is not None:
             self._wakes.append(coming)
         # A failure is kept while its execution is due, or while the window that it opened cannot end.
-        window = self._stack.get((owner.name, rule.name))
+        window = self._stack.get(key)
         tried = {due, None if window is None else window.opened}
-        return replace(
+        self.states[owner.name][rule.name] = replace(
             stored,
             handled_until=mark,
             hash=rule.hash,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -90,9 +90,14 @@ class ValueStack:
         return applied
 
     def open(self, window: OpenWindow) -> None:
-        """Opens a window. It takes the place of the earlier window of its rule."""
+        """Opens a window, or gives an open one other values or another time: a rule has one window.
+
+        The present values of fields that only this window holds are kept as their baseline.
+        """
         self._put(window)
-        self._take_baseline(window)
+        for field in window.values:
+            if field not in self.baseline and field in self.values:
+                self.baseline[field] = self.values[field]
         self._settle()
 
     def order(self, window: OpenWindow) -> Order:
@@ -112,13 +117,6 @@ class ValueStack:
             self.baseline.pop(field, None)
             if field in self._present:
                 self.values[field] = self._present[field]
-        self._settle()
-
-    def replace(self, window: OpenWindow, changed: OpenWindow) -> None:
-        """Gives an open window other values or another time."""
-        self._take(window)
-        self._put(changed)
-        self._take_baseline(changed)
         self._settle()
 
     def leave(self, field: str) -> list[OpenWindow]:
@@ -150,13 +148,13 @@ class ValueStack:
 
         If the target was not `read`, only its windows differ from the stored one.
         """
-        windows = self.windows
+        windows = tuple(self.windows)
         if not windows:
             return None
         if not read and self._stored is not None:
-            return replace(self._stored, open=tuple(windows))
+            return replace(self._stored, open=windows)
         applied = {field: self.values[field] for field in sorted(self.covered())}
-        return self._record(target, self.baseline, None, applied, windows)
+        return self._record(target, baseline=self.baseline, pending=None, applied=applied, open=windows)
 
     def record_before(
         self, target: ObservedTarget, write: Values, restoring: Sequence[OpenWindow]
@@ -175,23 +173,19 @@ class ValueStack:
         # An edit takes fields from a window that stays open.
         ending = fields_of(restoring) | (fields_of(stored.open) & write.keys())
         restored = {field: self.values[field] for field in sorted(ending - covered) if field in self.values}
-        both = sorted((*restoring, *windows), key=self.order)
         return self._record(
-            target, self.baseline | restored, write, stored.applied | unchanged | before, both
+            target,
+            baseline=self.baseline | restored,
+            pending=write,
+            applied=stored.applied | unchanged | before,
+            open=tuple(sorted((*restoring, *windows), key=self.order)),
         )
 
-    def _record(
-        self,
-        target: ObservedTarget,
-        baseline: Values,
-        pending: Values | None,
-        applied: Values,
-        windows: Sequence[OpenWindow],
-    ) -> WindowRecord:
-        """Returns a record with the replicas and uids of each cluster, as they were read last."""
+    def _record(self, target: ObservedTarget, **changes: Any) -> WindowRecord:
+        """Returns the stored record with changes, and with the clusters as they were read last."""
         before = self._stored or WindowRecord()
         shares, uids = before.shares | target.shares, before.uids | target.uids
-        return WindowRecord(dict(baseline), pending, applied, tuple(windows), shares, uids)
+        return replace(before, shares=shares, uids=uids, **changes)
 
     def covering(self, field: str) -> OpenWindow | None:
         """Returns the window that opened last among those that set a field, or None."""
@@ -211,12 +205,6 @@ class ValueStack:
             windows = self._over[field]
             del windows[bisect_left(windows, (self.order(window),))]
 
-    def _take_baseline(self, window: OpenWindow) -> None:
-        """Keeps the present values of the fields that only this window holds."""
-        for field in window.values:
-            if field not in self.baseline and field in self.values:
-                self.baseline[field] = self.values[field]
-
     def _settle(self) -> None:
         """Makes each field hold the value of its top window, or its baseline without one."""
         for field in {*self.baseline, *self._over}:
@@ -227,16 +215,12 @@ class ValueStack:
 
     def _value(self, field: str) -> int:
         """Returns the value of a covered field: that of the top window, or more with `at_least`."""
-        windows = reversed(self._over[field])
-        window = next(windows)[1]
-        value = window.values[field]
-        while window.at_least:
-            below = next(windows, None)
-            if below is None:
-                return max(value, self.baseline.get(field) or 0)
-            window = below[1]
-            value = max(value, window.values[field])
-        return value
+        value = None
+        for _, window in reversed(self._over[field]):
+            value = window.values[field] if value is None else max(value, window.values[field])
+            if not window.at_least:
+                return value
+        return max(value or 0, self.baseline.get(field) or 0)
 
 
 # Seconds for which the end of a window is tried: of a deleted object, and of one that has another target now.
@@ -246,30 +230,24 @@ LONGEST_CLOSING: Final = 3600.0
 
 def given_up(window: OpenWindow, owner: ScheduledObject | None, now: float) -> str:
     """Returns why nothing tries to end a window any more, or ""."""
-    if window.ending is None:
-        return ""
+    limit, text = LONGEST_CLOSING, "within an hour after the object had left the target"
     if owner is not None and owner.deleted is not None:
         limit, text = LONGEST_DELETION, f"within {LONGEST_DELETION:.0f} s of the deletion"
-    elif owner is None or not owner.present:
-        limit, text = LONGEST_CLOSING, "within an hour after the object had left the target"
-    else:
+    stays = owner is not None and owner.runs
+    if stays or window.ending is None or now - window.ending <= limit:
         return ""
-    return f"its values could not be restored {text}, so they stay" if now - window.ending > limit else ""
+    return f"its values could not be restored {text}, so they stay"
 
 
 # Stands for a client that the managed fields do not name.
 SOMEBODY: Final = "somebody"
 
 
-def lost_target(record: WindowRecord | None, target: ObservedTarget) -> str:
+def lost_target(record: WindowRecord, target: ObservedTarget) -> str:
     """Returns why no window can restore anything: the target, as it was when they opened, is gone. Or ""."""
-    before = {} if record is None else record.uids
-    common = [before[cluster] == target.uids[cluster] for cluster in before.keys() & target.uids.keys()]
-    made_anew = bool(common) and not any(common)
-    if not (target.gone or made_anew):
-        return ""
-    what = "was made anew" if made_anew else "is gone"
-    return f"the target {what}, so its window is closed and nothing is restored"
+    common = [record.uids[cluster] == target.uids[cluster] for cluster in record.uids.keys() & target.uids]
+    what = "was made anew" if common and not any(common) else "is gone" if target.gone else ""
+    return what and f"the target {what}, so its window is closed and nothing is restored"
 
 
 def lost_windows(owners: Iterable[ScheduledObject], target: ObservedTarget) -> list[Note]:
@@ -294,34 +272,28 @@ def leave_changes(
     """
     ended: list[OpenWindow] = []
     notes: list[Note] = []
-    for field in sorted(stack.covered()):
-        unfinished = record.pending is not None and field in record.pending
-        if unfinished or field not in target.values or field not in record.applied:
+    known = stack.covered() & target.values.keys() & record.applied.keys()
+    for field in sorted(known - (record.pending or {}).keys()):
+        new, old, place = target.values[field], record.applied[field], ""
+        if field == REPLICAS and target.shares:
+            # Clusters that joined, left or are silent, and workloads that were made anew, changed nothing.
+            changed = [
+                cluster
+                for cluster in sorted(record.shares.keys() & target.shares.keys())
+                if record.uids.get(cluster) == target.uids.get(cluster)
+                if record.shares[cluster] != target.shares[cluster]
+            ][:1]
+            new = old
+            for cluster in changed:
+                new, old, place = target.shares[cluster], record.shares[cluster], f" in cluster {cluster}"
+        if new == old:
             continue
-        present, applied = target.values[field], record.applied[field]
-        share = _changed_share(record, target) if field == REPLICAS else None
-        if share is None and (target.shares or present == applied):
-            continue
-        where, new, old = share or ("", present, applied)
         change = change_text(target, field, new)
-        place = f" in cluster {where}" if where else ""
         text = f"{change}{place} while a window set it to {_shown(old)}; it stays, and nothing is restored"
         holders = {window.object for window in stack.windows if field in window.values}
         notes += (Note(name, "WindowOverridden", text, change=change) for name in sorted(holders))
         ended += stack.leave(field)
     return ended, notes
-
-
-def _changed_share(record: WindowRecord, target: ObservedTarget) -> tuple[str, int, int] | None:
-    """Returns a cluster that answered with other replicas than a rule wrote there, both numbers, or None.
-
-    Clusters that joined, left or are silent, and workloads that were made anew, are no change of anybody.
-    """
-    for cluster in sorted(record.shares.keys() & target.shares.keys()):
-        same = record.uids.get(cluster) == target.uids.get(cluster)
-        if same and record.shares[cluster] != target.shares[cluster]:
-            return cluster, target.shares[cluster], record.shares[cluster]
-    return None
 
 
 def change_text(target: ObservedTarget, field: str, value: int | None) -> str:
