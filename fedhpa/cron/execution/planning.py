@@ -187,7 +187,7 @@ class CronPlan:
     def _adapted(self, window: OpenWindow) -> OpenWindow | None:
         """Returns an open window as its rule has it now; None if the rule has it no more.
 
-        A window of a future that is gone, because the clock was ahead, takes the time of its latest execution.
+        A window of a future that is gone, because the clock was ahead, takes the time of its last execution.
         """
         owner, rule = self.owners.get(window.object), self.rules.get(window.key)
         opened: float | None = window.opened

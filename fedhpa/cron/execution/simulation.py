@@ -16,7 +16,6 @@ import msgspec
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
-    Execution,
     Key,
     ObservedTarget,
     OpenWindow,
@@ -115,9 +114,7 @@ class Simulation:
     def present(self) -> SimulatedStep:
         """Returns the step of the present instant, from the stored states, with executions of the past."""
         step = self._carry_out(list(self._objects.values()), self._now)
-        self._objects = {
-            each.name: each for each in self._objects.values() if each.present and each.deleted is None
-        }
+        self._objects = {each.name: each for each in self._objects.values() if each.runs}
         return step
 
     def steps(self) -> Iterator[SimulatedStep]:
@@ -127,41 +124,75 @@ class Simulation:
             state = self._states.setdefault(key, RuleState(self._now, rule.hash))
             # A watermark ahead of the clock: what was handled is not applied again.
             self._schedule(key, max(self._now, state.handled_until or 0.0))
+        for window in self._windows():
+            self._visit(window.closes)
         while self._work > 0:
-            at = self._next_instant()
-            if at is None:
+            if not self._coming:
                 self.until = self._end
                 return
-            fired = self._due(at)
+            at, fired = self._coming[0][0], set()
+            while self._coming and self._coming[0][0] == at:
+                fired.add(heapq.heappop(self._coming)[1])
+            fired &= self._rules.keys()
             self._work -= 1 + len(fired) + len(self._windows()) // 4
             yield self._carry_out(self._concerned(fired, at), at)
             self.until = at
             self._schedule_again(fired, at)
 
+    def _visit(self, at: float, key: Key = _NO_RULE) -> None:
+        """Notes an instant to visit, and the rule that fires then."""
+        if self.until < at <= self._end:
+            heapq.heappush(self._coming, (at, key))
+
+    def _schedule(self, key: Key, after: float) -> None:
+        """Notes the next execution of a rule."""
+        rule = self._rules[key]
+        at = None if rule.suspended else rule.next_time(after, self._end)
+        if at is not None:
+            self._visit(at, key)
+
+    def _schedule_again(self, fired: set[Key], at: float) -> None:
+        """Notes the next executions of the rules that fired."""
+        rules = [self._rules[key] for key in fired]
+        plain = all(rule.duration is None for rule in rules)
+        after = at
+        if self._skips_repeats and plain and len({rule.timetable for rule in rules}) == 1:
+            # They have no window and one timetable, so they change nothing the next time.
+            if not self._coming:
+                return
+            after = self._coming[0][0] - 1
+            for key in fired - self._failed.keys():
+                self._states[key] = _handled(self._states[key], after)
+        for key in fired:
+            self._schedule(key, after)
+
     def _carry_out(self, objects: list[ScheduledObject], at: float) -> SimulatedStep:
         """Plans an instant, and stores the result of its write."""
         attempts = Attempts(objects, self._record, ObservedTarget(dict(self._values)), at)
-        whole, first, error = attempts.plan, self._conflict(attempts.plan), ""
+        whole, first = attempts.plan, self._conflict(attempts.plan)
         conflict = first
-        while conflict is not None:
-            error = str(conflict)
-            if not attempts.refused(error):
-                break
+        while conflict is not None and attempts.refused(str(conflict)):
             conflict = self._conflict(attempts.plan)
         planned = attempts.plan
-        settled = settle(planned, at, "" if conflict is None else error, attempts.refusals)
+        settled = settle(planned, at, "" if conflict is None else str(conflict), attempts.refusals)
         if conflict is None:
             self._values = self._values | planned.write
         self._record = settled.record
         for name, states in settled.states.items():
             self._states |= {(name, rule): state for rule, state in states.items()}
+        for opened in planned.applied:
+            if opened.window is not None:
+                self._visit(opened.window.closes)
         if (planned.applied or planned.closed) and len(planned.left_out) + len(planned.kept) > 1:
             # The first retry is made with the results of this one.
-            heapq.heappush(self._coming, (at + RETRY_SECONDS, _NO_RULE))
+            self._visit(at + RETRY_SECONDS)
         before, self._failed = self._failed, {each.key: each.at for each in settled.failed}
-        for execution in settled.failed:
-            if before.get(execution.key) != execution.at:
-                self._schedule_end(execution, at)
+        for failed in settled.failed:
+            # An execution is no longer due after maxDelaySeconds, or when its window ends.
+            delay = failed.rule.max_delay
+            for end in (None if delay is None else delay + 1, failed.rule.duration):
+                if end is not None and before.get(failed.key) != failed.at and failed.at + end > at:
+                    self._visit(failed.at + end)
         return SimulatedStep(
             at, planned, settled, dict(self._values), first, None if first is None else whole
         )
@@ -170,30 +201,8 @@ class Simulation:
         """Returns why admission refuses the write of a plan, or None."""
         return crossed_bounds(self._values | planned.write) if planned.write else None
 
-    def _schedule_end(self, execution: Execution, at: float) -> None:
-        """Notes when a failed execution is no longer due: after maxDelaySeconds, or when its window ends."""
-        delay = execution.rule.max_delay
-        for end in (None if delay is None else delay + 1, execution.rule.duration):
-            if end is not None and execution.at + end > at:
-                heapq.heappush(self._coming, (execution.at + end, _NO_RULE))
-
     def _windows(self) -> tuple[OpenWindow, ...]:
         return () if self._record is None else self._record.open
-
-    def _next_instant(self) -> float | None:
-        """Returns the instant of the next execution or end of a window, or None if it is after the end."""
-        closes = (window.closes for window in self._windows() if window.closes > self.until)
-        at = min(closes, default=None)
-        if self._coming and (at is None or self._coming[0][0] < at):
-            at = self._coming[0][0]
-        return None if at is None or at > self._end else at
-
-    def _due(self, at: float) -> set[Key]:
-        """Removes and returns the rules that fire at an instant."""
-        found = set()
-        while self._coming and self._coming[0][0] <= at:
-            found.add(heapq.heappop(self._coming)[1])
-        return found & self._rules.keys()
 
     def _concerned(self, fired: set[Key], at: float) -> list[ScheduledObject]:
         """Returns the objects with the rules that a plan of this instant is about.
@@ -219,28 +228,6 @@ class Simulation:
             if (owner := self._objects.get(name)) is not None
             for rules in [sorted((self._rules[name, rule] for rule in states), key=lambda rule: rule.place)]
         ]
-
-    def _schedule_again(self, fired: set[Key], at: float) -> None:
-        """Notes the next executions of the rules that fired."""
-        rules = [self._rules[key] for key in fired]
-        plain = all(rule.duration is None for rule in rules)
-        after = at
-        if self._skips_repeats and plain and len({rule.timetable for rule in rules}) == 1:
-            # They have no window and one timetable, so they change nothing the next time.
-            coming = self._next_instant()
-            if coming is None:
-                return
-            after = coming - 1
-            for key in fired - self._failed.keys():
-                self._states[key] = _handled(self._states[key], after)
-        for key in fired:
-            self._schedule(key, after)
-
-    def _schedule(self, key: Key, after: float) -> None:
-        rule = self._rules[key]
-        at = None if rule.suspended else rule.next_time(after, self._end)
-        if at is not None:
-            heapq.heappush(self._coming, (at, key))
 
 
 def _handled(state: RuleState, until: float) -> RuleState:
