@@ -10,8 +10,16 @@ Everything here is pure: the time is an argument. Other packages import from her
 docs/reference/schedules.md.
 """
 
-from fedhpa.cron.dates import Dates, allowed_dates, parse_date, parse_excluded
 from fedhpa.cron.forecast.warnings import affected_times, forecast_warnings, warn_missing_time_zones
-from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse
-from fedhpa.cron.timetables import SHORTEST_INTERVAL, Timetable, parse_window, shortest_interval, timetable
+from fedhpa.cron.grammar import InvalidSchedule, Schedule, parse, shortest_interval
+from fedhpa.cron.timetables import (
+    SHORTEST_INTERVAL,
+    Dates,
+    Timetable,
+    allowed_dates,
+    parse_date,
+    parse_excluded,
+    parse_window,
+    timetable,
+)
 from fedhpa.cron.zones import UnknownZone, load_zone

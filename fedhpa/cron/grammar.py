@@ -1,4 +1,4 @@
-"""The grammar of schedules: parses five cron fields into bit sets.
+"""The grammar of schedules: parses five cron fields into bit sets, and finds their shortest interval.
 
 Every error names the field and says what to write instead. Admission and `fedhpa cron next` share this
 parser, so an admitted schedule can always run. Source: docs/reference/schedules.md.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from typing import Final
 
@@ -122,7 +123,14 @@ _OTHER_MACROS: Final = {
     "@reboot": "@reboot is not a time; write five fields, or @daily and the like",
     "@every": "@every counts from a start, not by the clock; write a step such as */5 * * * *",
 }
-_LEAP_YEAR: Final = 2028
+# Each month of six years, which begin with a leap year: its number, the days before it, and its days as bits.
+_SIX_YEARS: Final = tuple(
+    (month, (date(year, month, 1) - date(2000, 1, 1)).days, (2 << monthrange(year, month)[1]) - 2)
+    for year in range(2000, 2006)
+    for month in range(1, 13)
+)
+# Days: longer than the eight years between two 29 Februaries around a century without one.
+_NEVER: Final = 9 * 366
 
 _BLANKS = re.compile(r"[ \t]+")
 _ZONE_PREFIX = re.compile(r"[ \t]*(CRON_)?TZ=", re.IGNORECASE)
@@ -156,8 +164,11 @@ def parse(text: str) -> Schedule:
     days, any_day = _parse_field(_DAY, fields[2])
     months, _ = _parse_field(_MONTH, fields[3])
     weekdays, any_weekday = _parse_field(_WEEKDAY, fields[4])
-    if any_weekday and not any_day:
-        _refuse_impossible_date(days, months, fields)
+    if any_weekday and not any_day and not _dates(days, months):
+        raise InvalidSchedule(
+            f"day-of-month: {_quoted(fields[2])} never comes in month {_quoted(fields[3])}; "
+            "choose a day that the month has"
+        )
     real_time = fields[1][0] in "*?"
     day = _minutes_of_day(hours, minutes)
     return Schedule(text, minutes, hours, days, months, weekdays, any_day, any_weekday, real_time, day)
@@ -307,10 +318,45 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}...")
 
 
-def _refuse_impossible_date(days: int, months: int, fields: list[str]) -> None:
-    longest = max(monthrange(_LEAP_YEAR, month)[1] for month in range(1, 13) if months >> month & 1)
-    if not days & ((2 << longest) - 1):
-        raise InvalidSchedule(
-            f"day-of-month: {_quoted(fields[2])} never comes in month {_quoted(fields[3])}; "
-            "choose a day that the month has"
-        )
+def shortest_interval(schedule: Schedule) -> int:
+    """Returns the seconds between the two times that are closest to each other, without clock changes.
+
+    The result is exact, because the plain calendar repeats every 400 years and every date falls on every
+    weekday within them.
+    """
+    day = schedule.minutes_of_day
+    width = day.bit_length() - (day & -day).bit_length()
+    return 60 * min(_shortest_day_gap(schedule) * 1440 - width, _closest(day))
+
+
+def _shortest_day_gap(schedule: Schedule) -> int:
+    """Returns the days between the two matching days that are closest to each other."""
+    dates = _dates(schedule.days, schedule.months)
+    if schedule.any_weekday:
+        return _closest(dates)
+    if not schedule.any_day and dates:
+        # In some year, a matching weekday is the day beside a matching date.
+        return 1
+    # Every month has four whole weeks.
+    return _closest(schedule.weekdays | schedule.weekdays << 7)
+
+
+@lru_cache(maxsize=1024)
+def _dates(days: int, months: int) -> int:
+    """Returns the dates of six years that match, as bits. They have all that a longer time has.
+
+    A century without a leap day adds no closer pair, because common years in a row are among the six.
+    """
+    found = 0
+    for month, before, whole in _SIX_YEARS:
+        if months >> month & 1:
+            found |= (days & whole) << before
+    return found
+
+
+# A thousand different schedules have few different fields, so the results are shared.
+@lru_cache(maxsize=4096)
+def _closest(bits: int) -> int:
+    """Returns the distance between the two closest bits; more than any two times if there is one bit."""
+    _, *gaps, _ = f"0{bits:b}0".split("1")
+    return 1 + min(map(len, gaps), default=_NEVER * 1440)

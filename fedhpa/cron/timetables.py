@@ -10,19 +10,22 @@ Within one period of constant UTC offset a zone is a plain clock, so the rules f
 first instant after the gap. A repeated wall time fires once, the first time. A schedule whose hour field
 begins with `*` follows real time instead: it fires at every wall time that a clock shows, and at no other.
 
-A schedule never fires on a date that its rule does not allow (`fedhpa.cron.dates`). The dates are those of
-the zone. For a skipped wall time, both its own date and that of the instant at which it would fire count.
+A schedule fires on allowed dates only: from `startDate` to `endDate`, without `excludeDates`. The dates are
+those of the zone. For a skipped wall time, both its own date and that of the instant at which it would fire
+count. An excluded date is one day, the days from one date to another, or a day of each year. All but the last
+kind cut the calendar into spans, so a range of centuries costs as much as one day.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from calendar import monthrange
 from collections.abc import Iterator
 from datetime import MAXYEAR, date, datetime, tzinfo
 from functools import lru_cache
 from itertools import chain, repeat
 from math import floor
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,7 +33,6 @@ import msgspec
 from fedhpa.api.cronfederatedhpa import CronFederatedHPARule
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import parse_duration
-from fedhpa.cron.dates import EVERY_DAY, Dates, allowed_dates
 from fedhpa.cron.grammar import Schedule, parse
 from fedhpa.cron.zones import load_zone
 
@@ -52,6 +54,100 @@ _MIN: Final = (2 - EPOCH_DAY) * _DAY
 END: Final = (date.max.toordinal() - EPOCH_DAY) * _DAY
 # Bits 1, 8, 15, 22 and 29.
 _EVERY_SEVENTH: Final = 0b100000010000001000000100000010
+LAST_DAY: Final = date.max.toordinal()
+_LEAP_YEAR: Final = 2028
+# The days from one to another, both included.
+Span = tuple[int, int]
+_FIRST: Final = itemgetter(0)
+_LAST: Final = itemgetter(1)
+
+
+class Dates(msgspec.Struct, frozen=True):
+    """The allowed dates: `spans` in order, without the days of each year in `yearly`.
+
+    `yearly` has them as bits 1 to 31 of the months 1 to 12; it is empty if there are none.
+    """
+
+    spans: tuple[Span, ...] = ((1, LAST_DAY),)
+    yearly: tuple[int, ...] = ()
+
+    def between(self, first: int, last: int) -> tuple[Span, ...]:
+        """Returns the spans that have days from `first` to `last`, in order."""
+        begin = bisect_left(self.spans, first, key=_LAST)
+        return self.spans[begin : bisect_right(self.spans, last, key=_FIRST)]
+
+    def allow(self, day: int) -> bool:
+        """True if a day is allowed."""
+        if not self.between(day, day):
+            return False
+        found = date.fromordinal(day)
+        return not (self.yearly and self.yearly[found.month] >> found.day & 1)
+
+
+EVERY_DAY: Final = Dates()
+
+
+# Rules of one object mostly exclude the same holidays.
+@lru_cache(maxsize=1024)
+def allowed_dates(start: str | None, end: str | None, excluded: tuple[str, ...]) -> Dates:
+    """Returns the dates of a rule's fields. Raises InvalidObject if one of them is invalid."""
+    first = 1 if start is None else parse_date(start)
+    last = LAST_DAY if end is None else parse_date(end)
+    if first > last:
+        raise InvalidObject("endDate is before startDate")
+    yearly = [0] * 13
+    spans: list[Span] = []
+    for begin, end_of, month in sorted(map(parse_excluded, excluded)):
+        if month:
+            yearly[month] |= 1 << begin
+        elif begin <= last:
+            if first < begin:
+                spans.append((first, begin - 1))
+            first = max(first, end_of + 1)
+    if first <= last:
+        spans.append((first, last))
+    return Dates(tuple(spans), tuple(yearly) if any(yearly) else ())
+
+
+def parse_date(text: str) -> int:
+    """Returns the ordinal of a YYYY-MM-DD. Raises InvalidObject, with a message that follows the value."""
+    day = _ordinal(text)
+    if day is None:
+        raise InvalidObject("is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25")
+    return day
+
+
+@lru_cache(maxsize=4096)
+def parse_excluded(text: str) -> tuple[int, int, int]:
+    """Returns the days of an entry of excludeDates, from one to another. Raises InvalidObject.
+
+    If the last number is a month, they are days of it in each year. Otherwise it is 0.
+    """
+    if text.startswith("--"):
+        day = _ordinal(f"{_LEAP_YEAR}{text[1:]}")
+        if day is not None:
+            found = date.fromordinal(day)
+            return found.day, found.day, found.month
+    start, slash, end = text.partition("/")
+    first, last = _ordinal(start), _ordinal(end) if slash else _ordinal(start)
+    if first is None or last is None:
+        raise InvalidObject(
+            "is no date of the calendar; write YYYY-MM-DD, such as 2026-12-25, a range of them as FROM/TO, "
+            "or --MM-DD for each year"
+        )
+    if first > last:
+        raise InvalidObject("ends before it begins; write the earlier date first")
+    return first, last, 0
+
+
+def _ordinal(text: str) -> int | None:
+    # fromisoformat also reads other forms, such as 20261225 and 2026-W52-5.
+    if len(text) == 10 and text[4] == text[7] == "-" and text.isascii():
+        try:
+            return date.fromisoformat(text).toordinal()
+        except ValueError:
+            pass
+    return None
 
 
 class Timetable(msgspec.Struct, frozen=True):
@@ -295,59 +391,3 @@ def _offset_at(zone: tzinfo, instant: int) -> int:
 def _minute(local: int) -> int:
     """Returns the first whole minute at or after a local time. Some historic offsets have seconds."""
     return -(-local // 60)
-
-
-# Days.
-_NEVER: Final = LONGEST_INTERVAL // _DAY
-
-
-def shortest_interval(schedule: Schedule) -> int:
-    """Returns the seconds between the two times that are closest to each other, without clock changes.
-
-    The result is exact, because the plain calendar repeats every 400 years and every date falls on every
-    weekday within them.
-    """
-    day = schedule.minutes_of_day
-    width = day.bit_length() - 1 - _lowest(day)
-    return 60 * min(_shortest_day_gap(schedule) * MINUTES_PER_DAY - width, _closest(day))
-
-
-def _shortest_day_gap(schedule: Schedule) -> int:
-    """Returns the days between the two matching days that are closest to each other."""
-    gap, has_date = _shortest_date_gap(schedule.days, schedule.months)
-    if schedule.any_weekday:
-        return gap
-    if not schedule.any_day and has_date:
-        # In some year, a matching weekday is the day beside a matching date.
-        return 1
-    # Every month has four whole weeks.
-    return _closest(schedule.weekdays | schedule.weekdays << 7)
-
-
-@lru_cache(maxsize=1024)
-def _shortest_date_gap(days: int, months: int) -> tuple[int, bool]:
-    """Returns the days between the two closest dates, and True if there is a date.
-
-    Six years cover the cycle of leap years. A century without a leap day adds no closer pair, because common
-    years in a row are among the six.
-    """
-    shortest, last = _NEVER, -_NEVER
-    for number in range(2000 * 12, 2006 * 12):
-        eve, _, in_month = _calendar_month(number)
-        matching = days & in_month if months >> number % 12 + 1 & 1 else 0
-        if matching:
-            shortest = min(shortest, _closest(matching), eve + _lowest(matching) - last)
-            last = eve + matching.bit_length() - 1
-    return shortest, last > 0
-
-
-# A thousand different schedules have few different fields, so the results are shared.
-@lru_cache(maxsize=4096)
-def _closest(bits: int) -> int:
-    """Returns the distance between the two closest bits; more than any two times if there is one bit."""
-    _, *gaps, _ = f"0{bits:b}0".split("1")
-    return 1 + min(map(len, gaps), default=_NEVER * MINUTES_PER_DAY)
-
-
-def _lowest(bits: int) -> int:
-    return (bits & -bits).bit_length() - 1

@@ -12,10 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fedhpa.cron import InvalidSchedule, Timetable, allowed_dates, load_zone, parse, shortest_interval
-from fedhpa.cron.dates import EVERY_DAY
 from fedhpa.cron.execution.model import ObservedTarget, Rule, ScheduledObject
 from fedhpa.cron.execution.planning import CronPlan
-from fedhpa.cron.timetables import EPOCH_DAY, MINUTES_PER_DAY, wall_times
+from fedhpa.cron.timetables import EPOCH_DAY, EVERY_DAY, MINUTES_PER_DAY, wall_times
 from tests.property.schedules import Written, instants, schedules, written, zones
 from tests.support.costs import least_cpu_seconds
 from tests.support.nightly import examples

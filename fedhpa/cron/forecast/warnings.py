@@ -24,17 +24,18 @@ from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.times import format_duration
-from fedhpa.cron.dates import EVERY_DAY, allowed_dates
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, Rule, Values
 from fedhpa.cron.execution.objects import executable_rules, targets_federatedhpa
 from fedhpa.cron.forecast.conflicts import bounds_conflicts, known_bounds, local_time, value_conflicts
+from fedhpa.cron.grammar import shortest_interval
 from fedhpa.cron.timetables import (
     EPOCH_DAY,
+    EVERY_DAY,
     LONGEST_INTERVAL,
     OffsetPeriod,
     Timetable,
+    allowed_dates,
     offset_periods,
-    shortest_interval,
     wall_times,
 )
 
