@@ -66,21 +66,19 @@ def executable_rules(
     found: list[Rule] = []
     names: set[str] = set()
     for place, rule in enumerate(spec.rules):
-        table, problem, where = None, "", f"spec.rules[{place}]"
-        try:
-            table = timetable(rule)
-        except InvalidObject as error:
-            problem = str(error)
+        table, where, problem = None, f"spec.rules[{place}]", (refused or {}).get(place, "")
+        unreadable, suspended = bool(problem), bool(rule.suspend)
         bounds = {MINIMUM: rule.target_min_replicas, MAXIMUM: rule.target_max_replicas}
         values = _given(bounds if targets_fhpa else {REPLICAS: rule.target_replicas})
-        if not values and not problem:
+        if not problem and rule.name in names:
+            problem = f"{where}.name: an earlier rule has this name, and only that one runs"
+        if not problem:
+            try:
+                table = timetable(rule)
+            except InvalidObject as error:
+                problem = str(error)
+        if not problem and not values:
             problem = f"{where}: {named}: nothing is set, so an execution changes nothing"
-        if rule.name in names:
-            table, problem = None, f"{where}.name: an earlier rule has this name, and only that one runs"
-        unreadable = (refused or {}).get(place)
-        if unreadable is not None:
-            table, problem = None, unreadable
-        suspended = bool(rule.suspend)
         names.add(rule.name)
         found.append(
             Rule(
@@ -89,7 +87,7 @@ def executable_rules(
                 None if suspended else table,
                 values,
                 schedule_hash(rule, spec.scale_target_ref) if hashed else "",
-                suspended=suspended and unreadable is None,
+                suspended=suspended and not unreadable,
                 max_delay=rule.max_delay_seconds,
                 successes_kept=_limit(rule.successful_history_limit, 1),
                 failures_kept=_limit(rule.failed_history_limit, 0),
@@ -240,23 +238,24 @@ def _given(values: Mapping[str, int | None]) -> dict[str, int]:
 
 def _history(rule: str, state: RuleState) -> Json:
     coming = {} if state.next_execution is None else _times(nextExecutionTime=state.next_execution)
-    found: Json = {"ruleName": rule} | coming
-    found["successfulExecutions"] = [
-        _times(scheduleTime=done.scheduled, executionTime=done.executed)
-        | {_APPLIED[field][1]: value for field, value in done.values.items()}
-        for done in state.successes
-    ]
-    found["failedExecutions"] = [
-        _times(scheduleTime=one.scheduled, executionTime=one.executed) | {"message": one.message}
-        for one in state.failures
-    ]
-    found["missedExecutions"] = [
-        _times(scheduleTime=one.first)
-        | {"message": one.message}
-        | (_times(lastScheduleTime=one.last) | {"count": one.count} if one.count > 1 else {})
-        for one in state.missed
-    ]
-    return {name: value for name, value in found.items() if value}
+    lists: Json = {
+        "successfulExecutions": [
+            _times(scheduleTime=done.scheduled, executionTime=done.executed)
+            | {_APPLIED[field][1]: value for field, value in done.values.items()}
+            for done in state.successes
+        ],
+        "failedExecutions": [
+            _times(scheduleTime=one.scheduled, executionTime=one.executed) | {"message": one.message}
+            for one in state.failures
+        ],
+        "missedExecutions": [
+            _times(scheduleTime=one.first)
+            | {"message": one.message}
+            | (_times(lastScheduleTime=one.last) | {"count": one.count} if one.count > 1 else {})
+            for one in state.missed
+        ],
+    }
+    return {"ruleName": rule} | coming | {name: entries for name, entries in lists.items() if entries}
 
 
 def _times(**instants: float) -> Json:

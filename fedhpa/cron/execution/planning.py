@@ -97,11 +97,8 @@ class CronPlan:
         self._markers: list[tuple[str, float]] = []
         self._events: list[WriteCause] = []
         self._restoring: list[OpenWindow] = []
-        # The executions that set a field in this plan: the last plain one, and openings.
+        # The last plain execution that sets a field.
         self._plain: dict[str, WriteCause] = {}
-        self._opened: set[WriteCause] = set()
-        # The plain executions that the target shows as applied.
-        self._done: set[WriteCause] = set()
         self._wakes: list[float] = []
 
         self.error = target.error
@@ -222,9 +219,8 @@ class CronPlan:
                 if rule.name not in self.states[owner.name]:
                     self._read_rule(owner, rule, found, handled)
         plain = [one for one in (*found, *handled) if one.rule.duration is None]
-        latest: dict[str, Execution] = {}
-        for execution in sorted(plain, key=lambda one: one.order):
-            latest |= dict.fromkeys(execution.rule.values, execution)
+        plain.sort(key=lambda one: one.order)
+        latest = {field: one for one in plain for field in one.rule.values}
         return [fire for one in found if (fire := self._fire(one, latest)) is not None]
 
     def _read_rule(
@@ -266,41 +262,41 @@ class CronPlan:
 
         `latest` has the latest plain execution of each field.
         """
-        rule, fields = execution.rule, set(execution.rule.values)
+        rule, at = execution.rule, execution.at
         if not self._unread:
             self._skip_earlier(execution)
-        if not fields:
+        if not rule.values:
             self.invalid.append(execution)
             return None
-        stored, by, done = None, None, False
-        if rule.duration is not None:
-            window = self._stack.get(execution.key)
-            stored = window if window is not None and window.opened == execution.at else None
-        else:
-            later = [latest[field] for field in fields if latest[field].order > execution.order]
-            fields = {field for field in fields if latest[field].order <= execution.order}
-            by = None if fields else max(later, key=lambda one: one.order)
-            done = bool(self.target.done) and marker_of(execution.label, execution.at) in self.target.done
+        window = None if rule.duration is None else self._stack.get(execution.key)
+        stored = window if window is not None and window.opened == at else None
+        later: dict[str, Execution] = {}
+        if rule.duration is None:
+            later = {name: one for name in rule.values if (one := latest[name]).order > execution.order}
+        by = max(later.values(), key=lambda one: one.order) if len(later) == len(rule.values) else None
+        done = self._is_done(execution)
+        missed = "" if done else execution.too_late(self._now) if by is None else _superseded_by(by)
         if (stored is not None and not self._unfinished and not self._unread) or (done and by is not None):
             # It was applied in time, and only its result was not stored.
             self.applied.append(Applied(execution, rule.values, stored))
-            self._markers.append((execution.label, execution.at))
-            return None
-        missed = "" if done else execution.too_late(self._now) if by is None else _superseded_by(by)
-        if self._unread and (missed or stored is not None):
+            self._markers.append((execution.label, at))
+        elif self._unread and (missed or stored is not None):
             self.unjudged.append(execution)
         elif missed:
-            self._skip(execution, Missed(execution.at, execution.at, 1, missed))
+            self._skip(execution, Missed(at, at, 1, missed))
             if stored is not None:
                 self._close(stored)
         elif execution.cause in self._left_out:
             self.left_out.append(execution)
-            self._wakes += [] if rule.duration is None else [execution.at + rule.duration]
+            self._wakes += [] if rule.duration is None else [at + rule.duration]
         else:
-            if done:
-                self._done.add(execution.cause)
-            return Applied(execution, {name: each for name, each in rule.values.items() if name in fields})
+            return Applied(execution, {name: each for name, each in rule.values.items() if name not in later})
         return None
+
+    def _is_done(self, execution: Execution) -> bool:
+        """True if the target shows that a plain execution was applied."""
+        marker = marker_of(execution.label, execution.at) if self.target.done else ""
+        return execution.rule.duration is None and marker in self.target.done
 
     def _skip_earlier(self, execution: Execution) -> None:
         """Counts the due executions of a rule before the newest one as missed."""
@@ -337,12 +333,11 @@ class CronPlan:
         cause, values = execution.cause, fire.values
         self._events.append(cause)
         if rule.duration is None:
-            values = stack.apply(values, at_least=rule.at_least, done=cause in self._done)
+            values = stack.apply(values, at_least=rule.at_least, done=self._is_done(execution))
             self._plain |= dict.fromkeys(values, cause)
         else:
             window = OpenWindow.of(execution.object, rule, execution.at)
             stack.open(window)
-            self._opened.add(cause)
             if rule.at_least:
                 values = {field: stack.values[field] or 0 for field in values}
         self.applied.append(Applied(execution, values, window))
@@ -350,7 +345,7 @@ class CronPlan:
     def _cause(self, field: str) -> WriteCause | None:
         """Returns the event that gave a field its value; None if it is that of an unfinished write."""
         top = self._stack.covering(field)
-        if top is not None and top.opening in self._opened:
+        if top is not None and top.opening in self._events:
             return top.opening
         if top is None and field in self._plain:
             return self._plain[field]
