@@ -10,7 +10,8 @@ import re
 from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Final
 
 import msgspec
@@ -212,38 +213,28 @@ def _wrong_count(count: int) -> str:
 @lru_cache(maxsize=4096)
 def _parse_field(field: _Field, text: str) -> tuple[int, bool]:
     """Returns the bit set of a field, and whether the field is unrestricted (one of its items is `*`)."""
-    if "," not in text and text:
-        return _parse_item(field, text)
-    bits = 0
-    unrestricted = False
-    for item in dict.fromkeys(text.split(",")):
-        if not item:
-            raise InvalidSchedule(f"{field.name}: {_quoted(text)} has an empty item; drop the stray comma")
-        item_bits, star = _parse_item(field, item)
-        bits |= item_bits
-        unrestricted |= star
-    return bits, unrestricted
+    items = dict.fromkeys(text.split(","))
+    if "" in items:
+        raise InvalidSchedule(f"{field.name}: {_quoted(text)} has an empty item; drop the stray comma")
+    found = [_parse_item(field, item) for item in items]
+    return reduce(or_, (bits for bits, _ in found)), any(star for _, star in found)
 
 
 @lru_cache(maxsize=8192)
 def _parse_item(field: _Field, item: str) -> tuple[int, bool]:
-    if _is_number(item):
-        return 1 << _parse_value(field, item, item) % field.cycle, False
+    """Returns the bit set of an item of a field, and whether it is `*`."""
     span, slash, step_text = item.partition("/")
     step = _parse_step(field, item, step_text) if slash else 1
-    if span in ("*", "?"):
-        return _bits(field, field.low, field.high, step), step == 1
     first, dash, last = span.partition("-")
-    start = _parse_value(field, item, first)
-    if not dash:
-        if not slash:
-            end = start
-        else:
-            # "a/n" runs to the end of the range. If `a` is 7, it is Sunday, the first day of the week.
-            start = start if start <= field.high else field.low
-            end = field.high
+    if span in ("*", "?"):
+        start, end = field.low, field.high
     else:
-        end = _parse_value(field, item, last)
+        start = end = _parse_value(field, item, first)
+        if dash:
+            end = _parse_value(field, item, last)
+        elif slash:
+            # "a/n" runs to the end of the range. If `a` is 7, it is Sunday, the first day of the week.
+            start, end = start if start <= field.high else field.low, field.high
     if end < start:
         if field is not _WEEKDAY:
             raise InvalidSchedule(
@@ -251,16 +242,10 @@ def _parse_item(field: _Field, item: str) -> tuple[int, bool]:
                 f"{first[:8]}-{field.high},{field.low}-{last[:8]}"
             )
         end += 7
-    return _bits(field, start, end, step), False
-
-
-def _bits(field: _Field, start: int, end: int, step: int) -> int:
-    if step == 1 and end < field.cycle:
-        return (2 << end) - (1 << start)
     bits = 0
     for value in range(start, end + 1, step):
         bits |= 1 << value % field.cycle
-    return bits
+    return bits, span in ("*", "?") and step == 1
 
 
 def _is_number(text: str) -> bool:
@@ -268,16 +253,12 @@ def _is_number(text: str) -> bool:
 
 
 def _parse_step(field: _Field, item: str, text: str) -> int:
+    if _is_number(text) and int(text):
+        return int(text)
+    problem = "is zero; write 1 or more" if _is_number(text) else "is not a number; write one such as */5"
     if "/" in text:
         raise InvalidSchedule(f"{field.name}: {_quoted(item)} has two steps; write one")
-    if not _is_number(text):
-        raise InvalidSchedule(
-            f"{field.name}: the step of {_quoted(item)} is not a number; write one such as */5"
-        )
-    step = int(text)
-    if step == 0:
-        raise InvalidSchedule(f"{field.name}: the step of {_quoted(item)} is zero; write 1 or more")
-    return step
+    raise InvalidSchedule(f"{field.name}: the step of {_quoted(item)} {problem}")
 
 
 def _parse_value(field: _Field, item: str, text: str) -> int:
