@@ -355,11 +355,6 @@ class Execution(NamedTuple):
         return self.object, self.rule.name
 
     @property
-    def label(self) -> str:
-        """The rule's name for people: `object/rule`."""
-        return f"{self.object}/{self.rule.name}"
-
-    @property
     def cause(self) -> WriteCause:
         """The execution as the cause of a write."""
         return WriteCause(EXECUTION, *self.key, self.at)

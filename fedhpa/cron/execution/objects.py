@@ -34,6 +34,7 @@ from fedhpa.cron.execution.model import (
     MINIMUM,
     REPLICAS,
     Failed,
+    Key,
     Missed,
     ObjectRecord,
     OpenWindow,
@@ -386,12 +387,12 @@ def _decode(content: Mapping[str, Any], kind: type[T]) -> T:
 MAX_MARKED: Final = 64
 
 
-def marker_of(label: str, at: float) -> str:
-    """Returns the name of an event: `object/rule@time`.
+def marker_of(key: Key, at: float) -> str:
+    """Returns the name of an event of a rule: `object/rule@time`.
 
     A comma separates names, so a comma in the name of a rule is escaped.
     """
-    return f"{label.replace('%', '%25').replace(',', '%2C')}@{format_time(at)}"
+    return f"{'/'.join(key).replace('%', '%25').replace(',', '%2C')}@{format_time(at)}"
 
 
 def split_markers(text: str) -> frozenset[str]:

@@ -94,7 +94,7 @@ class CronPlan:
         # Without a reading nobody knows what was applied, so nothing is closed and nothing is missed.
         self._unread = target.unread or (bool(target.error) and stored is not None and not target.gone)
         self._newest = newest_execution(objects)
-        self._markers: list[tuple[str, float]] = []
+        self._markers: list[tuple[Key, float]] = []
         self._events: list[WriteCause] = []
         self._restoring: list[OpenWindow] = []
         # The last plain execution that sets a field.
@@ -279,7 +279,7 @@ class CronPlan:
         if (stored is not None and not self._unfinished and not self._unread) or (done and by is not None):
             # It was applied in time, and only its result was not stored.
             self.applied.append(Applied(execution, rule.values, stored))
-            self._markers.append((execution.label, at))
+            self._markers.append((execution.key, at))
         elif self._unread and (missed or stored is not None):
             self.unjudged.append(execution)
         elif missed:
@@ -295,7 +295,7 @@ class CronPlan:
 
     def _is_done(self, execution: Execution) -> bool:
         """True if the target shows that a plain execution was applied."""
-        marker = marker_of(execution.label, execution.at) if self.target.done else ""
+        marker = marker_of(execution.key, execution.at) if self.target.done else ""
         return execution.rule.duration is None and marker in self.target.done
 
     def _skip_earlier(self, execution: Execution) -> None:
@@ -312,16 +312,16 @@ class CronPlan:
 
     def _apply(self, fires: list[Applied]) -> None:
         """Applies what is due, in order: at one instant ends of windows, plain executions, openings."""
-        events: list[tuple[float, int, str, int, str, OpenWindow | Applied]] = [
-            (window.closes, 0, window.object, 0, window.label, window)
+        events: list[tuple[float, int, str, int, Key, OpenWindow | Applied]] = [
+            (window.closes, 0, window.object, 0, window.key, window)
             for window in self._stack.windows
             if window.closes <= self._now and window.cause not in self._left_out
         ]
         for fire in fires:
             one, kind = fire.execution, 1 if fire.execution.rule.duration is None else 2
-            events.append((one.at, kind, one.object, one.rule.place, one.label, fire))
-        for at, _, _, _, label, event in sorted(events, key=lambda each: each[:5]):
-            self._markers.append((label, at))
+            events.append((one.at, kind, one.object, one.rule.place, one.key, fire))
+        for at, _, _, _, key, event in sorted(events, key=lambda each: each[:5]):
+            self._markers.append((key, at))
             if isinstance(event, OpenWindow):
                 self._close(event)
             else:
@@ -362,4 +362,4 @@ class CronPlan:
 
 
 def _superseded_by(execution: Execution) -> str:
-    return f"superseded by {execution.label} at {format_time(execution.at)}"
+    return f"superseded by {'/'.join(execution.key)} at {format_time(execution.at)}"

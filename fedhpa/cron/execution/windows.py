@@ -320,7 +320,7 @@ def recovered(owners: Collection[ScheduledObject], baseline: Values, now: float)
         if rule.duration is not None and (opened := rule.latest_time(now)) is not None
         if opened <= owner.watermark(rule, now, newest)[0]
     ]
-    windows.sort(key=lambda window: (window.opened, window.label))
+    windows.sort(key=lambda window: (window.opened, window.key))
     applied: Values = {field: value for window in windows for field, value in window.values.items()}
     kept = {field: value for field, value in baseline.items() if field in applied}
     return WindowRecord(kept, None, applied, tuple(windows)) if windows else None
@@ -356,9 +356,9 @@ def acknowledged(
 
 def _is_done(window: OpenWindow, owner: ScheduledObject | None, target: ObservedTarget, now: float) -> bool:
     """True if the target shows that a window opened, and its execution is due, or that it closed."""
-    if window.closes <= now and marker_of(window.label, window.closes) in target.done:
+    if window.closes <= now and marker_of(window.key, window.closes) in target.done:
         return True
-    if owner is None or marker_of(window.label, window.opened) not in target.done:
+    if owner is None or marker_of(window.key, window.opened) not in target.done:
         return False
     rule = next((rule for rule in owner.rules if rule.name == window.rule), None)
     return rule is not None and owner.watermark(rule, now, None)[0] < window.opened

@@ -14,7 +14,7 @@ followed by a lower value before it is raised again. So levels of workdays and w
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 from itertools import accumulate, islice, pairwise, repeat
 from math import floor
@@ -60,6 +60,9 @@ _EVERY_MINUTE: Final = (1 << 60) - 1
 _EVERY_HOUR: Final = (1 << 24) - 1
 # April, June, September, November and February.
 _SHORT_MONTHS: Final = 1 << 2 | 1 << 4 | 1 << 6 | 1 << 9 | 1 << 11
+_NEVER: Final = (
+    "does not fire within nine years, because startDate, endDate or excludeDates leaves out its dates"
+)
 # All of them mean UTC.
 _NO_ZONE: Final = (None, "", "Local")
 
@@ -74,14 +77,22 @@ def forecast_warnings(
     may lower what these raise. Suspended and invalid rules are ignored.
     """
     start = now.timestamp()
-    never, rules = _by_never(active_rules(spec), start)
+    active = active_rules(spec)
+    # A schedule that never fires is refused, but the dates may leave no execution.
+    never = {
+        rule.place: f"{rule}: {_NEVER}"
+        for rule in active
+        if rule.table.dates != EVERY_DAY and rule.next_time(start, start + LONGEST_INTERVAL) is None
+    }
+    rules = [rule for rule in active if rule.place not in never]
+    mistakes = [(kind, f"{rule}: {text}") for rule in rules for kind, text in _mistakes(rule).items()]
     bounds = bounds_conflicts(rules, target, start, start + _YEAR) if targets_federatedhpa(spec) else ()
     kinds = (
         (each.text for each in bounds),
         (each.text for each in value_conflicts(rules, start, start + _YEAR)),
-        (f"{rule}: {_NEVER}" for rule in never),
+        never.values(),
         _warn_not_lowered(rules, known_bounds(target), start) if alone else (),
-        *_warn_mistakes(rules),
+        *([text for found, text in mistakes if found == kind] for kind in range(5)),
         _warn_dates(spec, now),
     )
     found = [list(islice(kind, _MAX_OF_KIND)) for kind in kinds]
@@ -128,33 +139,6 @@ def _warn_dates(spec: CronFederatedHPASpec, now: datetime) -> Iterator[str]:
             continue
         if dates != EVERY_DAY and not dates.yearly and dates.spans[-1][0] <= yesterday:
             yield f"{path}: all dates are over; list the coming ones, or write --MM-DD for each year"
-
-
-_NEVER: Final = (
-    "does not fire within nine years, because startDate, endDate or excludeDates leaves out its dates"
-)
-
-
-def _by_never(rules: Iterable[Rule], now: float) -> tuple[list[Rule], list[Rule]]:
-    """Returns the rules whose dates leave no execution, and the others.
-
-    A schedule that never fires is refused.
-    """
-    never: list[Rule] = []
-    others: list[Rule] = []
-    for rule in rules:
-        silent = rule.table.dates != EVERY_DAY and rule.next_time(now, now + LONGEST_INTERVAL) is None
-        (never if silent else others).append(rule)
-    return never, others
-
-
-def _warn_mistakes(rules: Iterable[Rule]) -> list[list[str]]:
-    """Returns the warnings about each rule by itself, as one list for each kind."""
-    kinds: dict[int, list[str]] = {kind: [] for kind in range(5)}
-    for rule in rules:
-        for kind, text in _mistakes(rule).items():
-            kinds[kind].append(f"{rule}: {text}")
-    return [*kinds.values()]
 
 
 def _mistakes(rule: Rule) -> dict[int, str]:
