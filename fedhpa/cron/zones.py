@@ -83,7 +83,14 @@ def _remedy(name: str) -> str:
         return f"character {character.name} at position {character.position} of the name: {character.remedy}"
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
-        return _offset_remedy(offset)
+        hours = int(offset[2])
+        # The sign in Etc names counts the other way: east of Greenwich is minus.
+        etc = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{hours}" if hours else "Etc/UTC"
+        if int(offset[3] or 0) == 0 and etc in _names():
+            etc = f"{etc} (the sign counts the other way there) or an IANA name"
+        else:
+            etc = "an IANA name such as Asia/Kolkata"
+        return f"offsets are not zones: write {etc}"
     same = _spellings().get(name.strip().lower())
     if same is not None:
         return f"names are case-sensitive and without blanks: write {same}"
@@ -91,12 +98,3 @@ def _remedy(name: str) -> str:
     if alike is not None:
         return f"write the whole IANA name, which may be {alike}"
     return "write an IANA name such as Europe/Berlin"
-
-
-def _offset_remedy(offset: re.Match[str]) -> str:
-    hours, minutes = int(offset[2]), int(offset[3] or 0)
-    # The sign in Etc names counts the other way: east of Greenwich is minus.
-    name = f"Etc/GMT{'-' if offset[1] == '+' else '+'}{hours}" if hours else "Etc/UTC"
-    if minutes == 0 and name in _names():
-        return f"offsets are not zones: write {name} (the sign counts the other way there) or an IANA name"
-    return "offsets are not zones: write an IANA name such as Asia/Kolkata"

@@ -289,8 +289,8 @@ class Attempts:
         self._left_out: frozenset[WriteCause] = frozenset()
         self._coming: deque[frozenset[WriteCause]] = deque()
         self._seen: set[frozenset[WriteCause]] = {self._left_out}
-        # The first events without which nothing is left to write.
-        self._nothing: frozenset[WriteCause] = frozenset()
+        # The first events without which nothing is left to write, and their plan.
+        self._nothing: tuple[frozenset[WriteCause], CronPlan] | None = None
         self._excluded: frozenset[WriteCause] = frozenset()
         self.refusals: dict[WriteCause, str] = {}
         self.plan = self._without(self._left_out)
@@ -323,18 +323,14 @@ class Attempts:
         while self._coming and self._left > 0:
             self._left -= 1
             left_out = self._coming.popleft() if self._left else frozenset(self.refusals)
-            if self._choose(left_out, accepts_nothing=self._left == 0):
+            found = self._without(left_out)
+            if found.write or self._left == 0:
+                self._left_out, self.plan = left_out, found
                 return True
-        left_out, self._nothing = self._nothing, frozenset()
-        return bool(left_out) and self._choose(left_out, accepts_nothing=True)
-
-    def _choose(self, left_out: frozenset[WriteCause], *, accepts_nothing: bool) -> bool:
-        """Makes the plan without some events the present one, if it still writes something."""
-        found = self._without(left_out)
-        if not found.write and not accepts_nothing:
-            self._nothing = self._nothing or left_out
+            self._nothing = self._nothing or (left_out, found)
+        if self._nothing is None:
             return False
-        self._left_out, self.plan = left_out, found
+        (self._left_out, self.plan), self._nothing = self._nothing, None
         return True
 
     def _without(self, left_out: frozenset[WriteCause]) -> CronPlan:
