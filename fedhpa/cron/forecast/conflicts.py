@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from fedhpa.cron.execution.model import (
+    EXECUTION,
     MAXIMUM,
     MINIMUM,
     OpenWindow,
@@ -192,29 +193,20 @@ def _bounds_conflict(step: SimulatedStep, rules: dict[str, Rule]) -> Conflict | 
     if planned is None or crossed is None:
         return None
     limits = dict(zip(_BOUNDS, crossed, strict=True))
-    fired = [
-        (one.execution, bound)
-        for one in sorted(planned.applied, key=lambda one: one.execution.order, reverse=True)
-        for bound, limit in limits.items()
-        if one.values.get(bound) == limit
+    ends = {window.cause: window.closes for window in planned.closed}
+    causes = [
+        (cause.kind == EXECUTION, rules[cause.rule].place, bound, cause.rule)
+        for bound, cause in planned.field_causes.items()
+        if ends.get(cause, cause.at) == step.at
     ]
-    if any(execution.at < step.at for execution, _ in fired):
-        # The refusal of the earlier execution, which is tried again, was reported.
+    # The refusal of an earlier execution, which is tried again, was reported.
+    if not causes or any(each.kind == EXECUTION and each.at < step.at for each in planned.causes):
         return None
-    causes = [(execution.rule.name, bound, False) for execution, bound in fired]
-    causes += [
-        (window.rule, bound, True)
-        for window in planned.closed
-        for bound in _BOUNDS
-        if window.closes == step.at and bound in rules[window.rule].values and bound in planned.write
-    ]
-    if not causes:
-        return None
-    name, bound, closes = causes[0]
+    fires, _, bound, name = max(causes)
     other, order = (MAXIMUM, "above") if bound == MINIMUM else (MINIMUM, "below")
     rule, value, at = rules[name], limits[bound], local_time(step.at, rules[name])
     event = f"fires at {at} and sets {bound} {value}"
-    if closes:
+    if not fires:
         event = f"ends its window at {at}, and {bound} is {value} again"
     setter = next((each for each in rules.values() if each.values.get(other) == limits[other]), None)
     whose = "that the target has now" if setter is None else f"that {setter} sets"
