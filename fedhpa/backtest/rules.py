@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from controller.cronfederatedhpa import planned_targets, values_of
+from fedhpa.api.default_values import MIN_REPLICAS
 from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.times import format_time
 from fedhpa.backtest.recording import Recording
 from fedhpa.backtest.result import Mark
 from fedhpa.backtest.simulation import BoundsChange
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM
-from fedhpa.cron.execution.simulation import DEFAULT_MINIMUM, SimulatedStep, Simulation
+from fedhpa.cron.execution.simulation import SimulatedStep, Simulation
 
 # Rules that fire each minute for four weeks.
 MAX_WORK: Final = 200_000
@@ -46,7 +47,7 @@ async def rules_of(
         for step in run.all():
             least, most = step.values.get(MINIMUM), step.values.get(MAXIMUM)
             if most is not None:
-                bounds.append(BoundsChange(step.at, DEFAULT_MINIMUM if least is None else least, most))
+                bounds.append(BoundsChange(step.at, MIN_REPLICAS if least is None else least, most))
             marks += [Mark(step.at, text) for text in _texts(step)]
     return bounds, marks[:MAX_MARKS]
 

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.texts import one_line
 from fedhpa.cron.characters import foreign_character
 
 MAX_LENGTH: Final = 512
@@ -296,7 +297,7 @@ def _remedy(field: _Field, item: str, text: str, upper: str) -> str:
 
 def _quoted(text: str) -> str:
     """Returns the text in quotes, cut so that the remedy still fits into a warning."""
-    return repr(text if len(text) <= _MAX_QUOTED else f"{text[: _MAX_QUOTED - 3]}...")
+    return repr(one_line(text, _MAX_QUOTED))
 
 
 def shortest_interval(schedule: Schedule) -> int:

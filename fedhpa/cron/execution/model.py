@@ -12,15 +12,14 @@ from typing import Annotated, Final, NamedTuple
 import msgspec
 
 from fedhpa.api.hold import HoldRequest
-from fedhpa.api.times import format_time
+from fedhpa.api.texts import one_line
+from fedhpa.api.times import Seconds, format_time
 from fedhpa.cron.timetables import END, LONGEST_INTERVAL, Timetable, latest_time, next_time
 
 MINIMUM: Final = "minReplicas"
 MAXIMUM: Final = "maxReplicas"
 REPLICAS: Final = "replicas"
 
-# POSIX seconds until the year 2984.
-Seconds = Annotated[float, msgspec.Meta(ge=0, lt=3.2e10)]
 Replicas = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Values = dict[str, Replicas | None]
 # The object and the name of a rule.
@@ -52,8 +51,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Names the rule in warnings."""
-        name = self.name
-        return f"spec.rules[{self.place}] ({name if len(name) <= _LONG_NAME else f'{name[:29]}...'})"
+        return f"spec.rules[{self.place}] ({one_line(self.name, _LONG_NAME)})"
 
     @property
     def table(self) -> Timetable:

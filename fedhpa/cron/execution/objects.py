@@ -28,7 +28,7 @@ from fedhpa.api.federatedhpa import API_VERSION, KIND
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.meta import ObjectMeta
 from fedhpa.api.scaling_record import check_version
-from fedhpa.api.times import format_time, parse_time
+from fedhpa.api.times import Seconds, format_time, parse_time
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -42,7 +42,6 @@ from fedhpa.cron.execution.model import (
     Rule,
     RuleState,
     ScheduledObject,
-    Seconds,
     Succeeded,
     WindowRecord,
 )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from fedhpa.api.default_values import MIN_REPLICAS
 from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
+from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import (
     EXECUTION,
@@ -254,9 +255,8 @@ def waiting_events(planned: CronPlan, now: float) -> dict[str, Waiting]:
     waiting = {}
     for name, found in events.items():
         found.sort(key=lambda one: one[:2])
-        named = ", ".join(what for _, what, _ in found[:_MAX_NAMED])
-        more = f" and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
-        waiting[name] = Waiting(found[0][0], f"{named}{more} waits for the end of a hold: {found[0][2]}")
+        named = listed([what for _, what, _ in found], _MAX_NAMED)
+        waiting[name] = Waiting(found[0][0], f"{named} waits for the end of a hold: {found[0][2]}")
     return waiting
 
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.default_values import MIN_REPLICAS
 from fedhpa.cron.execution.model import (
     MAXIMUM,
     MINIMUM,
@@ -29,8 +30,6 @@ from fedhpa.cron.execution.planning import CronPlan
 
 # The value of a field that nobody has read. Sizes are never negative.
 UNKNOWN: Final = -1
-# The default of a FederatedHPA without minReplicas.
-DEFAULT_MINIMUM: Final = 1
 # Steps, executions, and a quarter of the open windows, summed over all steps. 1,000 cost about 0.1 s of CPU.
 MAX_WORK: Final = 10_000
 
@@ -69,7 +68,7 @@ def crossed_bounds(values: Values) -> CrossedBounds | None:
     if MINIMUM not in values or MAXIMUM not in values:
         return None
     minimum, maximum = values[MINIMUM], values[MAXIMUM]
-    minimum = DEFAULT_MINIMUM if minimum is None else minimum
+    minimum = MIN_REPLICAS if minimum is None else minimum
     if maximum is None or UNKNOWN in (minimum, maximum) or minimum <= maximum:
         return None
     return CrossedBounds(minimum, maximum)

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from fedhpa.api.default_values import MIN_REPLICAS
 from fedhpa.cron.execution.model import (
     EXECUTION,
     MAXIMUM,
@@ -31,7 +32,6 @@ from fedhpa.cron.execution.model import (
     WindowRecord,
 )
 from fedhpa.cron.execution.simulation import (
-    DEFAULT_MINIMUM,
     UNKNOWN,
     CrossedBounds,
     SimulatedStep,
@@ -139,7 +139,7 @@ def _first_common_time(
 
 def known_bounds(target: Values | None) -> dict[str, int]:
     """Returns the present bounds that are known. A minimum that is not given is the default."""
-    found = {MINIMUM: DEFAULT_MINIMUM} if target is not None else {}
+    found = {MINIMUM: MIN_REPLICAS} if target is not None else {}
     return found | {field: value for field, value in (target or {}).items() if value is not None}
 
 

@@ -23,6 +23,7 @@ from typing import Final
 from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_duration
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, Rule, Values
 from fedhpa.cron.execution.objects import executable_rules, targets_federatedhpa
@@ -147,13 +148,13 @@ def _mistakes(rule: Rule) -> dict[int, str]:
     schedule, length, delay = rule.table.schedule, rule.duration, rule.max_delay
     if not schedule.any_day and not schedule.any_weekday:
         # Many people read two fields as "both must match".
-        _, _, day, _, weekday = map(_cut, schedule.text.split())
+        _, _, day, _, weekday = (one_line(field, _MAX_FIELD) for field in schedule.text.split())
         found[0] = (
             f"fires on day-of-month {day} and also on every day-of-week {weekday}, because one match is "
             "enough; write * in the field that does not matter"
         )
     if schedule.minutes == _EVERY_MINUTE and schedule.hours != _EVERY_HOUR:
-        minute, hour = map(_cut, schedule.text.split()[:2])
+        minute, hour = (one_line(field, _MAX_FIELD) for field in schedule.text.split()[:2])
         found[1] = (
             f"fires at every minute of hour {hour}, {60 * schedule.hours.bit_count()} times a day, because "
             f"its minute is {minute}; write 0 for the full hour"
@@ -175,10 +176,6 @@ def _mistakes(rule: Rule) -> dict[int, str]:
             "return"
         )
     return found
-
-
-def _cut(field: str) -> str:
-    return field if len(field) <= _MAX_FIELD else f"{field[: _MAX_FIELD - 3]}..."
 
 
 def _warn_not_lowered(rules: list[Rule], present: dict[str, int], now: float) -> Iterator[str]:
