@@ -138,10 +138,7 @@ class ValueStack:
 
     def write(self) -> Values:
         """Returns the values that differ from those of the target, by field."""
-        nothing = object()
-        return {
-            field: value for field, value in self.values.items() if self._present.get(field, nothing) != value
-        }
+        return dict(each for each in self.values.items() if each not in self._present.items())
 
     def record_after(self, target: ObservedTarget, *, read: bool) -> WindowRecord | None:
         """Returns the record once the write is done, or None if nothing is left to record.
