@@ -274,16 +274,16 @@ def leave_changes(
         new, old, place = target.values[field], record.applied[field], ""
         if field == REPLICAS and target.shares:
             # Clusters that joined, left or are silent, and workloads that were made anew, changed nothing.
-            changed = [
+            changed = (
                 cluster
                 for cluster in sorted(record.shares.keys() & target.shares.keys())
                 if record.uids.get(cluster) == target.uids.get(cluster)
                 if record.shares[cluster] != target.shares[cluster]
-            ][:1]
-            new = old
-            for cluster in changed:
-                new, old, place = target.shares[cluster], record.shares[cluster], f" in cluster {cluster}"
-        if new == old:
+            )
+            if (cluster := next(changed, None)) is None:
+                continue
+            new, old, place = target.shares[cluster], record.shares[cluster], f" in cluster {cluster}"
+        elif new == old:
             continue
         change = change_text(target, field, new)
         text = f"{change}{place} while a window set it to {_shown(old)}; it stays, and nothing is restored"

@@ -23,7 +23,7 @@ from typing import Final
 from fedhpa.api import model
 from fedhpa.api.cronfederatedhpa import CronFederatedHPASpec
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.texts import one_line
+from fedhpa.api.texts import counted, one_line
 from fedhpa.api.times import format_duration
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, Rule, Values
 from fedhpa.cron.execution.objects import executable_rules, targets_federatedhpa
@@ -114,7 +114,7 @@ def warn_missing_time_zones(spec: CronFederatedHPASpec) -> Iterator[str]:
     zoneless = [index for index, rule in enumerate(rules) if rule.time_zone in _NO_ZONE]
     if zoneless:
         more = len(zoneless) - 1
-        others = f" (and for {more} more rule{'s' if more > 1 else ''})" if more else ""
+        others = f" (and for {counted(more, 'more rule')})" if more else ""
         first = rules[zoneless[0]].time_zone
         what = f"{first} is no IANA name" if first else "no zone is given"
         yield (
