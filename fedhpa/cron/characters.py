@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final, NamedTuple
+from typing import Final
 
 # Anything but the printable characters of ASCII and the tab.
 _FOREIGN: Final = re.compile(r"[^\t -~]")
@@ -25,24 +25,16 @@ _LOOK_ALIKE: Final = str.maketrans(
 )
 
 
-class ForeignCharacter(NamedTuple):
-    """A character that does not belong into a text. `position` counts from 1.
+def foreign_character(text: str, what: str) -> str:
+    """Returns what to do about the first character that is no printable ASCII and no tab; "" without one.
 
-    Example: `name` "U+00A0 (no-break space)", `remedy` "use a blank".
+    `what` names the text. Example: "character U+00A0 (no-break space) at position 4 of the name: use a blank"
     """
-
-    position: int
-    name: str
-    remedy: str
-
-
-def foreign_character(text: str) -> ForeignCharacter | None:
-    """Returns the first character that is no printable ASCII and no tab, or None."""
     found = _FOREIGN.search(text)
     if found is None:
-        return None
-    character = found[0]
-    return ForeignCharacter(found.start() + 1, _name(character), _remedy(character))
+        return ""
+    character, position = found[0], found.start() + 1
+    return f"character {_name(character)} at position {position} of the {what}: {_remedy(character)}"
 
 
 def _name(character: str) -> str:

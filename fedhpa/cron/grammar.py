@@ -179,13 +179,9 @@ def parse(text: str) -> Schedule:
 def _refuse_foreign_character(text: str) -> None:
     """Raises InvalidSchedule for a character that is not printable ASCII. Many look like one that is."""
     for index, field in enumerate(_BLANKS.split(text)):
-        character = foreign_character(field)
-        if character is not None:
+        if character := foreign_character(field, "field"):
             named = index < len(_FIELDS) and not text.startswith("@")
-            raise InvalidSchedule(
-                f"{_FIELDS[index].name if named else 'schedule'}: character {character.name} "
-                f"at position {character.position} of the field: {character.remedy}"
-            )
+            raise InvalidSchedule(f"{_FIELDS[index].name if named else 'schedule'}: {character}")
 
 
 def _macro(text: str) -> str:

@@ -78,9 +78,8 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _remedy(name: str) -> str:
-    character = foreign_character(name)
-    if character is not None:
-        return f"character {character.name} at position {character.position} of the name: {character.remedy}"
+    if character := foreign_character(name, "name"):
+        return character
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         hours = int(offset[2])
