@@ -58,8 +58,6 @@ LAST_DAY: Final = date.max.toordinal()
 _LEAP_YEAR: Final = 2028
 # The days from one to another, both included.
 Span = tuple[int, int]
-_FIRST: Final = itemgetter(0)
-_LAST: Final = itemgetter(1)
 
 
 class Dates(msgspec.Struct, frozen=True):
@@ -73,8 +71,8 @@ class Dates(msgspec.Struct, frozen=True):
 
     def between(self, first: int, last: int) -> tuple[Span, ...]:
         """Returns the spans that have days from `first` to `last`, in order."""
-        begin = bisect_left(self.spans, first, key=_LAST)
-        return self.spans[begin : bisect_right(self.spans, last, key=_FIRST)]
+        begin = bisect_left(self.spans, first, key=itemgetter(1))
+        return self.spans[begin : bisect_right(self.spans, last, key=itemgetter(0))]
 
     def allow(self, day: int) -> bool:
         """True if a day is allowed."""
@@ -279,9 +277,16 @@ def _matching_days(schedule: Schedule, dates: Dates, first: int, last: int, step
     for begin, end in dates.between(first, last)[::step]:
         low, high = max(begin, first), min(end, last)
         for number in range(_month_of(low), _month_of(high) + 1)[::step]:
-            eve, bits = _month(schedule, number)
+            if not schedule.months >> number % 12 + 1 & 1:
+                continue
+            eve, first_weekday, bits = _calendar_month(number)
             if dates.yearly:
                 bits &= ~dates.yearly[number % 12 + 1]
+            if schedule.any_weekday:
+                bits &= schedule.days
+            else:
+                by_weekday = _days_of_weekdays(schedule.weekdays, first_weekday)
+                bits &= by_weekday if schedule.any_day else by_weekday | schedule.days
             for day in _numbers(_between(bits, low - eve, min(high - eve, 31)), step):
                 yield eve + day
 
@@ -290,17 +295,6 @@ def _month_of(day: int) -> int:
     """Returns the month of a day, as the number of months since January of the year 0."""
     found = date.fromordinal(day)
     return found.year * 12 + found.month - 1
-
-
-def _month(schedule: Schedule, number: int) -> tuple[int, int]:
-    """Returns the day before a month, and its days that match, as bits 1 to 31."""
-    eve, first_weekday, days = _calendar_month(number)
-    if not schedule.months >> number % 12 + 1 & 1:
-        return eve, 0
-    if schedule.any_weekday:
-        return eve, days & schedule.days
-    by_weekday = _days_of_weekdays(schedule.weekdays, first_weekday)
-    return eve, days & (by_weekday if schedule.any_day else by_weekday | schedule.days)
 
 
 @lru_cache(maxsize=4096)
