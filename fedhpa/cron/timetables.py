@@ -363,9 +363,7 @@ def _periods_of_year(zone: tzinfo, year: int) -> tuple[OffsetPeriod, ...]:
         if after != offset:
             # The first instant in (low, high] with another offset.
             others = range(low + 1, high)
-            change = (
-                low + 1 + bisect_left(others, True, key=lambda at, old=offset: _offset_at(zone, at) != old)
-            )
+            change = low + 1 + bisect_left(others, True, key=lambda at: _offset_at(zone, at) != offset)
             if change > start:
                 found.append(OffsetPeriod(begin, change, offset, shown_until))
                 begin = change

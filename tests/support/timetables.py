@@ -7,6 +7,7 @@ from datetime import datetime, tzinfo
 from itertools import islice
 
 from fedhpa.cron import Schedule, Timetable
+from fedhpa.cron.timetables import END
 
 
 def next_times(schedule: Schedule, zone: tzinfo, after: datetime, count: int) -> list[datetime]:
@@ -16,8 +17,8 @@ def next_times(schedule: Schedule, zone: tzinfo, after: datetime, count: int) ->
 
 def times_of(table: Timetable, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
     """Yields the times in (after, until], in order."""
-    limits = [] if until is None else [until.timestamp()]
-    return (datetime.fromtimestamp(at, table.zone) for at in table.times(after.timestamp(), *limits))
+    end = END if until is None else until.timestamp()
+    return (datetime.fromtimestamp(at, table.zone) for at in table.times(after.timestamp(), end))
 
 
 def next_of(table: Timetable, after: datetime, until: datetime | None = None) -> datetime | None:
