@@ -233,7 +233,7 @@ class HubCheck:
         Our own status writes may overwrite the managed fields, so the evidence stays valid for
         ACTIVE_SECONDS. A new leader that finds it in the status waits for as long.
         """
-        written = written_by_karmada(raw)
+        written = status_written(raw, KARMADA_MANAGER)
         if not contest.is_known:
             contest.is_known = True
             written = now if _found_before(raw) else written
@@ -347,11 +347,11 @@ def _found_before(raw: Mapping[str, Any]) -> bool:
     )
 
 
-def written_by_karmada(raw: Mapping[str, Any]) -> float | None:
-    """The time (POSIX seconds) of the last status write by Karmada's controller manager, if any."""
+def status_written(raw: Mapping[str, Any], manager: str) -> float | None:
+    """Returns when a field manager last wrote an object's status, in POSIX seconds; None if never."""
     times = []
     for entry in raw["metadata"].get("managedFields") or ():
-        if entry.get("manager") == KARMADA_MANAGER and entry.get("subresource") == "status":
+        if entry.get("manager") == manager and entry.get("subresource") == "status":
             try:
                 times.append(parse_time(entry.get("time")) or 0.0)
             except InvalidObject:

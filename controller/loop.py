@@ -20,7 +20,6 @@ import msgspec
 
 from controller.shards import place_of
 from controller.work_queue import WorkQueue
-from fedhpa.api.json import decode_json
 from fedhpa.kube import (
     ApiClient,
     Change,
@@ -122,21 +121,6 @@ class Foreign(msgspec.Struct, frozen=True):
     """A record of an object of another shard."""
 
 
-class Packed(Foreign, frozen=True):
-    """An object of another shard as JSON, for a worker that may come to own it without a change of it."""
-
-    text: bytes
-
-    def unpacked(self) -> Object:
-        """Returns the object."""
-        return decode_json(self.text, dict[str, Any])
-
-
-def packed(raw: Object) -> bytes:
-    """Returns the text of an object for `Packed`."""
-    return msgspec.json.encode(raw)
-
-
 class Worker(Protocol[K]):
     """Works for one kind. `work` runs for different keys at once."""
 
@@ -218,7 +202,7 @@ class Loop(Generic[K]):
         self._slots = asyncio.Semaphore(slots)
         self._queue: WorkQueue[K] = WorkQueue(due_clock or clock, longest_wait, steady=clock, on_step=on_step)
         self._clock = clock
-        self._changes: asyncio.Queue[_Noted | K] = asyncio.Queue()
+        self._changes: asyncio.Queue[_Noted] = asyncio.Queue()
         self._listed = asyncio.Event()
 
     def wake(self, key: K) -> None:
@@ -255,9 +239,6 @@ class Loop(Generic[K]):
                 # A thousand objects take longer to decode than the event loop may be held.
                 await asyncio.sleep(0)
                 began = self._clock()
-            if not isinstance(noted, _Noted):
-                self._queue.add(noted)
-                continue
             named = noted.key
             try:
                 self._worker.foreign_changed(named, noted.foreign)
@@ -319,21 +300,6 @@ class Loop(Generic[K]):
         """True for an object of another shard, or of a namespace that is not watched."""
         watched = not self._namespaces or key[0] in self._namespaces
         return key not in self.objects and (not watched or key in self._reflector.store)
-
-    def known(self, key: Key) -> Object | None:
-        """Returns an object of any shard that the worker keeps packed, or one of this shard."""
-        found = self._reflector.store.get(key)
-        if isinstance(found, Packed):
-            return self.objects.get(key) or found.unpacked()
-        return None if isinstance(found, Foreign) else found
-
-    def reconsider(self, keys: Iterable[Key], due: K | None = None) -> None:
-        """Ask again who owns objects, after that changed without a change of them. Then `due` is due."""
-        for key in keys:
-            if (raw := self.known(key)) is not None:
-                self._note(key, self._read(raw))
-        if due is not None:
-            self._changes.put_nowait(due)
 
     def _read(self, raw: Object) -> Object | Foreign | None:
         if self._namespaces and place_of(raw)[0] not in self._namespaces:

@@ -94,9 +94,6 @@ async def lead_rules(
         if holds is not None:
             await holds.tried()
         group.create_task(supervise("cron-owners", owners.reflector.run))
-        if worker.moves:
-            # Without their targets nobody knows whose the rules of FederatedHPAs are.
-            await owners.reflector.synced.wait()
         group.create_task(worker.forget_former_owners())
         group.create_task(supervise("cron-reminders", reconciler.remind))
         group.create_task(worker.loop.run())

@@ -9,28 +9,31 @@ ever, and without its `excludeDates` it would fire on holidays. The manifest of 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
+from controller.hub_check import Contest
+from controller.scaling_records import Recorded, RecordFile
 from fedhpa.api.autoscalers import Target
-from fedhpa.api.autoscalers import target_of as stored_target
 from fedhpa.api.cronfederatedhpa import KIND, CronFederatedHPA
-from fedhpa.api.errors import ApiError, Conflict, FedHPAError, InvalidObject
+from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP
 from fedhpa.api.hold import hold_request
 from fedhpa.api.json import decode_json
 from fedhpa.cron.execution.model import ObjectRecord, ScheduledObject
 from fedhpa.cron.execution.objects import (
     TargetReference,
+    decode_rules,
+    encode_rules,
     read_cron,
     read_object,
     with_record,
 )
-from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_status
+from fedhpa.kube import NOT_FOUND, ApiClient, Key, Resource, patch_finalizers, patch_with_retry
 
 Object = Mapping[str, Any]
 
@@ -56,6 +59,7 @@ class CronObject:
     refused: Mapping[int, str]
     reference: TargetReference
     target: TargetKey
+    _memory: RulesMemory | None = None
 
     @classmethod
     def of(cls, raw: Object) -> CronObject:
@@ -72,6 +76,12 @@ class CronObject:
         fixed = ("uid", "generation", "deletionTimestamp")
         same = after.get("generation") and all(before.get(name) == after.get(name) for name in fixed)
         return replace(self, raw=raw) if same else CronObject.of(raw)
+
+    @property
+    def memory(self) -> RulesMemory:
+        """What this process knows of it; only of an object that is from `CronObjects`."""
+        assert self._memory is not None
+        return self._memory
 
     @property
     def uid(self) -> str:
@@ -131,77 +141,110 @@ class CronObject:
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 
 
-class KeysByTarget:
-    """The keys of objects by their target."""
+@dataclass(eq=False)
+class RulesMemory:
+    """All that this process knows of one object beside its stored form; dropped with the object.
 
-    def __init__(self) -> None:
-        self._targets: dict[Key, TargetKey] = {}
-        self._keys: dict[TargetKey, set[Key]] = {}
+    `rules` is its record. `told` has the reasons and messages of what holds now and was told as events.
+    `reverts` are the changes that clients made of values that rules had set. `elsewhere` is True if another
+    process had an open window of it when this one read its record.
+    """
 
-    def of(self, target: TargetKey) -> frozenset[Key]:
-        """Returns the objects of a target."""
-        return frozenset(self._keys.get(target, ()))
-
-    def put(self, key: Key, target: TargetKey | None) -> set[TargetKey]:
-        """Stores the target of an object; None removes it. Returns the targets that it had and has."""
-        old = self._targets.pop(key, None)
-        if old is not None and old != target:
-            self._keys[old].discard(key)
-            if not self._keys[old]:
-                del self._keys[old]
-        if target is not None:
-            self._targets[key] = target
-            self._keys.setdefault(target, set()).add(key)
-        return {each for each in (old, target) if each is not None}
+    key: Key
+    rules: Recorded[ObjectRecord]
+    elsewhere: bool = False
+    told: set[tuple[str, str]] = field(default_factory=set)
+    reverts: list[str] = field(default_factory=list)
+    contest: Contest = field(default_factory=Contest)
 
 
 class CronObjects:
-    """The newest known state of each object, and writes to it while `leads` returns True.
+    """The newest known state of each object of this process, and writes to them while `leads` returns True.
 
-    A state that this process wrote counts at once.
+    A state that this process wrote counts at once. `follow` gets what is known of each object.
     """
 
-    def __init__(self, hub: ApiClient, leads: Callable[[], bool]) -> None:
+    def __init__(
+        self, hub: ApiClient, leads: Callable[[], bool], follow: Callable[[Key, object], None]
+    ) -> None:
         self._hub = hub
         self._leads = leads
+        self._follow = follow
         # True if the hub dropped fields of the last status that was written.
         self.hub_drops_fields = False
         self._objects: dict[Key, CronObject] = {}
-        self._keys = KeysByTarget()
+        self._keys: dict[TargetKey, set[Key]] = {}
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._objects)
+    def __iter__(self) -> Iterator[CronObject]:
+        return iter(self._objects.values())
 
     def get(self, key: Key) -> CronObject | None:
         """Returns an object, or None."""
         return self._objects.get(key)
 
-    def contested(self) -> set[TargetKey]:
-        """Returns the targets of objects whose condition SoleOwner is False."""
-        return {found.target for found in self._objects.values() if found.contested}
-
     def of(self, target: TargetKey) -> list[CronObject]:
         """Returns the objects of a target by name."""
-        return [self._objects[key] for key in sorted(self._keys.of(target))]
+        return [self._objects[key] for key in sorted(self._keys.get(target, ()))]
+
+    async def fetch(self, key: Key) -> CronObject | None:
+        """Returns an object of another process as the hub has it; None if it is gone or cannot be read.
+
+        Raises ApiError.
+        """
+        try:
+            raw = await self._hub.get_json(_path(key), deadline=HUB_DEADLINE_SECONDS)
+            return self.known(CronObject.of(raw))
+        except InvalidObject:
+            return None
+        except ApiError as error:
+            if error.status == NOT_FOUND:
+                return None
+            raise
+
+    def known(self, found: CronObject) -> CronObject:
+        """Returns an object with what this process knows of it."""
+        old = self._objects.get(found.key)
+        if old is not None and old.uid == found.uid:
+            return replace(found, _memory=old.memory)
+        memory = RulesMemory(found.key, open_rules(self._hub, found, self.check_lease))
+        memory.told = {
+            (str(each.get("reason")), str(each.get("message"))) for each in found.conditions.values()
+        }
+        return replace(found, _memory=memory)
 
     def put(self, found: CronObject, *, written: bool = False) -> set[TargetKey]:
         """Stores an object unless a newer state of it is known. Returns the targets that it changes.
 
         `written` is True for the answer to a write of ours, which may be of the version that is known.
         """
-        old = self._objects.get(found.key)
+        old, key = self._objects.get(found.key), found.key
         if old is not None and not _replaces(found.raw, old.raw, or_equal=written):
             return set()
-        self._objects[found.key] = found
-        return self._keys.put(found.key, found.target)
+        found = self.known(found)
+        if old is None or old.memory is not found.memory:
+            self._follow(key, found.memory)
+        touched = self.remove(key) | {found.target}
+        self._objects[key] = found
+        self._keys.setdefault(found.target, set()).add(key)
+        return touched
 
     def remove(self, key: Key) -> set[TargetKey]:
-        """Forgets an object. Returns the targets that it belonged to."""
-        self._objects.pop(key, None)
-        return self._keys.put(key, None)
+        """Forgets an object, with all that is known of it. Returns the targets that it belonged to."""
+        old = self._objects.pop(key, None)
+        if old is None:
+            return set()
+        self._keys[old.target].discard(key)
+        if not self._keys[old.target]:
+            del self._keys[old.target]
+        return {old.target}
+
+    def end(self) -> None:
+        """Forgets all objects."""
+        self._objects.clear()
+        self._keys.clear()
 
     def check_lease(self) -> None:
         """Raises NotLeading if another process may hold the Lease."""
@@ -210,78 +253,66 @@ class CronObjects:
 
     async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
         """Replaces fields of the status of an object. Raises ApiError if the hub refuses it."""
+        raw = self._newest(owner).raw
 
-        async def write(version: str) -> Mapping[str, Any]:
-            before = (self.get(owner.key) or owner).raw.get("status") or {}
-            stored = await patch_status(
-                self._hub,
-                _path(owner.key),
-                dict(patch),
-                resource_version=version,
-                manager=FIELD_MANAGER,
-                deadline=HUB_DEADLINE_SECONDS,
-            )
-            wanted = {**before, **patch}
-            kept = stored.get("status") or {}
-            self.hub_drops_fields = any(
-                wanted.get(name) is not None and name not in kept for name in OUR_FIELDS
-            )
-            # A status that lacks our fields would be written again and again.
-            return {**stored, "status": wanted} if self.hub_drops_fields else stored
+        def change(_: Object) -> dict[str, Any]:
+            self.check_lease()
+            return {"status": dict(patch)}
 
-        await self._write(owner, write)
+        stored = await patch_with_retry(
+            self._hub,
+            _path(owner.key),
+            raw,
+            change,
+            subresource="status",
+            manager=FIELD_MANAGER,
+            deadline=HUB_DEADLINE_SECONDS,
+        )
+        if stored is None:
+            return
+        wanted, kept = {**(raw.get("status") or {}), **patch}, stored.get("status") or {}
+        self.hub_drops_fields = any(wanted.get(name) is not None and name not in kept for name in OUR_FIELDS)
+        # A status that lacks our fields would be written again and again.
+        self._note_written(owner, {**stored, "status": wanted} if self.hub_drops_fields else stored)
 
     async def set_finalizer(self, owner: CronObject, *, wanted: bool) -> None:
         """Adds or removes the finalizer of an object. Raises ApiError if the hub refuses it."""
 
-        async def write(version: str) -> Mapping[str, Any]:
-            latest = self.get(owner.key) or owner
-            present = latest.raw["metadata"].get("finalizers") or ()
-            others = [each for each in present if each != FINALIZER]
-            finalizers = [*others, FINALIZER] if wanted else others
-            patch = {"metadata": {"resourceVersion": version, "finalizers": finalizers}}
-            response = await self._hub.patch(
-                _path(owner.key), patch, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
-            )
-            return response.json()
-
-        await self._write(owner, write)
-
-    async def _write(self, owner: CronObject, write: Callable[[str], Awaitable[Mapping[str, Any]]]) -> None:
-        """Makes one write with the newest resourceVersion. After a conflict the object is read again."""
-        raw = (self.get(owner.key) or owner).raw
-        for attempt in range(1, TRIES + 1):
+        def change(present: Sequence[str]) -> list[str]:
             self.check_lease()
-            try:
-                written = await write(str(raw["metadata"].get("resourceVersion", "")))
-            except Conflict:
-                if attempt == TRIES:
-                    raise
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    return
-                raise
-            else:
-                self.put((self.get(owner.key) or owner).written(written), written=True)
-                return
-            raw = await self._hub.get_json(_path(owner.key), deadline=HUB_DEADLINE_SECONDS)
-            if raw["metadata"].get("uid") != owner.raw["metadata"].get("uid"):
-                return
-            self.put(CronObject.of(raw))
+            return [*(each for each in present if each != FINALIZER), *([FINALIZER] if wanted else [])]
+
+        stored = await patch_finalizers(
+            self._hub,
+            _path(owner.key),
+            self._newest(owner).raw,
+            change,
+            manager=FIELD_MANAGER,
+            deadline=HUB_DEADLINE_SECONDS,
+        )
+        if stored is not None:
+            self._note_written(owner, stored)
+
+    def _newest(self, owner: CronObject) -> CronObject:
+        return self.get(owner.key) or owner
+
+    def _note_written(self, owner: CronObject, stored: Object) -> None:
+        """Notes an object as a write returned it, unless it is gone or another process's."""
+        if (known := self.get(owner.key)) is not None:
+            self.put(known.written(stored), written=True)
+
+
+def open_rules(hub: ApiClient, owner: CronObject, check_lease: Callable[[], None]) -> Recorded[ObjectRecord]:
+    """Returns the memory of an object's rules, whose record was not read yet."""
+    metadata = {"namespace": owner.key[0], "name": owner.name, "uid": owner.uid}
+    file = RecordFile.of(hub, CRON_FEDERATED_HPAS, metadata, HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER)
+    return Recorded(file, encode_rules, decode_rules, check_lease)
 
 
 def target_of(namespace: str, reference: TargetReference) -> TargetKey:
     """Returns the target that a reference in a namespace names."""
     group = reference.api_version.rpartition("/")[0]
     return TargetKey(namespace, group, reference.kind, reference.name)
-
-
-def target_in(raw: Object) -> TargetKey | None:
-    """Returns the target that a stored object names, None if it names none."""
-    namespace = str((raw.get("metadata") or {}).get("namespace", ""))
-    spec = raw.get("spec")
-    found = stored_target(namespace, spec.get("scaleTargetRef") if isinstance(spec, Mapping) else None)
-    return None if found is None else TargetKey(*found)
 
 
 def _replaces(new: Object, old: Object, *, or_equal: bool) -> bool:
@@ -301,7 +332,6 @@ HUB_DEADLINE_SECONDS: Final = 10.0
 CRON_FEDERATED_HPAS: Final = Resource(API_VERSION, KIND, "cronfederatedhpas", namespaced=True, scale=False)
 # Stands on an object while one of its windows is open, so that a deletion restores the values first.
 FINALIZER: Final = "autoscaling.karmada.io/fedhpa-cron-window"
-TRIES: Final = 5
 # The fields of the status that Karmada's CRD lacks.
 OUR_FIELDS: Final = ("observedGeneration", "conditions")
 

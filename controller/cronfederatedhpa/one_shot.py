@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from controller.apply.scales import bounds_of
-from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey
+from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey, open_rules
 from controller.cronfederatedhpa.targets import CronTargets, KnownShares, MemberScales
-from controller.cronfederatedhpa.units import open_rules, open_unit
+from controller.cronfederatedhpa.units import open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once
 from controller.scaling_records import Recorded
@@ -80,7 +80,7 @@ async def _planned_target(
     unit = open_unit(hub, target, reference, _never_writes)
     windows = await _read_record(unit.windows)
     here += [found[name] for name in sorted(unit.holders & found.keys()) if found[name] not in here]
-    rules = [await _read_record(open_rules(hub, each.key, each.uid, _never_writes)) for each in here]
+    rules = [await _read_record(open_rules(hub, each, _never_writes)) for each in here]
     objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
     return PlannedTarget(target, reference.api_version, objects, windows.state, _unknown(windows, *rules))
 

@@ -22,12 +22,13 @@ from controller.cronfederatedhpa.objects import (
     CronObject,
     CronObjects,
     NotLeading,
+    RulesMemory,
     TargetKey,
 )
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.targets import CronTargets, Reading, unreadable
-from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, RulesMemory, Unit, Units
-from controller.failure_log import FailureLog, Lines, names
+from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, Unit, Units
+from controller.failure_log import FAILED_UPDATE_STATUS, FailureLog, Lines, names
 from controller.hub_check import HubCheck
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
@@ -107,10 +108,10 @@ class CronReconciler:
         wall: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
-        self.objects = CronObjects(hub, leads)
+        self.objects = CronObjects(hub, leads, metrics.follow)
         self._check = check or HubCheck(hub, CRD_PATH, PATHS, clock=clock)
         self._paused = paused
-        self.units = Units(hub, self.objects, metrics.follow)
+        self.units = Units(hub, self.objects)
         self._reporter = Reporter(self.units, events, metrics)
         self._owners = owners
         self._targets = targets
@@ -137,7 +138,7 @@ class CronReconciler:
 
     def end(self) -> None:
         """Drops what is known of all objects, and what the series say."""
-        self.units.end()
+        self.objects.end()
         self._check.end()
 
     async def reconcile(self, target: TargetKey, results: Gate) -> float | None:
@@ -155,14 +156,14 @@ class CronReconciler:
             await self._free_deleted(unit)
         for owner in unit.objects:
             finding = self._blocked(owner, now)
-            self._check.note_contest(self.units.memory(owner.key).contest, None if finding is None else now)
+            self._check.note_contest(owner.memory.contest, None if finding is None else now)
             if finding is not None:
                 return await self._block(unit, finding, now)
         for owner in unit.objects:
             if lost := await self.units.recall(owner, writes=not self._paused):
                 text = f"{lost}; the rules go on after the newest execution in the status"
                 self.report(owner.key, "MemoryLost", text)
-        unit.recall_shares(self.units.memory(owner.key).rules.state for owner in unit.objects)
+        unit.recall_shares(owner.memory.rules.state for owner in unit.objects)
         effect = None if unit.is_due(now) else await self._nothing_due(unit, now)
         if effect is None:
             effect = await self._make(unit)
@@ -326,7 +327,7 @@ class CronReconciler:
             raise
         except FedHPAError as error:
             for owner in unit.objects:
-                self._note_unstored(owner.key, error)
+                self._unstored.failing(owner.memory, FAILED_UPDATE_STATUS, str(error))
             return {owner.name for owner in unit.objects}, True
         finally:
             self.units.note(unit)
@@ -341,16 +342,11 @@ class CronReconciler:
             except NotLeading:
                 raise
             except FedHPAError as error:
-                self._note_unstored(owner.key, error)
+                self._unstored.failing(owner.memory, FAILED_UPDATE_STATUS, str(error))
                 failed = True
             else:
-                self._unstored.well(self.units.memory(owner.key))
+                self._unstored.well(owner.memory)
         return unstored, failed
-
-    def _note_unstored(self, key: Key, error: FedHPAError) -> None:
-        """Note that a result was not stored. The object may be gone meanwhile."""
-        if self.objects.get(key) is not None:
-            self._unstored.failing(self.units.memory(key), "FailedUpdateStatus", str(error))
 
     async def _record_one(
         self, unit: Unit, owner: CronObject, settled: Settled, shares: Mapping[str, int] | None
@@ -361,7 +357,7 @@ class CronReconciler:
         """
         if self.units.running(unit, owner) is None:
             return True
-        memory, target = self.units.memory(owner.key).rules, str(unit.target)
+        memory, target = owner.memory.rules, str(unit.target)
         if shares is None and memory.state is not None and memory.state.target == target:
             shares = memory.state.shares
         states, generation = settled.states[owner.name], owner.cron.metadata.generation
@@ -371,8 +367,8 @@ class CronReconciler:
 
     async def _release(self, owner: CronObject) -> None:
         """Removes the finalizer of an object that has no open window on any target."""
-        latest = self.objects.get(owner.key)
-        if latest is None or not latest.has_finalizer:
+        latest = self.objects.get(owner.key) or owner
+        if not latest.has_finalizer:
             return
         if not self.units.targets_of(owner.key) and not await self.units.opened_elsewhere(owner.key):
             await self.objects.set_finalizer(latest, wanted=False)

@@ -183,7 +183,7 @@ class Reporter:
         if latest is None:
             return
         rules, states = self._units.scheduled(latest, unit).rules, settled.states[owner.key[1]]
-        finding = failure_of(rules, states) or self._units.unrecorded(unit, latest) or unit.unusable
+        finding = failure_of(rules, states) or unit.unrecorded(latest) or unit.unusable
         due, held = waits or (None, "")
         hub = self._units.pruned
         status = render_status(latest, rules, states, finding, now, owners, held, hub)
@@ -237,16 +237,9 @@ class Reporter:
         for note in notes:
             self.record(target.namespace, note)
         for note in (*notes, *reverts(planned)):
-            if note.change and self._is_again((target.namespace, note.object), note.change):
+            owner = self._units.objects.get((target.namespace, note.object))
+            if note.change and owner is not None and _is_again(owner.memory.reverts, note.change):
                 self.record(target.namespace, Note(note.object, "RevertedAgain", f"{note.message}{HINT}"))
-
-    def _is_again(self, key: Key, change: str) -> bool:
-        """True if a field was set to the same value by the same client before."""
-        known = self._units.memory(key).reverts
-        if change in known:
-            return True
-        known[:] = [*known, change][-MAX_REVERTS:]
-        return False
 
     def _tell(
         self,
@@ -266,7 +259,7 @@ class Reporter:
                 lines.append((one["reason"], one["message"]))
         if held:
             lines.append((HELD, held))
-        memory = self._units.memory(owner.key)
+        memory = owner.memory
         for reason, message in lines:
             if (reason, message) not in memory.told:
                 note = Note(owner.key[1], reason, message[:MAX_MESSAGE], warning=reason != HELD)
@@ -279,6 +272,14 @@ class Reporter:
         uid = uid if owner is None else owner.uid
         about = InvolvedObject(API_VERSION, KIND, note.object, namespace, uid)
         self._events.event(about, "Warning" if note.warning else "Normal", note.reason, note.message)
+
+
+def _is_again(known: list[str], change: str) -> bool:
+    """Notes the change that a client made of a field. Returns True if it is among the `known` ones."""
+    if change in known:
+        return True
+    known[:] = [*known, change][-MAX_REVERTS:]
+    return False
 
 
 APPLIED: Final = "applied"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -10,7 +10,6 @@ import msgspec
 import structlog
 
 from controller.cronfederatedhpa.objects import (
-    CRON_FEDERATED_HPAS,
     FIELD_MANAGER,
     HUB_DEADLINE_SECONDS,
     CronObject,
@@ -19,7 +18,6 @@ from controller.cronfederatedhpa.objects import (
     target_of,
 )
 from controller.cronfederatedhpa.targets import KnownShares, Reading
-from controller.hub_check import Contest
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
@@ -27,9 +25,7 @@ from fedhpa.cron.execution.model import ObjectRecord, ObservedTarget, ScheduledO
 from fedhpa.cron.execution.objects import (
     StoredWindows,
     TargetReference,
-    decode_rules,
     decode_windows,
-    encode_rules,
     encode_windows,
 )
 from fedhpa.decision import NO_RECORD, Finding
@@ -69,29 +65,19 @@ def open_unit(
     return unit
 
 
-def open_rules(hub: ApiClient, key: Key, uid: str, check_lease: Callable[[], None]) -> Recorded[ObjectRecord]:
-    """Returns the memory of an object's rules, whose record was not read yet."""
-    metadata = {"namespace": key[0], "name": key[1], "uid": uid}
-    file = RecordFile.of(hub, CRON_FEDERATED_HPAS, metadata, HUB_DEADLINE_SECONDS, manager=FIELD_MANAGER)
-    return Recorded(file, encode_rules, decode_rules, check_lease)
-
-
 class Units:
-    """Units by target, and what is known of each of the `objects`, whose series `follow` ends with it.
+    """Units by target. `objects` are those of this process.
 
-    `adopt` is set if objects may belong to other processes: it brings in one whose windows are open on a
-    target of this process, if it exists.
+    `shared` is True if other processes run the rules of objects that may have windows open here.
     """
 
-    adopt: Callable[[Key], Awaitable[None]] | None = None
+    shared = False
     # A finding names the fields that the hub drops, as it was checked last.
     pruned: Finding | None = None
 
-    def __init__(self, hub: ApiClient, objects: CronObjects, follow: Callable[[Key, object], None]) -> None:
+    def __init__(self, hub: ApiClient, objects: CronObjects) -> None:
         self._hub = hub
         self.objects = objects
-        self._follow = follow
-        self._memories: dict[Key, RulesMemory] = {}
         self._units: dict[TargetKey, Unit] = {}
         # The objects with open windows, by namespace and target.
         self._holders: dict[str, dict[TargetKey, frozenset[str]]] = {}
@@ -135,41 +121,26 @@ class Units:
                 found.append(target)
         return found
 
-    def memory(self, key: Key) -> RulesMemory:
-        """Returns what this process knows of an object beside its stored form."""
-        owner, memory = self.objects.get(key), self._memories.get(key)
-        uid = "" if owner is None else owner.uid
-        if memory is None or memory.uid != uid:
-            memory = RulesMemory(key, uid, open_rules(self._hub, key, uid, self.objects.check_lease))
-            if owner is not None:  # otherwise it would stay for ever
-                memory.told = {
-                    (str(each.get("reason")), str(each.get("message"))) for each in owner.conditions.values()
-                }
-                self._follow(key, memory)
-                self._memories[key] = memory
-        return memory
-
     async def recall(self, owner: CronObject, *, writes: bool) -> str:
         """Reads the record of an object at its first pass. Returns why what it had is lost, or "".
 
         Raises ApiError if the hub does not answer.
         """
-        memory = self.memory(owner.key)
-        if memory.rules.known:
+        memory, rules = owner.memory, owner.memory.rules
+        if rules.known:
             return ""
-        await memory.rules.read(writes=writes)
+        await rules.read(writes=writes)
         memory.elsewhere = owner.has_finalizer and await self.opened_elsewhere(owner.key)
-        if memory.rules.obstacle:
+        if rules.obstacle:
             return ""
         shown = (owner.raw.get("status") or {}).get("observedGeneration") is not None
-        gone = memory.rules.state is None and shown
-        return memory.rules.lost or (f"{memory.rules.file} is gone" if gone else "")
+        return rules.lost or (f"{rules.file} is gone" if rules.state is None and shown else "")
 
     def scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
-        memory, drops = self.memory(owner.key), self.objects.hub_drops_fields or self.pruned is not None
-        found = owner.scheduled(unit.target, memory.rules.state, drops=drops)
-        known = memory.elsewhere or self.targets_of(owner.key)
+        drops = self.objects.hub_drops_fields or self.pruned is not None
+        found = owner.scheduled(unit.target, owner.memory.rules.state, drops=drops)
+        known = owner.memory.elsewhere or self.targets_of(owner.key)
         return msgspec.structs.replace(found, waits=True) if owner.has_finalizer and not known else found
 
     def running(self, unit: Unit, owner: CronObject) -> CronObject | None:
@@ -178,20 +149,6 @@ class Units:
         if latest is None or latest.target != unit.target or latest.deleted:
             return None
         return latest
-
-    def unrecorded(self, unit: Unit, owner: CronObject) -> Finding | None:
-        """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
-        windows = unit.windows.obstacle if owner.has_windows else ""
-        obstacle = self.memory(owner.key).rules.obstacle or windows
-        return Finding(NO_RECORD, obstacle) if obstacle else None
-
-    def forget(self, key: Key) -> None:
-        """Drops what is known of a deleted object."""
-        self._memories.pop(key, None)
-
-    def end(self) -> None:
-        """Drops what is known of all objects."""
-        self._memories.clear()
 
     async def open(self, target: TargetKey, *, writes: bool) -> Unit | None:
         """Returns the unit of a target with the newest form of its objects.
@@ -207,15 +164,21 @@ class Units:
             unit.reference = here[0].reference
         await unit.windows.read(writes=writes)
         self.note(unit)
-        holders = [(target.namespace, name) for name in unit.holders]
-        for key in holders:
-            if self.adopt is not None and self.objects.get(key) is None:
-                await self.adopt(key)
+        holders = []
+        for name in sorted(unit.holders):
+            key = target.namespace, name
+            owner = self.objects.get(key)
+            if owner is None and self.shared:
+                owner = await self.objects.fetch(key)
+                if owner is not None and owner.target == target:
+                    self.objects.put(owner)  # the watch has not shown yet that it belongs here
+            holders += [] if owner is None else [owner]
+        here = self.objects.of(target)
         if not here and unit.windows.state is None:
-            self.leave(target)
+            del self._units[target]
+            self._holders.get(target.namespace, {}).pop(target, None)
             return None
-        found = {owner.key: owner for owner in self.objects.of(target)}
-        found |= {key: owner for key in holders if (owner := self.objects.get(key)) is not None}
+        found = {owner.key: owner for owner in (*holders, *here)}
         unit.objects = [found[key] for key in sorted(found)]
         return unit
 
@@ -248,23 +211,13 @@ class Units:
         here = self._holders.get(key[0], {})
         return frozenset(target for target, names in here.items() if key[1] in names)
 
-    def expect(self, target: TargetKey) -> None:
-        """Notes that another process may have written the record of a target since the list at the start."""
-        if self._listed is not None:
-            self._listed.add((target.namespace, str(new_target_record(*target)["metadata"]["name"])))
-
     async def opened_elsewhere(self, key: Key) -> bool:
         """Returns True if another process may have an open window of an object. Raises ApiError.
 
         Without the right to list the records, only the windows of this process are known.
         """
-        listed = None if self.adopt is None else await self._list(key[0])
+        listed = await self._list(key[0]) if self.shared else None
         return any(stored is not None and key[1] in stored.state.holders for _, stored in listed or ())
-
-    def leave(self, target: TargetKey) -> frozenset[str]:
-        """Drops the unit of a target without rules here. Returns the objects with windows on it."""
-        self._units.pop(target, None)
-        return self._holders.get(target.namespace, {}).pop(target, frozenset())
 
 
 def _place_of(record: Mapping[str, Any]) -> tuple[str, str]:
@@ -279,24 +232,6 @@ def _readable(record: Mapping[str, Any]) -> StoredWindows | None:
         namespace, name = _place_of(record)
         log.warning("scaling record unreadable", namespace=namespace, name=name, error=str(error))
         return None
-
-
-@dataclass(eq=False)
-class RulesMemory:
-    """All that this process knows of one object beside its stored form; dropped with the object.
-
-    `told` has the reasons and messages of what holds now and was told as events. `reverts` are the changes
-    that clients made of values that rules had set. `elsewhere` is True if another process had an open window
-    of it when this one read its record.
-    """
-
-    key: Key
-    uid: str
-    rules: Recorded[ObjectRecord]
-    elsewhere: bool = False
-    told: set[tuple[str, str]] = field(default_factory=set)
-    reverts: list[str] = field(default_factory=list)
-    contest: Contest = field(default_factory=Contest)
 
 
 class Ahead(NamedTuple):
@@ -337,6 +272,12 @@ class Unit:
         if self.windows.state is not None:
             shares |= self.windows.state.shares
         self.shares.replicas, self.shares.complete = shares, bool(shares)
+
+    def unrecorded(self, owner: CronObject) -> Finding | None:
+        """Returns why the memory of an object, or of the windows that it opens, cannot be stored."""
+        windows = self.windows.obstacle if owner.has_windows else ""
+        obstacle = owner.memory.rules.obstacle or windows
+        return Finding(NO_RECORD, obstacle) if obstacle else None
 
     def is_due(self, now: float) -> bool:
         """True if it has open windows, was read ahead, or has to be asked for a lost baseline."""

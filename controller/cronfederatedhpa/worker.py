@@ -1,8 +1,7 @@
 """Runs the rules of the CronFederatedHPAs of one shard, by the targets that they scale.
 
-The rules of a FederatedHPA belong to the shard of its workload, so they move with an edit of the
-FederatedHPA. An object whose target was edited may have windows open on the former target; the shard of that
-target closes them.
+An object whose target was edited may have windows open on the former target; the shard of that target closes
+them.
 
 A rule that sets the replicas of a workload and the FederatedHPA of that workload overwrite one another. Both
 objects say so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
@@ -23,23 +22,20 @@ import structlog
 from controller.cronfederatedhpa.objects import (
     CRON_FEDERATED_HPAS,
     FIELD_MANAGER,
-    HUB_DEADLINE_SECONDS,
     CronObject,
-    KeysByTarget,
     NotLeading,
     TargetKey,
-    target_in,
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER
-from controller.loop import Foreign, Loop, Objects, Packed, Slot, packed
-from controller.shards import ALL, Place, Shard, place_of
+from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER, status_written
+from controller.loop import Foreign, Loop, Objects, Slot
+from controller.shards import ALL, Shard, place_of
 from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
-from fedhpa.api.errors import ApiError, InvalidObject
+from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
-from fedhpa.cron.execution.objects import executable_rules, instant_of
+from fedhpa.cron.execution.objects import executable_rules
 from fedhpa.decision import Finding
-from fedhpa.kube import NOT_FOUND, ApiClient, Change, Key, Reflector, resource_path
+from fedhpa.kube import ApiClient, Change, Key, Reflector, resource_path
 
 # Targets that are worked on at once. The hub's fairness decides about more.
 CONCURRENT_TARGETS: Final = 64
@@ -109,17 +105,9 @@ class WorkloadOwners:
         )
         self.reflector.subscribe(self._change)
 
-    def place_of(self, target: TargetKey) -> Place:
-        """Returns the target that decides the shard: of a FederatedHPA that exists, the target of that."""
-        if (target.group, target.kind) == (GROUP, KIND):
-            found = self.reflector.store.get((target.namespace, target.name))
-            if found is not None:
-                target = TargetKey(*found.target)
-        return target.namespace, target.kind, target.name
-
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
-        if (target.group, target.kind) == (GROUP, KIND):
+        if target.is_federatedhpa:
             return ()
         if not self.reflector.synced.is_set():
             return None
@@ -147,8 +135,7 @@ MESSAGE: Final = (
 
 def other_controller(owner: CronObject, now: float) -> Finding | None:
     """Returns a finding if Karmada runs the rules of an object, else None."""
-    theirs = _written_by(owner, KARMADA_MANAGER)
-    ours = _written_by(owner, FIELD_MANAGER)
+    theirs, ours = status_written(owner.raw, KARMADA_MANAGER), status_written(owner.raw, FIELD_MANAGER)
     if theirs is None or (ours is not None and ours >= theirs):
         return None
     due = [
@@ -164,22 +151,6 @@ def other_controller(owner: CronObject, now: float) -> Finding | None:
 def is_run_by_karmada(raw: Object, now: float) -> bool:
     """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
     return other_controller(CronObject.of(raw), now) is not None
-
-
-def _written_by(owner: CronObject, manager: str) -> float | None:
-    """Returns when a manager last wrote the status of an object; None if never."""
-    times = (
-        instant_of(entry.get("time"))
-        for entry in owner.raw["metadata"].get("managedFields") or ()
-        if entry.get("manager") == manager and entry.get("subresource") == "status"
-    )
-    return max((time for time in times if time is not None), default=None)
-
-
-class ForeignCron(Packed, frozen=True):
-    """An object of another shard, and its target."""
-
-    target: TargetKey | None = None
 
 
 class CronWorker:
@@ -201,16 +172,10 @@ class CronWorker:
         clock: Callable[[], float],
     ) -> None:
         self.objects = reconciler.objects
-        self._hub = hub
         self._reconciler = reconciler
         self._owners = owners
         self._shard = shard
         self._wall = wall
-        # The objects whose rules run in this process. Others have only windows open on targets of it.
-        self._home: set[Key] = set()
-        self._foreign = KeysByTarget()
-        # True if a target may come from or go to another process.
-        self.moves = shard.division.splits_namespaces
         self._effects = Barrier()
         # Events wait until the results of a busy minute are stored.
         self.results = Barrier()
@@ -219,7 +184,7 @@ class CronWorker:
             CRON_FEDERATED_HPAS.path(),
             self,
             slots=CONCURRENT_TARGETS,
-            owns=self._owns,
+            owns=lambda raw: shard.owns(place_of(raw)),
             namespaces=namespaces,
             on_count=on_count,
             clock=clock,
@@ -228,94 +193,52 @@ class CronWorker:
             on_step=self._stepped,
         )
         owners.on_change = self._owner_changed
-        if self.moves:
-            reconciler.units.adopt = self._adopt
+        reconciler.units.shared = shard.division.splits_namespaces
 
-    def _owns_target(self, target: TargetKey) -> bool:
-        return self._shard.owns(self._owners.place_of(target))
-
-    def _owns(self, raw: Object) -> bool:
-        """True if an object's rules run in this shard, or windows of it are open here."""
-        target, place = target_in(raw), place_of(raw)
-        if self._shard.owns(place if target is None else self._owners.place_of(target)):
-            return True
-        name = str((raw.get("metadata") or {}).get("name", ""))
-        return bool(self._reconciler.units.targets_of((place[0], name)))
-
-    async def _adopt(self, key: Key) -> None:
-        """Takes in an object of another shard, if it exists and can be read. Raises ApiError."""
-        raw = self.loop.known(key)
-        if raw is None:
-            try:
-                raw = await self._hub.get_json(CRON_FEDERATED_HPAS.path(*key), deadline=HUB_DEADLINE_SECONDS)
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    return
-                raise
-        try:
-            self.objects.put(CronObject.of(raw))
-        except InvalidObject:
-            return
-        self.loop.reconsider([key])
+    def _owns(self, target: TargetKey) -> bool:
+        return self._shard.owns((target.namespace, target.kind, target.name))
 
     def _owner_changed(self, change: Change[Autoscaler]) -> None:
-        """Wakes the workloads of a FederatedHPA, and itself as a target: it may change its process."""
-        targets = [None if each is None else TargetKey(*each.target) for each in (change.old, change.new)]
-        for target in targets:
-            if target is not None and self.objects.of(target):
+        """Wakes the workloads of a FederatedHPA, and itself as a target if it came or went."""
+        for each in (change.old, change.new):
+            if each is not None and self.objects.of(target := TargetKey(*each.target)):
                 self.loop.wake(target)
-        if None not in targets and targets[0] == targets[1]:
-            return
-        moved = TargetKey(change.key[0], GROUP, KIND, change.key[1])
-        if self.moves:
-            self._reconciler.units.expect(moved)
-            keys = {owner.key for owner in self.objects.of(moved)} | self._foreign.of(moved)
-            self.loop.reconsider(keys, moved)
-        if self._reconciler.units.looks_again(moved, present=change.new is not None):
-            self.loop.wake(moved)
+        itself = TargetKey(change.key[0], GROUP, KIND, change.key[1])
+        if self._reconciler.units.looks_again(itself, present=change.new is not None):
+            self.loop.wake(itself)
 
     async def forget_former_owners(self) -> None:
         """Reconciles the objects whose SoleOwner is False, because the owner may be gone since."""
         await self._owners.reflector.synced.wait()
         await self.loop.listed()
-        for target in self.objects.contested():
+        for target in {each.target for each in self.objects if each.contested}:
             self.loop.wake(target)
 
     def keeps(self, raw: Object) -> bool:  # noqa: ARG002  # also one that is being deleted
         """All objects matter: the windows of a deleted one are closed first."""
         return True
 
-    def foreign(self, raw: Object) -> ForeignCron | None:
-        """Keep an object of another shard: its target may move to this one, or windows of it be open here."""
-        return ForeignCron(packed(raw), target_in(raw)) if self.moves else None
+    def foreign(self, raw: Object) -> None:
+        """Objects of other shards do not matter."""
 
     def foreign_changed(self, key: Key, known: Foreign | None) -> None:
-        """Note the target of an object of another shard."""
-        self._foreign.put(key, known.target if isinstance(known, ForeignCron) else None)
+        """Objects of other shards do not matter."""
 
     async def begin(self) -> list[TargetKey]:
         """Read the records of open windows. Returns their targets, also those whose objects are gone."""
-        return await self._reconciler.units.load(self._owns_target)
+        return await self._reconciler.units.load(self._owns)
 
     def changed(self, change: Change[Object]) -> set[TargetKey]:
         """Note an object. Returns the targets that it had and has, and those with windows of it."""
-        key, units = change.key, self._reconciler.units
+        key, windows = change.key, self._reconciler.units.targets_of(change.key)
         if change.new is None:
-            self._home.discard(key)
-            self._reconciler.units.forget(key)
-            return self.objects.remove(key) | units.targets_of(key)
+            return self.objects.remove(key) | windows
         try:
-            found = CronObject.of(change.new)
+            touched = self.objects.put(CronObject.of(change.new))
         except InvalidObject as error:
             self.unreadable(key, str(change.new["metadata"].get("uid", "")), str(error))
             return self.objects.remove(key)
-        touched = self.objects.put(found)
-        if self._owns_target(found.target) != (key in self._home):
-            # It came, and what is known of it is from before; or it left.
-            self._reconciler.units.forget(key)
-            self._home ^= {key}
-            touched |= {found.target}
-        return touched | units.targets_of(key) if touched else touched
+        return touched | windows if touched else touched
 
     def unreadable(self, key: Key, uid: str, message: str) -> None:
         """Report that an object cannot be decoded, and is left out."""
@@ -326,8 +249,8 @@ class CronWorker:
         """Reports that the wall clock was stepped, so that all targets are planned anew."""
         log.warning("wall clock stepped; all rules are planned anew", seconds=round(seconds, 1))
         text = f"the controller's clock was stepped by {seconds:+.0f} s, so the rules are planned anew"
-        for key in self.objects:
-            self._reconciler.report(key, "ClockStepped", text)
+        for one in self.objects:
+            self._reconciler.report(one.key, "ClockStepped", text)
 
     def taken(self, key: TargetKey) -> None:  # noqa: ARG002  # all targets count
         """Let the results of others wait for the effect of this target, and events for its result."""
@@ -356,11 +279,6 @@ class CronWorker:
                 await slot.acquire()
 
         try:
-            if not self._owns_target(key):
-                holders = self._reconciler.units.leave(key)
-                if self.moves:
-                    self.loop.reconsider([(key.namespace, name) for name in sorted(holders)])
-                return None
             wake = await self._reconciler.reconcile(key, results)
         except NotLeading:
             return RETRY_SECONDS

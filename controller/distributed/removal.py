@@ -69,8 +69,8 @@ async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float,
             return list(present)
         return [*others, FINALIZER] if wanted else others
 
-    found = await patch_finalizers(hub, path, metadata, change, manager=FIELD_MANAGER, deadline=deadline)
-    return found is not None and (FINALIZER in found) == wanted
+    found = await patch_finalizers(hub, path, raw, change, manager=FIELD_MANAGER, deadline=deadline)
+    return found is not None and has_finalizer(found) == wanted
 
 
 class ModeChanges:

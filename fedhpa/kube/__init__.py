@@ -30,4 +30,11 @@ from fedhpa.kube.supervision import (
     supervise,
 )
 from fedhpa.kube.supervision import TASKS as KUBE_TASKS
-from fedhpa.kube.writes import get_scale, patch_finalizers, patch_status, put_scale, update_with_retry
+from fedhpa.kube.writes import (
+    get_scale,
+    patch_finalizers,
+    patch_status,
+    patch_with_retry,
+    put_scale,
+    update_with_retry,
+)

@@ -56,52 +56,67 @@ async def update_with_retry(
     raise ValueError("tries must be at least 1")
 
 
+async def patch_with_retry(
+    client: ApiClient,
+    path: str,
+    known: Mapping[str, Any],
+    change: Callable[[Mapping[str, Any]], Object | None],
+    *,
+    subresource: str = "",
+    manager: str,
+    deadline: float,
+) -> Mapping[str, Any] | None:
+    """Patch the object `known`, which is read anew after a conflict, with what `change` makes of it.
+
+    `change` returns None to write nothing. Returns the object as stored, None if it is gone or was created
+    again. Raises Conflict after the last try, and ApiError if the server refuses. The deadline applies to
+    each call.
+    """
+    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
+    uid, target = known["metadata"].get("uid"), f"{path}/{subresource}" if subresource else path
+    try:
+        for attempt in range(1, TRIES + 1):
+            if (patch := change(known)) is None:
+                return known
+            version = {"resourceVersion": known["metadata"].get("resourceVersion", "")}
+            body = {**patch, "metadata": patch.get("metadata", {}) | version}
+            try:
+                return (await client.patch(target, body, manager=manager, deadline=deadline)).json()
+            except Conflict:
+                if attempt == TRIES:
+                    raise
+            await asyncio.sleep(backoff.next())
+            known = await client.get_json(path, deadline=deadline)
+            if known["metadata"].get("uid") != uid:
+                break
+    except ApiError as error:
+        if error.status != NOT_FOUND:
+            raise
+    return None
+
+
 async def patch_finalizers(
     client: ApiClient,
     path: str,
-    metadata: Mapping[str, Any],
+    known: Mapping[str, Any],
     change: Callable[[Sequence[str]], list[str]],
     *,
     manager: str,
     deadline: float,
-) -> list[str] | None:
-    """Changes the finalizers of the object with these `metadata`, which are read anew after a conflict.
+) -> Mapping[str, Any] | None:
+    """Changes the finalizers of an object as `patch_with_retry` does; of `known` the metadata is enough.
 
-    An object that is being deleted gets no further finalizer, because the API server refuses it. Returns the
-    finalizers that it has then, None if it is gone or was created again. Raises Conflict after the last try,
-    and ApiError if the server refuses. The deadline applies to each call.
+    An object that is being deleted gets no further finalizer, because the API server refuses it.
     """
-    uid = metadata.get("uid")
-    backoff = Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
-    for attempt in range(1, TRIES + 1):
-        present = list(metadata.get("finalizers") or ())
+
+    def patch(found: Mapping[str, Any]) -> Object | None:
+        present = list(found["metadata"].get("finalizers") or ())
         wanted = change(present)
-        if metadata.get("deletionTimestamp"):
+        if found["metadata"].get("deletionTimestamp"):
             wanted = [each for each in wanted if each in present]
-        if wanted == present:
-            return present
-        body = {"metadata": {"resourceVersion": metadata.get("resourceVersion", ""), "finalizers": wanted}}
-        try:
-            await client.patch(path, body, manager=manager, deadline=deadline)
-        except Conflict:
-            if attempt == TRIES:
-                raise
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
-        else:
-            return wanted
-        await asyncio.sleep(backoff.next())
-        try:
-            metadata = (await client.get_json(path, deadline=deadline))["metadata"]
-        except ApiError as error:
-            if error.status == NOT_FOUND:
-                return None
-            raise
-        if metadata.get("uid") != uid:
-            return None
-    return None
+        return None if wanted == present else {"metadata": {"finalizers": wanted}}
+
+    return await patch_with_retry(client, path, known, patch, manager=manager, deadline=deadline)
 
 
 async def get_scale(client: ApiClient, path: str, *, deadline: float | None = None) -> Scale:

@@ -29,4 +29,5 @@ async def change_finalizers(
     Raises Conflict after five tries, and ApiError if the hub refuses.
     """
     path = resource_path(API_VERSION, "clusters", name=metadata["name"])
-    await patch_finalizers(hub, path, metadata, change, manager=manager, deadline=deadline)
+    known = {"metadata": metadata}
+    await patch_finalizers(hub, path, known, change, manager=manager, deadline=deadline)

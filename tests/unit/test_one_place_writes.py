@@ -13,7 +13,9 @@ PRODUCT = ("fedhpa", "webhook", "metrics_adapter", "controller", "certs")
 APPLY = "controller/apply/"
 # The methods of ApiClient that change an object, and the functions of fedhpa.kube that call them.
 METHODS = frozenset(("post", "put", "patch", "delete"))
-FUNCTIONS = frozenset(("patch_finalizers", "patch_status", "put_scale", "update_with_retry"))
+FUNCTIONS = frozenset(
+    ("patch_finalizers", "patch_status", "patch_with_retry", "put_scale", "update_with_retry")
+)
 # The names under which the product keeps a client.
 CLIENTS = frozenset(("hub", "client", "api", "_hub", "_client", "_authentication", "_authorization"))
 # All other modules that write to a Kubernetes API, with what they write. None of it scales a workload.
