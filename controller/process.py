@@ -238,7 +238,7 @@ class Leading:
         async def work(shard: Shard, leads: Callable[[], bool]) -> None:
             def count(objects: int) -> None:
                 counts[shard] = objects
-                self.cron_metrics.set_objects(sum(counts.values()))
+                self.cron_metrics.objects.set(sum(counts.values()))
 
             await lead_rules(
                 self.settings,

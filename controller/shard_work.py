@@ -59,7 +59,7 @@ async def lead_rules(
             lambda: members.staying,
             member_deadline=settings.member_deadline,
             lost_after=settings.decision.cluster_lost_timeout,
-            clock=clock,
+            wall=clock.wall,
         )
     owners = WorkloadOwners(hub, namespaces=settings.watch_namespaces, clock=clock.monotonic)
     reconciler = CronReconciler(

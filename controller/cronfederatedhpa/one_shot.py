@@ -121,7 +121,7 @@ async def read_target(
                 lambda: registry.members,
                 member_deadline=MEMBER_DEADLINE_SECONDS,
                 lost_after=CLUSTER_LOST_TIMEOUT_SECONDS,
-                clock=clock,
+                wall=clock.wall,
             )
             there = await _read(CronTargets(hub, scales, clock=clock), unit)
     except ConfigError as error:

@@ -15,6 +15,7 @@ from controller.cronfederatedhpa.units import TARGET_REASONS, Unit, Units
 from controller.hub_check import FIELDS_PRUNED
 from fedhpa.api.cronfederatedhpa import KIND
 from fedhpa.api.federatedhpa import API_VERSION
+from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
 from fedhpa.cron.execution.model import Note, Rule, RuleState
 from fedhpa.cron.execution.objects import write_histories
@@ -76,9 +77,11 @@ def conditions(
 
     `owners` are the FederatedHPAs that scale the target. If they are unknown, SoleOwner stays as it is.
     """
-    old = owner.conditions
-    contest = _contest(owners)
-    if owners is None and owner.contested:
+    old, contest = owner.conditions, None
+    if owners:
+        named = listed(owners, MAX_NAMED)
+        contest = Finding(ANOTHER_AUTOSCALER, f"the target is also scaled by {named}: remove either")
+    elif owners is None and owner.contested:
         contest = Finding(ANOTHER_AUTOSCALER, str(old[SOLE_OWNER].get("message", "")))
     judged = {
         READY: (finding or contest, HELD if held else "RulesRun", held or "the rules run"),
@@ -105,15 +108,6 @@ def conditions(
     return [*found, *(dict(each) for name, each in old.items() if name not in judged)]
 
 
-def _contest(owners: tuple[str, ...] | None) -> Finding | None:
-    """Returns the finding that other autoscalers scale the target, or None."""
-    if not owners:
-        return None
-    more = f" and {len(owners) - MAX_NAMED} more" if len(owners) > MAX_NAMED else ""
-    named = ", ".join(owners[:MAX_NAMED])
-    return Finding(ANOTHER_AUTOSCALER, f"the target is also scaled by {named}{more}: remove either")
-
-
 def failure_of(rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Finding | None:
     """Returns the first rule with an execution that is tried again, as a finding."""
     for rule in rules:
@@ -137,25 +131,21 @@ def _problem(rules: Sequence[Rule]) -> Finding | None:
 def _summary(owner: CronObject, rules: Sequence[Rule], states: Mapping[str, RuleState]) -> Json:
     """Returns the texts of the columns: the target, the next and last execution, and the suspended rules."""
     known = [(states[rule.name], rule) for rule in rules if rule.name in states]
-    coming = [(at, rule) for state, rule in known if (at := state.next_execution) is not None]
-    done = [(state.successes[0].scheduled, rule) for state, rule in known if state.successes]
+    coming = [(at, rule.name, rule) for state, rule in known if (at := state.next_execution) is not None]
+    done = [(state.successes[0].scheduled, rule.name, rule) for state, rule in known if state.successes]
     suspended = sum(rule.suspended for rule in rules)
     return {
         "target": f"{owner.reference.kind}/{owner.reference.name}",
-        "next": _when(*min(coming, key=_at)) if coming else "",
-        "last": _when(*max(done, key=_at)) if done else "",
+        "next": _when(*min(coming, key=lambda one: one[:2])) if coming else "",
+        "last": _when(*max(done, key=lambda one: one[:2])) if done else "",
         "suspended": f"{suspended}/{len(rules)}" if suspended else "none",
     }
 
 
-def _at(execution: tuple[float, Rule]) -> tuple[float, str]:
-    return execution[0], execution[1].name
-
-
-def _when(at: float, rule: Rule) -> str:
+def _when(at: float, name: str, rule: Rule) -> str:
     """Returns a time in the zone of its rule, short enough for a column, and the rule's name."""
     zone = UTC if rule.timetable is None else rule.timetable.zone
-    return f"{datetime.fromtimestamp(at, zone):%d %b %H:%M} {rule.name}"
+    return f"{datetime.fromtimestamp(at, zone):%d %b %H:%M} {name}"
 
 
 class Reporter:
@@ -216,14 +206,14 @@ class Reporter:
         """Reports what a pass stored at `now`. A later pass reports on the objects in `unstored`."""
         for skipped in planned.skipped:
             if skipped.object not in unstored:
-                self._metrics.count(MISSED, skipped.missed.count)
+                self._metrics.executions.labels(MISSED).inc(skipped.missed.count)
         notes = [note for note in settled.notes if note.object not in unstored]
-        self._metrics.count(FAILED, sum(note.reason == SCALE_FAILED for note in notes))
+        self._metrics.executions.labels(FAILED).inc(sum(note.reason == SCALE_FAILED for note in notes))
         for execution, values, _ in () if failed else planned.applied:
             if execution.object in unstored:
                 continue
-            self._metrics.count(APPLIED)
-            self._metrics.observe_lateness(now - execution.at)
+            self._metrics.executions.labels(APPLIED).inc()
+            self._metrics.lateness.observe(max(now - execution.at, 0.0))
             log.info(
                 "rule applied",
                 namespace=target.namespace,
@@ -291,19 +281,22 @@ LATENESS_BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 60.0, 
 
 
 class CronMetrics:
-    """The series of the cron controller in one registry."""
+    """The series of the cron controller in one registry.
+
+    `follow` drops the series of an object together with what is known of it.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._known = KnownObjects(self._forget)
-        self._executions = Counter(
+        self.follow = KnownObjects(self._forget).follow
+        self.executions = Counter(
             "fedhpa_cron_executions",
             "Executions of rules by outcome: applied, failed (each once, however often it is tried), missed.",
             ("outcome",),
             registry=registry,
         )
         for outcome in (APPLIED, FAILED, MISSED):
-            self._executions.labels(outcome)
-        self._lateness = Histogram(
+            self.executions.labels(outcome)
+        self.lateness = Histogram(
             "fedhpa_cron_lateness_seconds",
             "Seconds between the time at which an execution was due and its effect.",
             buckets=LATENESS_BUCKETS,
@@ -328,17 +321,9 @@ class CronMetrics:
             (*NAMES, "reason"),
             registry=registry,
         )
-        self._objects = Gauge(
+        self.objects = Gauge(
             "fedhpa_cron_objects", "CronFederatedHPAs in this process' shards.", registry=registry
         )
-
-    def count(self, outcome: str, executions: int = 1) -> None:
-        """Counts executions with an outcome."""
-        self._executions.labels(outcome).inc(executions)
-
-    def observe_lateness(self, seconds: float) -> None:
-        """Counts how late the effect of an execution was."""
-        self._lateness.observe(max(seconds, 0.0))
 
     def show(
         self, key: Key, coming: float | None, held: float | None, conditions: Iterable[Mapping[str, Any]]
@@ -350,14 +335,6 @@ class CronMetrics:
         for one in conditions:
             if one["type"] == READY and one["status"] != "True":
                 self._not_ready.labels(*key, one["reason"]).set(1)
-
-    def set_objects(self, count: int) -> None:
-        """Shows the number of objects."""
-        self._objects.set(count)
-
-    def follow(self, key: Key, known: object) -> None:
-        """Drops the series of an object together with what is `known` of it."""
-        self._known.follow(key, known)
 
     def _forget(self, key: Key) -> None:
         for gauge in (self._next_execution, self._held_since, self._not_ready):

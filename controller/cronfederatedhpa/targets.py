@@ -33,16 +33,7 @@ from fedhpa.assignment import Host, Result, next_scales, spread
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values
 from fedhpa.cron.execution.objects import split_markers
 from fedhpa.decision import membership_of
-from fedhpa.kube import (
-    NOT_FOUND,
-    ApiClient,
-    Clock,
-    Resource,
-    ResourceMapper,
-    contain,
-    get_scale,
-    resource_path,
-)
+from fedhpa.kube import NOT_FOUND, ApiClient, Clock, ResourceMapper, contain, get_scale, resource_path
 from fedhpa.members import Member
 
 # Names the executions and ends of windows of the last write to a FederatedHPA: `object/rule@time`, with
@@ -127,38 +118,55 @@ class CronTargets:
     async def _read_federatedhpa(self, key: TargetKey) -> Reading:
         path = resource_path(API_VERSION, "federatedhpas", key.namespace, key.name)
         raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
-        metadata = raw["metadata"]
+
+        async def write(values: Values, marker: str, baseline: Values | None) -> None:
+            """Sets bounds under the names that the object uses, in one patch."""
+            text = None if baseline is None else msgspec.json.encode(baseline).decode()
+            annotations = {**({LAST_EXECUTION: marker} if marker else {}), BASELINE: text}
+            await patch_bounds(
+                self._hub,
+                path,
+                raw,
+                values,
+                annotations,
+                manager=FIELD_MANAGER,
+                deadline=HUB_DEADLINE_SECONDS,
+            )
+
         target = ObservedTarget(
             bounds_of(raw),
-            done=split_markers(_our_annotation(metadata, LAST_EXECUTION)),
+            done=split_markers(_our_annotation(raw, LAST_EXECUTION)),
             managers=_managers(raw),
-            baseline=_named_baseline(_our_annotation(metadata, BASELINE)),
+            baseline=_named_baseline(_our_annotation(raw, BASELINE)),
             hold=asked_hold(raw),
-            uids=_uids(metadata.get("uid")),
+            uids=_uids(raw["metadata"].get("uid")),
         )
-        return Reading(target, partial(self._write_federatedhpa, path, raw))
-
-    async def _write_federatedhpa(
-        self, path: str, raw: Mapping[str, Any], values: Values, marker: str, baseline: Values | None
-    ) -> None:
-        """Sets bounds under the names that the object uses, in one patch."""
-        annotations = {**({LAST_EXECUTION: marker} if marker else {}), BASELINE: _baseline_text(baseline)}
-        await patch_bounds(
-            self._hub, path, raw, values, annotations, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
-        )
+        return Reading(target, write)
 
     async def _read_scale(self, key: TargetKey, api_version: str) -> Reading:
-        resource = await self._mapper.resolve(api_version, key.kind, deadline=HUB_DEADLINE_SECONDS)
-        path = resource.path(key.namespace, key.name)
-        if problem := unscalable(resource):
-            return unreadable(problem)
-        scale = await get_scale(self._hub, path, deadline=HUB_DEADLINE_SECONDS)
+        found = await read_scale(self._hub, self._mapper, key, api_version, HUB_DEADLINE_SECONDS)
 
         async def write(values: Values, *_: object) -> None:  # a scale has no annotations
-            target = WritableScale(self._hub, path, scale, HUB_DEADLINE_SECONDS)
-            await set_replicas(target, values.get(REPLICAS) or 0, manager=FIELD_MANAGER, strict=True)
+            await set_replicas(found, values.get(REPLICAS) or 0, manager=FIELD_MANAGER, strict=True)
 
-        return Reading(ObservedTarget({REPLICAS: scale.spec.replicas}, uids=_uids(scale.metadata.uid)), write)
+        return Reading(
+            ObservedTarget({REPLICAS: found.replicas}, uids=_uids(found.scale.metadata.uid)), write
+        )
+
+
+async def read_scale(
+    client: ApiClient, mapper: ResourceMapper, key: TargetKey, api_version: str, deadline: float
+) -> WritableScale:
+    """Returns the scale of a workload. Raises InvalidObject if rules cannot scale the kind, and ApiError."""
+    resource = await mapper.resolve(api_version, key.kind, deadline=deadline)
+    if not resource.namespaced:
+        raise InvalidObject(
+            f"{key.kind} is cluster-scoped, and rules scale objects of their own namespace only"
+        )
+    if not resource.scale:
+        raise InvalidObject(f"{key.kind} has no scale subresource, so it cannot be scaled")
+    path = resource.path(key.namespace, key.name)
+    return WritableScale(client, path, await get_scale(client, path, deadline=deadline), deadline)
 
 
 def _uids(uid: str | None) -> dict[str, str]:
@@ -166,16 +174,16 @@ def _uids(uid: str | None) -> dict[str, str]:
     return {"": uid} if uid else {}
 
 
-def _our_annotation(metadata: Mapping[str, Any], name: str) -> str:
+def _our_annotation(raw: Mapping[str, Any], name: str) -> str:
     """Returns an annotation of the last write, "" if there is none or somebody else wrote it.
 
     The managed fields show who wrote it. A server without them leaves that open.
     """
-    annotations = metadata.get("annotations")
+    annotations = raw["metadata"].get("annotations")
     text = annotations.get(name) if isinstance(annotations, Mapping) else None
     if not isinstance(text, str):
         return ""
-    writers = _writers(metadata, "f:metadata", "f:annotations", f"f:{name}")
+    writers = _writers(raw, "f:metadata", "f:annotations", f"f:{name}")
     return text if not writers or FIELD_MANAGER in writers else ""
 
 
@@ -186,24 +194,20 @@ def _named_baseline(text: str) -> Values | None:
         return None
 
 
-def _baseline_text(baseline: Values | None) -> str | None:
-    return None if baseline is None else msgspec.json.encode(baseline).decode()
-
-
 def _managers(raw: Mapping[str, Any]) -> dict[str, str]:
     """Returns the client that wrote each bound of a FederatedHPA, if it is known and not this controller."""
     spec, found = raw.get("spec") or {}, {}
     for bound in (MINIMUM, MAXIMUM):
-        writers = _writers(raw["metadata"], "f:spec", f"f:{name_in_use(spec, bound)}")
+        writers = _writers(raw, "f:spec", f"f:{name_in_use(spec, bound)}")
         if writers and FIELD_MANAGER not in writers:
             found[bound] = min(writers)
     return found
 
 
-def _writers(metadata: Mapping[str, Any], *path: str) -> set[str]:
+def _writers(raw: Mapping[str, Any], *path: str) -> set[str]:
     """Returns the managers of a field, by the managed fields of its object."""
     writers = set()
-    for entry in metadata.get("managedFields") or ():
+    for entry in raw["metadata"].get("managedFields") or ():
         found: Any = entry.get("fieldsV1")
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
@@ -219,25 +223,22 @@ class MemberScales:
     seconds. Before, no size is known. After that a size is final only if all clusters answered once.
     """
 
-    def __init__(self, members: Members, *, member_deadline: float, lost_after: float, clock: Clock) -> None:
+    def __init__(
+        self, members: Members, *, member_deadline: float, lost_after: float, wall: Callable[[], float]
+    ) -> None:
         self._members = members
         self._deadline = member_deadline
         self._lost_after = lost_after
-        self._clock = clock
-        # Each lasts as long as its member.
-        self._mappers: dict[str, tuple[Member, ResourceMapper]] = {}
-
-    def _mapper_of(self, member: Member) -> ResourceMapper:
-        kept = self._mappers.get(member.name)
-        if kept is None or kept[0] is not member:
-            mapper = ResourceMapper(member.client, clock=self._clock.monotonic)
-            kept = self._mappers[member.name] = member, mapper
-        return kept[1]
+        self._wall = wall
 
     async def read(self, key: TargetKey, api_version: str, known: KnownShares) -> Reading:
         """Returns the size of a workload: the sum over the members, a silent one with its last replicas."""
         members = dict(self._members())
-        answers = await self._ask(members, key, api_version)
+        tasks = [
+            contain("read-scale", partial(self._ask, member, key, api_version), FedHPAError, cluster=name)
+            for name, member in members.items()
+        ]
+        answers = dict(zip(members, await asyncio.gather(*tasks), strict=True))
         found = {name: one for name, one in answers.items() if isinstance(one, WritableScale)}
         silent = {name: one for name, one in answers.items() if isinstance(one, FedHPAError)}
         known.replicas |= {name: one.replicas for name, one in found.items()}
@@ -267,44 +268,26 @@ class MemberScales:
         )
         return Reading(target, partial(self._write, known, members, found, silent), late)
 
+    async def _ask(
+        self, member: Member, key: TargetKey, api_version: str
+    ) -> WritableScale | FedHPAError | None:
+        """Returns the scale in a member, its failure, or None where the workload does not exist."""
+        try:
+            return await read_scale(member.client, member.mapper, key, api_version, self._deadline)
+        except FedHPAError as error:
+            return None if isinstance(error, ApiError) and error.status == NOT_FOUND else error
+
     def _awaited(
         self, members: Mapping[str, Member], unknown: Sequence[str], known: KnownShares
     ) -> list[str]:
         """Returns the silent clusters that may run the workload, although nobody has read its replicas."""
-        now, before = self._clock.wall(), known.silent_since
+        now, before = self._wall(), known.silent_since
         known.silent_since = {
             name: min(before.get(name, now), now if state.ready else state.since)
             for name in unknown
             for state in [members[name].state]
         }
         return [name for name, since in known.silent_since.items() if now - since < self._lost_after]
-
-    async def _ask(
-        self, members: Mapping[str, Member], key: TargetKey, api_version: str
-    ) -> dict[str, WritableScale | FedHPAError | None]:
-        """Returns the scale in each member, its failure, or None where the workload does not exist."""
-
-        async def ask(member: Member) -> WritableScale | FedHPAError | None:
-            problem = ""
-            try:
-                mapper = self._mapper_of(member)
-                resource = await mapper.resolve(api_version, key.kind, deadline=self._deadline)
-                problem = unscalable(resource)
-                path = resource.path(key.namespace, key.name)
-                scale = await get_scale(member.client, path, deadline=self._deadline)
-                return WritableScale(member.client, path, scale, self._deadline)
-            except ApiError as error:
-                if error.status == NOT_FOUND:
-                    return InvalidObject(problem) if problem else None
-                return error
-            except FedHPAError as error:
-                return error
-
-        tasks = [
-            contain("read-scale", partial(ask, member), FedHPAError, cluster=name)
-            for name, member in members.items()
-        ]
-        return dict(zip(members, await asyncio.gather(*tasks), strict=True))
 
     async def _write(
         self,
@@ -320,7 +303,7 @@ class MemberScales:
         Raises FedHPAError if one could not be written, or if the clusters do not have the size together
         before a silent one answers.
         """
-        size, now = values.get(REPLICAS) or 0, self._clock.wall()
+        size, now = values.get(REPLICAS) or 0, self._wall()
         hosts = {
             name: Host(known.replicas[name], membership_of(members[name].known, now).state, name in found)
             for name in sorted(found.keys() | silent.keys())
@@ -342,12 +325,3 @@ class MemberScales:
                 f"{total} instead of {size} replicas until cluster {name} answers, which had "
                 f"{hosts[name].replicas}: {error}"
             )
-
-
-def unscalable(resource: Resource) -> str:
-    """Returns why rules cannot scale a kind; empty if they can."""
-    if not resource.namespaced:
-        return f"{resource.kind} is cluster-scoped, and rules scale objects of their own namespace only"
-    if not resource.scale:
-        return f"{resource.kind} has no scale subresource, so it cannot be scaled"
-    return ""

@@ -30,7 +30,7 @@ from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
 from fedhpa.decision import ClusterSnapshot, Failure, WorkloadReading
-from fedhpa.kube import NOT_FOUND, Resource, ResourceMapper, contain, get_scale, reason_of, supervise
+from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
     Again,
@@ -59,7 +59,6 @@ class MemberCaches:
         self.nodes = NodeCapacity(clock)
         self.clock = clock
         self._decoders: dict[str, Callable[[bytes], tuple[UsageRecord, ...]]] = {}
-        self._mappers: dict[str, tuple[Member, ResourceMapper]] = {}
 
     async def run(self) -> None:
         """Watch the collections that were read, until cancelled."""
@@ -75,14 +74,6 @@ class MemberCaches:
         if found is None:
             found = self._decoders[cluster] = functools.partial(decode_usage, cluster)
         return found
-
-    def mapper(self, member: Member) -> ResourceMapper:
-        """The discovery of a member, kept while the member is registered."""
-        kept = self._mappers.get(member.name)
-        if kept is None or kept[0] is not member:
-            mapper = ResourceMapper(member.client, clock=self.clock)
-            kept = self._mappers[member.name] = (member, mapper)
-        return kept[1]
 
 
 NOT_REGISTERED = "no Cluster of this name is registered"
@@ -298,11 +289,10 @@ async def _read(
                 workload=WorkloadReading(path=path, scale=scale),
             )
         selected = index.selected(scale.status.selector, selector)
-        mapper = caches.mapper(member)
         source = MetricSource(
             caches.lists,
             member,
-            mapper,
+            member.mapper,
             workload.namespace,
             selector,
             selected.names,
@@ -320,7 +310,7 @@ async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tu
         found = await caches.scales.read(member, resource.plural, workload.namespace, workload.name)
         return workload.path, found
     # A member may serve another version of a group than the hub does.
-    resource = await caches.mapper(member).resolve(resource.api_version, resource.kind)
+    resource = await member.mapper.resolve(resource.api_version, resource.kind)
     path = resource.path(workload.namespace, workload.name)
     return path, await get_scale(member.client, path)
 

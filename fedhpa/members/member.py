@@ -15,7 +15,7 @@ from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, InvalidObject, MemberUnavailable
 from fedhpa.api.identity import short_uid, valid_uid
 from fedhpa.api.known_cluster import known_cluster
-from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
+from fedhpa.kube import ApiConfig, Backoff, ResourceMapper, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members.client import PROBE_PATH, MemberClient
 from fedhpa.members.cluster import (
@@ -87,10 +87,11 @@ class MemberState:
 class Member:
     """A registered cluster. The object lives as long as the registration.
 
-    Calls go through `client` and raise MemberUnavailable while the member is unavailable. `cluster` is
-    the last observed Cluster, and `known` are its fields that affinities read. `same_as` is the name that
-    counts in place of this one because both are one cluster, "" if this one counts. `short_uid` is
-    a hash of the UID for records, "" until the member has answered the question for it.
+    Calls go through `client` and raise MemberUnavailable while the member is unavailable. `mapper` is its
+    discovery. `cluster` is the last observed Cluster, and `known` are its fields that affinities read.
+    `same_as` is the name that counts in place of this one because both are one cluster, "" if this one
+    counts. `short_uid` is a hash of the UID for records, "" until the member has answered the question for
+    it.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class Member:
             suspect=self._wake.set,
             clock=clock,
         )
+        self.mapper = ResourceMapper(self.client, clock=clock)
         self._identity = IdentityReader(self.client, self._note_identity)
 
     @property

@@ -113,8 +113,8 @@ class Stage:
             self.leader.watch_success(*one)
             if self.succeeds:
                 self.leader.record_success(*one)
-        self.rules.count("applied")
-        self.rules.observe_lateness(0.2)
+        self.rules.executions.labels("applied").inc()
+        self.rules.lateness.observe(0.2)
         self.adapter_answers(USAGE, "200")
         self.store.answered("answered", 0.01)
         self.admission(Review(Verdict(True), raw={"kind": "FederatedHPA"}))
