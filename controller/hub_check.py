@@ -51,7 +51,9 @@ FOREIGN_WEBHOOK: Final = "ForeignWebhook"
 ANOTHER_CONTROLLER: Final = "AnotherController"
 
 PLURAL: Final = FEDERATED_HPAS.plural
-CRD_PATH: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{PLURAL}.{GROUP}"
+_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CRD_PATH: Final = f"{_CRDS}/{PLURAL}.{GROUP}"
+CRON_CRD_PATH: Final = f"{_CRDS}/cronfederatedhpas.{GROUP}"
 # Fields that every CRD of ours has, so a CRD without one of them is another project's.
 FIRST_PATHS: Final = (
     "spec.mode",

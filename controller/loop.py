@@ -1,8 +1,10 @@
 """The loop of a leader, for all kinds: watches objects, and works on each key when it is due.
 
 A key is what a kind works on: an object, or a target that several objects share. The queue gives the
-guarantees of a Kubernetes workqueue. A failure is repeated as soon as the kind says; there is no longer
-back-off (Karmada's grows to 17 minutes), because a broken cluster must not hide its recovery.
+guarantees of a Kubernetes workqueue. The key that is due for longest comes first: a process that falls behind
+is late with every key, but works on all of them in turn. A failure is repeated as soon as the kind says;
+there is no longer back-off (Karmada's grows to 17 minutes), because a broken cluster must not hide its
+recovery.
 """
 
 from __future__ import annotations
@@ -10,16 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import math
-import zlib
+import heapq
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from controller.shards import place_of
-from controller.work_queue import WorkQueue
 from fedhpa.kube import (
     ApiClient,
     Change,
@@ -32,37 +31,6 @@ from fedhpa.kube import (
 )
 
 K = TypeVar("K", bound=Hashable)
-
-# The age that usage may have, as a share of the sync period: one list serves all objects of a namespace, and
-# no object decides twice on the same list.
-USAGE_AGE: Final = 0.5
-# A long period must not lead to decisions on old usage. This is half of the default period.
-MAX_USAGE_AGE_SECONDS: Final = 7.5
-# A late reconcile may use the list from when it was due. Otherwise a slow controller would list more often.
-MAX_LATENESS_SECONDS: Final = 15.0
-# The slots of a namespace's objects lie within this share of the usage age, so that they use one list.
-SLOT_SPREAD: Final = 0.9
-# A slot that is nearer than this is the present one.
-SAME_SLOT_SECONDS: Final = 0.001
-
-
-def max_usage_age(period: float, lateness: float = 0.0) -> float:
-    """The age in seconds that usage may have, for an object's sync period and how late its reconcile is."""
-    return min(period * USAGE_AGE, MAX_USAGE_AGE_SECONDS) + min(lateness, MAX_LATENESS_SECONDS)
-
-
-def until_slot(key: Key, period: float, now: float) -> float:
-    """Seconds from `now` to the object's next slot: more than 0, at most its period.
-
-    Namespaces are spread over the whole period; the objects of one namespace over the age of one list.
-    """
-    namespace, name = (zlib.crc32(part.encode()) / 2**32 for part in key)
-    slot = namespace * period + name * max_usage_age(period) * SLOT_SPREAD
-    delay = period - math.fmod(now - slot, period)
-    if delay > period:  # fmod keeps the sign of its first argument
-        delay -= period
-    return period if delay < SAME_SLOT_SECONDS else delay
-
 
 # Delay before a superseded decision is made again; members may need a moment to serve the other write.
 RETRY_SECONDS: Final = 0.1
@@ -81,16 +49,14 @@ Object = dict[str, Any]
 Objects = Mapping[Key, Object]
 
 
-@dataclass(frozen=True)
-class _Failed:
+class _Failed(NamedTuple):
     """The reason of work that failed, as conditions have it, and what happened."""
 
     reason: str
     message: str
 
 
-@dataclass(frozen=True)
-class _Noted:
+class _Noted(NamedTuple):
     """A change of an object for the worker, and what is known of the object in another shard."""
 
     key: Key
@@ -159,6 +125,110 @@ class Worker(Protocol[K]):
 
     async def end(self, objects: Objects) -> None:
         """Write what the next process would not know, and drop all state. The objects leave this process."""
+
+
+# A wall clock that differs by more from a monotonic one since the last look was stepped.
+STEP_SECONDS: Final = 60.0
+
+
+class WorkQueue(Generic[K]):
+    """Keys, each with the time on `clock` (seconds) at which it is due.
+
+    A key is taken once at a time. It has one pending time, and the earlier of two requested times wins.
+    The clock is read again after `longest_wait` seconds, because a wall clock may be stepped. Where `steady`,
+    a monotonic clock, shows that it was, all keys are due at once, and `on_step` receives the seconds.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        longest_wait: float | None = None,
+        *,
+        steady: Callable[[], float] | None = None,
+        on_step: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        self._clock = clock
+        self._steady = steady or clock
+        self._offset = clock() - self._steady()
+        self._longest_wait = longest_wait
+        self._on_step = on_step
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._count = 0
+        self._taken: dict[K, float] = {}
+        self._again: dict[K, float] = {}
+        self._changed = asyncio.Event()
+
+    def add(self, key: K, delay: float = 0.0) -> None:
+        """Make `key` due in `delay` seconds unless it is due earlier; while it is taken, after `done`."""
+        self._add_at(key, self._clock() + delay)
+
+    async def get(self) -> K:
+        """Wait for the earliest due key, and take it. One task at a time may wait."""
+        while True:
+            self._changed.clear()
+            self._notice_step()
+            key, wait = self._earliest()
+            if key is not None:
+                self._taken[key] = self._due.pop(key)
+                return key
+            await self._wait_change(wait)
+
+    def lateness(self, key: K) -> float:
+        """Seconds since a taken key was due; 0 for one that is not taken."""
+        now = self._clock()
+        return max(now - self._taken.get(key, now), 0.0)
+
+    def done(self, key: K) -> None:
+        """Give back a taken key. A time requested in between becomes its pending time."""
+        self._taken.pop(key, None)
+        due = self._again.pop(key, None)
+        if due is not None:
+            self._add_at(key, due)
+
+    def _add_at(self, key: K, due: float) -> None:
+        times = self._again if key in self._taken else self._due
+        if due >= times.get(key, float("inf")):
+            return
+        times[key] = due
+        if times is self._due:
+            self._count += 1
+            heapq.heappush(self._heap, (due, self._count, key))
+            self._changed.set()
+
+    def _notice_step(self) -> None:
+        offset = self._clock() - self._steady()
+        step, self._offset = offset - self._offset, offset
+        if abs(step) <= STEP_SECONDS:
+            return
+        for key in (*self._due, *self._taken):
+            # Times of the clock before the step mean nothing now.
+            (self._again if key in self._taken else self._due).pop(key, None)
+            self.add(key)
+        self._on_step(step)
+
+    def _earliest(self) -> tuple[K | None, float | None]:
+        """A due key, or the seconds until the earliest one; (None, None) for an empty queue."""
+        while self._heap:
+            due, _, key = self._heap[0]
+            if self._due.get(key) != due:  # replaced by an earlier time, or taken
+                heapq.heappop(self._heap)
+                continue
+            wait = due - self._clock()
+            if wait > 0:
+                return None, wait
+            heapq.heappop(self._heap)
+            return key, None
+        return None, None
+
+    async def _wait_change(self, seconds: float | None) -> None:
+        if self._longest_wait is not None:
+            seconds = self._longest_wait if seconds is None else min(seconds, self._longest_wait)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return
 
 
 class Loop(Generic[K]):

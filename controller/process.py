@@ -9,9 +9,9 @@ import os
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -36,7 +36,7 @@ from controller.holds import NamespaceHolds
 from controller.members import member_registry
 from controller.pause import record_paused, release_clusters
 from controller.shard_work import COMPONENT, CRON_COMPONENT, SharedCaches, lead, lead_rules
-from controller.shards import CRON, Division, Shard, ShardElection
+from controller.shards import CRON, Division, Shard, ShardElection, Work
 from fedhpa.api.errors import ConfigError
 from fedhpa.kube import (
     FAILURE_OBSERVER,
@@ -257,14 +257,8 @@ class Leading:
         # A machine that was suspended must not write on an old claim.
         await self.lead_shards(work, self.clock.counting_suspension(), kind=CRON)
 
-    async def lead_shards(
-        self,
-        work: Callable[[Shard, Callable[[], bool]], Coroutine[Any, Any, None]],
-        clock: Clock,
-        *,
-        kind: str = "",
-    ) -> None:
-        """Call `work` for each shard that this process leads, with a function that tells if it still does."""
+    async def lead_shards(self, work: Work, clock: Clock, *, kind: str = "") -> None:
+        """Call `work` for each shard that this process leads."""
         show = self.metrics.set_leader
         if not self.values[common.LEADER_ELECT] or self.settings.paused:
             # A paused process writes no Lease either. Several processes that only read do no harm.
@@ -284,7 +278,7 @@ class Leading:
             clock=clock,
             on_lead=lambda shard, leads: show(str(shard), leads),
         )
-        await election.run(lambda shard: work(shard, functools.partial(election.leads, shard)))
+        await election.run(work)
 
 
 def _identity() -> str:

@@ -17,7 +17,6 @@ from controller.cronfederatedhpa import (
     MemberScales,
     WorkloadOwners,
 )
-from controller.cronfederatedhpa.objects import CRD_PATH, PATHS
 from controller.cronfederatedhpa.worker import other_controller
 from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.cluster_reader import MemberCaches
@@ -25,7 +24,6 @@ from controller.federatedhpa.reconciler import FederatedHPAReconciler
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import DIRECT, Settings
 from controller.holds import NamespaceHolds
-from controller.hub_check import HubCheck
 from controller.loop import Loop
 from controller.publish import FEDERATED_HPAS
 from controller.shards import ALL, Shard, place_of
@@ -52,7 +50,6 @@ async def lead_rules(
     holds: NamespaceHolds | None = None,
 ) -> None:
     """Run the rules of a shard's CronFederatedHPAs until cancelled."""
-    check = HubCheck(hub, CRD_PATH, PATHS, clock=clock.monotonic, on_finding=on_finding)
     scales = None
     if settings.propagation == DIRECT:
         scales = MemberScales(
@@ -72,7 +69,7 @@ async def lead_rules(
         blocked=other_controller,
         owners=owners.of,
         holds=(lambda _: ()) if holds is None else holds.of,
-        check=check,
+        on_finding=on_finding,
         wall=clock.wall,
         clock=clock.monotonic,
     )

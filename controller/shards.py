@@ -113,7 +113,8 @@ def place_of(raw: Mapping[str, Any]) -> Place:
 
 
 ALL: Final = Shard()
-Work = Callable[[Shard], Coroutine[Any, Any, None]]
+# Works for a shard, with a function that tells if this process still leads it.
+Work = Callable[[Shard, Callable[[], bool]], Coroutine[Any, Any, None]]
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True):
@@ -269,11 +270,7 @@ class ShardElection:
     @property
     def held(self) -> list[int]:
         """The shards that this process leads."""
-        return [index for index, elector in enumerate(self.electors) if elector.is_leader]
-
-    def leads(self, shard: Shard) -> bool:
-        """True while this process leads a shard and no other process can have taken it."""
-        return self.electors[shard.index].is_leader
+        return [index for index, elector in enumerate(self.electors) if elector.leads()]
 
     async def run(self, work: Work) -> None:
         """Take part in the election of all shards until cancelled.
@@ -288,7 +285,7 @@ class ShardElection:
                 group.create_task(supervise("shard-balance", self._balance))
 
     async def _elect(self, elector: LeaderElector, shard: Shard, work: Work) -> None:
-        await elector.run(lambda: work(shard))
+        await elector.run(lambda: work(shard, elector.leads))
 
     async def _may_acquire(self) -> bool:
         """True if no Lease of another division was live lately. A recent list is enough to try."""

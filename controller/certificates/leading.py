@@ -90,7 +90,7 @@ async def lead_certificates(
             clock=clock.boot,
             wall=clock.wall,
         )
-        await elector.run(lambda: keep(lambda: elector.is_leader))
+        await elector.run(lambda: keep(elector.leads))
 
 
 async def secrets_config(values: Values, clock: Clock) -> ApiConfig | None:

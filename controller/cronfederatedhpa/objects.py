@@ -21,7 +21,7 @@ from controller.scaling_records import Recorded, RecordFile
 from fedhpa.api.autoscalers import Target
 from fedhpa.api.cronfederatedhpa import KIND, CronFederatedHPA
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.api.federatedhpa import API_VERSION, GROUP
+from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.hold import hold_request
 from fedhpa.api.json import decode_json
 from fedhpa.cron.execution.model import ObjectRecord, ScheduledObject
@@ -79,7 +79,7 @@ class CronObject:
 
     @property
     def memory(self) -> RulesMemory:
-        """What this process knows of it; only of an object that is from `CronObjects`."""
+        """The memory of this process; only an object from `CronObjects` has it."""
         assert self._memory is not None
         return self._memory
 
@@ -137,7 +137,8 @@ class CronObject:
         `drops` is True if the hub drops fields.
         """
         found = with_record(self._scheduled, self.cron.metadata.generation, record)
-        found = without_dropped(found, self.dropped, drops=drops)
+        if dropped := self.dropped:
+            found = without_dropped(found, dropped, drops=drops)
         return found if self.target == target else msgspec.structs.replace(found, present=False)
 
 
@@ -195,7 +196,7 @@ class CronObjects:
         Raises ApiError.
         """
         try:
-            raw = await self._hub.get_json(_path(key), deadline=HUB_DEADLINE_SECONDS)
+            raw = await self._hub.get_json(CRON_FEDERATED_HPAS.path(*key), deadline=HUB_DEADLINE_SECONDS)
             return self.known(CronObject.of(raw))
         except InvalidObject:
             return None
@@ -251,17 +252,21 @@ class CronObjects:
         if not self._leads():
             raise NotLeading("the Lease is not held any more")
 
-    async def patch_status(self, owner: CronObject, patch: Mapping[str, Any]) -> None:
-        """Replaces fields of the status of an object. Raises ApiError if the hub refuses it."""
+    async def write_status(self, owner: CronObject, status: Mapping[str, Any]) -> None:
+        """Replaces the fields of the status that differ. Raises ApiError if the hub refuses it."""
         raw = self._newest(owner).raw
+        before = raw.get("status") or {}
+        patch = {name: value for name, value in status.items() if before.get(name) != value}
+        if not patch:
+            return
 
         def change(_: Object) -> dict[str, Any]:
             self.check_lease()
-            return {"status": dict(patch)}
+            return {"status": patch}
 
         stored = await patch_with_retry(
             self._hub,
-            _path(owner.key),
+            CRON_FEDERATED_HPAS.path(*owner.key),
             raw,
             change,
             subresource="status",
@@ -270,7 +275,7 @@ class CronObjects:
         )
         if stored is None:
             return
-        wanted, kept = {**(raw.get("status") or {}), **patch}, stored.get("status") or {}
+        wanted, kept = {**before, **patch}, stored.get("status") or {}
         self.hub_drops_fields = any(wanted.get(name) is not None and name not in kept for name in OUR_FIELDS)
         # A status that lacks our fields would be written again and again.
         self._note_written(owner, {**stored, "status": wanted} if self.hub_drops_fields else stored)
@@ -284,7 +289,7 @@ class CronObjects:
 
         stored = await patch_finalizers(
             self._hub,
-            _path(owner.key),
+            CRON_FEDERATED_HPAS.path(*owner.key),
             self._newest(owner).raw,
             change,
             manager=FIELD_MANAGER,
@@ -340,14 +345,11 @@ class NotLeading(FedHPAError):
     """The Lease of this process ended, so it must not write."""
 
 
-def _path(key: Key) -> str:
-    return CRON_FEDERATED_HPAS.path(*key)
-
-
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 RULE_FIELDS: Final = ("duration", "maxDelaySeconds", "excludeDates", "startDate", "endDate", "atLeast")
 # The hash of a rule that does not run because of this. The rule starts anew once its fields are stored.
 DROPPED: Final = "fields-dropped"
+_REMEDY: Final = "the hub's CRD dropped the field: apply 'fedhpa crds' there, then the object again"
 # The API server's limit of all annotations together.
 _MAX_BYTES: Final = 256 * 1024
 
@@ -378,16 +380,11 @@ def without_dropped(owner: ScheduledObject, dropped: Mapping[str, str], *, drops
     `dropped` names a field of each rule that lacks some. `drops` is True if the hub is known to drop fields.
     Otherwise somebody has removed the field, unless the rule was stopped before.
     """
-    if not dropped:
-        return owner
     rules = []
     for rule in owner.rules:
         state, field = owner.states.get(rule.name), dropped.get(rule.name)
         if field and (drops or (state is not None and state.hash == DROPPED)):
-            text = (
-                f"{field}: the hub's CRD dropped the field: apply 'fedhpa crds' there, then the object again"
-            )
-            rule = msgspec.structs.replace(rule, timetable=None, hash=DROPPED, problem=text)
+            rule = msgspec.structs.replace(rule, timetable=None, hash=DROPPED, problem=f"{field}: {_REMEDY}")
         rules.append(rule)
     return msgspec.structs.replace(owner, rules=tuple(rules))
 
@@ -396,13 +393,3 @@ def _rules(raw: Any) -> list[Mapping[str, Any]]:
     spec = raw.get("spec") if isinstance(raw, Mapping) else None
     rules = spec.get("rules") if isinstance(spec, Mapping) else None
     return [rule for rule in (rules if isinstance(rules, list) else ()) if isinstance(rule, Mapping)]
-
-
-CRD_PATH: Final = (
-    f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRON_FEDERATED_HPAS.plural}.{GROUP}"
-)
-# The fields that Karmada's CRD lacks.
-PATHS: Final = (
-    *(f"spec.rules[].{field}" for field in RULE_FIELDS),
-    *(f"status.{field}" for field in OUR_FIELDS),
-)

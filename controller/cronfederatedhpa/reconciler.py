@@ -17,8 +17,8 @@ import msgspec
 
 from controller.apply.scales import Superseded
 from controller.cronfederatedhpa.objects import (
-    CRD_PATH,
-    PATHS,
+    OUR_FIELDS,
+    RULE_FIELDS,
     CronObject,
     CronObjects,
     NotLeading,
@@ -29,7 +29,7 @@ from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.targets import CronTargets, Reading, unreadable
 from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, Unit, Units
 from controller.failure_log import FAILED_UPDATE_STATUS, FailureLog, Lines, names
-from controller.hub_check import HubCheck
+from controller.hub_check import CRON_CRD_PATH, HubCheck
 from controller.scaling_records import NotRecorded
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
 from fedhpa.api.hold import HoldRequest
@@ -58,6 +58,12 @@ NO_REFUSALS: Final = frozenset({401, 404, 408, 409, 429})
 # More rules are planned in a thread, so that the loop runs. A rule takes up to 0.1 ms, and the first rule
 # of each time zone 1 ms.
 MANY_RULES: Final = 200
+
+# The fields that Karmada's CRD lacks.
+PATHS: Final = (
+    *(f"spec.rules[].{field}" for field in RULE_FIELDS),
+    *(f"status.{field}" for field in OUR_FIELDS),
+)
 
 T = TypeVar("T")
 Gate = Callable[[], Awaitable[None]]
@@ -104,12 +110,12 @@ class CronReconciler:
         blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
         holds: Callable[[str], Sequence[HoldRequest]] = lambda _: (),
-        check: HubCheck | None = None,
+        on_finding: Callable[[str, bool], None] = lambda *_: None,
         wall: Callable[[], float],
         clock: Callable[[], float],
     ) -> None:
         self.objects = CronObjects(hub, leads, metrics.follow)
-        self._check = check or HubCheck(hub, CRD_PATH, PATHS, clock=clock)
+        self._check = HubCheck(hub, CRON_CRD_PATH, PATHS, clock=clock, on_finding=on_finding)
         self._paused = paused
         self.units = Units(hub, self.objects)
         self._reporter = Reporter(self.units, events, metrics)
@@ -334,10 +340,15 @@ class CronReconciler:
         for owner in unit.objects:
             unstored.add(owner.name)
             try:
-                shares = effect.shares if owner.name in ran else None
-                failed |= not await self._record_one(unit, owner, settled, shares)
+                latest = self.objects.get(owner.key)
+                runs = latest is not None and latest.target == unit.target and not latest.deleted
+                if runs:
+                    shares = effect.shares if owner.name in ran else None
+                    failed |= not await self._record_one(unit, owner, settled, shares)
                 unstored.discard(owner.name)
-                await self._reporter.show(unit, owner, settled, now, waiting.get(owner.name), owners)
+                if latest is not None and runs:
+                    waits = waiting.get(owner.name)
+                    await self._reporter.show(unit, latest, settled, now, waits, owners)
                 await self._release(owner)
             except NotLeading:
                 raise
@@ -355,8 +366,6 @@ class CronReconciler:
 
         `shares` are the replicas of each cluster after an execution of the object, None without one.
         """
-        if self.units.running(unit, owner) is None:
-            return True
         memory, target = owner.memory.rules, str(unit.target)
         if shares is None and memory.state is not None and memory.state.target == target:
             shares = memory.state.shares

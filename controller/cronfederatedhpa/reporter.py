@@ -159,39 +159,30 @@ class Reporter:
     async def show(
         self,
         unit: Unit,
-        owner: CronObject,
+        latest: CronObject,
         settled: Settled,
         now: float,
         waits: Waiting | None,
         owners: tuple[str, ...] | None,
     ) -> None:
-        """Writes the status of an object if it changed, and shows it as series and events.
+        """Writes the status of an object in its newest form, and shows it as series and events.
 
         `owners` are the FederatedHPAs that scale the target; None if they are unknown.
         """
-        latest = self._units.running(unit, owner)
-        if latest is None:
-            return
-        rules, states = self._units.scheduled(latest, unit).rules, settled.states[owner.key[1]]
+        rules, states = self._units.scheduled(latest, unit).rules, settled.states[latest.name]
         finding = failure_of(rules, states) or unit.unrecorded(latest) or unit.unusable
         due, held = waits or (None, "")
         hub = self._units.pruned
         status = render_status(latest, rules, states, finding, now, owners, held, hub)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
-        self._metrics.show(owner.key, min(coming, default=None), due, status["conditions"])
-        await self._write(latest, status)
+        self._metrics.show(latest.key, min(coming, default=None), due, status["conditions"])
+        await self._units.objects.write_status(latest, status)
         self._tell(latest, status["conditions"], rules, hub, held)
 
     async def show_blocked(self, owner: CronObject, finding: Finding, now: float) -> None:
         """Writes why nothing is done for an object."""
         found = conditions(owner, finding, self._units.pruned, now)
-        await self._write(owner, {"conditions": found})
-
-    async def _write(self, owner: CronObject, status: Json) -> None:
-        stored = owner.raw.get("status") or {}
-        patch = {name: value for name, value in status.items() if stored.get(name) != value}
-        if patch:
-            await self._units.objects.patch_status(owner, patch)
+        await self._units.objects.write_status(owner, {"conditions": found})
 
     def report(
         self,

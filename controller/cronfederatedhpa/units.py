@@ -143,13 +143,6 @@ class Units:
         known = owner.memory.elsewhere or self.targets_of(owner.key)
         return msgspec.structs.replace(found, waits=True) if owner.has_finalizer and not known else found
 
-    def running(self, unit: Unit, owner: CronObject) -> CronObject | None:
-        """Returns the newest form of an object whose rules run on a target; None if they do not."""
-        latest = self.objects.get(owner.key)
-        if latest is None or latest.target != unit.target or latest.deleted:
-            return None
-        return latest
-
     async def open(self, target: TargetKey, *, writes: bool) -> Unit | None:
         """Returns the unit of a target with the newest form of its objects.
 

@@ -107,7 +107,7 @@ class WorkloadOwners:
 
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
-        if target.is_federatedhpa:
+        if (target.group, target.kind) == (GROUP, KIND):
             return ()
         if not self.reflector.synced.is_set():
             return None

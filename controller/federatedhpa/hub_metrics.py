@@ -16,8 +16,8 @@ import msgspec
 
 from controller.federatedhpa.cluster_reader import HubSamples, MemberCaches, MetricNeeds
 from controller.federatedhpa.metric_reader import MetricSource, checked_usage, error_reason, read_metrics
-from fedhpa.api.answers import list_items
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
+from fedhpa.api.json import list_items
 from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics
 from fedhpa.decision import ClusterSnapshot, Failure
 from fedhpa.kube import ApiClient, ResourceMapper, contain

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from fedhpa.api.answers import list_items
 from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, MetricsUnavailable
+from fedhpa.api.json import list_items
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.api.wire import PodMetrics
 from fedhpa.decision import Failure

@@ -26,12 +26,12 @@ from controller.federatedhpa.distributed import DistributedDecisions
 from controller.federatedhpa.memory import ObjectMemory, replacement
 from controller.federatedhpa.publication import Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
-from controller.federatedhpa.snapshot import SnapshotBuilder
+from controller.federatedhpa.snapshot import SnapshotBuilder, until_slot
 from controller.federatedhpa.stepped_clock import SteppedClock
 from controller.flags import Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
-from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot, until_slot
+from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
@@ -37,7 +39,6 @@ from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.holds import Holds, member_spec
-from controller.loop import MAX_USAGE_AGE_SECONDS, max_usage_age
 from controller.placement.placements import Placements, nowhere_yet
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.hold import hold_in_force
@@ -64,6 +65,36 @@ from fedhpa.members.hpas import HpaCache
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
 MAX_PERIOD_SECONDS: Final = 300.0
+
+# The age that usage may have, as a share of the sync period: one list serves all objects of a namespace, and
+# no object decides twice on the same list.
+USAGE_AGE: Final = 0.5
+# A long period must not lead to decisions on old usage. This is half of the default period.
+MAX_USAGE_AGE_SECONDS: Final = 7.5
+# A late reconcile may use the list from when it was due. Otherwise a slow controller would list more often.
+MAX_LATENESS_SECONDS: Final = 15.0
+# The slots of a namespace's objects lie within this share of the usage age, so that they use one list.
+SLOT_SPREAD: Final = 0.9
+# A slot that is nearer than this is the present one.
+SAME_SLOT_SECONDS: Final = 0.001
+
+
+def max_usage_age(period: float, lateness: float = 0.0) -> float:
+    """The age in seconds that usage may have, for an object's sync period and how late its reconcile is."""
+    return min(period * USAGE_AGE, MAX_USAGE_AGE_SECONDS) + min(lateness, MAX_LATENESS_SECONDS)
+
+
+def until_slot(key: Key, period: float, now: float) -> float:
+    """Seconds from `now` to the object's next slot: more than 0, at most its period.
+
+    Namespaces are spread over the whole period; the objects of one namespace over the age of one list.
+    """
+    namespace, name = (zlib.crc32(part.encode()) / 2**32 for part in key)
+    slot = namespace * period + name * max_usage_age(period) * SLOT_SPREAD
+    delay = period - math.fmod(now - slot, period)
+    if delay > period:  # fmod keeps the sign of its first argument
+        delay -= period
+    return period if delay < SAME_SLOT_SECONDS else delay
 
 
 class SnapshotBuilder:

@@ -182,7 +182,7 @@ T = TypeVar("T")
 class ObjectList(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """A Kubernetes list. Go servers may send `null` for an empty one, and always send `items`.
 
-    `fedhpa.api.answers` checks kind and apiVersion.
+    `fedhpa.api.json` checks kind and apiVersion.
     """
 
     items: list[T] | None

@@ -5,8 +5,6 @@ The generated clients of the `kubernetes` package decode every field of every ob
 credentials is used (`config`).
 """
 
-from fedhpa.kube.backoff import Backoff
-from fedhpa.kube.bodies import gzip_pieces
 from fedhpa.kube.client import PAGE_SIZE, ApiClient
 from fedhpa.kube.clock import SYSTEM, Clock
 from fedhpa.kube.config import ApiConfig, load_config, tls_context
@@ -16,11 +14,12 @@ from fedhpa.kube.leases import LeaderElector, LeaseTiming
 from fedhpa.kube.mapping import ApiGroup, Resource, ResourceMapper, group_path, resource_path, segment
 from fedhpa.kube.pieces import ListForm, Turns, decode_in_pieces, decode_items
 from fedhpa.kube.reflector import Reflector
-from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response
+from fedhpa.kube.responses import MAX_MESSAGE, NOT_FOUND, UNAUTHORIZED, Response, gzip_pieces
 from fedhpa.kube.rotation import follow_config
 from fedhpa.kube.store import Change, Key
 from fedhpa.kube.supervision import (
     FAILURE_OBSERVER,
+    Backoff,
     contain,
     contain_each,
     contain_unlogged,

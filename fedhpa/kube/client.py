@@ -16,23 +16,27 @@ import msgspec
 
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.wire import ObjectList
-from fedhpa.kube.backoff import RateLimit
-from fedhpa.kube.bodies import MAX_BODY, MAX_LIST_BODY, ReadLimits, read_body, read_chunks, read_lines
 from fedhpa.kube.config import ApiConfig
 from fedhpa.kube.outage import Outage
 from fedhpa.kube.pages import ListOptions, WriteOptions, page_decoder, read_pages, undecoded_page
 from fedhpa.kube.pieces import TooLarge
 from fedhpa.kube.responses import (
     GONE,
+    MAX_BODY,
+    MAX_LIST_BODY,
     MULTIPLE_CHOICES,
     UNAUTHORIZED,
     Listing,
+    ReadLimits,
     Response,
+    read_body,
+    read_chunks,
+    read_lines,
     retry_after,
     status_error,
 )
 from fedhpa.kube.server_clock import ServerClock
-from fedhpa.kube.supervision import explain
+from fedhpa.kube.supervision import RateLimit, explain
 from fedhpa.kube.transport import CREDENTIALS, INVALID_RESPONSE, TIMEOUT, TOO_LARGE, ConnectionPool, Params
 
 T = TypeVar("T")
@@ -392,7 +396,4 @@ class _Stage:
 def _headers(
     headers: Mapping[str, str] | None, body: bytes | None, content_type: str | None
 ) -> dict[str, str]:
-    sent = dict(headers or {})
-    if body is not None:
-        sent["Content-Type"] = content_type or JSON
-    return sent
+    return {**(headers or {}), **({} if body is None else {"Content-Type": content_type or JSON})}

@@ -15,11 +15,10 @@ from typing import Any, Literal, TypeVar
 import structlog
 
 from fedhpa.api.errors import ApiError, Conflict, FedHPAError
-from fedhpa.kube.backoff import Backoff, RateLimit
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.mapping import resource_path
 from fedhpa.kube.responses import NOT_FOUND
-from fedhpa.kube.supervision import report_failure
+from fedhpa.kube.supervision import Backoff, RateLimit, report_failure
 
 log = structlog.get_logger(__name__)
 

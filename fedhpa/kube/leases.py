@@ -100,8 +100,7 @@ class LeaderElector:
         self._observed: dict[str, Any] = {}
         self._observed_at = float("-inf")
 
-    @property
-    def is_leader(self) -> bool:
+    def leads(self) -> bool:
         """True while this candidate leads and no other can have acquired the lease yet."""
         return self._leading and self._clock() < self._renewed_at + self._timing.lease_duration
 

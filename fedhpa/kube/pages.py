@@ -7,9 +7,8 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from fedhpa.api.answers import check_collection
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, decode_json, nested_deeper
+from fedhpa.api.json import MAX_NESTING, TOO_DEEP, InvalidJson, check_collection, decode_json, nested_deeper
 from fedhpa.api.wire import ObjectList
 from fedhpa.kube.pieces import MAX_ITEMS, TooLarge, decode_in_pieces
 from fedhpa.kube.responses import Listing, Response

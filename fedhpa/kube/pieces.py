@@ -21,9 +21,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from fedhpa.api.answers import check_named
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.json import MAX_VALUES, InvalidJson, decode_json, has_more_values
+from fedhpa.api.json import MAX_VALUES, InvalidJson, check_named, decode_json, has_more_values
 
 P = TypeVar("P", bound=Sized)
 

@@ -17,17 +17,15 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import structlog
 
-from fedhpa.api.answers import BOOKMARK, EventCheck
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
-from fedhpa.api.json import decode_json
-from fedhpa.kube.backoff import Backoff, RateLimit, SuccessPace
+from fedhpa.api.json import BOOKMARK, EventCheck, decode_json
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
 from fedhpa.kube.items import ItemReader, head_of
 from fedhpa.kube.outage import is_outage
 from fedhpa.kube.pieces import Turns
 from fedhpa.kube.responses import GONE
 from fedhpa.kube.store import Change, Key, Store
-from fedhpa.kube.supervision import report_failure
+from fedhpa.kube.supervision import Backoff, RateLimit, SuccessPace, report_failure
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, TOO_SLOW
 
 log = structlog.get_logger(__name__)

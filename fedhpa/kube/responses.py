@@ -1,18 +1,255 @@
-"""Responses of an API server: decoding their bodies, and errors made from Status bodies."""
+"""Responses of an API server: reading and decoding their bodies, and errors made from Status bodies.
+
+Bodies are inflated in small steps, and bounded in size and time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from hashlib import blake2b
+from typing import Any, Final, Generic, TypeVar
 
+import aiohttp
 import msgspec
 from multidict import CIMultiDictProxy
 
-from fedhpa.api.answers import check_object
 from fedhpa.api.errors import ApiError, Conflict, InvalidObject
-from fedhpa.api.json import InvalidJson, decode_json
-from fedhpa.kube.transport import INVALID_RESPONSE
+from fedhpa.api.json import InvalidJson, check_object, decode_json
+from fedhpa.kube.pieces import Turns
+from fedhpa.kube.transport import INVALID_RESPONSE, TOO_LARGE, TOO_SLOW, UNREACHABLE
+
+try:
+    from isal import isal_zlib
+except ImportError:
+    # There is no wheel for this platform. Python's zlib does the same with four times the CPU.
+    _ZLIB: Any = zlib
+    _INFLATE_ERROR: type[Exception] = zlib.error
+else:
+    aiohttp.set_zlib_backend(isal_zlib)  # for what aiohttp itself compresses, as a server
+    _ZLIB = isal_zlib
+    _INFLATE_ERROR = isal_zlib.error  # type: ignore[assignment]  # its stubs call the class an instance
+
+# etcd refuses objects above 1.5 MB, and API servers requests above 3 MB. A larger object is an attack.
+MAX_BODY = 4 * 2**20
+# A PodMetrics list of 150,000 pods is about 90 MB.
+MAX_LIST_BODY = 96 * 2**20
+# The bytes that gzip is inflated to in one step: a fraction of a millisecond.
+INFLATE_BYTES: Final = 64 * 1024
+# The digest of an answer, by which it is known again.
+DIGEST_BYTES: Final = 16
+# zlib's code for gzip with the largest window.
+GZIP_WINDOW: Final = 31
+# A watch event holds one object.
+MAX_LINE = MAX_BODY
+# A watch line that takes longer than this to arrive is out of date.
+LINE_SECONDS = 10.0
+# The limit for a whole response, even if its bytes keep coming.
+LIST_TOTAL_SECONDS = 300.0
+
+
+class ReadLimits:
+    """The size limit and the deadline for reading a response.
+
+    With `idle` each chunk moves the deadline to `idle` seconds from now, within LIST_TOTAL_SECONDS in total.
+    `known` is the digest of the answer that the caller has, b"" for none, and None if it needs no digest.
+    """
+
+    def __init__(
+        self, limit: int, timer: asyncio.Timeout, idle: float | None, known: bytes | None = None
+    ) -> None:
+        self.limit = limit
+        self.known = known
+        self._timer = timer
+        self._idle = idle
+        self._loop = asyncio.get_running_loop()
+        self._latest = self._loop.time() + LIST_TOTAL_SECONDS
+
+    def progress(self) -> None:
+        """Move the deadline because a chunk arrived."""
+        if self._idle is not None:
+            self._timer.reschedule(min(self._loop.time() + self._idle, self._latest))
+
+    def ends_before(self, delay: float) -> bool:
+        """True if the deadline passes within `delay` seconds, so that a retry after it is useless."""
+        when = self._timer.when()
+        return when is not None and self._loop.time() + delay >= when
+
+
+async def read_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Returns the whole body, of at most `limit` bytes."""
+    return b"".join(await _collected(response, _uncompressed(response, response.content.iter_any()), limit))
+
+
+async def read_chunks(
+    response: aiohttp.ClientResponse, reading: ReadLimits, limit: int
+) -> tuple[list[bytes], bytes]:
+    """Returns the whole body in parts, because joining a large one would take long, and its digest.
+
+    It has at most `limit` bytes, uncompressed. Without a known digest there is none, and a body of the known
+    one is neither inflated nor returned.
+    """
+    parts, progress = response.content.iter_any(), reading.progress
+    if reading.known is None:
+        return await _collected(response, _uncompressed(response, parts), limit, progress), b""
+    arrived = await _collected(response, parts, limit, progress)
+    digest = blake2b(response.headers.get("Content-Encoding", "").encode(), digest_size=DIGEST_BYTES)
+    for part in arrived:
+        digest.update(part)
+    if digest.digest() == reading.known:
+        return [], reading.known
+    return await _collected(response, _uncompressed(response, _replayed(arrived)), limit), digest.digest()
+
+
+async def _collected(
+    response: aiohttp.ClientResponse,
+    parts: AsyncIterator[bytes],
+    limit: int,
+    progress: Callable[[], None] | None = None,
+) -> list[bytes]:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in parts:
+        size += len(chunk)
+        if size > limit:
+            raise ApiError(
+                f"answer to {response.method} {response.url.path} is larger than {limit} bytes",
+                status=response.status,
+                reason=TOO_LARGE,
+            )
+        chunks.append(chunk)
+        if progress is not None:
+            progress()
+    return chunks
+
+
+async def _replayed(parts: list[bytes]) -> AsyncGenerator[bytes, None]:
+    for part in parts:
+        yield part
+
+
+async def _uncompressed(
+    response: aiohttp.ClientResponse, parts: AsyncIterator[bytes]
+) -> AsyncGenerator[bytes, None]:
+    """Yields the parts of a body uncompressed, in parts of bounded size.
+
+    aiohttp would inflate what arrives in one step: a megabyte becomes a gigabyte, in a second without pause.
+    """
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip"):
+        raise _unreadable(response, f"its encoding {encoding[:20]!r} was not asked for")
+    if encoding != "gzip":
+        async for arrived in parts:
+            yield arrived
+        return
+    inflater, turns = _Inflater(), Turns()
+    async for arrived in parts:
+        try:
+            for part in inflater.parts(arrived):
+                yield part
+                await turns.pause()
+        except (zlib.error, _INFLATE_ERROR) as error:
+            raise _unreadable(response, f"it is no gzip: {error}") from error
+    if not inflater.is_complete:
+        raise ApiError(
+            f"answer to {response.method} {response.url.path}: answer cut off", status=0, reason=UNREACHABLE
+        )
+
+
+class _Inflater:
+    """Inflates gzip in parts of at most INFLATE_BYTES."""
+
+    def __init__(self) -> None:
+        self._stream: Any = None
+        self.is_complete = True  # an empty body is no gzip, but is complete
+
+    def parts(self, data: bytes) -> Iterator[bytes]:
+        """Yields what the next bytes inflate to."""
+        while data:
+            if self._stream is None:
+                self._stream = _ZLIB.decompressobj(wbits=GZIP_WINDOW)
+                self.is_complete = False
+            while True:
+                part = self._stream.decompress(data, INFLATE_BYTES)
+                data = self._stream.unconsumed_tail
+                if part:
+                    yield part
+                if self._stream.eof or (not data and len(part) < INFLATE_BYTES):
+                    break
+            if self._stream.eof:
+                # Several gzip members in a row are one body.
+                data, self._stream, self.is_complete = self._stream.unused_data, None, True
+
+
+def gzip_pieces(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields a body as gzip, compressed as API servers do: at level 1."""
+    packer = _ZLIB.compressobj(1, zlib.DEFLATED, GZIP_WINDOW)
+    for piece in pieces:
+        packed = packer.compress(piece)
+        if packed:
+            yield packed
+    yield packer.flush()
+
+
+def _unreadable(response: aiohttp.ClientResponse, why: str) -> ApiError:
+    return ApiError(
+        f"answer to {response.method} {response.url.path} cannot be read: {why}",
+        status=response.status,
+        reason=INVALID_RESPONSE,
+    )
+
+
+async def read_lines(
+    response: aiohttp.ClientResponse, idle: float, limit: int = MAX_LINE
+) -> AsyncGenerator[bytes, None]:
+    """Yields the lines of a streamed response until it ends.
+
+    Raises TimeoutError after `idle` seconds without a byte, and ApiError for a line that is longer than
+    `limit` bytes or takes longer than LINE_SECONDS.
+    """
+    parts: list[bytes] = []
+    size = 0
+    clock = asyncio.get_running_loop().time
+    ends = float("inf")
+    chunks = _uncompressed(response, response.content.iter_any())
+    while True:
+        try:
+            async with asyncio.timeout(min(idle, max(ends - clock(), 0.0))):
+                chunk = await anext(chunks, b"")
+        except TimeoutError:
+            if clock() < ends:
+                raise
+            raise ApiError(
+                f"a line of {response.url.path} took longer than {LINE_SECONDS:g} s",
+                status=0,
+                reason=TOO_SLOW,
+            ) from None
+        if not chunk:
+            return
+        head, *rest = chunk.split(b"\n")
+        size += len(head)
+        if size > limit:
+            raise ApiError(
+                f"a line of {response.url.path} is longer than {limit} bytes",
+                status=response.status,
+                reason=TOO_LARGE,
+            )
+        parts.append(head)
+        for piece in rest:
+            line = b"".join(parts)
+            parts, size = [piece], len(piece)
+            if line.strip():
+                yield line
+        ends = (
+            float("inf")
+            if not size
+            else clock() + LINE_SECONDS
+            if rest
+            else min(ends, clock() + LINE_SECONDS)
+        )
+
 
 T = TypeVar("T")
 
@@ -88,7 +325,7 @@ class Response:
     def checked(self, path: str, *, created: bool = False, kind: str = "") -> Response:
         """Returns the response. Raises ApiError (InvalidResponse) unless it is the object at `path`.
 
-        The arguments are those of `fedhpa.api.objects.check_object`.
+        The arguments are those of `fedhpa.api.json.check_object`.
         """
         try:
             check_object(path, self.body, created=created, kind=kind)

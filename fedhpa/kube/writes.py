@@ -8,9 +8,9 @@ from typing import Any
 
 from fedhpa.api.errors import ApiError, Conflict
 from fedhpa.api.wire import Scale
-from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.responses import CONFLICT, NOT_FOUND
+from fedhpa.kube.supervision import Backoff
 
 # client-go's DefaultRetry makes 5 tries from 10 ms. Conflicts come from active writers: waits are short.
 TRIES = 5

@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from fedhpa.api import wire
-from fedhpa.api.answers import GROUP, check_discovery, list_items
 from fedhpa.api.errors import ApiError, InvalidObject, MetricsUnavailable
-from fedhpa.api.json import decode_json
+from fedhpa.api.json import GROUP, check_discovery, decode_json, list_items
 from fedhpa.kube import NOT_FOUND, ApiGroup, group_path, segment
 from fedhpa.members.lists import SharedLists, Upstream
 from fedhpa.members.slow_lists import Again

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 import structlog
 
-from fedhpa.api.answers import MAX_DISCOVERY_VALUES, RESOURCES, check_discovery
 from fedhpa.api.errors import ApiError, FedHPAError
-from fedhpa.api.json import decode_json
+from fedhpa.api.json import MAX_DISCOVERY_VALUES, RESOURCES, check_discovery, decode_json
 from fedhpa.kube import NOT_FOUND, group_path
 from fedhpa.members import Member
 from fedhpa.members.metrics import CUSTOM, EXTERNAL, EXTERNAL_VERSION, NotServed, custom_version

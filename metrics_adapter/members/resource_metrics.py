@@ -14,9 +14,8 @@ from operator import attrgetter
 
 import msgspec
 
-from fedhpa.api.answers import check_list_type
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
-from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.json import InvalidJson, check_list_type, decode_json
 from fedhpa.api.selectors import FieldSelector, Selector
 from fedhpa.api.wire import CLUSTER_ANNOTATION
 from fedhpa.kube import Turns

@@ -14,9 +14,8 @@ from itertools import chain
 
 import msgspec
 
-from fedhpa.api.answers import WHOLE_BYTES
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
-from fedhpa.api.json import InvalidJson, decode_json
+from fedhpa.api.json import WHOLE_BYTES, InvalidJson, decode_json
 from fedhpa.api.quantity import MAX_INT64, Quantity
 from fedhpa.api.texts import cut_line
 from fedhpa.kube import ListForm, decode_items

@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.wire import ObjectMeta, Pod
 from fedhpa.kube import SYSTEM
-from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.reflector import Reflector
 from fedhpa.kube.store import Change
+from fedhpa.kube.supervision import Backoff
 from tests.support.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api, pod
 
 PATH = "/api/v1/pods"

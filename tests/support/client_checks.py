@@ -84,11 +84,11 @@ async def a_lease_changes_hands(client: ApiClient, namespace: str) -> None:
         await asyncio.Event().wait()
 
     async with background(electors[1].run(lead)):
-        await eventually(lambda: electors[1].is_leader)
+        await eventually(lambda: electors[1].leads())
         second = asyncio.create_task(electors[0].run(lead))
         await eventually(lambda: electors[0].holder == "b")
-        assert not electors[0].is_leader
-    await eventually(lambda: electors[0].is_leader)
+        assert not electors[0].leads()
+    await eventually(lambda: electors[0].leads())
     lease = await client.get_json(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/one")
     second.cancel()
     await asyncio.wait([second])

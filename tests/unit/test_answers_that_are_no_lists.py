@@ -10,9 +10,8 @@ import pytest
 
 from controller.federatedhpa.hub_metrics import _decode_usage as usage_of_the_hub
 from controller.federatedhpa.metric_reader import decode_usage
-from fedhpa.api.answers import WHOLE_BYTES, check_collection
 from fedhpa.api.errors import InvalidObject, MetricsUnavailable
-from fedhpa.api.json import decode_json
+from fedhpa.api.json import WHOLE_BYTES, check_collection, decode_json
 from fedhpa.api.wire import ObjectList
 from fedhpa.kube.pieces import PIECE_BYTES, decode_in_pieces
 from fedhpa.members.metrics import (

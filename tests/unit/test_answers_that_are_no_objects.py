@@ -11,9 +11,9 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from controller.apply.template import WithMetadata
 from controller.hub_check import CRD_PATH
-from fedhpa.api.answers import check_object
 from fedhpa.api.autoscalers import Target
 from fedhpa.api.errors import ApiError
+from fedhpa.api.json import check_object
 from fedhpa.api.wire import ObjectMeta, Scale, ScaleSpec
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.client import ApiClient

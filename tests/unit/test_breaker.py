@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from fedhpa.kube import SYSTEM
-from fedhpa.kube.backoff import Backoff, RateLimit
+from fedhpa.kube.supervision import Backoff, RateLimit
 from fedhpa.members.client import CircuitBreaker
 
 

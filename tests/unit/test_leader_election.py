@@ -58,7 +58,7 @@ async def test_the_first_candidate_leads() -> None:
     one = Candidate(api, "one")
     await asyncio.sleep(1)
 
-    assert one.elector.is_leader
+    assert one.elector.leads()
     assert api.objects[PATH]["spec"] == {
         "holderIdentity": "one",
         "leaseDurationSeconds": 15,
@@ -90,7 +90,7 @@ async def test_a_follower_waits_while_the_leader_lives() -> None:
     two = Candidate(api, "two")
     await asyncio.sleep(120)
 
-    assert (one.elector.is_leader, two.elector.is_leader) == (True, False)
+    assert (one.elector.leads(), two.elector.leads()) == (True, False)
     assert two.elector.holder == "one"
     await one.stop()
     await two.stop()
@@ -107,7 +107,7 @@ async def test_a_released_lease_is_acquired_at_once() -> None:
     ended = one.terms[0][1]
     await asyncio.sleep(5)
 
-    assert two.elector.is_leader
+    assert two.elector.leads()
     assert two.terms[0][0] - ended <= 4.5
     assert api.objects[PATH]["spec"]["leaseTransitions"] == 1
     await two.stop()
@@ -124,7 +124,7 @@ async def test_a_crashed_leader_is_succeeded_after_the_lease() -> None:
     cut_at = asyncio.get_running_loop().time()
     await asyncio.sleep(30)
 
-    assert two.elector.is_leader
+    assert two.elector.leads()
     assert 13 <= two.terms[0][0] - cut_at <= 20
     await one.stop()
     await two.stop()
@@ -154,11 +154,11 @@ async def test_errors_of_the_server_do_not_end_the_election(status: int) -> None
     api.fail = status
     one = Candidate(api, "one")
     await asyncio.sleep(60)
-    assert not one.elector.is_leader
+    assert not one.elector.leads()
     api.fail = None
     await asyncio.sleep(5)
 
-    assert one.elector.is_leader
+    assert one.elector.leads()
     await one.stop()
 
 
@@ -173,7 +173,7 @@ async def test_a_short_outage_is_survived() -> None:
     await asyncio.sleep(30)
 
     assert len(one.terms) == 1
-    assert one.elector.is_leader
+    assert one.elector.leads()
     await one.stop()
 
 
@@ -203,7 +203,7 @@ async def test_run_ends_with_its_work() -> None:
     await elector.run(brief)
 
     assert api.objects[PATH]["spec"]["holderIdentity"] == ""
-    assert not elector.is_leader
+    assert not elector.leads()
 
 
 async def test_run_raises_the_error_of_its_work() -> None:
@@ -230,7 +230,7 @@ async def test_many_candidates_never_overlap() -> None:
     alive = list(candidates)
     await asyncio.sleep(5)
     while alive:
-        leader = next(one for one in alive if one.elector.is_leader)
+        leader = next(one for one in alive if one.elector.leads())
         await leader.stop()
         alive.remove(leader)
         await asyncio.sleep(20)

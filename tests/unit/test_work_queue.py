@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from controller.loop import max_usage_age, until_slot
-from controller.work_queue import WorkQueue
+from controller.federatedhpa.snapshot import max_usage_age, until_slot
+from controller.loop import WorkQueue
 
 A, B = ("shop", "a"), ("shop", "b")
 

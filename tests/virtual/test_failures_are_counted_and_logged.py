@@ -207,7 +207,7 @@ async def test_odd_lease_ends_no_process(spec: Any) -> None:
         w.hub.put(LEASES, {"metadata": metadata, "spec": spec})
         led: list[Shard] = []
 
-        async def work(shard: Shard) -> None:
+        async def work(shard: Shard, _: object) -> None:
             led.append(shard)
             await asyncio.Event().wait()
 
@@ -227,7 +227,7 @@ async def test_work_that_raises_is_begun_again() -> None:
         begun: list[tuple[Shard, bool]] = []
         shown: list[bool] = []
 
-        async def work(shard: Shard) -> None:
+        async def work(shard: Shard, _: object) -> None:
             begun.append((shard, True))
             if len(begun) < 3:
                 raise KeyError("odd")

@@ -31,7 +31,7 @@ async def test_a_member_that_is_back_is_soon_used(
     fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A member is used again within 45 seconds, even if healthy members are rarely probed."""
-    monkeypatch.setattr("fedhpa.kube.backoff.random.Random", Unlucky)
+    monkeypatch.setattr("fedhpa.kube.supervision.random.Random", Unlucky)
     async with federation(tmp_path, tls=True, m1=2, m2=2) as f, f.controller(calm=True):
         f.demand(200)
         f.scale()

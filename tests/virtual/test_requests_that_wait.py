@@ -11,9 +11,9 @@ from aiohttp import web
 
 from benchmarks.world.network import MemoryNetwork
 from fedhpa.api.errors import ApiError
-from fedhpa.kube.bodies import LIST_TOTAL_SECONDS
 from fedhpa.kube.client import ApiClient
 from fedhpa.kube.config import ApiConfig
+from fedhpa.kube.responses import LIST_TOTAL_SECONDS
 from fedhpa.kube.transport import TIMEOUT
 from tests.support.memory_network import MemoryListener
 

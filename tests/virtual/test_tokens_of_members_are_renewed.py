@@ -143,11 +143,11 @@ async def test_the_next_leader_goes_on(tmp_path: Path, logs: Logs) -> None:
     async with federation(tmp_path, m1=4) as f:
         first = join(f, "m1", 2400)
         async with f.controller(calm=True) as old, f.controller(calm=True) as new:
-            await until(lambda: old.keeps_clusters.is_leader or new.keeps_clusters.is_leader)
-            leader, other = (old, new) if old.keeps_clusters.is_leader else (new, old)
+            await until(lambda: old.keeps_clusters.leads() or new.keeps_clusters.leads())
+            leader, other = (old, new) if old.keeps_clusters.leads() else (new, old)
             await sleep(300)
             await leader.kill()
-            await until(lambda: other.keeps_clusters.is_leader, 1300)
+            await until(lambda: other.keeps_clusters.leads(), 1300)
             assert stored(f, "m1") == first
             await sleep(1700 - 300)
             assert stored(f, "m1") != first

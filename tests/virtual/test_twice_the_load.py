@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.controller.many_objects import HPAS, Hub
 from controller.decision_series import ControllerMetrics
-from controller.loop import Foreign, Loop, Object, Objects, Slot, until_slot
+from controller.federatedhpa.snapshot import until_slot
+from controller.loop import Foreign, Loop, Object, Objects, Slot
 from fedhpa.kube import Change, Key
 from tests.support.timing import background
 

@@ -68,7 +68,7 @@ class Controller:
         self.working: set[Shard] = set()
         holds = NamespaceHolds(self._hub, INSTALLED_IN, clock=clock.monotonic)
 
-        async def work(shard: Shard) -> None:
+        async def work(shard: Shard, leads: Callable[[], bool]) -> None:
             self.working.add(shard)
             try:
                 if kind == CRON:
@@ -134,7 +134,7 @@ class Controller:
 
     @property
     def leads(self) -> bool:
-        return self.elector.is_leader
+        return self.elector.leads()
 
     @property
     def held(self) -> list[int]:
