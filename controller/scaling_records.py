@@ -1,15 +1,18 @@
 """Reads and writes ScalingRecords: one GET at an object's first reconcile, then writes with a version.
 
 The process remembers the version that it read or wrote last. A write that another process came before raises
-Conflict, and nothing is overwritten: the object's memory is then read again.
+Conflict, and nothing is overwritten: the object's memory is then read again. A change of metadata alone, such
+as a label that Karmada sets, is no such write: what is known of the content is still true.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 import structlog
 
 from controller.failure_log import concerns_hub
@@ -28,6 +31,8 @@ from fedhpa.kube import NOT_FOUND, ApiClient, Resource
 
 SCALING_RECORDS: Final = Resource(API_VERSION, KIND, PLURAL, namespaced=True, scale=False)
 FORBIDDEN: Final = 403
+# Changes of metadata alone that may come before one write.
+TRIES: Final = 5
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -53,6 +58,8 @@ class RecordFile:
         self._namespace = str(empty["metadata"]["namespace"])
         self._name = str(empty["metadata"]["name"])
         self._version = ""
+        # The hash of the content in this version.
+        self._content = _hash_of({})
         # The metadata of a record of an earlier object of this name, until it is deleted.
         self._earlier: Mapping[str, Any] | None = None
         self.problem = ""
@@ -113,7 +120,7 @@ class RecordFile:
     def adopt(self, found: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Note the record as somebody just read it, and return its content; None without one."""
         status = found.get("status")
-        self._version = _version_of(found)
+        self._note(found)
         return status if isinstance(status, Mapping) and status else None
 
     async def write(self, content: Mapping[str, Any]) -> None:
@@ -122,33 +129,60 @@ class RecordFile:
         Raises Conflict if another process wrote it, NotRecorded if the hub refuses, and ApiError if it does
         not answer. `problem` names both failures until a write succeeds.
         """
+        await self._unless_written(partial(self._store, content))
+
+    async def _unless_written(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Make a write, again after changes of metadata alone. Raises as `write`."""
         try:
-            await self._delete_earlier()
-            try:
-                await self._put(content)
-            except ApiError as error:
-                if error.status != NOT_FOUND or not self._version:
-                    raise
-                # Somebody deleted the record, so it is made anew from what this process knows.
-                log.warning("scaling record was deleted", record=str(self))
-                self._version = ""
-                await self._put(content)
+            for attempt in range(1, TRIES + 1):
+                try:
+                    await write()
+                    break
+                except Conflict:
+                    if attempt == TRIES or not await self._has_same_content():
+                        raise
         except Conflict:
             raise
         except ApiError as error:
-            raise self._failed(error) from error
+            self.problem = f"{self} cannot be written: {_remedy(error)}"
+            if concerns_hub(error):
+                raise
+            raise NotRecorded(self.problem) from error
         self.problem = ""
 
-    def _failed(self, error: ApiError) -> FedHPAError:
-        """The error to raise after a write that failed: NotRecorded if a person has to remove the reason."""
-        self.problem = f"{self} cannot be written: {_remedy(error)}"
-        return error if concerns_hub(error) else NotRecorded(self.problem)
+    async def _has_same_content(self) -> bool:
+        """Read the record. If its content is the known one, its version counts from now on."""
+        try:
+            found = await self._hub.get_json(self._path, deadline=self._deadline)
+        except ApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return False
+        same = has_same_owner(found, self._empty) and _hash_of(found) == self._content
+        if same:
+            self._note(found)
+        return same
+
+    def _note(self, found: Mapping[str, Any]) -> None:
+        self._version, self._content = str(found["metadata"].get("resourceVersion", "")), _hash_of(found)
+
+    async def _store(self, content: Mapping[str, Any]) -> None:
+        await self._delete_earlier()
+        try:
+            await self._put(content)
+        except ApiError as error:
+            if error.status != NOT_FOUND or not self._version:
+                raise
+            # Somebody deleted the record, so it is made anew from what this process knows.
+            log.warning("scaling record was deleted", record=str(self))
+            self._version = ""
+            await self._put(content)
 
     async def _put(self, content: Mapping[str, Any]) -> None:
         if not self._version:
             path = SCALING_RECORDS.path(self._namespace)
             created = await self._hub.post(path, self._empty, deadline=self._deadline, manager=self._manager)
-            self._version = _version_of(created.json())
+            self._note(created.json())
         body = {
             "apiVersion": API_VERSION,
             "kind": KIND,
@@ -162,18 +196,16 @@ class RecordFile:
         stored = await self._hub.put(
             f"{self._path}/status", body, deadline=self._deadline, manager=self._manager
         )
-        self._version = _version_of(stored.json())
+        self._note(stored.json())
 
     async def delete(self) -> None:
-        """Delete the record if it is still as this process knows it. Raises as `write`."""
-        try:
-            if self._version:
-                await self._delete({"resourceVersion": self._version})
-        except Conflict:
-            raise
-        except ApiError as error:
-            raise self._failed(error) from error
-        self._version = self.problem = ""
+        """Delete the record if its content is still as this process knows it. Raises as `write`."""
+        await self._unless_written(self._remove)
+        self._version = ""
+
+    async def _remove(self) -> None:
+        if self._version:
+            await self._delete({"resourceVersion": self._version})
 
     async def _delete_earlier_at_first(self) -> None:
         """Delete the record of an earlier object. A refusal is a problem, and each write tries it again."""
@@ -281,8 +313,9 @@ class Recorded(Generic[T]):
         return True
 
 
-def _version_of(stored: Mapping[str, Any]) -> str:
-    return str(stored["metadata"].get("resourceVersion", ""))
+def _hash_of(stored: Mapping[str, Any]) -> int:
+    """Returns a hash of the content of a record, as the hub has it."""
+    return hash(msgspec.json.encode(stored.get("status") or {}, order="sorted"))
 
 
 def _remedy(error: ApiError) -> str:

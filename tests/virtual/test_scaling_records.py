@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from controller.shards import CRON
 from testbed.embedded.storage.store import Change
@@ -199,8 +200,26 @@ async def test_a_conflict_drops_the_memory() -> None:
             await asyncio.sleep(60)
             kept = [one["replicas"] for one in w.record()["state"]["history"]["recommendations"]]
 
-        assert requests(w.hub, "GET") == ["GET", "GET"]
+        assert requests(w.hub, "GET") == ["GET"] * 3
         assert 12 in kept
+
+
+async def test_a_label_on_the_record_is_no_write_of_another_process() -> None:
+    """Karmada labels what it watches. The memory stays, the next write succeeds, and nothing is logged."""
+    async with world(m1=2, m2=2) as w:
+        w.load(200)
+        w.scale(behavior=BEHAVIOR)
+        with capture_logs() as lines:
+            async with w.controller(sync_period=PERIOD):
+                await asyncio.sleep(60)
+                w.put_record(w.record(), labels={"resourcetemplate.karmada.io/managed": "no"})
+                w.load(500)
+                await asyncio.sleep(60)
+                size = w.record()["state"]["size"]
+
+        assert size == 10
+        assert requests(w.hub, "GET") == ["GET", "GET"]
+        assert [line["event"] for line in lines if "another process" in line["event"]] == []
 
 
 async def test_a_conflict_of_an_intent_drops_the_memory(tmp_path: Path) -> None:
