@@ -21,7 +21,7 @@ PROCESSES = ("controller/process.py", "metrics_adapter/process.py", "webhook/pro
 COMMANDS = {
     "fedhpa/cli/certs.py": {"now", "time"},
     "fedhpa/cli/cron/next.py": {"now"},  # importing fedhpa.kube for its clock would double its time
-    "fedhpa/cli/cron/preview.py": {"SYSTEM", "now"},
+    "fedhpa/cli/cron/preview.py": {"SYSTEM"},
     "fedhpa/cli/doctor.py": {"SYSTEM"},
     "fedhpa/cli/drain/__init__.py": {"SYSTEM"},
     "fedhpa/cli/explain.py": {"SYSTEM"},

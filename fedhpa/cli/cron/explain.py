@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from controller.cronfederatedhpa import PlannedTarget
 from fedhpa.api.times import format_time
 from fedhpa.cli.cron.lines import local_time, shown
 from fedhpa.cron.execution.model import Rule, RuleState, WindowRecord
 from fedhpa.cron.execution.objects import read_cron
-
-if TYPE_CHECKING:
-    from controller.cronfederatedhpa import PlannedTarget
 
 Json = dict[str, Any]
 
@@ -48,23 +46,12 @@ def explanation(raw: Mapping[str, Any], unit: PlannedTarget) -> Json:
         ],
         "next": [entry for _, entry in sorted(coming, key=lambda each: each[0])],
         "failed": [
-            {
-                "rule": rule.name,
-                "due": format_time(each.scheduled),
-                "tried": format_time(each.executed),
-                "message": each.message,
-            }
+            _entry(rule, each.message, due=each.scheduled, tried=each.executed)
             for rule, state in known
             for each in state.failures
         ],
         "missed": [
-            {
-                "rule": rule.name,
-                "first": format_time(each.first),
-                "last": format_time(each.last),
-                "count": each.count,
-                "message": each.message,
-            }
+            _entry(rule, each.message, first=each.first, last=each.last) | {"count": each.count}
             for rule, state in known
             for each in state.missed
         ],
@@ -72,10 +59,14 @@ def explanation(raw: Mapping[str, Any], unit: PlannedTarget) -> Json:
         "invalid": [{"rule": rule.name, "message": rule.problem} for rule in owner.rules if rule.problem],
         "notes": list(unit.notes),
         "conditions": [
-            {"type": each.type, "status": each.status, "reason": each.reason, "message": each.message}
+            each.model_dump(include={"type", "status", "reason", "message"})
             for each in cron.status.conditions
         ],
     }
+
+
+def _entry(rule: Rule, message: str, **times: float) -> Json:
+    return {"rule": rule.name, "message": message} | {name: format_time(at) for name, at in times.items()}
 
 
 def _values_set(known: list[tuple[Rule, RuleState]], record: WindowRecord) -> list[Json]:
@@ -83,16 +74,15 @@ def _values_set(known: list[tuple[Rule, RuleState]], record: WindowRecord) -> li
     found: dict[str, tuple[float, Json]] = {}
     for rule, state in known:
         for done in state.successes if rule.duration is None else ():
-            since = format_time(done.executed)
+            entry = {"since": format_time(done.executed), "rule": rule.name}
             for field, value in done.values.items():
                 if field not in found or done.scheduled > found[field][0]:
-                    entry = {"field": field, "value": value, "since": since, "rule": rule.name}
-                    found[field] = done.scheduled, entry
+                    found[field] = done.scheduled, {"field": field, "value": value, **entry}
     for window in record.open:
-        since, until = format_time(window.opened), format_time(window.closes)
+        entry = {"since": format_time(window.opened), "rule": window.label}
+        entry["until"] = format_time(window.closes)
         for field, value in window.values.items():
-            entry = {"field": field, "value": value, "since": since, "rule": window.label, "until": until}
-            found[field] = window.opened, entry
+            found[field] = window.opened, {"field": field, "value": value, **entry}
     return [found[field][1] for field in sorted(found)]
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fedhpa.api.times import format_duration, format_time
-from fedhpa.cron.execution.simulation import UNKNOWN
-
-if TYPE_CHECKING:
-    from fedhpa.cron.execution.model import Key, OpenWindow, ScheduledObject, Values, WindowRecord
-    from fedhpa.cron.execution.simulation import SimulatedStep
+from fedhpa.cron.execution.model import Key, ScheduledObject, Values, WindowRecord
+from fedhpa.cron.execution.simulation import UNKNOWN, SimulatedStep
 
 MISSED: Final = "missed"
 REFUSED: Final = "refused"
@@ -32,68 +29,54 @@ def lines_of(
         (each.name, rule.name): rule.table.zone for each in objects for rule in each.rules if rule.timetable
     }
     # Executions and ends of windows whose refusal was reported. They are tried again at each step.
-    reported: set[tuple[Key, float, str]] = set()
+    reported: set[tuple[Key, float, bool]] = set()
     for step in steps:
         planned = step.plan
         were_open = set() if record is None else {window.key for window in record.open}
 
-        def line(
-            key: Key,
-            action: str,
-            due: float | None = None,
-            values: Mapping[str, int] | None = None,
-            until: float | None = None,
-            message: str = "",
-            step: SimulatedStep = step,
-        ) -> Line:
+        def line(key: Key, action: str, *, step: SimulatedStep = step, **more: Any) -> Line:
             """Returns a line without the fields that do not apply and the values that are unknown."""
             zone = zones.get(key, UTC)
-            found = {
-                "time": local_time(step.at, zone),
-                "object": key[0],
-                "rule": key[1],
-                "action": action,
-                "due": None if due is None else local_time(due, zone),
-                "values": values,
-                "until": None if until is None else local_time(until, zone),
-                "message": message,
+            found = {"time": step.at, "object": key[0], "rule": key[1], "action": action, **more}
+            times = {
+                name: local_time(found[name], zone)
+                for name in ("time", "due", "until")
+                if found.get(name) is not None
             }
-            return {name: each for name, each in found.items() if each} | {"then": known(step.values)}
+            return {name: each for name, each in (found | times).items() if each} | {
+                "then": known(step.values)
+            }
 
         for name, rule, missed in planned.skipped:
             text = missed.message
             if missed.count > 1:
                 text = f"{missed.count} executions from {format_time(missed.first)} on: {text}"
-            yield line((name, rule), MISSED, missed.last, message=text)
+            yield line((name, rule), MISSED, due=missed.last, message=text)
         ended = {note.object: note.message for note in planned.notes if note.reason in _ENDED}
         for window in planned.closed:
             yield line(window.key, "closes", message=ended.get(window.object, ""))
         for execution in planned.invalid:
-            yield line(execution.key, "fails", execution.at, message=execution.rule.problem)
+            yield line(execution.key, "fails", due=execution.at, message=execution.rule.problem)
         for execution, values, opened in planned.applied:
             action = "fires" if opened is None else "renews" if execution.key in were_open else "opens"
             late = step.at - execution.at
             text = f"{format_duration(float(int(late)))} late" if late >= 1 else ""
             until = None if opened is None else opened.closes
-            yield line(execution.key, action, execution.at, values, until, text)
+            yield line(execution.key, action, due=execution.at, values=values, until=until, message=text)
         if step.refused is not None:
-            nothing: dict[str, int] = {}
-            refused = [(each.key, each.closes, "closes", nothing) for each in planned.kept]
             left_out = {execution.order for execution in planned.left_out}
+            refused = [(window.key, window.closes, dict[str, int]()) for window in planned.kept]
             refused += [
-                (execution.key, execution.at, REFUSED, values)
+                (execution.key, execution.at, values)
                 for execution, values, _ in step.refused.applied
                 if execution.order in left_out
             ]
-            for key, at, what, values in refused:
-                if (key, at, what) not in reported:
-                    reported.add((key, at, what))
-                    text = (
-                        f"its window cannot close: {step.conflict}"
-                        if what == "closes"
-                        else str(step.conflict)
-                    )
-                    yield line(key, REFUSED, at, values, message=text)
+            for place, (key, at, values) in enumerate(refused):
+                closes = place < len(planned.kept)
+                if (key, at, closes) not in reported:
+                    reported.add((key, at, closes))
+                    text = f"its window cannot close: {step.conflict}" if closes else str(step.conflict)
+                    yield line(key, REFUSED, due=at, values=values, message=text)
         record = planned.record
 
 
@@ -107,7 +90,7 @@ def known(values: Values) -> dict[str, int | None]:
     return {field: value for field, value in values.items() if value != UNKNOWN}
 
 
-def shown(values: Values) -> str:
+def shown(values: Mapping[str, int | None]) -> str:
     """Returns values for people: `minReplicas 3, maxReplicas ?`."""
     texts = {UNKNOWN: "?", None: "not set"}
     return ", ".join(f"{field} {texts.get(value, value)}" for field, value in values.items())
@@ -126,8 +109,3 @@ def line_texts(line: Line, fields: Iterable[str]) -> tuple[str, str, str, str]:
         what += f" ({details})"
     when, then = datetime.fromisoformat(line["time"]), {**dict.fromkeys(fields, UNKNOWN), **line["then"]}
     return f"{when:%a} {line['time']}", f"{line['object']}/{line['rule']}", what, shown(then)
-
-
-def window_text(window: OpenWindow) -> str:
-    """Returns an open window for people."""
-    return f"{window.label} until {format_time(window.closes)}: {shown(dict(window.values))}"

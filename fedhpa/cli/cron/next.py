@@ -55,12 +55,8 @@ def cron_next(
     # A bad --from is wrong usage (2). A bad schedule or time zone is a finding (1).
     _instant(from_, now, UTC)
     answer = _answer({"schedule": schedule, "timeZone": time_zone, "from": from_, "count": count}, now)
-    if output is JsonOrText.JSON:
-        typer.echo(_dump(answer))
-    elif answer["valid"]:
-        typer.echo("\n".join(answer["next"]))
-    else:
-        typer.echo(answer["error"])
+    text = "\n".join(answer["next"]) if answer["valid"] else answer["error"]
+    typer.echo(_dump(answer) if output is JsonOrText.JSON else text)
     raise typer.Exit(0 if answer["valid"] else 1)
 
 

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-import typer
-
+from controller.cronfederatedhpa import PlannedTarget, planned_targets, read_target, values_of
 from fedhpa.api.errors import ApiError, ConfigError, FedHPAError
+from fedhpa.api.federatedhpa import API_VERSION
 from fedhpa.api.member_sources import ONLY_CLUSTERS, MemberSources
-from fedhpa.api.texts import for_terminal
+from fedhpa.api.times import format_time
+from fedhpa.cli.cron.lines import REFUSED, Line, known, line_texts, lines_of, shown
 from fedhpa.cli.files import read_items
-from fedhpa.cli.hub_client import hub_client, hub_error, parse_target
-from fedhpa.cli.member_options import MemberFlags
-from fedhpa.cli.options import Context, JsonOrText, Kubeconfig, Namespace, with_flags
-
-if TYPE_CHECKING:
-    from controller.cronfederatedhpa import PlannedTarget
-    from fedhpa.cli.cron.lines import Line
-    from fedhpa.cron.execution.model import ObservedTarget, Values
-    from fedhpa.kube import ApiClient
+from fedhpa.cli.hub_client import hub_client, hub_error
+from fedhpa.cli.preview import admitted
+from fedhpa.cron import affected_times
+from fedhpa.cron.execution.model import ObservedTarget, Values
+from fedhpa.cron.execution.simulation import UNKNOWN, Simulation
+from fedhpa.kube import SYSTEM, ApiClient, resource_path
 
 DAYS: Final = 7
 MAX_LINES: Final = 1000
@@ -63,58 +60,7 @@ class TargetPreview(NamedTuple):
     @property
     def conflicts(self) -> int:
         """The number of writes that admission would refuse."""
-        from fedhpa.cli.cron.lines import REFUSED
-
         return sum(line["action"] == REFUSED for line in self.lines)
-
-
-@with_flags()
-def cron_preview(
-    target: Annotated[
-        str | None, typer.Argument(metavar="cronfhpa/NAME", help="Name of the CronFederatedHPA.")
-    ] = None,
-    file: Annotated[
-        str,
-        typer.Option(
-            "-f",
-            "--filename",
-            help="YAML or JSON file with CronFederatedHPAs, and their targets if wanted; - reads standard "
-            "input.",
-        ),
-    ] = "",
-    namespace: Namespace = "",
-    kubeconfig: Kubeconfig = "",
-    context: Context = "",
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Do not ask the hub; only with --filename.")
-    ] = False,
-    output: Annotated[JsonOrText, typer.Option("-o", "--output", help="Output format.")] = JsonOrText.TEXT,
-    *,
-    members: MemberFlags,
-) -> None:
-    """Show what the rules of a target will do in the next seven days; nothing is written.
-
-    Exits 1 if admission would refuse an object of the file, or a write of a rule.
-    """
-    if bool(target) == bool(file) or (offline and not file):
-        raise ConfigError("expected either cronfhpa/NAME or --filename; --offline needs --filename")
-    now, sources = datetime.now(UTC).timestamp(), members.sources()
-    if target:
-        name = parse_target(target, KIND)
-        found = asyncio.run(_of_live(name, namespace, kubeconfig, context, now, sources))
-    else:
-        objects = read_manifests(file)
-        refusals = [text for one in objects if one["kind"] == KIND and (text := _refusal(one, namespace))]
-        if refusals:
-            typer.echo(for_terminal("\n".join(refusals)))
-            raise typer.Exit(1)
-        found = asyncio.run(_of_file(objects, namespace, kubeconfig, context, now, sources, offline=offline))
-    if output is JsonOrText.JSON:
-        typer.echo(json.dumps([to_json(one) for one in found], indent=2))
-    else:
-        typer.echo(for_terminal("\n".join(to_text(one) for one in found)), nl=False)
-    if any(one.conflicts for one in found):
-        raise typer.Exit(1)
 
 
 def read_manifests(file: str) -> list[Object]:
@@ -130,29 +76,51 @@ def read_manifests(file: str) -> list[Object]:
     return [json.loads(json.dumps(one, default=str)) for one in objects]
 
 
-def _refusal(raw: Mapping[str, Any], namespace: str) -> str:
-    """Returns why admission would refuse an object; empty if it would not.
+def refusals_of(objects: Iterable[Object], namespace: str) -> list[str]:
+    """Returns why admission would refuse objects.
 
     API servers give an object without a namespace that of the request.
     """
-    from fedhpa.cli.preview import admitted
+    found = []
+    for raw in objects:
+        if raw["kind"] != KIND:
+            continue
+        metadata = {"namespace": namespace or DEFAULT_NAMESPACE, **raw["metadata"]}
+        message, warnings, _ = admitted(KIND, {**raw, "metadata": metadata})
+        if not message:
+            # The webhook admits one rule without a name. The schema refuses it.
+            unnamed = [index for index, rule in enumerate(raw["spec"]["rules"] or ()) if not rule.get("name")]
+            message = f"spec.rules[{unnamed[0]}].name: Required value" if unnamed else ""
+        if message:
+            remedies = "".join(f"\n  {text}" for text in warnings)
+            found.append(f"{KIND} {metadata['name']} would be refused: {message}{remedies}")
+    return found
 
-    metadata = {"namespace": namespace or DEFAULT_NAMESPACE, **raw["metadata"]}
-    message, warnings, _ = admitted(KIND, {**raw, "metadata": metadata})
-    if not message:
-        # The webhook admits one rule without a name. The schema refuses it.
-        unnamed = [index for index, rule in enumerate(raw["spec"]["rules"] or ()) if not rule.get("name")]
-        message = f"spec.rules[{unnamed[0]}].name: Required value" if unnamed else ""
-    remedies = "".join(f"\n  {text}" for text in warnings)
-    return f"{KIND} {raw['metadata']['name']} would be refused: {message}{remedies}" if message else ""
 
-
-async def _of_live(
-    name: str, namespace: str, kubeconfig: str, context: str, now: float, sources: MemberSources
+async def previews_of(
+    name: str,
+    objects: list[Object],
+    namespace: str,
+    kubeconfig: str,
+    context: str,
+    sources: MemberSources,
+    *,
+    offline: bool,
 ) -> list[TargetPreview]:
-    async with hub_client(kubeconfig, context) as (hub, default):
-        chosen = namespace or default
-        return await previews(hub, await read_live(hub, chosen, name, named=bool(namespace)), now, sources)
+    """Returns the previews of a stored object, or without a name of manifests. Raises ConfigError."""
+    async with AsyncExitStack() as stack:
+        hub, default, note = None, DEFAULT_NAMESPACE, ""
+        try:
+            if not offline:
+                hub, default = await stack.enter_async_context(hub_client(kubeconfig, context))
+        except ConfigError as error:
+            if name or kubeconfig or context:
+                raise
+            note = f"the present values are unknown: {error}"
+        place, now = namespace or default, SYSTEM.wall()
+        if hub is not None and name:
+            return await previews(hub, await read_live(hub, place, name, named=bool(namespace)), now, sources)
+        return await previews_of_manifests(hub, objects, place, now, note, sources)
 
 
 async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = True) -> PreviewedObjects:
@@ -169,35 +137,10 @@ async def read_live(hub: ApiClient, namespace: str, name: str, *, named: bool = 
 
 async def list_crons(hub: ApiClient, namespace: str) -> dict[str, Object]:
     """Returns the CronFederatedHPAs of a namespace by name. Raises ApiError."""
-    from fedhpa.api.federatedhpa import API_VERSION
-    from fedhpa.kube import resource_path
-
     path = resource_path(API_VERSION, "cronfederatedhpas", namespace)
     async with asyncio.timeout(DEADLINE_SECONDS):
         items = (await hub.list(path, dict[str, Any])).items
     return {raw["metadata"]["name"]: raw for raw in items}
-
-
-async def _of_file(
-    objects: list[Object],
-    namespace: str,
-    kubeconfig: str,
-    context: str,
-    now: float,
-    sources: MemberSources,
-    *,
-    offline: bool,
-) -> list[TargetPreview]:
-    async with AsyncExitStack() as stack:
-        hub, default, note = None, DEFAULT_NAMESPACE, ""
-        if not offline:
-            try:
-                hub, default = await stack.enter_async_context(hub_client(kubeconfig, context))
-            except ConfigError as error:
-                if kubeconfig or context:
-                    raise
-                note = f"the present values are unknown: {error}"
-        return await previews_of_manifests(hub, objects, namespace or default, now, note, sources)
 
 
 async def previews_of_manifests(
@@ -209,33 +152,27 @@ async def previews_of_manifests(
     sources: MemberSources = ONLY_CLUSTERS,
 ) -> list[TargetPreview]:
     """Returns the previews of manifests. `namespace` is that of a manifest without one."""
+    by_namespace: dict[str, list[Object]] = {}
     for one in objects:
         one["metadata"].setdefault("namespace", namespace)
+        by_namespace.setdefault(one["metadata"]["namespace"], []).append(one)
     found = []
-    for place in dict.fromkeys(one["metadata"]["namespace"] for one in objects if one["kind"] == KIND):
-        here = [one for one in objects if one["metadata"]["namespace"] == place]
-        stored: dict[str, Object] = {}
-        notes = (note,) if note else ()
-        if hub is not None:
+    for place, here in by_namespace.items():
+        crons = {one["metadata"]["name"]: one for one in here if one["kind"] == KIND}
+        manifests = tuple(one for one in here if one["kind"] != KIND)
+        stored, notes = dict[str, Object](), (note,) if note else ()
+        if hub is not None and crons:
             try:
                 stored = await list_crons(hub, place)
             except (FedHPAError, TimeoutError) as error:
                 notes = (f"the stored objects are unknown: {str(error) or 'the hub did not answer'}",)
-        crons = [one for one in here if one["kind"] == KIND]
-        raws = dict(stored)
-        for one in crons:
-            name = one["metadata"]["name"]
-            raws[name] = _applied(one, stored.get(name), now)
-        names = tuple(one["metadata"]["name"] for one in crons)
-        manifests = tuple(one for one in here if one["kind"] != KIND)
-        found += await previews(hub, PreviewedObjects(raws, names, manifests, notes), now, sources)
+        raws = stored | {name: _applied(one, stored.get(name), now) for name, one in crons.items()}
+        found += await previews(hub, PreviewedObjects(raws, tuple(crons), manifests, notes), now, sources)
     return found
 
 
 def _applied(changed: Object, stored: Object | None, now: float) -> Object:
     """Returns an object as it is after the file was applied now."""
-    from fedhpa.api.times import format_time
-
     edit = {"fieldsV1": {"f:spec": {}}, "time": format_time(float(int(now)))}
     if stored is None:
         metadata = {**changed["metadata"], "creationTimestamp": edit["time"]}
@@ -243,34 +180,25 @@ def _applied(changed: Object, stored: Object | None, now: float) -> Object:
     if stored.get("spec") == changed.get("spec"):
         return stored
     edits = [*(stored["metadata"].get("managedFields") or ()), edit]
-    return {
-        **stored,
-        "spec": changed.get("spec") or {},
-        "metadata": {**stored["metadata"], "managedFields": edits},
-    }
+    metadata = {**stored["metadata"], "managedFields": edits}
+    return {**stored, "spec": changed.get("spec") or {}, "metadata": metadata}
 
 
 async def previews(
-    hub: ApiClient | None,
-    objects: PreviewedObjects,
-    now: float,
-    sources: MemberSources = ONLY_CLUSTERS,
+    hub: ApiClient | None, objects: PreviewedObjects, now: float, sources: MemberSources = ONLY_CLUSTERS
 ) -> list[TargetPreview]:
     """Returns the preview of each target of the named objects. Without a hub the values may be unknown.
 
     A workload that only members have is read in those of the `sources`.
     """
-    from controller.cronfederatedhpa import planned_targets, read_target, values_of
-    from fedhpa.cron.execution.model import ObservedTarget
-    from fedhpa.kube import SYSTEM
-
     found = []
     for unit in await planned_targets(hub, objects.raws.values(), objects.names):
         manifest = next((one for one in objects.manifests if _is_target(one, unit)), None)
+        target = None
         if manifest is not None:
-            target: ObservedTarget | None = ObservedTarget(values_of(manifest, unit))
-        else:
-            target = None if hub is None else await read_target(hub, unit, sources, clock=SYSTEM)
+            target = ObservedTarget(values_of(manifest, unit))
+        elif hub is not None:
+            target = await read_target(hub, unit, sources, clock=SYSTEM)
         found.append(preview_of(unit, target, now, objects.notes))
     return found
 
@@ -282,16 +210,16 @@ def _is_target(manifest: Object, unit: PlannedTarget) -> bool:
 
 
 def preview_of(
-    unit: PlannedTarget, target: ObservedTarget | None, now: float, notes: Iterable[str] = ()
+    unit: PlannedTarget, target: ObservedTarget | None, now: float, notes: Sequence[str]
 ) -> TargetPreview:
     """Returns the preview of one target. `target` is None if its values are unknown."""
-    from fedhpa.cli.cron.lines import lines_of
-    from fedhpa.cron.execution.simulation import UNKNOWN, Simulation
-
     said = [*notes, *unit.notes]
-    problems = [(each.name, rule) for each in unit.objects for rule in each.rules if rule.problem]
-    said += (f"{name}/{rule.name} cannot run: {rule.problem}" for name, rule in problems[:MAX_PROBLEMS])
-    said += _clock_changes(unit, now)
+    rules = {f"{each.name}/{rule.name}": rule for each in unit.objects for rule in each.rules}
+    problems = (f"{name} cannot run: {rule.problem}" for name, rule in rules.items() if rule.problem)
+    said += islice(problems, MAX_PROBLEMS)
+    tables = {name: rule.timetable for name, rule in rules.items() if rule.timetable is not None}
+    changes = affected_times(tables, now, now + CLOCK_CHANGE_DAYS * 86400)
+    said += map(str, islice(changes, MAX_CLOCK_CHANGES))
     values: Values = dict.fromkeys(unit.fields, UNKNOWN)
     if unit.record is not None:
         values |= unit.record.applied
@@ -306,25 +234,8 @@ def preview_of(
     return TargetPreview(unit, values, tuple(said), lines, now, end, complete)
 
 
-def _clock_changes(unit: PlannedTarget, now: float) -> list[str]:
-    """Returns the first executions within a year that a clock change moves."""
-    from fedhpa.cron import affected_times
-
-    named = {
-        f"{each.name}/{rule.name}": rule.timetable
-        for each in unit.objects
-        for rule in each.rules
-        if rule.timetable is not None
-    }
-    found = affected_times(named, now, now + CLOCK_CHANGE_DAYS * 86400)
-    return list(map(str, islice(found, MAX_CLOCK_CHANGES)))
-
-
 def to_json(found: TargetPreview) -> Object:
     """Returns a preview as data."""
-    from fedhpa.api.times import format_time
-    from fedhpa.cli.cron.lines import known
-
     target = found.unit.target
     return {
         "target": {
@@ -346,13 +257,10 @@ def to_json(found: TargetPreview) -> Object:
 
 def to_text(found: TargetPreview) -> str:
     """Returns a preview as a table."""
-    from fedhpa.api.times import format_time
-    from fedhpa.cli.cron.lines import line_texts, shown, window_text
-
     names = ", ".join(each.name for each in found.unit.objects)
     text = f"{found.unit.target} ({KIND} {names})\n  now: {shown(found.values)}\n"
-    if found.unit.record is not None:
-        text += "".join(f"  open: {window_text(window)}\n" for window in found.unit.record.open)
+    for window in () if found.unit.record is None else found.unit.record.open:
+        text += f"  open: {window.label} until {format_time(window.closes)}: {shown(dict(window.values))}\n"
     text += "".join(f"  note: {note}\n" for note in found.notes)
     rows = [("WHEN", "RULE", "WHAT", "THEN"), *(line_texts(line, found.values) for line in found.lines)]
     if len(rows) == 1:
