@@ -90,11 +90,13 @@ class Foreign(msgspec.Struct, frozen=True):
 class Worker(Protocol[K]):
     """Works for one kind. `work` runs for different keys at once."""
 
-    def keeps(self, raw: Object) -> bool:
+    def keeps(self, raw: Object) -> bool:  # noqa: ARG002
         """True while there is something to do for an object."""
+        return True
 
-    def foreign(self, raw: Object) -> Foreign | None:
+    def foreign(self, raw: Object) -> Foreign | None:  # noqa: ARG002
         """Return what to know of an object of another shard."""
+        return None
 
     def foreign_changed(self, key: Key, known: Foreign | None) -> None:
         """Note an object of another shard; None if it is gone, or of this shard now."""

@@ -82,20 +82,17 @@ async def _planned_target(
     here += [found[name] for name in sorted(unit.holders & found.keys()) if found[name] not in here]
     rules = [await _read_record(open_rules(hub, each, _never_writes)) for each in here]
     objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
-    return PlannedTarget(target, reference.api_version, objects, windows.state, _unknown(windows, *rules))
+    notes = (each.lost or each.obstacle for each in (windows, *rules))
+    return PlannedTarget(target, reference.api_version, objects, windows.state, tuple(filter(None, notes)))
 
 
 async def _read_record(memory: Recorded[T]) -> Recorded[T]:
+    """Reads a record. A failure is part of what is known of it."""
     try:
         await memory.read(writes=False)
     except ApiError as error:
         memory.lost = f"{memory.file} cannot be read: {error}"
     return memory
-
-
-def _unknown(*memories: Recorded[Any]) -> tuple[str, ...]:
-    """Returns why records are unknown."""
-    return tuple(each.lost or each.obstacle for each in memories if each.lost or each.obstacle)
 
 
 def _never_writes() -> None:

@@ -117,7 +117,7 @@ class CronReconciler:
         self.objects = CronObjects(hub, leads, metrics.follow)
         self._check = HubCheck(hub, CRON_CRD_PATH, PATHS, clock=clock, on_finding=on_finding)
         self._paused = paused
-        self.units = Units(hub, self.objects)
+        self.units = Units(hub, self.objects, self._check)
         self._reporter = Reporter(self.units, events, metrics)
         self._owners = owners
         self._targets = targets
@@ -156,7 +156,6 @@ class CronReconciler:
         if unit is None:
             return None
         await self._check.refresh()
-        self.units.pruned = self._check.pruned
         now = self._wall()
         if self._paused:
             await self._free_deleted(unit)

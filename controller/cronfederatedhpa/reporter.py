@@ -172,7 +172,7 @@ class Reporter:
         rules, states = self._units.scheduled(latest, unit).rules, settled.states[latest.name]
         finding = failure_of(rules, states) or unit.unrecorded(latest) or unit.unusable
         due, held = waits or (None, "")
-        hub = self._units.pruned
+        hub = self._units.check.pruned
         status = render_status(latest, rules, states, finding, now, owners, held, hub)
         coming = [state.next_execution for state in states.values() if state.next_execution is not None]
         self._metrics.show(latest.key, min(coming, default=None), due, status["conditions"])
@@ -181,7 +181,7 @@ class Reporter:
 
     async def show_blocked(self, owner: CronObject, finding: Finding, now: float) -> None:
         """Writes why nothing is done for an object."""
-        found = conditions(owner, finding, self._units.pruned, now)
+        found = conditions(owner, finding, self._units.check.pruned, now)
         await self._units.objects.write_status(owner, {"conditions": found})
 
     def report(

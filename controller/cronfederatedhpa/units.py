@@ -18,6 +18,7 @@ from controller.cronfederatedhpa.objects import (
     target_of,
 )
 from controller.cronfederatedhpa.targets import KnownShares, Reading
+from controller.hub_check import HubCheck
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
@@ -66,17 +67,16 @@ def open_unit(
 
 
 class Units:
-    """Units by target. `objects` are those of this process.
+    """Units by target. `objects` are those of this process; `check` says which fields the hub drops.
 
     `shared` is True if other processes run the rules of objects that may have windows open here.
     """
 
     shared = False
-    # A finding names the fields that the hub drops, as it was checked last.
-    pruned: Finding | None = None
 
-    def __init__(self, hub: ApiClient, objects: CronObjects) -> None:
+    def __init__(self, hub: ApiClient, objects: CronObjects, check: HubCheck) -> None:
         self._hub = hub
+        self.check = check
         self.objects = objects
         self._units: dict[TargetKey, Unit] = {}
         # The objects with open windows, by namespace and target.
@@ -138,7 +138,7 @@ class Units:
 
     def scheduled(self, owner: CronObject, unit: Unit) -> ScheduledObject:
         """Returns an object as a plan needs it, without the rules whose fields the hub dropped."""
-        drops = self.objects.hub_drops_fields or self.pruned is not None
+        drops = self.objects.hub_drops_fields or self.check.pruned is not None
         found = owner.scheduled(unit.target, owner.memory.rules.state, drops=drops)
         known = owner.memory.elsewhere or self.targets_of(owner.key)
         return msgspec.structs.replace(found, waits=True) if owner.has_finalizer and not known else found

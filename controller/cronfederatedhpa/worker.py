@@ -28,7 +28,7 @@ from controller.cronfederatedhpa.objects import (
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER, status_written
-from controller.loop import Foreign, Loop, Objects, Slot
+from controller.loop import Loop, Objects, Slot, Worker
 from controller.shards import ALL, Shard, place_of
 from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
 from fedhpa.api.errors import InvalidObject
@@ -84,26 +84,17 @@ class Barrier:
 
 
 class WorkloadOwners:
-    """The FederatedHPAs in these namespaces, while the `reflector` runs; none mean all.
-
-    `on_change` is called with each one that came, went or changed.
-    """
-
-    on_change: Callable[[Change[Autoscaler]], None] | None = None
+    """The FederatedHPAs in these namespaces, while the `reflector` runs; none mean all."""
 
     def __init__(
-        self,
-        hub: ApiClient,
-        *,
-        namespaces: Collection[str] = (),
-        clock: Callable[[], float],
+        self, hub: ApiClient, *, namespaces: Collection[str] = (), clock: Callable[[], float]
     ) -> None:
         self._namespaces = namespaces
         self._index = AutoscalerIndex()
         self.reflector: Reflector[Autoscaler] = Reflector(
             hub, FEDERATED_HPAS, StoredAutoscaler, self._read, name="federatedhpas", clock=clock
         )
-        self.reflector.subscribe(self._change)
+        self.reflector.subscribe(lambda change: self._index.replace(change.old, change.new))
 
     def of(self, target: TargetKey) -> tuple[str, ...] | None:
         """Returns the active FederatedHPAs that scale a workload; None before the first whole list."""
@@ -118,11 +109,6 @@ class WorkloadOwners:
         if self._namespaces and stored.metadata.namespace not in self._namespaces:
             return None
         return from_stored(KIND, stored)
-
-    def _change(self, change: Change[Autoscaler]) -> None:
-        self._index.replace(change.old, change.new)
-        if self.on_change is not None:
-            self.on_change(change)
 
 
 # Karmada gets this long to write the result of an execution.
@@ -153,7 +139,7 @@ def is_run_by_karmada(raw: Object, now: float) -> bool:
     return other_controller(CronObject.of(raw), now) is not None
 
 
-class CronWorker:
+class CronWorker(Worker[TargetKey]):
     """Runs the rules of each target of a shard when it is due. Several objects may have one.
 
     `loop` calls it. Targets are due on the wall clock, which is read every few seconds.
@@ -192,7 +178,7 @@ class CronWorker:
             longest_wait=LONGEST_SLEEP_SECONDS,
             on_step=self._stepped,
         )
-        owners.on_change = self._owner_changed
+        owners.reflector.subscribe(self._owner_changed)
         reconciler.units.shared = shard.division.splits_namespaces
 
     def _owns(self, target: TargetKey) -> bool:
@@ -213,16 +199,6 @@ class CronWorker:
         await self.loop.listed()
         for target in {each.target for each in self.objects if each.contested}:
             self.loop.wake(target)
-
-    def keeps(self, raw: Object) -> bool:  # noqa: ARG002  # also one that is being deleted
-        """All objects matter: the windows of a deleted one are closed first."""
-        return True
-
-    def foreign(self, raw: Object) -> None:
-        """Objects of other shards do not matter."""
-
-    def foreign_changed(self, key: Key, known: Foreign | None) -> None:
-        """Objects of other shards do not matter."""
 
     async def begin(self) -> list[TargetKey]:
         """Read the records of open windows. Returns their targets, also those whose objects are gone."""
