@@ -1,33 +1,24 @@
-"""Writes one scale, or the bounds of one FederatedHPA, that somebody else may write at the same time.
+"""Writes one scale that somebody else may write at the same time.
 
 Every write carries the resourceVersion of the object that the decision used. If the object changed but its
-values did not, the write is repeated with the new version. If its values changed, nothing is written: whoever
+replicas did not, the write is repeated with the new version. If they changed, nothing is written: whoever
 decided has to decide again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from fedhpa.api.errors import Conflict, FedHPAError
-from fedhpa.api.federatedhpa import KIND
-from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.wire import Scale
-from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, Values
 from fedhpa.kube import ApiClient, Backoff, get_scale, put_scale
 
 # As client-go retries on conflict.
 TRIES: Final = 5
 FIRST_WAIT_SECONDS: Final = 0.02
 MAX_WAIT_SECONDS: Final = 0.5
-
-# The other names of the bounds. An object has one name of each.
-OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
-
-T = TypeVar("T")
 
 
 class Superseded(FedHPAError):
@@ -65,101 +56,20 @@ async def set_replicas(
     Superseded, Conflict after TRIES attempts, ApiError or MemberUnavailable.
     """
     client, path, read, deadline, on_read = target
-
-    async def write(scale: Scale) -> None:
-        if scale is read or scale.spec.replicas != replicas:
-            on_read(await put_scale(client, path, scale, replicas, manager=manager, deadline=deadline))
-
-    async def again() -> Scale:
-        scale = await get_scale(client, path, deadline=deadline)
-        on_read(scale)
-        return scale
-
-    def changed(scale: Scale) -> str:
-        before, now = read.spec.replicas, scale.spec.replicas
-        if now == before or (now == replicas and not strict):
-            return ""
-        return f"{path} was scaled from {before} to {now} by another client"
-
-    await _unless_changed(read, write, again, changed)
-
-
-async def patch_bounds(
-    client: ApiClient,
-    path: str,
-    raw: Mapping[str, Any],
-    values: Values,
-    annotations: Mapping[str, str | None],
-    *,
-    manager: str,
-    deadline: float,
-) -> None:
-    """Set bounds and annotations of the FederatedHPA at `path`, read as `raw`, in one patch.
-
-    The bounds get the names that the object uses. Raises Superseded if somebody changed its bounds or its
-    hold, Conflict after TRIES attempts, and ApiError.
-    """
-
-    async def write(found: Mapping[str, Any]) -> None:
-        version, spec = found["metadata"].get("resourceVersion", ""), found.get("spec") or {}
-        patch = {
-            "metadata": {"resourceVersion": version, "annotations": annotations},
-            "spec": {name_in_use(spec, field): value for field, value in values.items()},
-        }
-        await client.patch(path, patch, manager=manager, deadline=deadline)
-
-    def changed(found: Mapping[str, Any]) -> str:
-        if (bounds_of(found), asked_hold(found)) == (bounds_of(raw), asked_hold(raw)):
-            return ""
-        return f"the bounds or the hold of {path.rpartition('/')[2]} were changed at the same time"
-
-    await _unless_changed(raw, write, partial(client.get_json, path, deadline=deadline), changed)
-
-
-def bounds_of(raw: Mapping[str, Any]) -> Values:
-    """Returns the bounds of a FederatedHPA under their usual names; None for one that is absent."""
-    spec = raw.get("spec") or {}
-    found: Values = {}
-    for field in (MINIMUM, MAXIMUM):
-        value = spec.get(name_in_use(spec, field))
-        found[field] = value if isinstance(value, int) and not isinstance(value, bool) else None
-    return found
-
-
-def asked_hold(raw: Mapping[str, Any]) -> HoldRequest | None:
-    """Returns what the annotations of a FederatedHPA ask for."""
-    metadata = raw["metadata"]
-    annotations = metadata.get("annotations")
-    return hold_request(annotations, name=f"{KIND} {metadata.get('name', '')}") if annotations else None
-
-
-def name_in_use(spec: Mapping[str, Any], field: str) -> str:
-    """Returns the name under which a FederatedHPA has a bound."""
-    other = OTHER_NAMES[field]
-    return other if spec.get(other) is not None and spec.get(field) is None else field
-
-
-async def _unless_changed(
-    read: T,
-    write: Callable[[T], Awaitable[None]],
-    again: Callable[[], Awaitable[T]],
-    changed: Callable[[T], str],
-) -> None:
-    """Write what was decided on `read`. After a conflict the object is read `again`, and the write repeated.
-
-    Raises Superseded with what `changed` says about the newer state unless it is "".
-    """
-    backoff = None
+    scale, backoff = read, None
     for attempt in range(1, TRIES + 1):
+        if scale is not read and scale.spec.replicas == replicas:
+            return
         try:
-            await write(read)
+            on_read(await put_scale(client, path, scale, replicas, manager=manager, deadline=deadline))
+            return
         except Conflict:
             if attempt == TRIES:
                 raise
-        else:
-            return
         backoff = backoff or Backoff(FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS)
         await asyncio.sleep(backoff.next())
-        read = await again()
-        if text := changed(read):
-            raise Superseded(text)
+        scale = await get_scale(client, path, deadline=deadline)
+        on_read(scale)
+        before, now = read.spec.replicas, scale.spec.replicas
+        if now != before and (strict or now != replicas):
+            raise Superseded(f"{path} was scaled from {before} to {now} by another client")

@@ -9,9 +9,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from controller.apply.scales import bounds_of
 from controller.cronfederatedhpa.objects import CronObject, NotLeading, TargetKey, open_rules
-from controller.cronfederatedhpa.targets import CronTargets, KnownShares, MemberScales
+from controller.cronfederatedhpa.targets import CronTargets, KnownShares, MemberScales, bounds_of
 from controller.cronfederatedhpa.units import open_unit
 from controller.flags import SECTIONS, Settings
 from controller.members import members_once

@@ -17,23 +17,26 @@ from typing import Any, Final
 import msgspec
 
 from controller.apply.plan import carry_out, to_scales, written_scales
-from controller.apply.scales import (
-    WritableScale,
-    asked_hold,
-    bounds_of,
-    name_in_use,
-    patch_bounds,
-    set_replicas,
-)
+from controller.apply.scales import Superseded, WritableScale, set_replicas
 from controller.cronfederatedhpa.objects import FIELD_MANAGER, HUB_DEADLINE_SECONDS, TargetKey
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
+from fedhpa.api.hold import HoldRequest, hold_request
 from fedhpa.api.json import InvalidJson, decode_json
 from fedhpa.assignment import Host, Result, next_scales, spread
 from fedhpa.cron.execution.model import MAXIMUM, MINIMUM, REPLICAS, ObservedTarget, Values
 from fedhpa.cron.execution.objects import split_markers
 from fedhpa.decision import membership_of
-from fedhpa.kube import NOT_FOUND, ApiClient, Clock, ResourceMapper, contain, get_scale, resource_path
+from fedhpa.kube import (
+    NOT_FOUND,
+    ApiClient,
+    Clock,
+    ResourceMapper,
+    contain,
+    get_scale,
+    patch_with_retry,
+    resource_path,
+)
 from fedhpa.members import Member
 
 # Names the executions and ends of windows of the last write to a FederatedHPA: `object/rule@time`, with
@@ -42,7 +45,8 @@ from fedhpa.members import Member
 LAST_EXECUTION: Final = "autoscaling.karmada.io/last-cron-execution"
 # The bounds from before the open windows, in case their record is lost: `{"minReplicas":1}`.
 BASELINE: Final = "autoscaling.karmada.io/cron-baseline"
-
+# The other names of the bounds. An object has one name of each.
+OTHER_NAMES: Final = {MINIMUM: "federatedMinReplicas", MAXIMUM: "federatedMaxReplicas"}
 
 Members = Callable[[], Mapping[str, Member]]
 # Writes values with the marker of their events, and the baseline of the windows that are then open.
@@ -120,25 +124,30 @@ class CronTargets:
         raw = await self._hub.get_json(path, deadline=HUB_DEADLINE_SECONDS)
 
         async def write(values: Values, marker: str, baseline: Values | None) -> None:
-            """Sets bounds under the names that the object uses, in one patch."""
+            """Sets bounds under the names that the object uses, in one patch.
+
+            Raises Superseded if somebody changed them, or the hold.
+            """
             text = None if baseline is None else msgspec.json.encode(baseline).decode()
             annotations = {**({LAST_EXECUTION: marker} if marker else {}), BASELINE: text}
-            await patch_bounds(
-                self._hub,
-                path,
-                raw,
-                values,
-                annotations,
-                manager=FIELD_MANAGER,
-                deadline=HUB_DEADLINE_SECONDS,
-            )
+
+            def change(found: Mapping[str, Any]) -> dict[str, Any]:
+                if (bounds_of(found), _asked_hold(found)) != (bounds_of(raw), _asked_hold(raw)):
+                    raise Superseded(f"the bounds or the hold of {key.name} were changed at the same time")
+                spec = {_name_in_use(found, bound): value for bound, value in values.items()}
+                return {"metadata": {"annotations": annotations}, "spec": spec}
+
+            if not await patch_with_retry(
+                self._hub, path, raw, change, manager=FIELD_MANAGER, deadline=HUB_DEADLINE_SECONDS
+            ):
+                raise Superseded(f"{key} was deleted at the same time")
 
         target = ObservedTarget(
             bounds_of(raw),
             done=split_markers(_our_annotation(raw, LAST_EXECUTION)),
             managers=_managers(raw),
             baseline=_named_baseline(_our_annotation(raw, BASELINE)),
-            hold=asked_hold(raw),
+            hold=_asked_hold(raw),
             uids=_uids(raw["metadata"].get("uid")),
         )
         return Reading(target, write)
@@ -169,6 +178,27 @@ async def read_scale(
     return WritableScale(client, path, await get_scale(client, path, deadline=deadline), deadline)
 
 
+def bounds_of(raw: Mapping[str, Any]) -> Values:
+    """Returns the bounds of a FederatedHPA under their usual names; None for one that is absent."""
+    found: Values = {}
+    for bound in (MINIMUM, MAXIMUM):
+        value = (raw.get("spec") or {}).get(_name_in_use(raw, bound))
+        found[bound] = value if isinstance(value, int) and not isinstance(value, bool) else None
+    return found
+
+
+def _name_in_use(raw: Mapping[str, Any], bound: str) -> str:
+    """Returns the name under which a FederatedHPA has a bound."""
+    spec, other = raw.get("spec") or {}, OTHER_NAMES[bound]
+    return other if spec.get(other) is not None and spec.get(bound) is None else bound
+
+
+def _asked_hold(raw: Mapping[str, Any]) -> HoldRequest | None:
+    """Returns what the annotations of a FederatedHPA ask for."""
+    metadata = raw["metadata"]
+    return hold_request(metadata.get("annotations"), name=f"{KIND} {metadata.get('name', '')}")
+
+
 def _uids(uid: str | None) -> dict[str, str]:
     """Returns the uid of a target on the hub."""
     return {"": uid} if uid else {}
@@ -196,9 +226,9 @@ def _named_baseline(text: str) -> Values | None:
 
 def _managers(raw: Mapping[str, Any]) -> dict[str, str]:
     """Returns the client that wrote each bound of a FederatedHPA, if it is known and not this controller."""
-    spec, found = raw.get("spec") or {}, {}
+    found = {}
     for bound in (MINIMUM, MAXIMUM):
-        writers = _writers(raw, "f:spec", f"f:{name_in_use(spec, bound)}")
+        writers = _writers(raw, "f:spec", f"f:{_name_in_use(raw, bound)}")
         if writers and FIELD_MANAGER not in writers:
             found[bound] = min(writers)
     return found

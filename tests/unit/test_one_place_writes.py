@@ -24,6 +24,7 @@ OTHERS = {
     "controller/accepted_servers.py": "the ConfigMap of accepted servers",
     "controller/cluster_status.py": "status of Clusters",
     "controller/cronfederatedhpa/objects.py": "status and finalizers of CronFederatedHPAs",
+    "controller/cronfederatedhpa/targets.py": "bounds of FederatedHPAs",
     "controller/distributed/removal.py": "finalizers of FederatedHPAs",
     "controller/federatedhpa/publication.py": "conditions of FederatedHPAs",
     "controller/member_tokens.py": "Secrets of members",
@@ -43,9 +44,9 @@ OTHERS = {
     "fedhpa/serving/authorization.py": "reviews of tokens and access",
 }
 # Each of them sends a write of a scale or an HPA.
-OF_SCALES = frozenset(("put_scale", "set_replicas", "patch_bounds", "apply_hpa"))
-# The rules of one target write its scale or its bounds by the module that carries out plans.
-CALLERS = {"controller/cronfederatedhpa/targets.py": {"set_replicas", "patch_bounds"}}
+OF_SCALES = frozenset(("put_scale", "set_replicas", "apply_hpa"))
+# The rules of one target write its scale by the module that carries out plans.
+CALLERS = {"controller/cronfederatedhpa/targets.py": {"set_replicas"}}
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
