@@ -17,7 +17,6 @@ from controller.cronfederatedhpa import (
     MemberScales,
     WorkloadOwners,
 )
-from controller.cronfederatedhpa.worker import other_controller
 from controller.decision_series import ControllerMetrics
 from controller.federatedhpa.cluster_reader import MemberCaches
 from controller.federatedhpa.reconciler import FederatedHPAReconciler
@@ -66,7 +65,6 @@ async def lead_rules(
         metrics,
         paused=settings.paused,
         leads=leads,
-        blocked=other_controller,
         owners=owners.of,
         holds=(lambda _: ()) if holds is None else holds.of,
         on_finding=on_finding,

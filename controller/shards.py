@@ -256,9 +256,10 @@ class ShardElection:
                 shard.lease,
                 identity,
                 timing=self._timing,
-                may_acquire=self._may_acquire,
-                may_lead=self._may_lead,
-                yields_to=self._can_release,
+                # A recent list is enough to try.
+                may_acquire=partial(self._no_other_division, self._timing.retry_period),
+                may_lead=self._no_other_division,
+                yields_to=lambda _: len(self.held) > 1,
                 on_change=partial(on_lead, shard),
                 clock=clock.monotonic,
                 wall=clock.wall,
@@ -279,23 +280,13 @@ class ShardElection:
         """
         async with asyncio.TaskGroup() as group:
             for shard, elector in zip(self._shards, self.electors, strict=True):
-                elect = partial(self._elect, elector, shard, work)
+                elect = partial(elector.run, partial(work, shard, elector.leads))
                 group.create_task(supervise("shard", elect, name=str(shard)))
             if len(self._shards) > 1:
                 group.create_task(supervise("shard-balance", self._balance))
 
-    async def _elect(self, elector: LeaderElector, shard: Shard, work: Work) -> None:
-        await elector.run(lambda: work(shard, elector.leads))
-
-    async def _may_acquire(self) -> bool:
-        """True if no Lease of another division was live lately. A recent list is enough to try."""
-        return await self._no_other_division(self._timing.retry_period)
-
-    async def _may_lead(self) -> bool:
-        """True if no Lease of another division is live, by a list that starts now."""
-        return await self._no_other_division()
-
     async def _no_other_division(self, max_age: float = 0.0) -> bool:
+        """True if no Lease of another division is live, by a list of this age at most."""
         if not await self._leases.read(max_age):
             return False
         others = self._leases.others(self._division)
@@ -310,9 +301,6 @@ class ShardElection:
         if not others:
             self._warned.clear()
         return not others
-
-    def _can_release(self, requested_by: str) -> bool:  # noqa: ARG002  # any identity
-        return len(self.held) > 1
 
     async def _balance(self) -> None:
         """Request a shard while another process holds at least two more than this one."""

@@ -4,10 +4,10 @@
 
 - `objects`: the objects by target, and writes to them.
 - `targets`: the values of a target, and writes to it.
-- `units`: what is known of each target and object, and what outlives the process.
+- `units`: what is known of each target, what outlives the process, and who else runs the rules.
 - `reconciler`: one pass over one target.
 - `reporter`: the status, the events and the series of what was done.
-- `worker`: the targets of one shard, when they are due, and who else runs them or sets their sizes.
+- `worker`: the targets of one shard, when they are due, and who else sets their sizes.
 - `one_shot`: one read of a target for the command line.
 """
 
@@ -16,4 +16,5 @@ from controller.cronfederatedhpa.one_shot import PlannedTarget, planned_targets,
 from controller.cronfederatedhpa.reconciler import CronReconciler
 from controller.cronfederatedhpa.reporter import CronMetrics
 from controller.cronfederatedhpa.targets import CronTargets, MemberScales
-from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners, is_run_by_karmada
+from controller.cronfederatedhpa.units import is_run_by_karmada
+from controller.cronfederatedhpa.worker import CronWorker, WorkloadOwners

@@ -27,7 +27,7 @@ from controller.cronfederatedhpa.objects import (
 )
 from controller.cronfederatedhpa.reporter import CronMetrics, Reporter
 from controller.cronfederatedhpa.targets import CronTargets, Reading, unreadable
-from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, Unit, Units
+from controller.cronfederatedhpa.units import READ_AHEAD_SECONDS, Ahead, Unit, Units, other_controller
 from controller.failure_log import FAILED_UPDATE_STATUS, FailureLog, Lines, names
 from controller.hub_check import CRON_CRD_PATH, HubCheck
 from controller.scaling_records import NotRecorded
@@ -93,9 +93,9 @@ class _Refused(FedHPAError):
 class CronReconciler:
     """Reconciles the targets of `objects`; `reconcile` runs for different targets at once.
 
-    `leads` returns True while this process may write. `blocked` returns why an object must not be touched, or
-    None. `owners` returns the FederatedHPAs that scale a target, or None while they are unknown. `holds`
-    returns what the namespaces that concern an object's namespace ask for.
+    `leads` returns True while this process may write. `owners` returns the FederatedHPAs that scale a target,
+    or None while they are unknown. `holds` returns what the namespaces that concern an object's namespace ask
+    for.
     """
 
     def __init__(
@@ -107,7 +107,6 @@ class CronReconciler:
         *,
         paused: bool,
         leads: Callable[[], bool] = lambda: True,
-        blocked: Callable[[CronObject, float], Finding | None] = lambda *_: None,
         owners: Callable[[TargetKey], tuple[str, ...] | None] = lambda _: None,
         holds: Callable[[str], Sequence[HoldRequest]] = lambda _: (),
         on_finding: Callable[[str, bool], None] = lambda *_: None,
@@ -122,7 +121,6 @@ class CronReconciler:
         self._owners = owners
         self._targets = targets
         self._holds = holds
-        self._blocked = blocked
         self._wall = wall
         self._unstored: FailureLog[RulesMemory] = FailureLog(
             LINES, clock, lambda memory: names(memory.key), WeakKeyDictionary()
@@ -160,7 +158,7 @@ class CronReconciler:
         if self._paused:
             await self._free_deleted(unit)
         for owner in unit.objects:
-            finding = self._blocked(owner, now)
+            finding = other_controller(owner, now)
             self._check.note_contest(owner.memory.contest, None if finding is None else now)
             if finding is not None:
                 return await self._block(unit, finding, now)

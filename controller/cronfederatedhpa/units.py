@@ -1,4 +1,9 @@
-"""The units of this process: each target, with the windows that are open on it."""
+"""The units of this process: each target, with the windows that are open on it.
+
+Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
+execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
+leaves out an execution, it was switched off, and the execution is caught up.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,7 @@ from controller.cronfederatedhpa.objects import (
     target_of,
 )
 from controller.cronfederatedhpa.targets import KnownShares, Reading
-from controller.hub_check import HubCheck
+from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER, HubCheck, status_written
 from controller.scaling_records import FORBIDDEN, SCALING_RECORDS, Recorded, RecordFile
 from fedhpa.api.errors import ApiError, InvalidObject
 from fedhpa.api.scaling_record import CRON_TARGETS, KeptRecord, new_target_record
@@ -28,6 +33,7 @@ from fedhpa.cron.execution.objects import (
     TargetReference,
     decode_windows,
     encode_windows,
+    executable_rules,
 )
 from fedhpa.decision import NO_RECORD, Finding
 from fedhpa.kube import NOT_FOUND, ApiClient, Backoff, Key
@@ -225,6 +231,34 @@ def _readable(record: Mapping[str, Any]) -> StoredWindows | None:
         namespace, name = _place_of(record)
         log.warning("scaling record unreadable", namespace=namespace, name=name, error=str(error))
         return None
+
+
+# Karmada gets this long to write the result of an execution.
+GRACE_SECONDS: Final = 60.0
+MESSAGE: Final = (
+    f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
+    "written here; switch it off with --controllers=*,-cronFederatedHorizontalPodAutoscaler"
+)
+
+
+def other_controller(owner: CronObject, now: float) -> Finding | None:
+    """Returns a finding if Karmada runs the rules of an object, else None."""
+    theirs, ours = status_written(owner.raw, KARMADA_MANAGER), status_written(owner.raw, FIELD_MANAGER)
+    if theirs is None or (ours is not None and ours >= theirs):
+        return None
+    due = [
+        time
+        for rule in executable_rules(owner.cron.spec)
+        if (time := rule.latest_time(now - GRACE_SECONDS)) is not None
+    ]
+    if due and max(due) > theirs:
+        return None
+    return Finding(ANOTHER_CONTROLLER, MESSAGE)
+
+
+def is_run_by_karmada(raw: Mapping[str, Any], now: float) -> bool:
+    """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
+    return other_controller(CronObject.of(raw), now) is not None
 
 
 class Ahead(NamedTuple):

@@ -5,10 +5,6 @@ them.
 
 A rule that sets the replicas of a workload and the FederatedHPA of that workload overwrite one another. Both
 objects say so in condition SoleOwner; nothing is stopped, because nobody can know which of the two is wanted.
-
-Karmada's controller manager writes the status of an object after each execution. If it wrote after the last
-execution that was due, and after our last write, it runs the rules, and so nothing is written here. When it
-leaves out an execution, it was switched off, and the execution is caught up.
 """
 
 from __future__ import annotations
@@ -21,20 +17,16 @@ import structlog
 
 from controller.cronfederatedhpa.objects import (
     CRON_FEDERATED_HPAS,
-    FIELD_MANAGER,
     CronObject,
     NotLeading,
     TargetKey,
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.hub_check import ANOTHER_CONTROLLER, KARMADA_MANAGER, status_written
 from controller.loop import Loop, Objects, Slot, Worker
 from controller.shards import ALL, Shard, place_of
 from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.federatedhpa import API_VERSION, GROUP, KIND
-from fedhpa.cron.execution.objects import executable_rules
-from fedhpa.decision import Finding
 from fedhpa.kube import ApiClient, Change, Key, Reflector, resource_path
 
 # Targets that are worked on at once. The hub's fairness decides about more.
@@ -109,34 +101,6 @@ class WorkloadOwners:
         if self._namespaces and stored.metadata.namespace not in self._namespaces:
             return None
         return from_stored(KIND, stored)
-
-
-# Karmada gets this long to write the result of an execution.
-GRACE_SECONDS: Final = 60.0
-MESSAGE: Final = (
-    f"{KARMADA_MANAGER} writes the status of this object, so its own controller runs the rules: nothing is "
-    "written here; switch it off with --controllers=*,-cronFederatedHorizontalPodAutoscaler"
-)
-
-
-def other_controller(owner: CronObject, now: float) -> Finding | None:
-    """Returns a finding if Karmada runs the rules of an object, else None."""
-    theirs, ours = status_written(owner.raw, KARMADA_MANAGER), status_written(owner.raw, FIELD_MANAGER)
-    if theirs is None or (ours is not None and ours >= theirs):
-        return None
-    due = [
-        time
-        for rule in executable_rules(owner.cron.spec)
-        if (time := rule.latest_time(now - GRACE_SECONDS)) is not None
-    ]
-    if due and max(due) > theirs:
-        return None
-    return Finding(ANOTHER_CONTROLLER, MESSAGE)
-
-
-def is_run_by_karmada(raw: Object, now: float) -> bool:
-    """True if Karmada's controller runs the rules of a stored object. Raises InvalidObject."""
-    return other_controller(CronObject.of(raw), now) is not None
 
 
 class CronWorker(Worker[TargetKey]):
