@@ -142,7 +142,7 @@ class CronReconciler:
 
     def end(self) -> None:
         """Drops what is known of all objects, and what the series say."""
-        self.objects.end()
+        self.units.end()
         self._check.end()
 
     async def reconcile(self, target: TargetKey, results: Gate) -> float | None:

@@ -174,12 +174,19 @@ class Units:
             holders += [] if owner is None else [owner]
         here = self.objects.of(target)
         if not here and unit.windows.state is None:
+            unit.objects.clear()  # the unit is in a cycle, and what is known of the objects ends now
             del self._units[target]
             self._holders.get(target.namespace, {}).pop(target, None)
             return None
         found = {owner.key: owner for owner in (*holders, *here)}
         unit.objects = [found[key] for key in sorted(found)]
         return unit
+
+    def end(self) -> None:
+        """Drops what is known of all objects."""
+        for unit in self._units.values():
+            unit.objects.clear()
+        self.objects.end()
 
     def of(self, target: TargetKey, reference: TargetReference) -> Unit:
         """Returns the unit of a target, a new one if there is none."""

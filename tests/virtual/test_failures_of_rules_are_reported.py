@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -111,3 +112,23 @@ async def test_the_findings_about_rules_are_in_the_gauge_of_the_hub() -> None:
     assert still == 1
     assert gone == 0
     assert ended == 0
+
+
+async def test_the_series_of_objects_end_with_the_work_of_their_shard() -> None:
+    """Another process shows them then."""
+    async with world(m1=1) as w:
+        w.scale()
+        put_rules(w, {"name": "up", "schedule": minute_after(w, 50), "targetMinReplicas": 5})
+        gc.disable()
+        try:
+            async with rules_running(w) as registry:
+                await asyncio.sleep(30)
+                labels = {"namespace": NAMESPACE, "name": "office"}
+                series = "fedhpa_cron_next_execution_timestamp_seconds", labels
+                during = registry.get_sample_value(*series)
+            after = registry.get_sample_value(*series)
+        finally:
+            gc.enable()
+
+    assert during is not None
+    assert after is None
