@@ -159,19 +159,7 @@ async def put_scale(
 
 
 async def patch_status(
-    client: ApiClient,
-    path: str,
-    status: Object,
-    *,
-    resource_version: str = "",
-    manager: str = "",
-    deadline: float | None = None,
+    client: ApiClient, path: str, status: Object, *, deadline: float | None = None
 ) -> Object:
-    """Merge `status` into the status of the object at `path`. Lists are replaced as a whole.
-
-    With `resource_version`, raises Conflict if the object has changed since that version.
-    """
-    body: Object = {"status": status}
-    if resource_version:
-        body["metadata"] = {"resourceVersion": resource_version}
-    return (await client.patch(f"{path}/status", body, manager=manager, deadline=deadline)).json()
+    """Merge `status` into the status of the object at `path`. Lists are replaced as a whole."""
+    return (await client.patch(f"{path}/status", {"status": status}, deadline=deadline)).json()
