@@ -81,7 +81,8 @@ async def _planned_target(
     here += [found[name] for name in sorted(unit.holders & found.keys()) if found[name] not in here]
     rules = [await _read_record(open_rules(hub, each, _never_writes)) for each in here]
     objects = tuple(each.scheduled(target, one.state) for each, one in zip(here, rules, strict=True))
-    notes = (each.lost or each.obstacle for each in (windows, *rules))
+    records: list[Recorded[Any]] = [windows, *rules]
+    notes = (each.lost or each.obstacle for each in records)
     return PlannedTarget(target, reference.api_version, objects, windows.state, tuple(filter(None, notes)))
 
 

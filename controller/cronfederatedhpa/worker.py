@@ -22,7 +22,7 @@ from controller.cronfederatedhpa.objects import (
     TargetKey,
 )
 from controller.cronfederatedhpa.reconciler import CronReconciler
-from controller.loop import Loop, Objects, Slot, Worker
+from controller.loop import Foreign, Loop, Objects, Slot, Worker
 from controller.shards import ALL, Shard, place_of
 from fedhpa.api.autoscalers import Autoscaler, AutoscalerIndex, StoredAutoscaler, from_stored
 from fedhpa.api.errors import InvalidObject
@@ -163,6 +163,9 @@ class CronWorker(Worker[TargetKey]):
         await self.loop.listed()
         for target in {each.target for each in self.objects if each.contested}:
             self.loop.wake(target)
+
+    def foreign_changed(self, key: Key, known: Foreign | None) -> None:
+        """Objects of other shards do not matter."""
 
     async def begin(self) -> list[TargetKey]:
         """Read the records of open windows. Returns their targets, also those whose objects are gone."""
