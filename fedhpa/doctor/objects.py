@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Final
 
 from controller.cronfederatedhpa import is_run_by_karmada
-from controller.hub_check import ACTIVE_SECONDS, written_by_karmada
+from controller.hub_check import ACTIVE_SECONDS, KARMADA_MANAGER, status_written
 from fedhpa.api.autoscalers import HPA_KIND, Autoscaler, Target, from_json, from_stored
 from fedhpa.api.cronfederatedhpa import KIND as CRON_KIND
 from fedhpa.api.errors import InvalidObject
@@ -110,7 +110,7 @@ def _karmada(site: Site, kind: str, found: Sequence[Json]) -> None:
         try:
             if kind == CRON_KIND:
                 return is_run_by_karmada(raw, site.now)
-            written = written_by_karmada(raw)
+            written = status_written(raw, KARMADA_MANAGER)
             return written is not None and 0 <= site.now - written < ACTIVE_SECONDS
         except (InvalidObject, AttributeError, TypeError, KeyError):
             return False
