@@ -18,6 +18,7 @@ from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from controller.hub_check import Contest
 from controller.placement.placed import Placed
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.assignment import TEMPLATE
@@ -34,17 +35,15 @@ from fedhpa.decision import (
     Failure,
     History,
     MemoryState,
-    RawStatus,
     Recommendation,
     ScalingSpec,
     SeenMembers,
     SizeChange,
     Snapshot,
+    StoredStatus,
     WorkloadReading,
     decode_spec,
     history_after_scale,
-    last_answer,
-    stored_status,
 )
 from fedhpa.members import Member
 
@@ -366,11 +365,11 @@ def replacement(cluster: str) -> Event:
 def shown_shares(status: Any) -> tuple[dict[str, int], float]:
     """Returns the shares of a status, and when a cluster answered last; -inf if that is not known."""
     try:
-        raw = convert_json(status if isinstance(status, Mapping) else {}, RawStatus)
+        shares = convert_json(status if isinstance(status, Mapping) else {}, StoredStatus).shares
     except InvalidObject:
         return {}, float("-inf")  # another program wrote the status
-    seen = last_answer(raw)
-    return stored_status(raw).shares, float("-inf") if seen is None else seen
+    seen = time_at(status, "lastSeen")
+    return shares, float("-inf") if seen is None else seen
 
 
 def _prolonged(history: History, written_at: float, now: float) -> History:

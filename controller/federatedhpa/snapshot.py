@@ -14,13 +14,7 @@ from controller.apply.scales import WritableScale
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
-from controller.federatedhpa.cluster_reader import (
-    HubSamples,
-    MemberCaches,
-    MetricNeeds,
-    Workload,
-    read_clusters,
-)
+from controller.federatedhpa.cluster_reader import MemberCaches, MetricNeeds, Workload, read_clusters
 from controller.federatedhpa.clusters import (
     NOT_BUILT,
     Candidates,
@@ -46,6 +40,7 @@ from fedhpa.api.propagation import with_assignment
 from fedhpa.decision import (
     DISTRIBUTED,
     PUBLISHED,
+    Answers,
     Blocked,
     ClusterSnapshot,
     Failure,
@@ -221,8 +216,7 @@ class SnapshotBuilder:
             target=None
             if template is None or distributed
             else TemplateScale(template.replicas, scheduling=candidates.scheduling),
-            hub_custom_metrics=of_hub.custom,
-            hub_external_metrics=of_hub.external,
+            hub_metrics=of_hub,
             ambiguous_with=self.ambiguities.of(key, memory, expected, memories),
             decided_size=memory.decided_size(expected),
             blocked=blocked,
@@ -292,13 +286,13 @@ class SnapshotBuilder:
 
     async def _read(
         self, workload: Workload, candidates: Candidates, needs: MetricNeeds
-    ) -> tuple[dict[str, ClusterSnapshot], HubSamples]:
+    ) -> tuple[dict[str, ClusterSnapshot], Answers]:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB and (needs.usage or bool(needs.queries))
         of_members = replace(needs, usage=False, queries={}) if through_hub else needs
         readings = await read_clusters(self._caches, self._members, workload, candidates.names, of_members)
         if not through_hub:
-            return readings, HubSamples()
+            return readings, {}
         return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)
 
     def _object(self, raw: Mapping[str, Any], spec: ScalingSpec) -> ScalingObject:

@@ -31,18 +31,18 @@ from fedhpa.metric_types.metric import ClusterShare, PodCounts
 JSON = object
 
 
-class StatusCondition(msgspec.Struct, frozen=True):
+class StatusCondition(msgspec.Struct, frozen=True, rename="camel"):
     """A status condition; `last_transition_time` is RFC 3339 as stored, "" if unknown.
 
     `observed_generation` is the object's generation that the condition is about, None if it is not stated.
     """
 
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition_time: str = ""
-    observed_generation: int | None = None
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = ""
+    observed_generation: JSON = None
 
 
 class Event(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ may be unknown: a person may have written it, and a slip there would silently be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -17,10 +17,8 @@ from fedhpa.api.errors import InvalidObject
 from fedhpa.api.json import InvalidJson, convert_json, decode_json
 from fedhpa.api.times import format_time
 from fedhpa.decision.memory import Absence, ClusterMemory, History, MemoryState
-from fedhpa.decision.record.fields import path_first, required_time
+from fedhpa.decision.record.fields import convert_at, required_time
 from fedhpa.scaling import Recommendation, ScaleEvent
-
-T = TypeVar("T")
 
 
 def encode_memory(memory: MemoryState) -> dict[str, Any]:
@@ -38,18 +36,10 @@ def decode_memory(record: Any, path: str = "record") -> MemoryState:
         for table, kind in (("absences", Absence), ("clusters", ClusterMemory)):
             entries = record.get(table) if isinstance(record, dict) else None
             for name, entry in entries.items() if isinstance(entries, dict) else ():
-                _convert(f"{path}.{table}.{name}", entry, kind)
-        memory = _convert(path, record, MemoryState)
+                convert_at(f"{path}.{table}.{name}", entry, kind)
+        memory = convert_at(path, record, MemoryState)
     _check_names(path, record, memory)
     return memory
-
-
-def _convert(path: str, value: Any, kind: type[T]) -> T:
-    try:
-        return convert_json(value, kind)
-    except InvalidJson as error:
-        found = path_first(str(error), whole="")
-        raise InvalidObject(f"{path}{'' if found.startswith(':') else '.'}{found}") from error
 
 
 def _check_names(path: str, raw: Any, read: object) -> None:
@@ -68,28 +58,6 @@ def _check_names(path: str, raw: Any, read: object) -> None:
             _check_names(f"{path}[{index}]", value, one)
 
 
-class RawRecommendation(msgspec.Struct, forbid_unknown_fields=True):
-    """One entry of history.recommendations."""
-
-    time: str
-    replicas: int
-
-
-class RawScaleEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """One entry of history.scaleUps or history.scaleDowns."""
-
-    time: str
-    change: int
-
-
-class RawHistory(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """history of a scenario. Absent recommendations are a fresh start, an empty list is not."""
-
-    recommendations: Sequence[RawRecommendation] | None = None
-    scale_ups: Sequence[RawScaleEvent] | None = None
-    scale_downs: Sequence[RawScaleEvent] | None = None
-
-
 def encode_history(history: History) -> Mapping[str, object]:
     """Returns the history as JSON. A fresh start has no `recommendations`."""
     known, ups, downs = history.recommendations, history.scale_ups, history.scale_downs
@@ -100,22 +68,31 @@ def encode_history(history: History) -> Mapping[str, object]:
     }
 
 
-def decode_history(raw: RawHistory) -> History:
-    """Returns the history of a scenario. Raises InvalidObject naming the field."""
-    known: tuple[Recommendation, ...] | None = None
-    if raw.recommendations is not None:
-        known = tuple(
-            Recommendation(required_time(f"history.recommendations[{index}].time", one.time), one.replicas)
-            for index, one in enumerate(raw.recommendations)
-        )
-    ups, downs = (
-        tuple(
-            ScaleEvent(required_time(f"history.{name}[{index}].time", one.time), one.change)
-            for index, one in enumerate(events or ())
-        )
-        for name, events in (("scaleUps", raw.scale_ups), ("scaleDowns", raw.scale_downs))
-    )
-    return History(known, ups, downs)
+def decode_history(raw: Mapping[str, Any]) -> History:
+    """Returns the history of a scenario. Absent recommendations are a fresh start, an empty list is not.
+
+    Raises InvalidObject naming the field.
+    """
+    found = {
+        name: [_with_seconds(f"history.{name}[{index}]", one) for index, one in enumerate(entries)]
+        if isinstance(entries, list)
+        else entries
+        for name, entries in raw.items()
+    }
+    history = convert_at("history", found, History)
+    _check_names("history", found, history)
+    return history
+
+
+_FIELDS: Final = frozenset((*Recommendation.__struct_fields__, *ScaleEvent.__struct_fields__))
+
+
+def _with_seconds(path: str, entry: Any) -> Any:
+    if not isinstance(entry, dict) or "time" not in entry:
+        return entry
+    for name in sorted(entry.keys() - _FIELDS):
+        raise InvalidObject(f"{path}.{name}: unknown field")
+    return {**entry, "time": required_time(f"{path}.time", convert_at(f"{path}.time", entry["time"], str))}
 
 
 def _with_text(entry: Recommendation | ScaleEvent) -> Mapping[str, object]:

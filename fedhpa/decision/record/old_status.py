@@ -13,33 +13,33 @@ from fedhpa.api.free_json import time_at
 from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.assignment import NO_STATE, ClusterState
 from fedhpa.decision.memory import ANSWERED_STATES, Absence, ClusterMemory, MemoryState, Rebalance
-from fedhpa.decision.record.stored_status import RawStatus, cluster_entries, number
+from fedhpa.decision.snapshot import StoredStatus
 
 JSON = object
 
 
-def memory_of(status: RawStatus) -> MemoryState:
+def memory_of(status: StoredStatus) -> MemoryState:
     """Returns the memory in a status, without its history, which replays never read there."""
     decision = status.decision if isinstance(status.decision, Mapping) else {}
     wrote = decision.get("rescale") is True or decision.get("moved") is True
-    decided = number(decision.get("desiredReplicas" if wrote else "currentReplicas"))
-    size = (status.desiredReplicas if wrote else status.currentReplicas) if decided is None else decided
-    entries = cluster_entries(status.clusters)
+    decided = _number(decision.get("desiredReplicas" if wrote else "currentReplicas"))
+    size = (status.desired_replicas if wrote else status.current_replicas) if decided is None else decided
+    entries = status.entries
     return MemoryState(
         size=size,
         absences=_absences(decision.get("absences"), entries),
         rebalance=_rebalance(decision.get("rebalance")),
         clusters={name: _cluster(entry, wrote=wrote) for name, entry in entries.items()},
-        assigned_for=status.assignedFor if isinstance(status.assignedFor, str) else "",
+        assigned_for=status.assigned_for if isinstance(status.assigned_for, str) else "",
     )
 
 
 def _cluster(entry: Mapping[str, JSON], *, wrote: bool) -> ClusterMemory:
     # After a write, currentReplicas is the share before it and desiredReplicas the share after it.
-    written = number(entry.get("desiredReplicas")) if wrote else None
+    written = _number(entry.get("desiredReplicas")) if wrote else None
     state = entry.get("state")
     return ClusterMemory(
-        replicas=number(entry.get("currentReplicas")) if written is None else written,
+        replicas=_number(entry.get("currentReplicas")) if written is None else written,
         state=state if isinstance(state, str) else "",
         seen=time_at(entry.get("lastSeen")),
         scaled=time_at(entry.get("lastScaleTime")),
@@ -103,3 +103,7 @@ def _rebalance(raw: JSON) -> Rebalance | None:
 
 def _present(fields: Mapping[str, JSON]) -> dict[str, JSON]:
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _number(value: JSON) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
