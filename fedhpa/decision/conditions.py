@@ -19,9 +19,7 @@ from fedhpa.decision.memory import (
 )
 from fedhpa.decision.messages import (
     HUB_COMPATIBLE,
-    HUB_IS_OURS,
     METRICS_COMPLETE,
-    NO_OTHER_AUTOSCALER,
     PLACEMENT_UNREADABLE,
     SOLE_OWNER,
     SURVIVES_CLUSTER_LOSS,
@@ -62,7 +60,8 @@ def _report_owners(context: Context) -> None:
         reason, message = "AnotherWriter", _conflict(resets.last)
     else:
         if before is not None:
-            builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
+            text = "no other autoscaler of the target was found"
+            builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", text)
         return
     # The numbers of a client that keeps changing the size differ each time.
     if before is None or before.reason != reason or _owner(before.message) != _owner(message):
@@ -87,7 +86,8 @@ def _report_hub(context: Context) -> None:
     """Set HubCompatible, where a problem is or was found, with events for each new set of problems."""
     findings, builder = context.snapshot.hub_findings, context.builder
     if not findings:
-        builder.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
+        text = "the hub keeps all fields, and nobody else was found to act on FederatedHPAs"
+        builder.condition(HUB_COMPATIBLE, True, "NothingFound", text)
         return
     message = "; ".join(finding.message for finding in findings)
     if builder.message(HUB_COMPATIBLE) != message:

@@ -21,7 +21,7 @@ from fedhpa.decision.memory import (
     follow,
     history_at,
 )
-from fedhpa.decision.messages import NO_CLUSTER, REBALANCED
+from fedhpa.decision.messages import REBALANCED
 from fedhpa.decision.model import Coverage, DecisionBuilder, MetricResult, api_time
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
@@ -296,7 +296,9 @@ def absence_clocks(
 def no_cluster(coverage: Coverage) -> str:
     """Returns the error of a decision for which no cluster gave its scale, with the reason of each."""
     reasons = {**coverage.missing, **coverage.lost}
-    return f"{NO_CLUSTER}: {describe(reasons)}" if reasons else f"{NO_CLUSTER}: no cluster was asked"
+    # Karmada's words: Kubernetes has only one cluster. Instead of its guess at the cause, the reasons follow.
+    text = describe(reasons) if reasons else "no cluster was asked"
+    return f"failed to get replicas in any of clusters: {text}"
 
 
 def describe(

@@ -8,7 +8,7 @@ docs/explanation/how-it-decides.md for partialMetrics, docs/reference/decision-r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,16 +28,8 @@ from fedhpa.decision.held import held_size
 from fedhpa.decision.memory import History
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
-    ABOVE_MAXIMUM,
-    ALL_BELOW_TARGET,
     ASSIGNED,
-    BELOW_MINIMUM,
-    DISABLED_AT_ZERO,
     GOT_SCALE,
-    HIGHER_RECOMMENDED,
-    LOWER_RECOMMENDED,
-    NO_OTHER_SIZE,
-    READY_FOR_NEW_SCALE,
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
     SCALING_LIMITED,
@@ -65,6 +57,9 @@ from fedhpa.scaling import (
     stabilize,
     stabilize_legacy,
 )
+
+_DISABLED: Final = "scaling is disabled since the replica count of the target is zero"
+_BELOW_MINIMUM: Final = "Current number of replicas below Spec.MinReplicas"
 
 
 def decide(
@@ -190,19 +185,20 @@ def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
     """Returns what can be decided before metrics are evaluated, if anything."""
     spec, builder = context.spec, context.builder
     if current == 0 and not _may_wake(context):
-        builder.condition(SCALING_ACTIVE, False, "ScalingDisabled", DISABLED_AT_ZERO)
-        return SizeVerdict(builder.step("metrics", 0, 0, DISABLED_AT_ZERO), "")
+        builder.condition(SCALING_ACTIVE, False, "ScalingDisabled", _DISABLED)
+        return SizeVerdict(builder.step("metrics", 0, 0, _DISABLED), "")
     # Two owners of the same pods may have other bounds, and would take turns.
     check_ambiguity(context)
     # The user sets the bounds. They need no data, so partialMetrics does not apply.
     # Under a hold that keeps the size, the metrics go on making recommendations for the time after it.
     if current > spec.max_replicas and not (context.hold is not None and context.hold.stops_down):
-        return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
+        reason = "Current number of replicas above Spec.MaxReplicas"
+        return SizeVerdict(builder.step("bounds", current, spec.max_replicas, reason), reason)
     if 0 < current < spec.min_replicas:
-        size = builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM)
+        size = builder.step("bounds", current, spec.min_replicas, _BELOW_MINIMUM)
         floored = min(_floored(context, size), spec.max_replicas)
         if floored == size or context.failover is None:
-            return SizeVerdict(size, BELOW_MINIMUM)
+            return SizeVerdict(size, _BELOW_MINIMUM)
         return SizeVerdict(floored, context.failover.reason)
     return None
 
@@ -229,8 +225,10 @@ def _proposed(context: Context, current: int) -> SizeVerdict:
         proposal = max(min(proposal, current), fewest_replicas(context, current))
     reason = ""
     if proposal != current:
-        reason = f"{name} above target" if proposal > current else ALL_BELOW_TARGET
-    return SizeVerdict(builder.step("metrics", current, proposal, reason or NO_OTHER_SIZE), reason)
+        reason = f"{name} above target" if proposal > current else "All metrics below target"
+    return SizeVerdict(
+        builder.step("metrics", current, proposal, reason or "usage calls for no other size"), reason
+    )
 
 
 def _after_policy(context: Context, current: int, proposed: SizeVerdict) -> SizeVerdict:
@@ -268,8 +266,8 @@ def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVer
     overruled = bool(context.coverage.missing) and covered.replicas == current != allowed
     reason = "" if overruled else covered.reason
     if current == 0 and allowed < spec.min_replicas:
-        allowed = builder.step("bounds", allowed, spec.min_replicas, BELOW_MINIMUM)
-        reason = reason or BELOW_MINIMUM
+        allowed = builder.step("bounds", allowed, spec.min_replicas, _BELOW_MINIMUM)
+        reason = reason or _BELOW_MINIMUM
     return SizeVerdict(allowed, reason)
 
 
@@ -293,11 +291,13 @@ def normalize(
         ceiling = max(current, desired, floor)
         desired = max(desired, floor)
         stabilized, limited = _with_floor(stabilized, limited, floor, ceiling, spec.max_replicas)
-    reason, message = "ReadyForNewScale", READY_FOR_NEW_SCALE
+    reason, message = "ReadyForNewScale", "recommended size matches current size"
     if stabilized.replicas != desired:
         up = spec.behavior is not None and desired >= current
         reason = "ScaleUpStabilized" if up else "ScaleDownStabilized"
-        message = LOWER_RECOMMENDED if up else HIGHER_RECOMMENDED
+        others, which = ("lower", "lowest") if up else ("higher", "highest")
+        message = f"recent recommendations were {others} than current one, "
+        message += f"applying the {which} recent recommendation"
     builder.condition(ABLE_TO_SCALE, True, reason, message)
     if stabilized.replicas > max(current, desired):
         message = _recommended_earlier(spec, history, stabilized.replicas, builder.now)

@@ -10,7 +10,7 @@ from typing import Final
 
 from fedhpa.api.hold import ALL, DOWN, UP, Hold
 from fedhpa.decision.context import Context
-from fedhpa.decision.messages import HELD, NOT_HELD
+from fedhpa.decision.messages import HELD
 from fedhpa.decision.placement import PlacementPlan
 
 UNREADABLE: Final = "HoldUnreadable"
@@ -67,7 +67,7 @@ def report_hold(context: Context) -> None:
     if hold is None:
         if before is not None and before.status == "True":
             builder.event("HoldEnded", "the hold ended: scaling goes on")
-            builder.condition(HELD, False, "NotHeld", NOT_HELD)
+            builder.condition(HELD, False, "NotHeld", "no hold is in force")
         return
     reason = UNREADABLE if hold.problem else _REASONS[hold.direction]
     if before is None or before.status != "True" or before.message != str(hold):

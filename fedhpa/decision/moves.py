@@ -22,7 +22,7 @@ from fedhpa.assignment import (
 )
 from fedhpa.decision.context import Context
 from fedhpa.decision.membership import Membership
-from fedhpa.decision.messages import MEMBERS_AVAILABLE, MEMBERS_HAVE_ROOM, NO_MEMBER
+from fedhpa.decision.messages import MEMBERS_AVAILABLE
 from fedhpa.decision.metrics import follows_pods, tolerances
 from fedhpa.decision.model import ClusterMembership, shortened
 from fedhpa.decision.placement import PlacementPlan, loads
@@ -220,9 +220,13 @@ def reported_memberships(context: Context) -> dict[str, ClusterMembership]:
             text = ": ".join(part for part in (one.why, waits) if part)
             found[name] = ClusterMembership(one.state, shortened(text, _MAX_WAITS))
     if context.cordoned_grow:
-        context.builder.condition(MEMBERS_AVAILABLE, False, "NoMemberCluster", NO_MEMBER)
+        text = (
+            "no Member can take more replicas, so cordoned clusters get them: add a cluster, uncordon one, "
+        )
+        text += "or raise autoscalingMaxThreshold"
+        context.builder.condition(MEMBERS_AVAILABLE, False, "NoMemberCluster", text)
     elif context.builder.found(MEMBERS_AVAILABLE) is not None:
-        context.builder.condition(MEMBERS_AVAILABLE, True, "MembersHaveRoom", MEMBERS_HAVE_ROOM)
+        context.builder.condition(MEMBERS_AVAILABLE, True, "MembersHaveRoom", "Members take all replicas")
     return found
 
 
