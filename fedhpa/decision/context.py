@@ -17,6 +17,7 @@ from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.memory import (
     LOST,
     Absence,
+    Awaited,
     History,
     follow,
     history_at,
@@ -89,6 +90,9 @@ class Context:
         self.policy_in_force = False
         self.failover: Failover | None = None
         self.rebalance = snapshot.memory.rebalance
+        # For the next decision: the clocks of lost clusters, and selected clusters without the workload.
+        self.absences: Mapping[str, Absence] = {}
+        self.awaited: Mapping[str, Awaited] = {}
         # Clusters that are no Members, with what each waits for.
         self.waits: dict[str, str] = {}
         self.cordoned_grow = False

@@ -246,8 +246,6 @@ def decode_compact(
         events=(),
         status={},
         history=state.history,
-        absences=state.absences,
-        rebalance=state.rebalance,
         memory=state,
     )
 
