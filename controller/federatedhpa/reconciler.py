@@ -16,7 +16,7 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.removal import ModeChanges
+from controller.distributed.removal import ModeChanges, has_finalizer
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
@@ -35,7 +35,7 @@ from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot, until_slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
-from fedhpa.api.member_hpas import FINALIZER, Owner
+from fedhpa.api.member_hpas import Owner
 from fedhpa.decision import ASSIGNED, DISTRIBUTED, NO_RECORD, Blocked, Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 
@@ -94,7 +94,7 @@ class FederatedHPAReconciler:
 
     def keeps(self, raw: Mapping[str, Any]) -> bool:
         """False for an object that is being deleted without a finalizer of ours."""
-        return not raw["metadata"].get("deletionTimestamp") or _has_finalizer(raw)
+        return not raw["metadata"].get("deletionTimestamp") or has_finalizer(raw)
 
     def foreign(self, raw: Mapping[str, Any]) -> Neighbour:
         """Return the selectors of an object of another shard."""
@@ -208,7 +208,7 @@ class FederatedHPAReconciler:
                 await self._publisher.record(memory, decision, snapshot)
             except Conflict as error:
                 return self._begin_anew(key, error, first=first)
-        leaves = blocked is None and _has_finalizer(raw) and self._modes.leaves(raw)
+        leaves = blocked is None and has_finalizer(raw) and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot)
         self._publisher.publish(key, raw, memory, decision, snapshot, targets.hub_problem, finish, done)
@@ -284,7 +284,7 @@ class FederatedHPAReconciler:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
         blocked: Blocked | None = None
         found = self._autoscalers.has_ours(key, self._snapshots.members)
-        if not found and not _has_finalizer(raw):
+        if not found and not has_finalizer(raw):
             memory.leaving_since = None
         else:
             blocked = await self._modes.blocked(key, raw, memory, now, found=found)
@@ -389,7 +389,3 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
-
-
-def _has_finalizer(raw: Mapping[str, Any]) -> bool:
-    return FINALIZER in (raw["metadata"].get("finalizers") or ())
