@@ -24,7 +24,6 @@ from fedhpa.decision.context import (
     no_cluster,
 )
 from fedhpa.decision.distributed import SeenMembers, decide_bounds
-from fedhpa.decision.held import held_size
 from fedhpa.decision.memory import History
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
@@ -36,7 +35,7 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.metrics import check_ambiguity, highest_proposal
 from fedhpa.decision.model import Decision, DecisionBuilder
-from fedhpa.decision.moves import fewest_replicas
+from fedhpa.decision.moves import fewest_replicas, held_size
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot

@@ -11,10 +11,9 @@ import msgspec
 
 from fedhpa.api.propagation import DUPLICATED
 from fedhpa.assignment import NO_COURSE, NO_STATE
-from fedhpa.decision.conditions import report, report_others, report_outlook
+from fedhpa.decision.conditions import report, report_hold, report_others, report_outlook
 from fedhpa.decision.context import Context, absence_clocks
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.held import held_shares, held_size, report_hold
 from fedhpa.decision.memory import (
     ANSWERED,
     ANSWERED_STATES,
@@ -39,7 +38,7 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.metrics import tolerances
 from fedhpa.decision.model import Decision
-from fedhpa.decision.moves import reported_memberships, shares_now
+from fedhpa.decision.moves import held_shares, held_size, reported_memberships, shares_now
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps
 from fedhpa.decision.publication import NO_PUBLICATION, publication_of
 from fedhpa.decision.rebalance import report_refusal

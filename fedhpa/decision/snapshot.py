@@ -71,7 +71,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `error` says why it does not answer although it is ready. `metrics` are the metrics that it serves.
     `selector_error` says why the scale's selector cannot be parsed. `pods` are those that the selector
     matches, `usage` is theirs, and `other_pods` are the names of the namespace's other listed pods
-    (`fedhpa.scaling.selection`).
+    (`fedhpa.scaling.records`).
     `absence` is the clock of the cluster's loss, None if no clock runs. `last_replicas` is its last known
     share of the workload. `available_replicas` is how many more replicas it could run, None if unknown.
     `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that

@@ -28,8 +28,7 @@ from fedhpa.decision.record.clusters import (
     encode_hub_metrics,
 )
 from fedhpa.decision.record.fields import path_first, required_time
-from fedhpa.decision.record.memory import decode_history, decode_memory, encode_memory
-from fedhpa.decision.record.old_status import memory_of
+from fedhpa.decision.record.memory import decode_history, decode_memory, encode_memory, memory_of_status
 from fedhpa.decision.settings import ControllerSettings, decode_settings, encode_settings
 from fedhpa.decision.snapshot import (
     Blocked,
@@ -221,7 +220,7 @@ def _without_nulls(value: Any) -> Any:
 def _memory(raw: RawScenario, status: Any) -> MemoryState:
     """Returns the memory. The scenario's own history comes first."""
     if raw.record is None:
-        memory = memory_of(convert_json(status or {}, StoredStatus))
+        memory = memory_of_status(convert_json(status or {}, StoredStatus))
     else:
         memory = decode_memory(_without_nulls(raw.record))
     if raw.history is None:
