@@ -209,15 +209,6 @@ ONE_POD = {"pods": 1000}
 _MAX_CACHED_LENGTH: Final = 32
 
 
-def needs_nodes(assignment: PlacementSpec, readings: Mapping[str, ClusterSnapshot]) -> bool:
-    """True if a decision that places replicas needs the nodes: by its policy, or for an unschedulable pod.
-
-    A list of all pods of a large cluster is too much for an outlook.
-    """
-    pods = (pod for reading in readings.values() for pod in reading.pods)
-    return assignment.policy.by_capacity or any(pod.unschedulable_since is not None for pod in pods)
-
-
 async def available_replicas(
     nodes: NodeCapacity,
     members: Mapping[str, Member],
@@ -229,12 +220,8 @@ async def available_replicas(
 
     Summaries cost no request, so they always count. The nodes are listed only with `reads_nodes`.
     """
-    pods = [pod for reading in readings.values() for pod in reading.pods]
     registered = {name: members[name] for name in readings if name in members}
-    summed = [one for one in registered.values() if one.cluster.status.resourceSummary is not None]
-    if not reads_nodes and not summed:
-        return {}
-    requests = requests_of_replica(pods)
+    requests = requests_of_replica(pod for reading in readings.values() for pod in reading.pods)
     available = {name: fits_by_summary(member.cluster, requests) for name, member in registered.items()}
     if not reads_nodes:
         return available

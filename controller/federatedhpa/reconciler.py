@@ -16,18 +16,17 @@ import structlog
 from controller.apply.plan import WriteTargets
 from controller.background import Background
 from controller.decision_series import ControllerMetrics
-from controller.distributed.removal import ModeChanges, has_finalizer
+from controller.distributed.removal import ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
-from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, NOT_BUILT, unknown_fields
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, NOT_BUILT, has_finalizer, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
-from controller.federatedhpa.memory import ObjectMemory, replacement
+from controller.federatedhpa.memory import ObjectMemory, SteppedClock
 from controller.federatedhpa.publication import Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.snapshot import SnapshotBuilder
-from controller.federatedhpa.stepped_clock import SteppedClock
 from controller.flags import Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
@@ -175,7 +174,9 @@ class FederatedHPAReconciler:
                 raise InvalidObject(refusal)
             now = self._times.now(memory)
             if replaced := memory.forget_replaced(self._snapshots.members):
-                record_events(self._events, FEDERATED_HPAS, raw, list(map(replacement, replaced)))
+                text = "is another cluster than before: what was remembered of the old one is dropped"
+                events = [Event("Normal", "ClusterReplaced", f"cluster {one} {text}") for one in replaced]
+                record_events(self._events, FEDERATED_HPAS, raw, events)
             blocked = await self._leave_distributed(key, raw, memory, now)
             # Conditions and passes of mode Distributed go on from the last status.
             newest = latest(raw, memory)
@@ -357,7 +358,7 @@ class FederatedHPAReconciler:
             return memory
         file = memory.recording.file
         recording = memory.recording = await Recording.open(file, writes=not self._settings.paused)
-        self._times.restore(key, memory, raw)
+        memory.restore(raw, self._wall())
         if lost := lost_memory(recording, raw):
             log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "MemoryLost", lost)])

@@ -22,6 +22,8 @@ from fedhpa.decision.memory import (
     Rebalance,
     Resets,
     SizeChange,
+    moved,
+    prolonged_history,
     resets_after,
 )
 from fedhpa.decision.messages import (
