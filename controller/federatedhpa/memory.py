@@ -32,7 +32,6 @@ from fedhpa.decision import (
     MISSING,
     NO_MEMORY,
     Answer,
-    ClusterScale,
     ClusterSnapshot,
     Decision,
     Failure,
@@ -287,11 +286,8 @@ class ObjectMemory:
         if snapshot.target is not None:
             change = snapshot.target.replicas - self.reported_size
         else:
-            change = sum(
-                cluster.scale.spec_replicas - self.last_replicas[cluster.name]
-                for cluster in snapshot.clusters
-                if isinstance(cluster.scale, ClusterScale) and cluster.name in self.last_replicas
-            )
+            present, known = snapshot.replicas, self.last_replicas
+            change = sum(present[name] - known[name] for name in present.keys() & known.keys())
         self.reported_size = None
         self.history = history_after_scale(snapshot.hpa.spec, self.history, change, now)
 
@@ -302,9 +298,7 @@ class ObjectMemory:
         if decision.memory is self.state:  # a decision at rest
             self.answers = {cluster.name: (cluster, decision.now) for cluster in snapshot.clusters}
             return
-        for cluster in snapshot.clusters:
-            if type(cluster.scale) is ClusterScale:
-                self.last_replicas[cluster.name] = cluster.scale.spec_replicas
+        self.last_replicas |= snapshot.replicas
         self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
         self.state = decision.memory
         self.implausible_since = {

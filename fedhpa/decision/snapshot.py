@@ -333,6 +333,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     placement: PlacementInput | None = None
     unfollowed: str | None = None
 
+    @property
+    def replicas(self) -> dict[str, int]:
+        """The replicas of the clusters whose scale was read."""
+        return {one.name: one.scale.spec_replicas for one in self.clusters if type(one.scale) is ClusterScale}
+
     def hold_at(self, now: float) -> Hold | None:
         """Returns the hold in force at `now` in POSIX seconds; None without one."""
         if self.hpa.hold is None and not self.holds:
