@@ -90,16 +90,21 @@ async def read_hub(
     queries, failed = needs.queries, dict[str, Failure]()
     for group in groups.values():
         about = {"cluster": hub.name, "namespace": namespace}
+        selector = next(iter(group.values())).workload.selector
+        assert selector is not None, "clusters are grouped by selector"
+        pods = {pod.name for reading in group.values() for pod in reading.pods}
+        source = MetricSource(
+            caches.lists, hub, hub.mapper, namespace, selector, pods, needs.max_age, needs.again
+        )
+        usage: UsageByCluster = {}
         async with asyncio.TaskGroup() as tasks:  # the tasks never raise
-            usage = tasks.create_task(
-                contain(
-                    "read-usage",
-                    functools.partial(_usage, caches, hub, namespace, group, needs),
-                    functools.partial(_all_failed, group),
-                    **about,
-                )
-            )
-            answers = await read_metrics(_source(caches, hub, namespace, group, needs), queries)
+            if needs.usage:
+                read = functools.partial(_usage, source, hub, group)
+                failed_usage = functools.partial(_all_failed, group)
+                reading_usage = tasks.create_task(contain("read-usage", read, failed_usage, **about))
+            answers = await read_metrics(source, queries)
+        if needs.usage:
+            usage = reading_usage.result()
         for key in queries.keys() - of_pods.keys():
             if isinstance(answer := answers[key], Failure):
                 failed[key] = answer
@@ -109,9 +114,7 @@ async def read_hub(
         by_cluster = {key: _split_by_cluster(answers[key], group) for key in of_pods}
         for name, reading in group.items():
             metrics = {key: of.get(name, ()) for key, of in by_cluster.items()} | failed
-            found[name] = msgspec.structs.replace(
-                reading, usage=usage.result().get(name, ()), metrics=metrics
-            )
+            found[name] = msgspec.structs.replace(reading, usage=usage.get(name, ()), metrics=metrics)
     return found, of_hub
 
 
@@ -119,45 +122,26 @@ def _all_failed(group: Mapping[str, ClusterSnapshot], reason: str) -> UsageByClu
     return dict.fromkeys(group, Failure(reason))
 
 
-def _source(
-    caches: MemberCaches,
-    hub: HubMetrics,
-    namespace: str,
-    group: Mapping[str, ClusterSnapshot],
-    needs: MetricNeeds,
-) -> MetricSource:
-    selector = next(iter(group.values())).workload.selector
-    assert selector is not None, "clusters are grouped by selector"
-    names = {pod.name for reading in group.values() for pod in reading.pods}
-    return MetricSource(caches.lists, hub, hub.mapper, namespace, selector, names, needs.max_age, needs.again)
-
-
 async def _usage(
-    caches: MemberCaches,
-    hub: HubMetrics,
-    namespace: str,
-    group: Mapping[str, ClusterSnapshot],
-    needs: MetricNeeds,
+    source: MetricSource, hub: HubMetrics, group: Mapping[str, ClusterSnapshot]
 ) -> UsageByCluster:
-    if not needs.usage:
-        return {}
-    selector = str(next(iter(group.values())).workload.selector)
-    params = {"labelSelector": selector} if selector else {}
+    params = {"labelSelector": text} if (text := str(source.selector)) else {}
+    path = pod_metrics_path(source.namespace)
     try:
-        fetched = await caches.lists.get(
+        fetched = await source.lists.get(
             hub,
-            pod_metrics_path(namespace),
+            path,
             params,
             _decode_usage,
-            max_age=needs.max_age,
+            max_age=source.max_age,
             deadline=hub.deadline,
-            again=needs.again,
+            again=source.again,
         )
     except FedHPAError as error:
         hub.note(error)
         return dict.fromkeys(group, Failure(error_reason(error)))
     hub.note(None)
-    return _by_cluster(fetched.value, group, namespace)
+    return _by_cluster(fetched.value, group, source.namespace)
 
 
 def _decode_usage(body: bytes) -> tuple[UsageRecord, ...]:

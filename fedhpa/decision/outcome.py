@@ -37,10 +37,10 @@ from fedhpa.decision.messages import (
     SCALED_TO_ZERO,
 )
 from fedhpa.decision.metrics import tolerances
-from fedhpa.decision.model import Decision
+from fedhpa.decision.model import Decision, PublishPlacement
 from fedhpa.decision.moves import held_shares, held_size, reported_memberships, shares_now
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps
-from fedhpa.decision.publication import NO_PUBLICATION, publication_of
+from fedhpa.decision.publication import publication_of
 from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
@@ -191,10 +191,10 @@ def without_status(context: Context, current: int, desired: int, reason: str, er
         report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
     members = reported_memberships(context) if known else {}
-    given = context.snapshot.placement
-    published = NO_PUBLICATION if given is None else publication_of(context, given)
-    members |= published.members
-    context.awaited = published.awaited
+    write: PublishPlacement | None = None
+    if context.snapshot.placement is not None:
+        write, awaited = publication_of(context, context.snapshot.placement)
+        members |= awaited
     context.absences = absences = absence_clocks(
         fleet, context.snapshot, context.coverage, context.now, context.unreported
     )
@@ -224,7 +224,7 @@ def without_status(context: Context, current: int, desired: int, reason: str, er
         tolerance=(allowed.scale_up, allowed.scale_down),
         settings=context.settings,
         memberships=members,
-        placement=published.write,
+        placement=write,
         unready=ready_nowhere(fleet.answered, context.memory, context.spec, context.now) if lacks else "",
     )
 
