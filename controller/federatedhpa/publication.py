@@ -26,16 +26,13 @@ from controller.hub_check import ANOTHER_CONTROLLER
 from controller.loop import RECONCILE_FAILED
 from controller.publish import FEDERATED_HPAS, record_events, write_status
 from fedhpa.api.errors import Conflict, FedHPAError
+from fedhpa.api.free_json import entries
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_time
-from fedhpa.decision import Decision, Event, Snapshot
+from fedhpa.decision import ABLE_TO_SCALE, READY, Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, EventRecorder, Key, patch_status
 
 log = structlog.get_logger(__name__)
-
-# The conditions that are False while an object is not reconciled.
-ABLE_TO_SCALE: Final = "AbleToScale"
-READY: Final = "Ready"
 
 MAX_MESSAGE: Final = 512
 PATCH_SECONDS: Final = 5.0
@@ -92,19 +89,15 @@ class Publisher:
 
     def _conditions(self, raw: Mapping[str, Any], reason: str, message: str) -> list[Mapping[str, Any]]:
         """The stored conditions, with AbleToScale and Ready False: a patch replaces the whole list."""
-        status = raw.get("status")
-        stored = status.get("conditions") if isinstance(status, Mapping) else None
         others: list[Mapping[str, Any]] = []
         now = format_time(int(self._wall()))
         since = {ABLE_TO_SCALE: now, READY: now}
-        for condition in stored if isinstance(stored, list) else ():
-            if not isinstance(condition, Mapping):
-                continue
+        for condition in entries(raw, "status", "conditions"):
             kind = condition.get("type")
             if kind not in since:
                 others.append(condition)
             elif condition.get("status") == "False":
-                since[kind] = str(condition.get("lastTransitionTime") or now)
+                since[str(kind)] = str(condition.get("lastTransitionTime") or now)
         able, ready = (
             {"type": kind, "status": "False", "lastTransitionTime": at, "reason": reason, "message": message}
             for kind, at in since.items()

@@ -132,16 +132,12 @@ class FederatedHPAReconciler:
             self.forget(key)
             return None
         retry = await self.reconcile(key, raw, objects, late=late, slot=slot)
-        return RETRY_SECONDS if retry else until_slot(key, self.period(raw), self._clock())
-
-    def period(self, raw: Mapping[str, Any]) -> float:
-        """Seconds between two reconciles of the object."""
-        return self._snapshots.period(raw)
+        return RETRY_SECONDS if retry else until_slot(key, self._snapshots.period(raw), self._clock())
 
     def forget(self, key: Key) -> None:
         """Drop all that is known of a deleted object, also the selectors that its neighbours compare."""
         self.memories.pop(key, None)
-        self._snapshots.forget(key)
+        self._snapshots.ambiguities.forget(key)
 
     async def reconcile(
         self,
@@ -275,7 +271,7 @@ class FederatedHPAReconciler:
     async def _delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory) -> None:
         """Remove the member HPAs of an object that is being deleted. It scales no workload any more."""
         memory.reconciled, memory.workloads, memory.selectors = True, {}, {}
-        self._snapshots.forget(key)
+        self._snapshots.ambiguities.forget(key)
         self._metrics.unwatch_success(*key)
         await self._modes.delete(key, raw, memory, self._times.now(memory))
 
@@ -327,7 +323,7 @@ class FederatedHPAReconciler:
             return self.retry(key)
         self._publisher.report_failure(self._known(key, raw).health, raw, reason, message)
         self._metrics.watch_success(*key)
-        return until_slot(key, self.period(raw), self._clock())
+        return until_slot(key, self._snapshots.period(raw), self._clock())
 
     def retry(self, key: Key) -> float:
         """Seconds until the next reconcile, without the object's own period."""
