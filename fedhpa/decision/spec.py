@@ -123,9 +123,7 @@ def placement_spec(spec: FederatedHPASpec) -> PlacementSpec:
                 for index, preference in enumerate(assignment.cluster_autoscaling_preference)
             ]
         ),
-        delay=None
-        if spec.autoscale_multi_cluster_delay is None
-        else float(spec.autoscale_multi_cluster_delay),
+        delay=spec.autoscale_multi_cluster_delay,
         assist=spec.scale_assist is not False,
         caps=_caps(spec.cluster_hpa_preference),
         scaling_to_zero=spec.scaling_to_zero is True,
@@ -242,7 +240,7 @@ def decode_spec(raw: JSON) -> ScalingSpec:
         mode=spec.mode or default_values.MODE,
         dry_run=bool(spec.dry_run),
         partial_policy=(partial and partial.policy) or default_values.PARTIAL_METRICS_POLICY,
-        lost_after=_seconds(partial.lost_after_seconds) if partial else None,
+        lost_after=partial.lost_after_seconds if partial else None,
         fallback_replicas=partial.fallback_replicas if partial else None,
         assignment=placement_spec(spec),
         tolerations=tuple([_toleration(one) for one in spec.cluster_tolerations]),
@@ -255,12 +253,8 @@ def decode_spec(raw: JSON) -> ScalingSpec:
 
 def _toleration(given: ClusterToleration) -> Toleration:
     return Toleration(
-        given.key, given.operator or "", given.value, given.effect or "", _seconds(given.toleration_seconds)
+        given.key, given.operator or "", given.value, given.effect or "", given.toleration_seconds
     )
-
-
-def _seconds(given: int | None) -> float | None:
-    return None if given is None else float(given)
 
 
 def behavior_with_defaults(behavior: Behavior) -> ScalingBehavior:
