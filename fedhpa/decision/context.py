@@ -250,28 +250,28 @@ def apply_policy(
     builder: DecisionBuilder, spec: ScalingSpec, coverage: Coverage, current: int, desired: int
 ) -> int:
     """Returns the size after the partialMetrics policy; adds the step."""
-    if not coverage.missing:
+    policy = policy_of(spec, coverage)
+    if not policy:
         return builder.step("coverage", desired, desired, "all expected clusters answered")
     missing = describe(coverage.missing)
-    if spec.partial_policy == PROCEED:
+    if policy == PROCEED:
         return builder.step("coverage", desired, desired, f"Proceed without {missing}")
-    if spec.partial_policy == FALLBACK and spec.fallback_replicas is not None:
+    if policy == FALLBACK and spec.fallback_replicas is not None:
         return builder.step("coverage", desired, spec.fallback_replicas, f"Fallback while missing {missing}")
-    # Fallback without fallbackReplicas keeps the present size.
-    after = current if spec.partial_policy in (HOLD, FALLBACK) else max(desired, current)
+    after = current if policy == HOLD else max(desired, current)
     verb = "held by" if after != desired else "allowed by"
     return builder.step("coverage", desired, after, f"{verb} {spec.partial_policy} while missing {missing}")
 
 
-def keeps_size(spec: ScalingSpec, coverage: Coverage) -> bool:
-    """True if the policy allows no change of the size."""
-    without_number = spec.partial_policy == FALLBACK and spec.fallback_replicas is None
-    return bool(coverage.missing) and (spec.partial_policy == HOLD or without_number)
+def policy_of(spec: ScalingSpec, coverage: Coverage) -> str:
+    """Returns the partialMetrics policy that applies; "" while no cluster is missing.
 
-
-def falls_back(spec: ScalingSpec, coverage: Coverage) -> bool:
-    """True if the policy sets a size of its own, whatever the metrics say."""
-    return bool(coverage.missing) and spec.partial_policy == FALLBACK and spec.fallback_replicas is not None
+    Fallback without fallbackReplicas keeps the present size, as Hold does.
+    """
+    if not coverage.missing:
+        return ""
+    lacks = spec.partial_policy == FALLBACK and spec.fallback_replicas is None
+    return HOLD if lacks else spec.partial_policy
 
 
 def absence_clocks(

@@ -19,9 +19,8 @@ from fedhpa.decision.context import (
     NoDecision,
     apply_policy,
     failover_of,
-    falls_back,
-    keeps_size,
     no_cluster,
+    policy_of,
 )
 from fedhpa.decision.distributed import SeenMembers, decide_bounds
 from fedhpa.decision.memory import History
@@ -39,7 +38,7 @@ from fedhpa.decision.moves import fewest_replicas, held_size
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, FALLBACK, ScalingSpec
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, FALLBACK, HOLD, ScalingSpec
 from fedhpa.scaling import (
     DOWN_LIMIT,
     MESSAGES,
@@ -213,7 +212,7 @@ def _proposed(context: Context, current: int) -> SizeVerdict:
     try:
         proposal, name = highest_proposal(context, current)
     except NoDecision as stop:
-        if not (context.fleet.answered and falls_back(context.spec, context.coverage)):
+        if not (context.fleet.answered and policy_of(context.spec, context.coverage) == FALLBACK):
             builder.warn("FailedComputeMetricsReplicas", str(stop))
             # A move needs no metrics: a drain goes on at the size that was decided last.
             if not (context.fleet.answered and context.fleet.leaving):
@@ -239,9 +238,9 @@ def _after_policy(context: Context, current: int, proposed: SizeVerdict) -> Size
 
 def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
     spec, failover = context.spec, context.failover
-    kept = keeps_size(spec, context.coverage)
+    kept = policy_of(spec, context.coverage) == HOLD
     floored = _floored(context, covered.replicas)
-    # While the policy keeps_size the size, only the recommendations of the normalisation are kept: an older
+    # While the policy keeps the size, only the recommendations of the normalisation are kept: an older
     # recommendation must not change the size. The steps go to a builder that is thrown away.
     builder = DecisionBuilder(context.stored.conditions, context.now) if kept else context.builder
     allowed, recommendations = normalize(
@@ -392,5 +391,5 @@ def _with_floor(
 def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:
     if rules.stabilization_seconds is not None:
         return rules.stabilization_seconds
-    # Kubernetes fills the field from its flag, and the field keeps_size whole seconds.
+    # Kubernetes fills the field from its flag, and the field keeps whole seconds.
     return settings.downscale_stabilization // 1
