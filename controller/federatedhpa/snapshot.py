@@ -175,6 +175,8 @@ class SnapshotBuilder:
             hpas = await self._member_hpas(key, memory.state, expected)
             held_spec = member_spec(spec, hold_in_force((hpa.hold, *holds), now), memory.state)
             of_hpas = hpa_fields(hpas, memory, {**raw, "spec": held_spec})
+        timeout, own_timeout = self._settings.decision.cluster_lost_timeout, hpa.spec.lost_after
+        lost_after = timeout if own_timeout is None else own_timeout
         clusters = await cluster_snapshots(
             hpa,
             memory,
@@ -184,7 +186,7 @@ class SnapshotBuilder:
             self.members,
             self._caches.nodes,
             direct=template is None or distributed,
-            lost_after=self._lost_after(hpa),
+            lost_after=lost_after,
             reads_nodes=self._reads_nodes,
             gone=gone,
             hpas=of_hpas,
@@ -227,10 +229,6 @@ class SnapshotBuilder:
             bound=None if bound is None else bound.with_others(running, left),
         )
         return snapshot, targets
-
-    def _lost_after(self, hpa: ScalingObject) -> float:
-        own = hpa.spec.lost_after
-        return self._settings.decision.cluster_lost_timeout if own is None else own
 
     def _holding(self, key: Key, state: MemoryState) -> Set[str]:
         """The registered clusters that may hold our HPA: by the record, or by what a watch shows."""

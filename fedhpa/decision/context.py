@@ -163,7 +163,9 @@ def implausible_answers(
         if (kind := spec.metric_type).per_pod and spec.present
     ]
     # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
-    alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
+    alone = len(fleet.candidates) == 1 and all(
+        not one.metric_type.per_pod and one.average_value is not None for one in metrics
+    )
     for cluster in fleet.answered:
         scale = cluster.scale
         if cluster.snapshot.bridge is not None:
@@ -188,10 +190,6 @@ def implausible_answers(
                 found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found
-
-
-def _needs_no_pods(spec: ScalingMetric) -> bool:
-    return not spec.metric_type.per_pod and spec.average_value is not None
 
 
 def _is_over(cluster: ClusterView, grace: float) -> bool:

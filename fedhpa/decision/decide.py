@@ -85,7 +85,10 @@ def decide(
             return kept
     context = Context(snapshot, history, now, settings)
     try:
-        _check_blocked(context)
+        if (blocked := snapshot.blocked) is not None:
+            context.builder.warn(blocked.event or blocked.reason, blocked.message)
+            context.builder.condition(blocked.condition, False, blocked.reason, blocked.message)
+            raise NoDecision(blocked.message)
         if context.spec.mode == CENTRALIZED:
             context.builder.forget(ASSIGNED)  # it is about the member HPAs of mode Distributed
         current = _read_scale(context)
@@ -107,14 +110,6 @@ def decide(
         write_error=write_error,
         written_change=written_change,
     )
-
-
-def _check_blocked(context: Context) -> None:
-    blocked = context.snapshot.blocked
-    if blocked is not None:
-        context.builder.warn(blocked.event or blocked.reason, blocked.message)
-        context.builder.condition(blocked.condition, False, blocked.reason, blocked.message)
-        raise NoDecision(blocked.message)
 
 
 def _read_scale(context: Context) -> int:

@@ -199,7 +199,7 @@ class FleetView:
 
         A lost cluster whose replicas the others have now may still run them.
         """
-        if not self._leaves(cluster):
+        if not self.moves or self.membership(cluster.name) != LEAVING:
             return False
         known = self.snapshot.memory.clusters.get(cluster.name)
         gone = cluster.usable_scale is None and cluster.last_replicas == 0
@@ -213,9 +213,6 @@ class FleetView:
         # A failed pod stays in the list until somebody deletes it.
         running = any(pod.running for pod in cluster.pods)
         return not (scale.spec_replicas or scale.status_replicas or running)
-
-    def _leaves(self, cluster: ClusterSnapshot) -> bool:
-        return self.moves and self.membership(cluster.name) == LEAVING
 
     def standing(self, cluster: str) -> Standing:
         """Returns the membership of a cluster as it is remembered."""

@@ -100,7 +100,9 @@ def decided(
         if desired != current and reported != (current, desired):
             builder.event("DryRun", f"New size would be: {desired}; reason: {why}")
     elif (desired != current or changes) and write_error is not None:
-        _report_failed_write(context, desired, why, write_error)
+        builder.warn("FailedRescale", f"New size: {desired}; reason: {why}; error: {write_error}")
+        message = f"the HPA controller was unable to update the target scale: {write_error}"
+        builder.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
         # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses. A move is
         # no scale.
         scaled = 0 if desired == current else written_change
@@ -172,12 +174,6 @@ def _failed_over(context: Context, desired: int, *, written: bool) -> frozenset[
         return frozenset()
     builder.event("FailedOver", f"{failover.reason}: the others have {desired} now")
     return frozenset(failover.shares)
-
-
-def _report_failed_write(context: Context, desired: int, reason: str, error: str) -> None:
-    context.builder.warn("FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
-    message = f"the HPA controller was unable to update the target scale: {error}"
-    context.builder.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
 
 
 def without_status(context: Context, current: int, desired: int, reason: str, error: str | None) -> Decision:

@@ -262,8 +262,11 @@ def reason_of_change(reason: str, steps: Sequence[Step], current: int, desired: 
 
 def _verdict(decision: Decision) -> str:
     current, desired = decision.current_replicas, decision.desired_replicas
+    if decision.distributed and decision.error is not None:
+        return f"{current} replicas run, bounds could not be written"
     if decision.distributed:
-        return _verdict_on_bounds(decision)
+        changes = "member HPAs are changed" if decision.rescale else "the members scale on their own"
+        return f"{current} replicas run, {changes}"
     if decision.error is not None:
         return f"no decision, {current} replicas stay"
     if decision.moves and current != desired:
@@ -275,15 +278,6 @@ def _verdict(decision: Decision) -> str:
     if current != desired:
         return f"would scale {current} -> {desired} replicas"
     return f"stay at {current} replicas"
-
-
-def _verdict_on_bounds(decision: Decision) -> str:
-    replicas = f"{decision.current_replicas} replicas run"
-    if decision.error is not None:
-        return f"{replicas}, bounds could not be written"
-    if decision.rescale:
-        return f"{replicas}, member HPAs are changed"
-    return f"{replicas}, the members scale on their own"
 
 
 def summary(

@@ -24,7 +24,6 @@ from fedhpa.decision.model import (
     Decision,
     MemberBounds,
     MetricResult,
-    PublishPlacement,
     StatusCondition,
     Step,
     member_bounds,
@@ -38,22 +37,19 @@ JSON = object
 
 def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[str, JSON]:
     """Returns the decision as a JSON object; `now_text` is the time as the scenario has it."""
+    published = decision.placement and [
+        {"cluster": one.cluster, "reason": one.reason, "profile": one.profile and str(one.profile)}
+        for one in decision.placement.clusters
+    ]
     return {
         "name": name,
         **_reasons(decision, now_text),
         "status": decision.status,
         "history": encode_history(decision.history),
         "record": encode_memory(decision.memory),
-        **({} if decision.placement is None else {"published": _published(decision.placement)}),
+        **({} if published is None else {"published": published}),
         **_assignment(decision),
     }
-
-
-def _published(write: PublishPlacement) -> list[JSON]:
-    return [
-        {"cluster": one.cluster, "reason": one.reason, "profile": one.profile and str(one.profile)}
-        for one in write.clusters
-    ]
 
 
 def explained_json(decision: Decision) -> Mapping[str, JSON]:

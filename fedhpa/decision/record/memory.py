@@ -151,7 +151,7 @@ def _assignment(entry: Mapping[str, JSON]) -> ClusterState:
 
 def _readable(found: Mapping[str, JSON]) -> ClusterState:
     """Returns the state of the fields that can be read."""
-    kept = _present(found)
+    kept = {name: value for name, value in found.items() if value is not None}
     for name in list(kept):
         try:
             convert_json({name: kept[name]}, ClusterState)
@@ -188,10 +188,6 @@ def _rebalance(raw: JSON) -> Rebalance | None:
         return convert_json({**raw, "since": time_at(raw.get("since"))}, Rebalance)
     except InvalidJson:
         return None
-
-
-def _present(fields: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _number(value: JSON) -> int | None:

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.gate import Judgement
 from fedhpa.api.hold import HOLD_ANNOTATION, UNTIL_ANNOTATION, HoldRequest
 from fedhpa.api.json import convert_json
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
@@ -235,6 +234,13 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
             raise InvalidObject(f"clusters[{index}].name: {cluster.name!r} is there twice")
         names.add(cluster.name)
     shares = {**hpa.status.shares, **memory.shares}
+    target: TemplateScale | Failure | None = None
+    if raw.target is not None:
+        template = TemplateScale(raw.target.replicas, raw.target.generation, raw.target.scheduling)
+        target = Failure(raw.target.error) if raw.target.error else template
+    # The gate of the controller judges unknown values here, too.
+    unknown = hpa.spec.judgement.unknown_value
+    refused = Blocked("InvalidObject", unknown) if unknown else None
     return Snapshot(
         hpa=hpa,
         clusters=tuple(
@@ -248,29 +254,16 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
             for index, cluster in enumerate(raw.clusters)
             if cluster.membership != "Out"
         ),
-        target=None if raw.target is None else _target(raw.target),
+        target=target,
         hub_metrics=decode_metrics("hubMetrics.", raw.hub_metrics, hpa),
         ambiguous_with=raw.ambiguous_with,
         competitors=raw.competitors,
         decided_size=hpa.status.current_replicas if memory.size is None else memory.size,
         memory=memory,
-        blocked=_blocked(raw, hpa.spec.judgement),
+        blocked=raw.blocked or refused,
         selection=raw.selection,
         evictions=raw.evictions,
         holds=tuple(HoldRequest(one.hold, one.until, one.namespace) for one in raw.holds),
         placement=raw.placement,
         unfollowed=raw.unfollowed,
     )
-
-
-def _blocked(raw: RawScenario, judgement: Judgement) -> Blocked | None:
-    """Returns why nothing may be decided. The gate of the controller judges unknown values here, too."""
-    if raw.blocked is not None:
-        return raw.blocked
-    return Blocked("InvalidObject", judgement.unknown_value) if judgement.unknown_value else None
-
-
-def _target(raw: RawTarget) -> TemplateScale | Failure:
-    if raw.error:
-        return Failure(raw.error)
-    return TemplateScale(raw.replicas, raw.generation, raw.scheduling)
