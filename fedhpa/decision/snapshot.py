@@ -220,7 +220,6 @@ class StoredStatus(msgspec.Struct, frozen=True, rename="camel"):
     current_metrics: tuple[dict[str, JSON], ...] | None = None
     conditions: tuple[StatusCondition, ...] = ()
     observed_generation: JSON = None
-    last_seen: JSON = None
     clusters: JSON = None
     assigned_for: JSON = None
     decision: JSON = None
