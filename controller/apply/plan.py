@@ -22,7 +22,7 @@ from fedhpa.api.member_hpas import V2, MemberHpa, wanted_spec
 from fedhpa.api.texts import listed
 from fedhpa.api.wire import Scale
 from fedhpa.assignment import TEMPLATE, Outcome, RepairHpa, Result, SetBounds, SetScale, Write
-from fedhpa.decision import Snapshot, TemplateScale, WorkloadReading
+from fedhpa.decision import ClusterScale, Snapshot, TemplateScale, WorkloadReading
 from fedhpa.kube import Key, contain
 from fedhpa.members import Member
 
@@ -102,7 +102,13 @@ def sizes_of(snapshot: Snapshot) -> dict[str, int]:
     """The sizes that this controller writes: that of the template, or those of the clusters."""
     if isinstance(snapshot.target, TemplateScale):
         return {TEMPLATE: snapshot.target.replicas}
-    return snapshot.replicas if snapshot.target is None else {}
+    if snapshot.target is not None:
+        return {}
+    return {
+        cluster.name: cluster.scale.spec_replicas
+        for cluster in snapshot.clusters
+        if type(cluster.scale) is ClusterScale
+    }
 
 
 class HpaWriter(Protocol):

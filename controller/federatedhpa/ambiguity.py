@@ -151,9 +151,11 @@ class Ambiguities:
         if not scales:
             self.forget(key)
             return
-        version, kind, name = (text_at(spec, "scaleTargetRef", one) for one in ("apiVersion", "kind", "name"))
+        reference = spec.get("scaleTargetRef")
+        known = reference if isinstance(reference, Mapping) else {}
         # All versions of a group serve the same object.
-        target = (version.rpartition("/")[0], kind, name)
+        group = str(known.get("apiVersion") or "").rpartition("/")[0]
+        target = (group, str(known.get("kind") or ""), str(known.get("name") or ""))
         if self._targets.get(key) != target:
             self.forget(key)
             self._targets[key] = target

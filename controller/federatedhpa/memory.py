@@ -32,6 +32,7 @@ from fedhpa.decision import (
     MISSING,
     NO_MEMORY,
     Answer,
+    ClusterScale,
     ClusterSnapshot,
     Decision,
     Failure,
@@ -298,7 +299,9 @@ class ObjectMemory:
         if decision.memory is self.state:  # a decision at rest
             self.answers = {cluster.name: (cluster, decision.now) for cluster in snapshot.clusters}
             return
-        self.last_replicas |= snapshot.replicas
+        for cluster in snapshot.clusters:
+            if type(cluster.scale) is ClusterScale:
+                self.last_replicas[cluster.name] = cluster.scale.spec_replicas
         self.last_replicas |= dict.fromkeys(decision.failed_over, 0)
         self.state = decision.memory
         self.implausible_since = {
