@@ -309,6 +309,6 @@ class Settings:
                 cpu_initialization_period=values[CPU_INITIALIZATION_PERIOD],
                 initial_readiness_delay=values[INITIAL_READINESS_DELAY],
                 cluster_lost_timeout=values[CLUSTER_LOST_TIMEOUT],
-                new_hosts=values[NEW_HOSTS],
+                new_hosts="cordon" if values[NEW_HOSTS] == default_values.CORDON else "grow",
             ),
         )

@@ -19,7 +19,7 @@ from controller.apply.template import release
 from controller.apply.works import WorkWriter
 from controller.distributed.hpa_reader import is_ours, read_hpas
 from controller.failure_log import names
-from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, has_finalizer
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.snapshot import SnapshotBuilder
 from controller.flags import Settings
@@ -47,11 +47,6 @@ DRY_RUN: Final = (
     "-f FILE` shows what an object would decide"
 )
 MAX_NAMED: Final = 8
-
-
-def has_finalizer(raw: Mapping[str, Any]) -> bool:
-    """True if a FederatedHPA has the finalizer."""
-    return FINALIZER in (raw["metadata"].get("finalizers") or ())
 
 
 async def set_finalizer(hub: ApiClient, raw: Mapping[str, Any], deadline: float, *, wanted: bool) -> bool:

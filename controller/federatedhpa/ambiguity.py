@@ -12,6 +12,7 @@ from typing import Any, Final
 from controller.federatedhpa.memory import ObjectMemory
 from controller.loop import Foreign
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import at, text_at
 from fedhpa.api.selectors import EQUALS, IN, Selector, parse_selector
 from fedhpa.decision import SELECTOR_SEPARATOR, Blocked, ClusterSnapshot
 from fedhpa.kube import Key
@@ -59,11 +60,8 @@ class Neighbour(Foreign, frozen=True):
         """Returns what is known of an object. One that is being deleted scales nothing any more."""
         if raw["metadata"].get("deletionTimestamp"):
             return cls(decided=True)
-        status = raw.get("status")
-        known = status if isinstance(status, Mapping) else {}
-        summary = known.get("summary")
-        text = summary.get("selector") if isinstance(summary, Mapping) else ""
-        return cls(text if isinstance(text, str) else "", decided=bool(known.get("conditions")))
+        decided = bool(at(raw, "status", "conditions"))
+        return cls(text_at(raw, "status", "summary", "selector"), decided=decided)
 
 
 def _required_label(selector: Selector) -> tuple[str, str] | None:

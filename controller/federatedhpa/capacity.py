@@ -197,25 +197,13 @@ class NodeCapacity:
             log.debug("nodes not listed", cluster=entry.member.name, error=str(error))
         finally:
             entry.at, entry.task = self._clock(), None
-            self._drop_closed()
-
-    def _drop_closed(self) -> None:
-        for name in [name for name, entry in self._entries.items() if entry.member.closed]:
-            del self._entries[name]
+            for name in [name for name, one in self._entries.items() if one.member.closed]:
+                del self._entries[name]
 
 
 # A node takes a limited number of pods, whatever their requests.
 ONE_POD = {"pods": 1000}
 _MAX_CACHED_LENGTH: Final = 32
-
-
-def needs_nodes(assignment: PlacementSpec, readings: Mapping[str, ClusterSnapshot]) -> bool:
-    """True if a decision that places replicas needs the nodes: by its policy, or for an unschedulable pod.
-
-    A list of all pods of a large cluster is too much for an outlook.
-    """
-    pods = (pod for reading in readings.values() for pod in reading.pods)
-    return assignment.policy.by_capacity or any(pod.unschedulable_since is not None for pod in pods)
 
 
 async def available_replicas(
@@ -229,12 +217,8 @@ async def available_replicas(
 
     Summaries cost no request, so they always count. The nodes are listed only with `reads_nodes`.
     """
-    pods = [pod for reading in readings.values() for pod in reading.pods]
     registered = {name: members[name] for name in readings if name in members}
-    summed = [one for one in registered.values() if one.cluster.status.resourceSummary is not None]
-    if not reads_nodes and not summed:
-        return {}
-    requests = requests_of_replica(pods)
+    requests = requests_of_replica(pod for reading in readings.values() for pod in reading.pods)
     available = {name: fits_by_summary(member.cluster, requests) for name, member in registered.items()}
     if not reads_nodes:
         return available
@@ -259,11 +243,10 @@ async def capped_replicas(
     shares = {name: share for name, share in assignment.caps.items() if name in readings and name in members}
     if not shares:
         return {}
-    offers = {name: allocatable(members[name].cluster) for name in shares}
+    offers = {name: summed_capacity(members[name].cluster) for name in shares}
     unknown = {name: members[name] for name, offer in offers.items() if offer is None}
     if unknown:
-        free = await nodes.get(unknown)
-        offers.update((name, capacity.allocatable) for name, capacity in free.items())
+        offers.update(await nodes.get(unknown))
     requests = requests_of_replica(pod for reading in readings.values() for pod in reading.pods)
     scales = {name: reading.workload.scale for name, reading in readings.items()}
     current = {name: scale.spec.replicas for name, scale in scales.items() if scale is not None}
@@ -284,61 +267,49 @@ def requests_of_replica(pods: Iterable[PodRecord]) -> Mapping[str, int]:
 
 def fits_by_summary(cluster: Cluster, requests: Mapping[str, int]) -> int | None:
     """The replicas that fit into the free part of status.resourceSummary; None if it lacks a resource."""
-    summary = cluster.status.resourceSummary
-    if summary is None or not summary.allocatable:
-        return None
-    fits: list[int] = []
-    for resource, milli in requests.items():
-        if milli <= 0:
-            continue
-        try:
-            offered = _milli(summary.allocatable, resource)
-            used = (_milli(amounts, resource) or 0 for amounts in (summary.allocated, summary.allocating))
-            if offered is None:
-                return None
-            fits.append(max(offered - sum(used), 0) // milli)
-        except InvalidQuantity:
-            return None
-    return min(fits, default=None)
+    offer = summed_capacity(cluster)
+    wanted = {resource for resource, milli in requests.items() if milli > 0}
+    return offer.fits(requests) if offer is not None and wanted <= offer.allocatable.keys() else None
 
 
-def allocatable(cluster: Cluster) -> Mapping[str, int] | None:
-    """The allocatable resources of status.resourceSummary, in milli-units; None without a summary."""
+def summed_capacity(cluster: Cluster) -> FreeCapacity | None:
+    """The capacity that status.resourceSummary adds up, as of one node; None without a readable one."""
     summary = cluster.status.resourceSummary
     if summary is None or not summary.allocatable:
         return None
     try:
-        return {resource: parse_milli(quantity) for resource, quantity in summary.allocatable.items()}
+        offered, *used = (
+            {resource: _milli(quantity) for resource, quantity in (amounts or {}).items()}
+            for amounts in (summary.allocatable, summary.allocated, summary.allocating)
+        )
     except InvalidQuantity:
         return None
+    free = {name: milli - sum(one.get(name, 0) for one in used) for name, milli in offered.items()}
+    return FreeCapacity([free], offered)
 
 
 def replicas_within(
-    share: Fraction, offer: Mapping[str, int] | None, requests: Mapping[str, int], current: int
+    share: Fraction, capacity: FreeCapacity | None, requests: Mapping[str, int], current: int
 ) -> int | None:
-    """The largest number of replicas whose requests stay within the share of `offer`; None for no limit.
+    """The largest number of replicas whose requests stay within the share of a capacity; None for no limit.
 
-    If the offer is unknown, the cluster keeps its `current` replicas at most: an unknown cap means no growth.
+    If it is unknown, the cluster keeps its `current` replicas at most: an unknown cap means no growth.
     Pods without requests take no share of anything.
     """
     wanted = {resource: milli for resource, milli in requests.items() if resource != "pods" and milli > 0}
     if not wanted:
         return None
-    if offer is None or not wanted.keys() <= offer.keys():
+    offer = {} if capacity is None else capacity.allocatable
+    if not wanted.keys() <= offer.keys():
         return current
     return min(int(share * max(offer[resource], 0) // milli) for resource, milli in wanted.items())
 
 
-def _milli(amounts: Mapping[str, RawQuantity] | None, resource: str) -> int | None:
-    found = (amounts or {}).get(resource)
-    if found is None:
-        return None
+def _milli(quantity: RawQuantity) -> int:
     # Every object asks for the same quantities at every reconcile. A long text is not worth the memory.
-    return (
-        _parsed(found) if isinstance(found, str) and len(found) <= _MAX_CACHED_LENGTH else parse_milli(found)
-    )
-
-
-@lru_cache(maxsize=4096)
-def _parsed(quantity: str) -> int:
+    if isinstance(quantity, str) and len(quantity) <= _MAX_CACHED_LENGTH:
+        return _parsed(quantity)
     return parse_milli(quantity)
+
+
+_parsed = lru_cache(maxsize=4096)(parse_milli)

@@ -26,7 +26,6 @@ from fedhpa.api.texts import one_line
 from fedhpa.assignment import TEMPLATE, Outcome, Result
 from fedhpa.decision import (
     ClusterMemory,
-    ClusterScale,
     Decision,
     MemoryState,
     Snapshot,
@@ -122,8 +121,8 @@ class CentralizedDecisions:
         self, key: Key, memory: ObjectMemory, snapshot: Snapshot, outcomes: Sequence[Outcome], now: float
     ) -> Decision | None:
         """The decision after a failed write, which counts what was written; None if it is to be made anew."""
-        shares, error = written_scales(outcomes), error_of(outcomes)
-        change = _change(snapshot, shares)
+        shares, error, before = written_scales(outcomes), error_of(outcomes), snapshot.replicas
+        change = sum(size - before.get(cluster, size) for cluster, size in shares.items())
         failed = {one.write.cluster for one in failures(outcomes) if one.result is not Result.SUPERSEDED}
         decision: Decision | None = None
         if not failed:
@@ -149,11 +148,7 @@ def _state_before(memory: ObjectMemory, snapshot: Snapshot, decision: Decision) 
         ),
         absences=decision.memory.absences,
         target=decision.memory.target,
-        clusters={
-            cluster.name: ClusterMemory(replicas=cluster.scale.spec_replicas)
-            for cluster in snapshot.clusters
-            if isinstance(cluster.scale, ClusterScale)
-        },
+        clusters={name: ClusterMemory(replicas=size) for name, size in snapshot.replicas.items()},
     )
 
 
@@ -161,19 +156,7 @@ def _expect(memory: ObjectMemory, snapshot: Snapshot, current: int) -> None:
     """Note the sizes from before a write, with which `count_unreported_scale` compares what it finds."""
     target = snapshot.target
     memory.reported_size = target.replicas if isinstance(target, TemplateScale) else current
-    for cluster in snapshot.clusters:
-        if isinstance(cluster.scale, ClusterScale):
-            memory.last_replicas[cluster.name] = cluster.scale.spec_replicas
-
-
-def _change(snapshot: Snapshot, written: Mapping[str, int]) -> int:
-    """By how many replicas the written shares change the size."""
-    before = {
-        cluster.name: cluster.scale.spec_replicas
-        for cluster in snapshot.clusters
-        if isinstance(cluster.scale, ClusterScale)
-    }
-    return sum(replicas - before.get(cluster, replicas) for cluster, replicas in written.items())
+    memory.last_replicas |= snapshot.replicas
 
 
 class _ManagedFields(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -16,8 +17,6 @@ import msgspec
 from controller.distributed.hpa_reader import FORBIDDEN, forbidden_in_member
 from controller.federatedhpa.capacity import NodeCapacity
 from controller.federatedhpa.metric_reader import (
-    CustomAnswers,
-    ExternalAnswers,
     MetricSource,
     decode_usage,
     error_reason,
@@ -29,7 +28,7 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.selectors import Selector, parse_selector
 from fedhpa.api.wire import Scale
 from fedhpa.cache import Fetched
-from fedhpa.decision import ClusterSnapshot, Failure, WorkloadReading
+from fedhpa.decision import Answers, ClusterSnapshot, Failure, WorkloadReading
 from fedhpa.kube import NOT_FOUND, Resource, contain, get_scale, reason_of, supervise
 from fedhpa.members import (
     WATCHED_VERSION,
@@ -42,7 +41,7 @@ from fedhpa.members import (
 )
 from fedhpa.members.hpas import HpaCache
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
-from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord, pod_record
+from fedhpa.scaling import PodRecord, UsageRecord, pod_record
 
 
 class MemberCaches:
@@ -138,14 +137,6 @@ class MetricNeeds:
 
 UsageList = Fetched[tuple[UsageRecord, ...]]
 _NO_USAGE: UsageList = Fetched((), 0.0)
-
-
-@dataclass
-class HubSamples:
-    """The metrics that the hub serves and that belong to no cluster."""
-
-    custom: tuple[CustomSample, ...] = ()
-    external: tuple[ExternalSample, ...] = ()
 
 
 async def read_clusters(
@@ -299,8 +290,8 @@ async def _read(
             needs.max_age,
             needs.again,
         )
-        custom, external = await read_metrics(source, needs.queries)
-    return _reading(name, path, scale, index, selected, reading_usage.result(), custom, external)
+        metrics = await read_metrics(source, needs.queries)
+    return _reading(name, path, scale, index, selected, reading_usage.result(), metrics)
 
 
 async def _scale(caches: MemberCaches, member: Member, workload: Workload) -> tuple[str, Scale]:
@@ -348,8 +339,7 @@ def _reading(
     index: PodIndex,
     selected: PodSelection,
     usage: UsageList | Failure,
-    custom: CustomAnswers | None = None,
-    external: ExternalAnswers | None = None,
+    metrics: Answers = MappingProxyType({}),
 ) -> ClusterSnapshot:
     index.compare(selected, scale.status.replicas)
     numbers, found = selected.scaled_by(path, scale)
@@ -359,8 +349,7 @@ def _reading(
         pods=selected.pods,
         # The list is of the whole namespace. Without this filter every decision would pay for all its pods.
         usage=usage if isinstance(usage, Failure) else index.usage(usage, selected),
-        custom_metrics=custom or {},
-        external_metrics=external or {},
+        metrics=metrics,
         workload=found,
     )
 

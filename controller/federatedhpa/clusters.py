@@ -20,12 +20,7 @@ from controller.apply.plan import HpaWriter
 from controller.apply.scales import WritableScale
 from controller.apply.template import Bound
 from controller.distributed.hpa_reader import HpaReading
-from controller.federatedhpa.capacity import (
-    NodeCapacity,
-    available_replicas,
-    capped_replicas,
-    needs_nodes,
-)
+from controller.federatedhpa.capacity import NodeCapacity, available_replicas, capped_replicas
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.memory import Completed, ObjectMemory
 from fedhpa.api.affinity import Selection
@@ -33,7 +28,7 @@ from fedhpa.api.cluster_affinity import ClusterAffinity
 from fedhpa.api.decode import decode
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.gate import Judgement
-from fedhpa.api.member_hpas import MemberHpa, Owner, differing_fields, wanted_spec
+from fedhpa.api.member_hpas import FINALIZER, MemberHpa, Owner, differing_fields, wanted_spec
 from fedhpa.api.propagation import Placement
 from fedhpa.api.texts import listed
 from fedhpa.decision import Absence, ClusterSnapshot, Finding, ScalingObject
@@ -267,9 +262,15 @@ async def cluster_snapshots(
     )
     if memory.steady is not None and memory.steady[0] == basis:
         return memory.steady[1]
-    reads_nodes = reads_nodes or (direct and needs_nodes(assignment, readings))
-    available = await available_replicas(nodes, members, readings, reads_nodes=reads_nodes)
-    capped = await capped_replicas(nodes, members, assignment, readings) if direct else {}
+    if direct and not reads_nodes:
+        # A list of all pods of a large cluster is too much for an outlook.
+        waits = [pod.unschedulable_since for reading in readings.values() for pod in reading.pods]
+        reads_nodes = assignment.policy.by_capacity or any(since is not None for since in waits)
+    available, capped = dict[str, int | None](), dict[str, int | None]()
+    if reads_nodes or any(one and one.cluster.status.resourceSummary for one in registered.values()):
+        available = await available_replicas(nodes, members, readings, reads_nodes=reads_nodes)
+    if direct and assignment.caps:
+        capped = await capped_replicas(nodes, members, assignment, readings)
     held = _held(memory, readings, now) if direct else frozenset()
     # Of a cluster that a ResourceBinding names and nobody registers any more, Karmada has removed the Works.
     named = readings.keys() - members.keys() if candidates.bound is not None else frozenset()
@@ -319,6 +320,11 @@ async def cluster_snapshots(
         sizes_known = all(reading.workload.scale is not None for reading in readings.values())
         memory.steady = (basis, found) if sizes_known and not follows_time else None
     return found
+
+
+def has_finalizer(raw: Mapping[str, Any]) -> bool:
+    """True if a FederatedHPA has the finalizer with which it waits for the removal of member HPAs."""
+    return FINALIZER in (raw["metadata"].get("finalizers") or ())
 
 
 def hpa_fields(

@@ -12,9 +12,9 @@ import structlog
 from controller.apply.plan import HpaWriter, WriteTargets, carry_out, error_of, to_hpas, to_scales
 from controller.apply.template import hold
 from controller.decision_series import ControllerMetrics
-from controller.distributed.removal import has_finalizer, set_finalizer
+from controller.distributed.removal import set_finalizer
 from controller.failure_log import names
-from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, has_finalizer
 from controller.federatedhpa.memory import ObjectMemory
 from controller.federatedhpa.recording import expecting_hpas
 from controller.flags import Settings

@@ -14,21 +14,25 @@ from typing import Final
 
 import msgspec
 
-from controller.federatedhpa.cluster_reader import HubSamples, MemberCaches, MetricNeeds
-from controller.federatedhpa.metric_reader import MetricSource, checked_usage, error_reason, read_metrics
+from controller.federatedhpa.cluster_reader import MemberCaches, MetricNeeds
+from controller.federatedhpa.metric_reader import (
+    MetricSource,
+    Samples,
+    checked_usage,
+    error_reason,
+    read_metrics,
+)
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
 from fedhpa.api.json import list_items
 from fedhpa.api.wire import CLUSTER_ANNOTATION, PodMetrics
-from fedhpa.decision import ClusterSnapshot, Failure
+from fedhpa.decision import Answers, ClusterSnapshot, Failure
 from fedhpa.kube import ApiClient, ResourceMapper, contain
 from fedhpa.members import METRICS_API, POD_METRICS_LIST, CircuitBreaker, pod_metrics_path
-from fedhpa.metric_types.metric import EXTERNAL_API, ScalingMetric
-from fedhpa.scaling import CustomSample, ExternalSample, SelectedPods, UsageRecord, select_usage, usage_record
+from fedhpa.scaling import CustomSample, SelectedPods, UsageRecord, select_usage, usage_record
 
 # A hanging metrics API gets one probing request in this time.
 COOLDOWN_SECONDS: Final = 10.0
 
-CustomSamples = tuple[CustomSample, ...] | Failure
 UsageByCluster = Mapping[str, tuple[UsageRecord, ...] | Failure]
 
 
@@ -70,117 +74,74 @@ async def read_hub(
     namespace: str,
     readings: Mapping[str, ClusterSnapshot],
     needs: MetricNeeds,
-) -> tuple[dict[str, ClusterSnapshot], HubSamples]:
+) -> tuple[dict[str, ClusterSnapshot], Answers]:
     """The readings, completed with the hub's metrics, and those that belong to no cluster.
 
     An error becomes the reason in the readings.
     """
-    found, samples = dict(readings), HubSamples()
+    found, of_hub = dict(readings), dict[str, Samples]()
     groups: dict[str, dict[str, ClusterSnapshot]] = {}
     for name, reading in readings.items():
         # The pods of a cluster that does not answer are unknown, so their usage cannot count.
         if reading.workload.selector is not None and reading.error is None:
             groups.setdefault(str(reading.workload.selector), {})[name] = reading
     of_pods = {key: spec for key, spec in needs.queries.items() if spec.metric_type.per_pod}
-    # These metrics do not depend on pods: the first group queries them, and a failure is every group's.
-    rest = {key: spec for key, spec in needs.queries.items() if not spec.metric_type.per_pod}
-    failed: dict[str, Failure] = {}
-    for number, group in enumerate(groups.values()):
-        queries = of_pods | rest if number == 0 else of_pods
+    # The others do not depend on pods: the first group queries them, and a failure is every group's.
+    queries, failed = needs.queries, dict[str, Failure]()
+    for group in groups.values():
         about = {"cluster": hub.name, "namespace": namespace}
+        selector = next(iter(group.values())).workload.selector
+        assert selector is not None, "clusters are grouped by selector"
+        pods = {pod.name for reading in group.values() for pod in reading.pods}
+        source = MetricSource(
+            caches.lists, hub, hub.mapper, namespace, selector, pods, needs.max_age, needs.again
+        )
+        usage: UsageByCluster = {}
         async with asyncio.TaskGroup() as tasks:  # the tasks never raise
-            usage = tasks.create_task(
-                contain(
-                    "read-usage",
-                    functools.partial(_usage, caches, hub, namespace, group, needs),
-                    functools.partial(_all_failed, group),
-                    **about,
-                )
-            )
-            source = _source(caches, hub, namespace, group, needs)
-            custom, external = await read_metrics(source, queries)
-        by_cluster = {key: _split_by_cluster(custom[key], group) for key in of_pods}
-        for key, spec in rest.items() if number == 0 else ():
-            _add_samples(
-                samples, failed, key, (external if spec.metric_type.api == EXTERNAL_API else custom)[key]
-            )
+            if needs.usage:
+                read = functools.partial(_usage, source, hub, group)
+                failed_usage = functools.partial(_all_failed, group)
+                reading_usage = tasks.create_task(contain("read-usage", read, failed_usage, **about))
+            answers = await read_metrics(source, queries)
+        if needs.usage:
+            usage = reading_usage.result()
+        for key in queries.keys() - of_pods.keys():
+            if isinstance(answer := answers[key], Failure):
+                failed[key] = answer
+            else:
+                of_hub[key] = answer
+        queries = of_pods
+        by_cluster = {key: _split_by_cluster(answers[key], group) for key in of_pods}
         for name, reading in group.items():
-            answers = {key: of.get(name, ()) for key, of in by_cluster.items()}
-            found[name] = _with_metrics(reading, usage.result().get(name, ()), answers, failed, needs.queries)
-    return found, samples
+            metrics = {key: of.get(name, ()) for key, of in by_cluster.items()} | failed
+            found[name] = msgspec.structs.replace(reading, usage=usage.get(name, ()), metrics=metrics)
+    return found, of_hub
 
 
 def _all_failed(group: Mapping[str, ClusterSnapshot], reason: str) -> UsageByCluster:
     return dict.fromkeys(group, Failure(reason))
 
 
-def _add_samples(
-    samples: HubSamples,
-    failed: dict[str, Failure],
-    key: str,
-    answer: Failure | Sequence[CustomSample] | Sequence[ExternalSample],
-) -> None:
-    if isinstance(answer, Failure):
-        failed[key] = answer
-        return
-    for sample in answer:
-        if isinstance(sample, CustomSample):
-            samples.custom += (sample,)
-        else:
-            samples.external += (sample,)
-
-
-def _with_metrics(
-    reading: ClusterSnapshot,
-    usage: tuple[UsageRecord, ...] | Failure,
-    answers: Mapping[str, CustomSamples],
-    failed: Mapping[str, Failure],
-    queries: Mapping[str, ScalingMetric],
-) -> ClusterSnapshot:
-    external = {key: why for key, why in failed.items() if queries[key].metric_type.api == EXTERNAL_API}
-    custom = {**answers, **{key: why for key, why in failed.items() if key not in external}}
-    return msgspec.structs.replace(reading, usage=usage, custom_metrics=custom, external_metrics=external)
-
-
-def _source(
-    caches: MemberCaches,
-    hub: HubMetrics,
-    namespace: str,
-    group: Mapping[str, ClusterSnapshot],
-    needs: MetricNeeds,
-) -> MetricSource:
-    selector = next(iter(group.values())).workload.selector
-    assert selector is not None, "clusters are grouped by selector"
-    names = {pod.name for reading in group.values() for pod in reading.pods}
-    return MetricSource(caches.lists, hub, hub.mapper, namespace, selector, names, needs.max_age, needs.again)
-
-
 async def _usage(
-    caches: MemberCaches,
-    hub: HubMetrics,
-    namespace: str,
-    group: Mapping[str, ClusterSnapshot],
-    needs: MetricNeeds,
+    source: MetricSource, hub: HubMetrics, group: Mapping[str, ClusterSnapshot]
 ) -> UsageByCluster:
-    if not needs.usage:
-        return {}
-    selector = str(next(iter(group.values())).workload.selector)
-    params = {"labelSelector": selector} if selector else {}
+    params = {"labelSelector": text} if (text := str(source.selector)) else {}
+    path = pod_metrics_path(source.namespace)
     try:
-        fetched = await caches.lists.get(
+        fetched = await source.lists.get(
             hub,
-            pod_metrics_path(namespace),
+            path,
             params,
             _decode_usage,
-            max_age=needs.max_age,
+            max_age=source.max_age,
             deadline=hub.deadline,
-            again=needs.again,
+            again=source.again,
         )
     except FedHPAError as error:
         hub.note(error)
         return dict.fromkeys(group, Failure(error_reason(error)))
     hub.note(None)
-    return _by_cluster(fetched.value, group, namespace)
+    return _by_cluster(fetched.value, group, source.namespace)
 
 
 def _decode_usage(body: bytes) -> tuple[UsageRecord, ...]:
@@ -223,15 +184,16 @@ def _selected(
 
 
 def _split_by_cluster(
-    answer: CustomSamples, group: Mapping[str, ClusterSnapshot]
-) -> Mapping[str, CustomSamples]:
+    answer: Samples | Failure, group: Mapping[str, ClusterSnapshot]
+) -> Mapping[str, tuple[CustomSample, ...] | Failure]:
     """The samples of a Pods metric by the cluster of their pods."""
     if isinstance(answer, Failure):
         return dict.fromkeys(group, answer)
-    found: dict[str, CustomSamples] = {}
+    found: dict[str, tuple[CustomSample, ...] | Failure] = {}
     samples: dict[str, list[CustomSample]] = {name: [] for name in group}
     owners = _clusters_of_pods(group)
     for sample in answer:
+        assert isinstance(sample, CustomSample), "Pods metrics are custom metrics"
         clusters = owners.get(sample.name, ())
         if len(clusters) == 1:
             samples[clusters[0]].append(sample)

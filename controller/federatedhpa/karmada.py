@@ -7,6 +7,7 @@ ResourceBinding.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,7 +21,6 @@ from controller.apply.works import WorkWriter
 from controller.federatedhpa.cluster_reader import Workload
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, Candidates, by_affinity, workload_of
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.unsupported_fields import unsupported_field
 from controller.federatedhpa.workload_search import WorkloadSearch
 from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.member_hpas import Owner
@@ -309,4 +309,81 @@ def _may_begin(member: Member, placement: Placement) -> bool:
         tolerated_for(taint, tolerations) is None
         for taint in member.known.taints
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
+    )
+
+
+# A short piece of the object is shown, and of JSON only what people read in a condition.
+_MAX_SHOWN: Final = 64
+_MAX_JSON: Final = 200
+_WEIGHTED: Final = (
+    "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Weighted, "
+    "weightPreference: {%s}}"
+)
+_AGGREGATED: Final = (
+    "replicaScheduling: {replicaSchedulingType: Divided, replicaDivisionPreference: Aggregated}"
+)
+# The policies that a PropagationPolicy has, too (docs/decisions/0017).
+_IN_POLICY: Final = {
+    "Duplicated": "replicaScheduling: {replicaSchedulingType: Duplicated}",
+    "Aggregated": _AGGREGATED,
+    # Overflow needs a division by free capacity.
+    "Prioritized": "clusterAffinities: [{affinityName: first, clusterNames: [...], overflowAffinities: "
+    f"[{{affinityName: next, ...}}]}}] and {_AGGREGATED} (since Karmada v1.18)",
+    "DynamicWeighted": _WEIGHTED % "dynamicWeight: AvailableReplicas",
+    "StaticWeighted": _WEIGHTED % "staticWeightList: [{targetCluster: {clusterNames: [...]}, weight: ...}]",
+}
+_OF_KARMADA: Final = {
+    "clusterHPAPreference": "limit the namespace in each cluster by the staticAssignments of a "
+    "FederatedResourceQuota",
+    "autoscaleMultiClusterDelay": "run karmada-descheduler, whose --unschedulable-threshold is that delay",
+}
+
+
+def unsupported_field(spec: Mapping[str, Any]) -> str | None:
+    """Returns a message that names a field that cannot be acted on, with the remedy; None without one.
+
+    Nothing is scaled while it is set. Fields that this version does not even know hold nothing.
+    """
+    affinity, given = spec.get("clusterAffinity") or {}, spec.get("federatedHPAAssignment") or {}
+    policy, field, remedy = given.get("federatedHPAAssignmentType"), "", ""
+    if affinity.get("placementDecision"):
+        field, remedy = "clusterAffinity.placementDecision", "name the clusters in its spec.placement"
+    elif spec.get("mode") == DISTRIBUTED:
+        return _unsupported_target(spec.get("scaleTargetRef"))
+    elif policy is not None:
+        field = f"federatedHPAAssignment.federatedHPAAssignmentType: {str(policy)[:_MAX_SHOWN]}"
+        if str(policy) in _IN_POLICY:
+            remedy = _in_placement(_IN_POLICY[str(policy)])
+        else:
+            remedy = "Karmada has no such policy, so leave the field out, or use --propagation=direct"
+    elif given.get("rebalance") == "WhenQuiet":
+        field = "federatedHPAAssignment.rebalance: WhenQuiet"
+        remedy = "leave the field out, and create a WorkloadRebalancer (apps.karmada.io/v1alpha1) that names "
+        remedy += "the workload whenever it is to be placed anew"
+    elif field := next((name for name in _OF_KARMADA if spec.get(name)), ""):
+        remedy = f"leave the field out, and {_OF_KARMADA[field]}"
+    elif affinity:
+        # JSON is YAML too, and a placement has the same fields.
+        text = json.dumps(affinity)
+        remedy = _in_placement(f"clusterAffinity: {text if len(text) <= _MAX_JSON else '{...}'}")
+        field = "clusterAffinity"
+    if not field:
+        return None
+    where = "Karmada's scheduler divides the replicas by the workload's PropagationPolicy"
+    return f"spec.{field} is not built for --propagation=karmada, where {where}: {remedy}"
+
+
+def _in_placement(fields: str) -> str:
+    return f"leave the field out, and write {fields} in the spec.placement of the PropagationPolicy"
+
+
+def _unsupported_target(reference: object) -> str | None:
+    found = reference if isinstance(reference, Mapping) else {}
+    version, kind = (str(found.get(name))[:_MAX_SHOWN] for name in ("apiVersion", "kind"))
+    if (version, kind) == ("apps/v1", "Deployment"):
+        return None
+    return (
+        f"spec.scaleTargetRef: {version} {kind}: with --propagation=karmada mode Distributed is built only "
+        "for apps/v1 Deployment, because Karmada undoes what member HPAs set on other kinds: use mode "
+        "Centralized, or --propagation=direct"
     )

@@ -1,16 +1,20 @@
-"""The memory of an object between two reconciles, and its restoration after a restart.
+"""The memory of an object between two reconciles, its restoration after a restart, and its clock.
 
 A restarted controller restores it from the ScalingRecord. What a record need not repeat, it takes from the
 status: the present shares, and until when the controller before surely worked.
+
+Objects of Kubernetes and the status hold wall times, so the memory does too. After a step of the wall clock
+windows would end at once, or never. Therefore the monotonic clock shows each step, and all times move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from controller.apply.plan import MemberScales, sizes_of
 from controller.failure_log import ObjectHealth
@@ -18,6 +22,7 @@ from controller.federatedhpa.recording import STILL_SECONDS, Recording
 from controller.hub_check import Contest
 from controller.placement.placed import Placed
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import time_at
 from fedhpa.api.json import convert_json
 from fedhpa.api.selectors import Selector
 from fedhpa.assignment import TEMPLATE
@@ -30,28 +35,30 @@ from fedhpa.decision import (
     ClusterScale,
     ClusterSnapshot,
     Decision,
-    Event,
     Failure,
     History,
     MemoryState,
-    RawStatus,
-    Recommendation,
     ScalingSpec,
     SeenMembers,
     SizeChange,
     Snapshot,
+    StoredStatus,
     WorkloadReading,
     decode_spec,
     history_after_scale,
-    last_answer,
-    stored_status,
+    moved,
+    prolonged_history,
 )
 from fedhpa.members import Member
+
+log = structlog.get_logger(__name__)
 
 # Long enough for other clusters to take the share, short enough to notice a permission that was granted.
 REFUSED_SECONDS: Final = 60.0
 # A workload that is deleted and created again, or an etcd that is restored, answers 404 for a moment.
 ABSENT_SECONDS: Final = 60.0
+# Less is the slewing of a time service, or the time between the reads of the two clocks.
+STEP_SECONDS: Final = 1.0
 Completed = tuple[ClusterSnapshot, Mapping[str, Any], ClusterSnapshot]
 
 
@@ -127,19 +134,40 @@ class ObjectMemory:
     leaving_since: float | None = None
     clock_offset: float | None = None
 
-    def restore(self, raw: Mapping[str, Any], now: float) -> None:
-        """Take over what the record holds, with what the status of the object shows since."""
-        state = self.recording.stored
+    def restore(self, raw: Mapping[str, Any], wall: float) -> None:
+        """Take over what the record holds, with what the status of the object shows since.
+
+        The times are those of another process. If its clock and ours, `wall`, differ, as that of the hub
+        shows, the times move.
+        """
+        state, skew = self.recording.stored, self.recording.skew(wall)
         shares, seen = shown_shares(raw.get("status"))
         if state is not None:
             at = max(self.recording.at, seen)
             self.status_written_at = at
-            self.state, self.history = state, _prolonged(state.history, at, now)
+            # While nothing but times changes, the status is up to STILL_SECONDS old.
+            until = min(at + STILL_SECONDS, wall - skew)
+            self.state, self.history = state, prolonged_history(state.history, until)
             self.reported_size = self.size = state.size
             self.target = state.target
             # In mode Distributed the members change the shares, and the record need not follow.
             shares = {**state.shares, **shares} if state.assigned_for else {**shares, **state.shares}
         self.last_replicas = shares
+        if skew:
+            self.redate(skew)
+            log.warning("record of a process with another clock", seconds=round(skew), uid=self.uid)
+
+    def redate(self, seconds: float) -> None:
+        """Move all times by so many seconds."""
+        self.state, self.history = moved(self.state, seconds), moved(self.history, seconds)
+        self.answers = {name: (one, at + seconds) for name, (one, at) in self.answers.items()}
+        for table in (self.refused, self.implausible_since, self.missed_since, self.absent_since):
+            table.update({name: at + seconds for name, at in table.items()})
+        if self.leaving_since is not None:
+            self.leaving_since += seconds
+        self.placed.asked_since += seconds
+        self.status_written_at += seconds
+        self.recording.at += seconds
 
     def spec_of(self, raw: Mapping[str, Any]) -> ScalingSpec:
         """The spec of the object, read once for each generation. Raises InvalidObject."""
@@ -161,11 +189,7 @@ class ObjectMemory:
             return frozenset()
         found = {name for name, replicas in self.last_replicas.items() if replicas}
         if self.spec is not None and self.spec[1].mode != DISTRIBUTED:
-            found |= {
-                name
-                for name, one in self.state.clusters.items()
-                if one.state != MISSING or one.seen is not None
-            }
+            found |= set(filter(self.was_seen, self.state.clusters))
         return frozenset(found)
 
     def was_seen(self, cluster: str) -> bool:
@@ -188,11 +212,8 @@ class ObjectMemory:
         number then show the size.
         """
         if self.reported_size is not None:
-            present = {
-                reading.workload.scale.spec.replicas
-                for reading in readings.values()
-                if reading.workload.scale is not None
-            }
+            scales = (reading.workload.scale for reading in readings.values())
+            present = {scale.spec.replicas for scale in scales if scale is not None}
             if len(present) == 1:
                 return present.pop()
         return self.size
@@ -200,12 +221,8 @@ class ObjectMemory:
     def set_target(self, path: str) -> None:
         """Forget what was known of another workload; `path` is the URL path of the present one."""
         if self.target not in ("", path):
-            self.last_replicas.clear()
-            self.refused.clear()
-            self.implausible_since.clear()
-            self.answers.clear()
-            self.missed_since.clear()
-            self.left.clear()
+            for table in self._tables:
+                table.clear()
             self.size = self.reported_size = None
             self.history = History()
             self.state = msgspec.structs.replace(self.state, size=None, history=History(), resets=None)
@@ -233,19 +250,15 @@ class ObjectMemory:
                 absences={name: one for name, one in self.state.absences.items() if name not in replaced},
             )
             self.without_workload.difference_update(replaced)
-            for table in (
-                self.last_replicas,
-                self.left,
-                self.workloads,
-                self.selectors,
-                self.refused,
-                self.implausible_since,
-                self.answers,
-                self.missed_since,
-                self.drift,
-            ):
+            for table in (*self._tables, self.workloads, self.selectors, self.drift):
                 _drop(table, replaced)
         return replaced
+
+    @property
+    def _tables(self) -> tuple[dict[str, Any], ...]:
+        """What is known of the workload by cluster."""
+        known = self.refused, self.implausible_since, self.answers, self.missed_since
+        return self.last_replicas, self.left, *known
 
     def note_workloads(self, readings: Mapping[str, ClusterSnapshot], now: float) -> None:
         """Note which clusters have no such workload. For a cluster that is away, its last answer counts."""
@@ -274,11 +287,8 @@ class ObjectMemory:
         if snapshot.target is not None:
             change = snapshot.target.replicas - self.reported_size
         else:
-            change = sum(
-                cluster.scale.spec_replicas - self.last_replicas[cluster.name]
-                for cluster in snapshot.clusters
-                if isinstance(cluster.scale, ClusterScale) and cluster.name in self.last_replicas
-            )
+            present, known = snapshot.replicas, self.last_replicas
+            change = sum(present[name] - known[name] for name in present.keys() & known.keys())
         self.reported_size = None
         self.history = history_after_scale(snapshot.hpa.spec, self.history, change, now)
 
@@ -312,7 +322,7 @@ class ObjectMemory:
             self.size = decision.desired_replicas if decision.writes else decision.current_replicas
         known = {cluster.name for cluster in snapshot.clusters}
         for table in (self.last_replicas, self.selectors, self.refused):
-            _drop(table, [name for name in table if name not in known])
+            _drop(table, table.keys() - known)
 
     def size_change(self, snapshot: Snapshot) -> SizeChange | None:
         """A size that others have changed since the last decision; None if nobody has, as far as known.
@@ -325,19 +335,15 @@ class ObjectMemory:
         sizes = sizes_of(snapshot)
         if sizes == self.left:
             return None
-        for name, size in sizes.items():
-            left = self.left.get(name, size)
-            if left != size:
-                return SizeChange(max(left, 0), max(size, 0), name)
-        return None
+        changed = ((name, self.left.get(name, size), size) for name, size in sizes.items())
+        return next((SizeChange(max(a, 0), max(b, 0), name) for name, a, b in changed if a != b), None)
 
     def note_left(self, snapshot: Snapshot, decision: Decision, written: Iterable[str]) -> None:
         """Note the sizes that a decision left after its writes to the clusters `written`.
 
         A cluster that is away keeps its last size.
         """
-        known = {cluster.name for cluster in snapshot.clusters} | {TEMPLATE}
-        _drop(self.left, [name for name in self.left if name not in known])
+        _drop(self.left, self.left.keys() - {cluster.name for cluster in snapshot.clusters} - {TEMPLATE})
         self.left |= sizes_of(snapshot)
         if decision.writes and snapshot.target is not None:
             self.left[TEMPLATE] = decision.desired_replicas
@@ -352,39 +358,39 @@ class ObjectMemory:
         self.left.clear()
 
 
+class SteppedClock:
+    """The wall clock. `now` moves the times in an object's memory by the steps since its last call."""
+
+    def __init__(self, wall: Callable[[], float], monotonic: Callable[[], float]) -> None:
+        self._wall, self._monotonic = wall, monotonic
+        self._reported = wall() - monotonic()
+
+    def now(self, memory: ObjectMemory) -> float:
+        """The wall time in POSIX seconds; the times in `memory` are comparable with it afterwards."""
+        wall = self._wall()
+        offset = wall - self._monotonic()
+        step = offset - (offset if memory.clock_offset is None else memory.clock_offset)
+        if memory.clock_offset is None:
+            memory.clock_offset = offset
+        elif abs(step) >= STEP_SECONDS:
+            memory.clock_offset = offset
+            memory.redate(step)
+            if abs(offset - self._reported) >= STEP_SECONDS:  # not for each object
+                step, self._reported = offset - self._reported, offset
+                log.warning("wall clock stepped; windows and clocks of losses go on", seconds=round(step, 1))
+        return wall
+
+
 def _drop(table: MutableMapping[str, Any], names: Iterable[str]) -> None:
     for name in names:
         table.pop(name, None)
 
 
-def replacement(cluster: str) -> Event:
-    """The event that a cluster is another one than before."""
-    text = f"cluster {cluster} is another cluster than before: what was remembered of the old one is dropped"
-    return Event("Normal", "ClusterReplaced", text)
-
-
 def shown_shares(status: Any) -> tuple[dict[str, int], float]:
     """Returns the shares of a status, and when a cluster answered last; -inf if that is not known."""
     try:
-        raw = convert_json(status if isinstance(status, Mapping) else {}, RawStatus)
+        shares = convert_json(status if isinstance(status, Mapping) else {}, StoredStatus).shares
     except InvalidObject:
         return {}, float("-inf")  # another program wrote the status
-    seen = last_answer(raw)
-    return stored_status(raw).shares, float("-inf") if seen is None else seen
-
-
-def _prolonged(history: History, written_at: float, now: float) -> History:
-    """Returns the history with its last recommendation repeated at the latest time it surely held.
-
-    While nothing but times changes, the status is up to STILL_SECONDS old. The recommendations made since the
-    record was written are lost but were the same, or it would have been written again. Without them the
-    stabilization window would end too early.
-    """
-    known = history.recommendations
-    if not known or written_at == float("-inf"):
-        return history
-    last = max(known, key=lambda entry: entry.time)
-    until = min(written_at + STILL_SECONDS, now)
-    if until <= last.time:
-        return history
-    return msgspec.structs.replace(history, recommendations=(*known, Recommendation(until, last.replicas)))
+    seen = time_at(status, "lastSeen")
+    return shares, float("-inf") if seen is None else seen

@@ -15,7 +15,7 @@ from fedhpa.api.errors import FedHPAError, InvalidObject, MemberUnavailable, Met
 from fedhpa.api.json import list_items
 from fedhpa.api.selectors import Selector, selector_of
 from fedhpa.api.wire import PodMetrics
-from fedhpa.decision import Failure
+from fedhpa.decision import Answers, Failure
 from fedhpa.kube import MAX_MESSAGE, ResourceMapper, contain
 from fedhpa.members import METRICS_API, POD_METRICS_LIST, Again, SharedLists, Upstream
 from fedhpa.members import metrics as apis
@@ -27,8 +27,7 @@ MAX_CONCURRENT: Final = 8
 # The name of the task of each query, in the log and the counter of failures.
 TASK: Final = "read-metric"
 
-CustomAnswers = Mapping[str, tuple[CustomSample, ...] | Failure]
-ExternalAnswers = Mapping[str, tuple[ExternalSample, ...] | Failure]
+Samples = tuple[CustomSample, ...] | tuple[ExternalSample, ...]
 
 
 @dataclass(frozen=True)
@@ -53,33 +52,20 @@ def metric_queries(metrics: Sequence[ScalingMetric]) -> Mapping[str, ScalingMetr
     return {spec.query_key: spec for spec in metrics if _can_be_queried(spec)}
 
 
-async def read_metrics(
-    source: MetricSource, queries: Mapping[str, ScalingMetric]
-) -> tuple[CustomAnswers, ExternalAnswers]:
+async def read_metrics(source: MetricSource, queries: Mapping[str, ScalingMetric]) -> Answers:
     """The samples of all queries by key; a query that failed or raised has its reason. Never raises."""
     if not queries:
-        return {}, {}
+        return {}
     slots = asyncio.Semaphore(MAX_CONCURRENT)
     about = {"cluster": source.member.name, "namespace": source.namespace}
     async with asyncio.TaskGroup() as group:  # the tasks never raise
-        custom = {
+        tasks = {
             key: group.create_task(
-                contain(TASK, partial(_custom, source, spec, slots), Failure, metric=spec.name, **about)
+                contain(TASK, partial(_samples, source, spec, slots), Failure, metric=spec.name, **about)
             )
             for key, spec in queries.items()
-            if spec.metric_type.api == CUSTOM_API
         }
-        external = {
-            key: group.create_task(
-                contain(TASK, partial(_external, source, spec, slots), Failure, metric=spec.name, **about)
-            )
-            for key, spec in queries.items()
-            if spec.metric_type.api == EXTERNAL_API
-        }
-    return (
-        {key: task.result() for key, task in custom.items()},
-        {key: task.result() for key, task in external.items()},
-    )
+    return {key: task.result() for key, task in tasks.items()}
 
 
 def error_reason(error: FedHPAError) -> str:
@@ -106,26 +92,22 @@ def _selector(spec: ScalingMetric) -> str:
     return "" if spec.selector is None else str(selector_of(spec.selector))
 
 
-async def _custom(
-    source: MetricSource, spec: ScalingMetric, slots: asyncio.Semaphore
-) -> tuple[CustomSample, ...] | Failure:
-    if spec.metric_type.per_pod and not source.pods:
+async def _samples(source: MetricSource, spec: ScalingMetric, slots: asyncio.Semaphore) -> Samples | Failure:
+    per_pod = spec.metric_type.per_pod
+    if per_pod and not source.pods:
         return ()  # adapters differ in their answer for no pods
+    get = partial(source.lists.get, source.member, max_age=source.max_age, again=source.again)
     try:
         async with slots:
+            if spec.metric_type.api == EXTERNAL_API:
+                path = apis.external_path(source.namespace, spec.name)
+                return (await get(path, {"labelSelector": _selector(spec)}, apis.external_samples)).value
             version = await apis.custom_version(source.lists, source.member, source.again)
             path = await _custom_path(source, spec, version)
-            params = {"labelSelector": str(source.selector)} if spec.metric_type.per_pod else {}
+            params = {"labelSelector": str(source.selector)} if per_pod else {}
             params |= {"metricLabelSelector": _selector(spec)}
-            fetched = await source.lists.get(
-                source.member,
-                path,
-                params,
-                apis.custom_samples,
-                max_age=source.max_age,
-                again=source.again,
-            )
-        return _own_samples(source, fetched.value) if spec.metric_type.per_pod else fetched.value
+            found = (await get(path, params, apis.custom_samples)).value
+        return _own_samples(source, found) if per_pod else found
     except FedHPAError as error:
         return Failure(error_reason(error))
     except ValueError as error:  # the name is not a valid path segment
@@ -161,28 +143,6 @@ def _own_samples(source: MetricSource, samples: Sequence[CustomSample]) -> tuple
         if found.setdefault(sample.name, sample).milli != sample.milli:
             raise MetricsUnavailable(f"pod {sample.name} has two values of {sample.metric}")
     return tuple(found.values())
-
-
-async def _external(
-    source: MetricSource, spec: ScalingMetric, slots: asyncio.Semaphore
-) -> tuple[ExternalSample, ...] | Failure:
-    params = {"labelSelector": _selector(spec)}
-    try:
-        path = apis.external_path(source.namespace, spec.name)
-        async with slots:
-            fetched = await source.lists.get(
-                source.member,
-                path,
-                params,
-                apis.external_samples,
-                max_age=source.max_age,
-                again=source.again,
-            )
-    except FedHPAError as error:
-        return Failure(error_reason(error))
-    except ValueError as error:
-        return Failure(str(error))
-    return fetched.value
 
 
 def decode_usage(cluster: str, body: bytes) -> tuple[UsageRecord, ...]:

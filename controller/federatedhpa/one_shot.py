@@ -119,11 +119,12 @@ class OneShotReader:
         await self._autoscalers.settle()
         # Nothing is known of earlier reconciles, so an implausible answer is shown at once, as replay does.
         clusters, contest = snapshot.clusters, memories[key].contest
+        refusal = snapshot.hpa.spec.judgement.refusal
         snapshot = msgspec.structs.replace(
             snapshot,
             clusters=tuple(msgspec.structs.replace(cluster, implausible_for=None) for cluster in clusters),
             competitors=self._autoscalers.find(raw, self._hub, clients),
-            blocked=_held(snapshot)
+            blocked=(Blocked(INVALID_OBJECT, refusal) if refusal else None)
             or snapshot.blocked
             or self._hub_check.other_controller(contest, raw, now),
         )
@@ -194,11 +195,6 @@ async def settings_for(
     ]
     settings = Settings.of(parse_flags(SECTIONS, flags, {}))
     return dataclasses.replace(settings, decision=stored.settings, sources=sources)
-
-
-def _held(snapshot: Snapshot) -> Blocked | None:
-    found = snapshot.hpa.spec.judgement.refusal
-    return Blocked(INVALID_OBJECT, found) if found else None
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,7 @@ hub stores it, by the conditions AbleToScale and Ready. The next decision sets t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -20,22 +20,19 @@ from controller.decision_series import ControllerMetrics
 from controller.failure_log import HealthLog, ObjectHealth, WriteFailure, names
 from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.recording import QUIET_SECONDS, Recording, Windows, worth_writing
+from controller.federatedhpa.recording import QUIET_SECONDS, Windows, worth_writing
 from controller.flags import Settings
 from controller.hub_check import ANOTHER_CONTROLLER
 from controller.loop import RECONCILE_FAILED
 from controller.publish import FEDERATED_HPAS, record_events, write_status
 from fedhpa.api.errors import Conflict, FedHPAError
+from fedhpa.api.free_json import entries
 from fedhpa.api.texts import one_line
 from fedhpa.api.times import format_time
-from fedhpa.decision import Decision, Event, Snapshot
-from fedhpa.kube import ApiClient, EventRecorder, Key, contain, patch_status
+from fedhpa.decision import ABLE_TO_SCALE, READY, Decision, Event, Snapshot
+from fedhpa.kube import ApiClient, EventRecorder, Key, patch_status
 
 log = structlog.get_logger(__name__)
-
-# The conditions that are False while an object is not reconciled.
-ABLE_TO_SCALE: Final = "AbleToScale"
-READY: Final = "Ready"
 
 MAX_MESSAGE: Final = 512
 PATCH_SECONDS: Final = 5.0
@@ -92,19 +89,15 @@ class Publisher:
 
     def _conditions(self, raw: Mapping[str, Any], reason: str, message: str) -> list[Mapping[str, Any]]:
         """The stored conditions, with AbleToScale and Ready False: a patch replaces the whole list."""
-        status = raw.get("status")
-        stored = status.get("conditions") if isinstance(status, Mapping) else None
         others: list[Mapping[str, Any]] = []
         now = format_time(int(self._wall()))
         since = {ABLE_TO_SCALE: now, READY: now}
-        for condition in stored if isinstance(stored, list) else ():
-            if not isinstance(condition, Mapping):
-                continue
+        for condition in entries(raw, "status", "conditions"):
             kind = condition.get("type")
             if kind not in since:
                 others.append(condition)
             elif condition.get("status") == "False":
-                since[kind] = str(condition.get("lastTransitionTime") or now)
+                since[str(kind)] = str(condition.get("lastTransitionTime") or now)
         able, ready = (
             {"type": kind, "status": "False", "lastTransitionTime": at, "reason": reason, "message": message}
             for kind, at in since.items()
@@ -223,44 +216,21 @@ class Publisher:
         )
 
     async def end(self) -> None:
-        """Write what waits: records that are behind, and statuses; within FLUSH_SECONDS."""
-        recordings = [(key, memory.recording) for key, memory in self._memories.items()]
-        await asyncio.gather(self._flush(recordings), self._background.end(FLUSH_SECONDS))
-
-    async def _flush(self, recordings: Iterable[tuple[Key, Recording]]) -> None:
-        """Store what the next leader would want to know, within FLUSH_SECONDS.
+        """Write what waits: records that are behind, and statuses; within FLUSH_SECONDS.
 
         A record that another process wrote in the meantime stays.
         """
-        left = [(key, recording) for key, recording in recordings if recording.is_behind()]
-        if not left or self._settings.paused:
-            return
-        slots = asyncio.Semaphore(FLUSH_CONCURRENCY)
-
-        async def write(recording: Recording) -> bool:
-            async with slots:
-                await recording.flush()
-            return True
-
-        tasks = [
-            asyncio.create_task(
-                contain(
-                    "flush-record",
-                    partial(write, recording),
-                    lambda _: False,
-                    namespace=namespace,
-                    name=name,
-                )
-            )
-            for (namespace, name), recording in left
-        ]
-        try:
-            await asyncio.wait(tasks, timeout=FLUSH_SECONDS)
-        finally:
-            for task in tasks:
-                task.cancel()
-        written = sum(task.done() and not task.cancelled() and task.result() for task in tasks)
-        log.info("last records written", written=written, of=len(tasks))
+        recordings = {key: memory.recording for key, memory in self._memories.items()}
+        behind = {
+            key: one for key, one in recordings.items() if one.is_behind() and not self._settings.paused
+        }
+        flushes: Background[Key] = Background("flush-record", FLUSH_CONCURRENCY, names)
+        for key, recording in behind.items():
+            flushes.put(key, recording.flush)
+        await asyncio.gather(flushes.end(FLUSH_SECONDS), self._background.end(FLUSH_SECONDS))
+        if behind:
+            written = sum(not recording.is_behind() for recording in behind.values())
+            log.info("last records written", written=written, of=len(behind))
 
 
 def _is_contended(snapshot: Snapshot) -> bool:

@@ -20,14 +20,13 @@ from controller.distributed.removal import ModeChanges
 from controller.failure_log import HealthLog, ObjectHealth, names
 from controller.federatedhpa.ambiguity import Neighbour
 from controller.federatedhpa.centralized import CentralizedDecisions
-from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, NOT_BUILT, unknown_fields
+from controller.federatedhpa.clusters import HUB_DEADLINE_SECONDS, NOT_BUILT, has_finalizer, unknown_fields
 from controller.federatedhpa.competition import CompetingAutoscalers, clients_of
 from controller.federatedhpa.distributed import DistributedDecisions
-from controller.federatedhpa.memory import ObjectMemory, replacement
+from controller.federatedhpa.memory import ObjectMemory, SteppedClock
 from controller.federatedhpa.publication import Publisher, latest, log_decision
 from controller.federatedhpa.recording import INVALID_OBJECT, Recording, lost_memory
 from controller.federatedhpa.snapshot import SnapshotBuilder, until_slot
-from controller.federatedhpa.stepped_clock import SteppedClock
 from controller.flags import Settings
 from controller.holds import asked_at_once
 from controller.hub_check import ANOTHER_CONTROLLER, CRD_PATH, OUR_PATHS, PLURAL, HubCheck, HubIdentity
@@ -35,7 +34,7 @@ from controller.loop import RETRY_SECONDS, Foreign, Objects, Slot
 from controller.publish import FEDERATED_HPAS, record_events
 from controller.scaling_records import RecordFile
 from fedhpa.api.errors import Conflict, InvalidObject
-from fedhpa.api.member_hpas import FINALIZER, Owner
+from fedhpa.api.member_hpas import Owner
 from fedhpa.decision import ASSIGNED, DISTRIBUTED, NO_RECORD, Blocked, Decision, Event, Snapshot
 from fedhpa.kube import ApiClient, Change, EventRecorder, Key
 
@@ -94,7 +93,7 @@ class FederatedHPAReconciler:
 
     def keeps(self, raw: Mapping[str, Any]) -> bool:
         """False for an object that is being deleted without a finalizer of ours."""
-        return not raw["metadata"].get("deletionTimestamp") or _has_finalizer(raw)
+        return not raw["metadata"].get("deletionTimestamp") or has_finalizer(raw)
 
     def foreign(self, raw: Mapping[str, Any]) -> Neighbour:
         """Return the selectors of an object of another shard."""
@@ -133,16 +132,12 @@ class FederatedHPAReconciler:
             self.forget(key)
             return None
         retry = await self.reconcile(key, raw, objects, late=late, slot=slot)
-        return RETRY_SECONDS if retry else until_slot(key, self.period(raw), self._clock())
-
-    def period(self, raw: Mapping[str, Any]) -> float:
-        """Seconds between two reconciles of the object."""
-        return self._snapshots.period(raw)
+        return RETRY_SECONDS if retry else until_slot(key, self._snapshots.period(raw), self._clock())
 
     def forget(self, key: Key) -> None:
         """Drop all that is known of a deleted object, also the selectors that its neighbours compare."""
         self.memories.pop(key, None)
-        self._snapshots.forget(key)
+        self._snapshots.ambiguities.forget(key)
 
     async def reconcile(
         self,
@@ -175,7 +170,9 @@ class FederatedHPAReconciler:
                 raise InvalidObject(refusal)
             now = self._times.now(memory)
             if replaced := memory.forget_replaced(self._snapshots.members):
-                record_events(self._events, FEDERATED_HPAS, raw, list(map(replacement, replaced)))
+                text = "is another cluster than before: what was remembered of the old one is dropped"
+                events = [Event("Normal", "ClusterReplaced", f"cluster {one} {text}") for one in replaced]
+                record_events(self._events, FEDERATED_HPAS, raw, events)
             blocked = await self._leave_distributed(key, raw, memory, now)
             # Conditions and passes of mode Distributed go on from the last status.
             newest = latest(raw, memory)
@@ -208,7 +205,7 @@ class FederatedHPAReconciler:
                 await self._publisher.record(memory, decision, snapshot)
             except Conflict as error:
                 return self._begin_anew(key, error, first=first)
-        leaves = blocked is None and _has_finalizer(raw) and self._modes.leaves(raw)
+        leaves = blocked is None and has_finalizer(raw) and self._modes.leaves(raw)
         finish = partial(self._modes.finish, key, raw) if leaves else None
         done = partial(self._published, key, decision, snapshot)
         self._publisher.publish(key, raw, memory, decision, snapshot, targets.hub_problem, finish, done)
@@ -274,7 +271,7 @@ class FederatedHPAReconciler:
     async def _delete(self, key: Key, raw: Mapping[str, Any], memory: ObjectMemory) -> None:
         """Remove the member HPAs of an object that is being deleted. It scales no workload any more."""
         memory.reconciled, memory.workloads, memory.selectors = True, {}, {}
-        self._snapshots.forget(key)
+        self._snapshots.ambiguities.forget(key)
         self._metrics.unwatch_success(*key)
         await self._modes.delete(key, raw, memory, self._times.now(memory))
 
@@ -284,7 +281,7 @@ class FederatedHPAReconciler:
         """Remove the member HPAs of an object of another mode. Returns why it must not be scaled yet."""
         blocked: Blocked | None = None
         found = self._autoscalers.has_ours(key, self._snapshots.members)
-        if not found and not _has_finalizer(raw):
+        if not found and not has_finalizer(raw):
             memory.leaving_since = None
         else:
             blocked = await self._modes.blocked(key, raw, memory, now, found=found)
@@ -326,7 +323,7 @@ class FederatedHPAReconciler:
             return self.retry(key)
         self._publisher.report_failure(self._known(key, raw).health, raw, reason, message)
         self._metrics.watch_success(*key)
-        return until_slot(key, self.period(raw), self._clock())
+        return until_slot(key, self._snapshots.period(raw), self._clock())
 
     def retry(self, key: Key) -> float:
         """Seconds until the next reconcile, without the object's own period."""
@@ -357,7 +354,7 @@ class FederatedHPAReconciler:
             return memory
         file = memory.recording.file
         recording = memory.recording = await Recording.open(file, writes=not self._settings.paused)
-        self._times.restore(key, memory, raw)
+        memory.restore(raw, self._wall())
         if lost := lost_memory(recording, raw):
             log.warning("memory lost", namespace=key[0], name=key[1], error=lost)
             record_events(self._events, FEDERATED_HPAS, raw, [Event("Warning", "MemoryLost", lost)])
@@ -389,7 +386,3 @@ class FederatedHPAReconciler:
     async def remind(self) -> None:
         """Log reminders of objects that fail, until cancelled."""
         await self._health.remind()
-
-
-def _has_finalizer(raw: Mapping[str, Any]) -> bool:
-    return FINALIZER in (raw["metadata"].get("finalizers") or ())

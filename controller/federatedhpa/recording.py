@@ -17,9 +17,11 @@ import structlog
 from controller.failure_log import WriteFailure
 from controller.scaling_records import NotRecorded, RecordFile
 from fedhpa.api.errors import Conflict, FedHPAError, InvalidObject
+from fedhpa.api.free_json import condition
 from fedhpa.api.scaling_record import UnknownVersion
 from fedhpa.decision import (
     NO_RECORD,
+    READY,
     ClusterMemory,
     Decision,
     History,
@@ -371,13 +373,8 @@ def lost_memory(recording: Recording, raw: Mapping[str, Any]) -> str:
     """Returns why a fresh start is one although the object was scaled before; "" if it is none."""
     if recording.lost:
         return f"{recording.lost}; the history begins anew"
-    status = raw.get("status")
-    if recording.stored is not None or recording.obstacle or not isinstance(status, Mapping):
-        return ""
-    conditions = status.get("conditions")
     # Only a status of ours has the condition Ready.
-    ours = any(
-        isinstance(one, Mapping) and one.get("type") == "Ready" and one.get("reason") not in NEVER_RECORDED
-        for one in (conditions if isinstance(conditions, list) else ())
-    )
-    return f"{recording.file} is gone; the history begins anew" if ours else ""
+    reason = condition(raw, READY).get("reason", NO_RECORD)
+    if recording.stored is not None or recording.obstacle or reason in NEVER_RECORDED:
+        return ""
+    return f"{recording.file} is gone; the history begins anew"

@@ -16,13 +16,7 @@ from controller.apply.scales import WritableScale
 from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
-from controller.federatedhpa.cluster_reader import (
-    HubSamples,
-    MemberCaches,
-    MetricNeeds,
-    Workload,
-    read_clusters,
-)
+from controller.federatedhpa.cluster_reader import MemberCaches, MetricNeeds, Workload, read_clusters
 from controller.federatedhpa.clusters import (
     NOT_BUILT,
     Candidates,
@@ -47,6 +41,7 @@ from fedhpa.api.propagation import with_assignment
 from fedhpa.decision import (
     DISTRIBUTED,
     PUBLISHED,
+    Answers,
     Blocked,
     ClusterSnapshot,
     Failure,
@@ -60,7 +55,6 @@ from fedhpa.decision import (
 )
 from fedhpa.kube import ApiClient, Key, ResourceMapper
 from fedhpa.members import Again, Gone, Member
-from fedhpa.members.hpas import HpaCache
 
 # Admission's bounds of spec.syncPeriodSeconds. An object that bypassed admission must not flood the hub.
 MIN_PERIOD_SECONDS: Final = 1.0
@@ -118,9 +112,9 @@ class SnapshotBuilder:
         self._reads_nodes = reads_nodes
         self._mapper = ResourceMapper(hub, clock=clock)
         self._hub_metrics = HubMetrics(hub, self._mapper, settings.member_deadline, clock)
-        self._members = members
-        # Other names of these members, which are no candidates; a live view.
-        self.duplicates = duplicates
+        # Live views. The duplicates are other names of the members, and no candidates.
+        self.members, self.duplicates = members, duplicates
+        self.hpas = caches.hpas
         self._caches, self._settings = caches, settings
         self._search = WorkloadSearch(hub, members, clock=clock)
         self.ambiguities = Ambiguities(clock)
@@ -132,16 +126,6 @@ class SnapshotBuilder:
             else Karmada(*common, hub, self._mapper, self._search)
         )
 
-    @property
-    def members(self) -> Mapping[str, Member]:
-        """The registered members; a live view."""
-        return self._members
-
-    @property
-    def hpas(self) -> HpaCache:
-        """The HPAs of the members."""
-        return self._caches.hpas
-
     def period(self, raw: Mapping[str, Any]) -> float:
         """Seconds between two reconciles of the object."""
         spec = raw.get("spec")
@@ -149,10 +133,6 @@ class SnapshotBuilder:
         if not own or isinstance(own, bool) or not isinstance(own, int | float):
             return self._settings.sync_period
         return float(min(max(own, MIN_PERIOD_SECONDS), MAX_PERIOD_SECONDS))
-
-    def forget(self, key: Key) -> None:
-        """Drop what is known of a deleted object."""
-        self.ambiguities.forget(key)
 
     async def build(
         self,
@@ -185,7 +165,7 @@ class SnapshotBuilder:
                 key, spec, hpa, workload, memory, holding, now
             )
             candidates, found = without_duplicates(chosen, self.duplicates)
-            candidates, gone = with_gone(candidates, memory, holding, self._members, self._gone, now)
+            candidates, gone = with_gone(candidates, memory, holding, self.members, self._gone, now)
             template = await self.propagation.template(workload)
         except NoBinding as error:
             no_binding = Blocked("FailedGetBinding", str(error), event="FailedGetBindings")
@@ -194,7 +174,7 @@ class SnapshotBuilder:
             unreadable = Blocked("FailedGetScaleTargetRef", str(error))
             return self._blocked(hpa, memory, unreadable, hub_problem(error.__cause__))
         except (ApiError, InvalidObject) as error:
-            return self._without_scale(hpa, memory, str(error), hub_problem=hub_problem(error))
+            return self._blocked(hpa, memory, str(error), hub_problem(error))
         distributed = hpa.spec.mode == DISTRIBUTED
         if distributed and template is not None:
             if candidates.bound is None:
@@ -226,16 +206,18 @@ class SnapshotBuilder:
             hpas = await self._member_hpas(key, memory.state, expected)
             held_spec = member_spec(spec, hold_in_force((hpa.hold, *holds), now), memory.state)
             of_hpas = hpa_fields(hpas, memory, {**raw, "spec": held_spec})
+        timeout, own_timeout = self._settings.decision.cluster_lost_timeout, hpa.spec.lost_after
+        lost_after = timeout if own_timeout is None else own_timeout
         clusters = await cluster_snapshots(
             hpa,
             memory,
             expected,
             now,
             candidates,
-            self._members,
+            self.members,
             self._caches.nodes,
             direct=template is None or distributed,
-            lost_after=self._lost_after(hpa),
+            lost_after=lost_after,
             reads_nodes=self._reads_nodes,
             gone=gone,
             hpas=of_hpas,
@@ -243,7 +225,7 @@ class SnapshotBuilder:
         others = [name for name in hpas.keys() - expected.keys() if is_ours(hpas[name])]
         left = {name for name in others if not memory.briefly_absent(name, now)}
         bound = candidates.bound if distributed else None
-        placed = set[str]() if bound is None else bound.shares.keys() & self._members.keys()
+        placed = set[str]() if bound is None else bound.shares.keys() & self.members.keys()
         scales = await self._scales_of(workload, tuple(sorted(left | placed - expected.keys())))
         running = {name: 0 if one is None else one.replicas for name, one in scales.items()}
         snapshot = Snapshot(
@@ -252,8 +234,7 @@ class SnapshotBuilder:
             target=None
             if template is None or distributed
             else TemplateScale(template.replicas, scheduling=candidates.scheduling),
-            hub_custom_metrics=of_hub.custom,
-            hub_external_metrics=of_hub.external,
+            hub_metrics=of_hub,
             ambiguous_with=self.ambiguities.of(key, memory, expected, memories),
             decided_size=memory.decided_size(expected),
             blocked=blocked,
@@ -272,7 +253,7 @@ class SnapshotBuilder:
             workload.path,
             template,
             memory.scales.of(
-                memory.workloads, self._members, self._settings.member_deadline, self._caches.scales.note
+                memory.workloads, self.members, self._settings.member_deadline, self._caches.scales.note
             ),
             hpas=hpas,
             unselected={name: scale for name, scale in scales.items() if scale is not None and name in left},
@@ -280,13 +261,9 @@ class SnapshotBuilder:
         )
         return snapshot, targets
 
-    def _lost_after(self, hpa: ScalingObject) -> float:
-        own = hpa.spec.lost_after
-        return self._settings.decision.cluster_lost_timeout if own is None else own
-
     def _holding(self, key: Key, state: MemoryState) -> Set[str]:
         """The registered clusters that may hold our HPA: by the record, or by what a watch shows."""
-        members, cache = self._members, self._caches.hpas
+        members, cache = self.members, self.hpas
         found = state.clusters_with_hpas & members.keys()
         cached = {name: cache.cached(one, *key) for name, one in members.items() if name not in found}
         return found | {name for name, known in cached.items() if known and is_ours(HpaReading(*known))}
@@ -295,7 +272,7 @@ class SnapshotBuilder:
         self, key: Key, state: MemoryState, expected: Mapping[str, ClusterSnapshot]
     ) -> dict[str, HpaReading]:
         """The HPAs of the candidates, and of other clusters that have or had one of ours."""
-        members, cache = self._members, self._caches.hpas
+        members, cache = self.members, self.hpas
         assigned = state.clusters_with_hpas
         others = [
             name
@@ -312,24 +289,24 @@ class SnapshotBuilder:
         if not names:
             return {}
         nothing = MetricNeeds(usage=False, queries={}, max_age=0.0)
-        found = await read_clusters(self._caches, self._members, workload, names, nothing)
+        found = await read_clusters(self._caches, self.members, workload, names, nothing)
         scales: dict[str, WritableScale | None] = dict.fromkeys(
             [name for name, reading in found.items() if reading.workload.is_absent]
         )
         workloads = {name: one.workload for name, one in found.items()}
         return scales | member_scales(
-            workloads, self._members, self._settings.member_deadline, self._caches.scales.note
+            workloads, self.members, self._settings.member_deadline, self._caches.scales.note
         )
 
     async def _read(
         self, workload: Workload, candidates: Candidates, needs: MetricNeeds
-    ) -> tuple[dict[str, ClusterSnapshot], HubSamples]:
+    ) -> tuple[dict[str, ClusterSnapshot], Answers]:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB and (needs.usage or bool(needs.queries))
         of_members = replace(needs, usage=False, queries={}) if through_hub else needs
-        readings = await read_clusters(self._caches, self._members, workload, candidates.names, of_members)
+        readings = await read_clusters(self._caches, self.members, workload, candidates.names, of_members)
         if not through_hub:
-            return readings, HubSamples()
+            return readings, {}
         return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)
 
     def _object(self, raw: Mapping[str, Any], spec: ScalingSpec) -> ScalingObject:
@@ -353,21 +330,13 @@ class SnapshotBuilder:
         return Blocked("FailedGetScale", await self._search.missing_in_members(workload, tuple(readings)))
 
     def _blocked(
-        self, hpa: ScalingObject, memory: ObjectMemory, blocked: Blocked, hub_problem: str = ""
+        self, hpa: ScalingObject, memory: ObjectMemory, why: Blocked | str, hub_problem: str = ""
     ) -> tuple[Snapshot, WriteTargets]:
-        return self._without_scale(hpa, memory, blocked.message, blocked, hub_problem)
-
-    def _without_scale(
-        self,
-        hpa: ScalingObject,
-        memory: ObjectMemory,
-        reason: str,
-        blocked: Blocked | None = None,
-        hub_problem: str = "",
-    ) -> tuple[Snapshot, WriteTargets]:
+        """Return the snapshot of an object whose scale is not read."""
+        blocked = None if isinstance(why, str) else why
         snapshot = Snapshot(
             hpa=hpa,
-            target=Failure(reason),
+            target=Failure(why if isinstance(why, str) else why.message),
             blocked=blocked,
             memory=memory.state,
             propagation=self._settings.propagation,

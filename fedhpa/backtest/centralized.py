@@ -99,12 +99,15 @@ class Autoscaler:
             samples is None
             or last is None
             or last.error is not None
-            or last.absences
+            or last.memory.absences
             or last.tolerance is None
         ):
             return False
         size = CurrentSize(sum(place.replicas for place in places), Tolerances(*last.tolerance))
-        if not max(spec.min_replicas, 1) <= size.current <= spec.max_replicas or last.rebalance is not None:
+        if (
+            not max(spec.min_replicas, 1) <= size.current <= spec.max_replicas
+            or last.memory.rebalance is not None
+        ):
             return False
         proposals = []
         for index, metric in enumerate(spec.metrics):

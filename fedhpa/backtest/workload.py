@@ -200,23 +200,21 @@ class Workload:
                 absence=memory.absences.get(place.name),
             )
         usage: tuple[UsageRecord, ...] = ()
-        custom: dict[str, tuple[CustomSample, ...]] = {}
-        external: dict[str, tuple[ExternalSample, ...]] = {}
+        metrics: dict[str, tuple[CustomSample, ...] | tuple[ExternalSample, ...]] = {}
         if sample is not None:
             usage = self._usage(place.pods, sample)
             for metric, value in zip(self._spec.metrics, sample.values, strict=True):
                 if value is not None and metric.metric_type.api == CUSTOM_API:
-                    custom[metric.query_key] = _custom(place.pods, metric, sample.at, value)
+                    metrics[metric.query_key] = _custom(place.pods, metric, sample.at, value)
                 elif value is not None and metric.metric_type.api == EXTERNAL_API:
-                    external[metric.query_key] = (ExternalSample(metric.name, None, value),)
+                    metrics[metric.query_key] = (ExternalSample(metric.name, None, value),)
         count = place.pods.count
         return ClusterSnapshot(
             name=place.name,
             scale=ClusterScale(count, count, SELECTOR),
             pods=place.pods.records(),
             usage=usage,
-            custom_metrics=custom or (),
-            external_metrics=external or (),
+            metrics=metrics,
             last_replicas=count,
             absence=memory.absences.get(place.name) if memory.absences else None,
             implausible_for=0.0,

@@ -258,10 +258,10 @@ def age(seconds: float) -> str:
 
 def render(found: Explanation, now: float) -> str:
     """Returns a recorded decision as text, with its age and the object's conditions."""
-    from fedhpa.decision import RawStatus, stored_status, to_text
+    from fedhpa.decision import StoredStatus, to_text
 
     assert found.record is not None, "the caller checked it"
-    conditions = stored_status(convert_json(found.status, RawStatus)).conditions
+    conditions = convert_json(found.status, StoredStatus).conditions
     decision = found.record.last_decision(conditions)
     assert decision is not None, "the caller checked the decision"
     lines = [

@@ -22,6 +22,8 @@ from fedhpa.decision.memory import (
     Rebalance,
     Resets,
     SizeChange,
+    moved,
+    prolonged_history,
     resets_after,
 )
 from fedhpa.decision.messages import (
@@ -54,10 +56,10 @@ from fedhpa.decision.record.decision import (
     to_line,
 )
 from fedhpa.decision.record.scenario import Scenario, decode_scenario, encode_scenario, scenario_name
-from fedhpa.decision.record.stored_status import RawStatus, StoredStatus, last_answer, stored_status
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
     Answer,
+    Answers,
     AwaitedCluster,
     Blocked,
     ClusterScale,
@@ -66,17 +68,18 @@ from fedhpa.decision.snapshot import (
     Finding,
     PlacementInput,
     PublicationOutcome,
+    ScalingObject,
     Snapshot,
+    StoredStatus,
     TemplateScale,
     WorkloadReading,
+    decode_object,
 )
 from fedhpa.decision.spec import (
     CENTRALIZED,
     DISTRIBUTED,
     PlacementSpec,
-    ScalingObject,
     ScalingSpec,
-    decode_object,
     decode_spec,
 )
 from fedhpa.decision.status import SELECTOR_SEPARATOR, held_since, targets

@@ -28,17 +28,14 @@ def bridged(snapshot: Snapshot, missed: Mapping[str, str], now: float, lost_afte
         for one in snapshot.clusters
         if one.name in missed and one.name in snapshot.answers and missed_for(one, now) < most
     }
-    if not short or not any(_answers_now(one, missed) for one in snapshot.clusters):
+    others = (one for one in snapshot.clusters if one.name not in missed)
+    if not short or all(one.usable_scale is None for one in others):
         return snapshot
     clusters = tuple(
         _represented(one, missed[one.name], snapshot, now) if one.name in short else one
         for one in snapshot.clusters
     )
     return msgspec.structs.replace(snapshot, clusters=clusters)
-
-
-def _answers_now(cluster: ClusterSnapshot, missed: Mapping[str, str]) -> bool:
-    return cluster.name not in missed and cluster.usable_scale is not None
 
 
 def missed_for(cluster: ClusterSnapshot, now: float) -> float:
@@ -68,8 +65,7 @@ def _represented(cluster: ClusterSnapshot, reason: str, snapshot: Snapshot, now:
         pods=answer.pods,
         other_pods=answer.other_pods,
         usage=answer.usage,
-        custom_metrics=answer.custom_metrics,
-        external_metrics=answer.external_metrics,
+        metrics=answer.metrics,
         hpa=answer.hpa,
         drift=(),
         held=held,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Final
 
+from fedhpa.api.hold import ALL, DOWN, UP
 from fedhpa.api.texts import listed
 from fedhpa.decision.context import MAX_LOST_PER_CENT, Context, describe
 from fedhpa.decision.fleet import FleetView
@@ -18,10 +19,9 @@ from fedhpa.decision.memory import (
     SizeChange,
 )
 from fedhpa.decision.messages import (
+    HELD,
     HUB_COMPATIBLE,
-    HUB_IS_OURS,
     METRICS_COMPLETE,
-    NO_OTHER_AUTOSCALER,
     PLACEMENT_UNREADABLE,
     SOLE_OWNER,
     SURVIVES_CLUSTER_LOSS,
@@ -32,6 +32,8 @@ from fedhpa.decision.snapshot import ClusterSnapshot
 
 # People read events and conditions, so they name only so many autoscalers.
 _MAX_NAMED: Final = 4
+UNREADABLE: Final = "HoldUnreadable"
+_REASONS: Final = {DOWN: "HoldDown", UP: "HoldUp", ALL: "HoldAll"}
 # Where the part of a message begins that differs each time.
 _LAST: Final = ": last"
 
@@ -62,7 +64,8 @@ def _report_owners(context: Context) -> None:
         reason, message = "AnotherWriter", _conflict(resets.last)
     else:
         if before is not None:
-            builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", NO_OTHER_AUTOSCALER)
+            text = "no other autoscaler of the target was found"
+            builder.condition(SOLE_OWNER, True, "NoOtherAutoscaler", text)
         return
     # The numbers of a client that keeps changing the size differ each time.
     if before is None or before.reason != reason or _owner(before.message) != _owner(message):
@@ -87,7 +90,8 @@ def _report_hub(context: Context) -> None:
     """Set HubCompatible, where a problem is or was found, with events for each new set of problems."""
     findings, builder = context.snapshot.hub_findings, context.builder
     if not findings:
-        builder.condition(HUB_COMPATIBLE, True, "NothingFound", HUB_IS_OURS)
+        text = "the hub keeps all fields, and nobody else was found to act on FederatedHPAs"
+        builder.condition(HUB_COMPATIBLE, True, "NothingFound", text)
         return
     message = "; ".join(finding.message for finding in findings)
     if builder.message(HUB_COMPATIBLE) != message:
@@ -107,6 +111,21 @@ def _report_followed(context: Context) -> None:
         builder.forget(PLACEMENT_UNREADABLE)
     elif why is not None and builder.has(PLACEMENT_UNREADABLE):
         builder.condition(PLACEMENT_UNREADABLE, False, "Followed", "the PlacementDecision is followed")
+
+
+def report_hold(context: Context) -> None:
+    """Set Held, with an event when a hold begins, changes or ends. Without any hold ever, it is absent."""
+    hold, builder = context.hold, context.builder
+    before = builder.found(HELD)
+    if hold is None:
+        if before is not None and before.status == "True":
+            builder.event("HoldEnded", "the hold ended: scaling goes on")
+            builder.condition(HELD, False, "NotHeld", "no hold is in force")
+        return
+    reason = UNREADABLE if hold.problem else _REASONS[hold.direction]
+    if before is None or before.status != "True" or before.message != str(hold):
+        (builder.warn if hold.problem else builder.event)(reason if hold.problem else HELD, str(hold))
+    builder.condition(HELD, True, reason, str(hold))
 
 
 def report(

@@ -17,11 +17,12 @@ from fedhpa.decision.fleet import ClusterView, FleetView
 from fedhpa.decision.memory import (
     LOST,
     Absence,
+    Awaited,
     History,
     follow,
     history_at,
 )
-from fedhpa.decision.messages import NO_CLUSTER, REBALANCED
+from fedhpa.decision.messages import REBALANCED
 from fedhpa.decision.model import Coverage, DecisionBuilder, MetricResult, api_time
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
@@ -89,6 +90,9 @@ class Context:
         self.policy_in_force = False
         self.failover: Failover | None = None
         self.rebalance = snapshot.memory.rebalance
+        # For the next decision: the clocks of lost clusters, and selected clusters without the workload.
+        self.absences: Mapping[str, Absence] = {}
+        self.awaited: Mapping[str, Awaited] = {}
         # Clusters that are no Members, with what each waits for.
         self.waits: dict[str, str] = {}
         self.cordoned_grow = False
@@ -159,7 +163,9 @@ def implausible_answers(
         if (kind := spec.metric_type).per_pod and spec.present
     ]
     # A single cluster is decided as Kubernetes does, which reads no pods for such a metric.
-    alone = len(fleet.candidates) == 1 and all(_needs_no_pods(spec) for spec in metrics)
+    alone = len(fleet.candidates) == 1 and all(
+        not one.metric_type.per_pod and one.average_value is not None for one in metrics
+    )
     for cluster in fleet.answered:
         scale = cluster.scale
         if cluster.snapshot.bridge is not None:
@@ -184,10 +190,6 @@ def implausible_answers(
                 found[cluster.name] = Implausible(reason, _is_over(cluster, SAMPLES_GRACE_SECONDS))
                 break
     return found
-
-
-def _needs_no_pods(spec: ScalingMetric) -> bool:
-    return not spec.metric_type.per_pod and spec.average_value is not None
 
 
 def _is_over(cluster: ClusterView, grace: float) -> bool:
@@ -246,28 +248,28 @@ def apply_policy(
     builder: DecisionBuilder, spec: ScalingSpec, coverage: Coverage, current: int, desired: int
 ) -> int:
     """Returns the size after the partialMetrics policy; adds the step."""
-    if not coverage.missing:
+    policy = policy_of(spec, coverage)
+    if not policy:
         return builder.step("coverage", desired, desired, "all expected clusters answered")
     missing = describe(coverage.missing)
-    if spec.partial_policy == PROCEED:
+    if policy == PROCEED:
         return builder.step("coverage", desired, desired, f"Proceed without {missing}")
-    if spec.partial_policy == FALLBACK and spec.fallback_replicas is not None:
+    if policy == FALLBACK and spec.fallback_replicas is not None:
         return builder.step("coverage", desired, spec.fallback_replicas, f"Fallback while missing {missing}")
-    # Fallback without fallbackReplicas keeps the present size.
-    after = current if spec.partial_policy in (HOLD, FALLBACK) else max(desired, current)
+    after = current if policy == HOLD else max(desired, current)
     verb = "held by" if after != desired else "allowed by"
     return builder.step("coverage", desired, after, f"{verb} {spec.partial_policy} while missing {missing}")
 
 
-def keeps_size(spec: ScalingSpec, coverage: Coverage) -> bool:
-    """True if the policy allows no change of the size."""
-    without_number = spec.partial_policy == FALLBACK and spec.fallback_replicas is None
-    return bool(coverage.missing) and (spec.partial_policy == HOLD or without_number)
+def policy_of(spec: ScalingSpec, coverage: Coverage) -> str:
+    """Returns the partialMetrics policy that applies; "" while no cluster is missing.
 
-
-def falls_back(spec: ScalingSpec, coverage: Coverage) -> bool:
-    """True if the policy sets a size of its own, whatever the metrics say."""
-    return bool(coverage.missing) and spec.partial_policy == FALLBACK and spec.fallback_replicas is not None
+    Fallback without fallbackReplicas keeps the present size, as Hold does.
+    """
+    if not coverage.missing:
+        return ""
+    lacks = spec.partial_policy == FALLBACK and spec.fallback_replicas is None
+    return HOLD if lacks else spec.partial_policy
 
 
 def absence_clocks(
@@ -296,7 +298,9 @@ def absence_clocks(
 def no_cluster(coverage: Coverage) -> str:
     """Returns the error of a decision for which no cluster gave its scale, with the reason of each."""
     reasons = {**coverage.missing, **coverage.lost}
-    return f"{NO_CLUSTER}: {describe(reasons)}" if reasons else f"{NO_CLUSTER}: no cluster was asked"
+    # Karmada's words: Kubernetes has only one cluster. Instead of its guess at the cause, the reasons follow.
+    text = describe(reasons) if reasons else "no cluster was asked"
+    return f"failed to get replicas in any of clusters: {text}"
 
 
 def describe(

@@ -8,7 +8,7 @@ docs/explanation/how-it-decides.md for partialMetrics, docs/reference/decision-r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -19,36 +19,26 @@ from fedhpa.decision.context import (
     NoDecision,
     apply_policy,
     failover_of,
-    falls_back,
-    keeps_size,
     no_cluster,
+    policy_of,
 )
 from fedhpa.decision.distributed import SeenMembers, decide_bounds
-from fedhpa.decision.held import held_size
 from fedhpa.decision.memory import History
 from fedhpa.decision.messages import (
     ABLE_TO_SCALE,
-    ABOVE_MAXIMUM,
-    ALL_BELOW_TARGET,
     ASSIGNED,
-    BELOW_MINIMUM,
-    DISABLED_AT_ZERO,
     GOT_SCALE,
-    HIGHER_RECOMMENDED,
-    LOWER_RECOMMENDED,
-    NO_OTHER_SIZE,
-    READY_FOR_NEW_SCALE,
     SCALED_TO_ZERO,
     SCALING_ACTIVE,
     SCALING_LIMITED,
 )
 from fedhpa.decision.metrics import check_ambiguity, highest_proposal
 from fedhpa.decision.model import Decision, DecisionBuilder
-from fedhpa.decision.moves import fewest_replicas
+from fedhpa.decision.moves import fewest_replicas, held_size
 from fedhpa.decision.outcome import decided, undecided
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import Failure, Snapshot
-from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, FALLBACK, ScalingSpec
+from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED, FALLBACK, HOLD, ScalingSpec
 from fedhpa.scaling import (
     DOWN_LIMIT,
     MESSAGES,
@@ -65,6 +55,9 @@ from fedhpa.scaling import (
     stabilize,
     stabilize_legacy,
 )
+
+_DISABLED: Final = "scaling is disabled since the replica count of the target is zero"
+_BELOW_MINIMUM: Final = "Current number of replicas below Spec.MinReplicas"
 
 
 def decide(
@@ -92,7 +85,10 @@ def decide(
             return kept
     context = Context(snapshot, history, now, settings)
     try:
-        _check_blocked(context)
+        if (blocked := snapshot.blocked) is not None:
+            context.builder.warn(blocked.event or blocked.reason, blocked.message)
+            context.builder.condition(blocked.condition, False, blocked.reason, blocked.message)
+            raise NoDecision(blocked.message)
         if context.spec.mode == CENTRALIZED:
             context.builder.forget(ASSIGNED)  # it is about the member HPAs of mode Distributed
         current = _read_scale(context)
@@ -114,14 +110,6 @@ def decide(
         write_error=write_error,
         written_change=written_change,
     )
-
-
-def _check_blocked(context: Context) -> None:
-    blocked = context.snapshot.blocked
-    if blocked is not None:
-        context.builder.warn(blocked.event or blocked.reason, blocked.message)
-        context.builder.condition(blocked.condition, False, blocked.reason, blocked.message)
-        raise NoDecision(blocked.message)
 
 
 def _read_scale(context: Context) -> int:
@@ -190,19 +178,20 @@ def _without_metrics(context: Context, current: int) -> SizeVerdict | None:
     """Returns what can be decided before metrics are evaluated, if anything."""
     spec, builder = context.spec, context.builder
     if current == 0 and not _may_wake(context):
-        builder.condition(SCALING_ACTIVE, False, "ScalingDisabled", DISABLED_AT_ZERO)
-        return SizeVerdict(builder.step("metrics", 0, 0, DISABLED_AT_ZERO), "")
+        builder.condition(SCALING_ACTIVE, False, "ScalingDisabled", _DISABLED)
+        return SizeVerdict(builder.step("metrics", 0, 0, _DISABLED), "")
     # Two owners of the same pods may have other bounds, and would take turns.
     check_ambiguity(context)
     # The user sets the bounds. They need no data, so partialMetrics does not apply.
     # Under a hold that keeps the size, the metrics go on making recommendations for the time after it.
     if current > spec.max_replicas and not (context.hold is not None and context.hold.stops_down):
-        return SizeVerdict(builder.step("bounds", current, spec.max_replicas, ABOVE_MAXIMUM), ABOVE_MAXIMUM)
+        reason = "Current number of replicas above Spec.MaxReplicas"
+        return SizeVerdict(builder.step("bounds", current, spec.max_replicas, reason), reason)
     if 0 < current < spec.min_replicas:
-        size = builder.step("bounds", current, spec.min_replicas, BELOW_MINIMUM)
+        size = builder.step("bounds", current, spec.min_replicas, _BELOW_MINIMUM)
         floored = min(_floored(context, size), spec.max_replicas)
         if floored == size or context.failover is None:
-            return SizeVerdict(size, BELOW_MINIMUM)
+            return SizeVerdict(size, _BELOW_MINIMUM)
         return SizeVerdict(floored, context.failover.reason)
     return None
 
@@ -218,7 +207,7 @@ def _proposed(context: Context, current: int) -> SizeVerdict:
     try:
         proposal, name = highest_proposal(context, current)
     except NoDecision as stop:
-        if not (context.fleet.answered and falls_back(context.spec, context.coverage)):
+        if not (context.fleet.answered and policy_of(context.spec, context.coverage) == FALLBACK):
             builder.warn("FailedComputeMetricsReplicas", str(stop))
             # A move needs no metrics: a drain goes on at the size that was decided last.
             if not (context.fleet.answered and context.fleet.leaving):
@@ -229,8 +218,10 @@ def _proposed(context: Context, current: int) -> SizeVerdict:
         proposal = max(min(proposal, current), fewest_replicas(context, current))
     reason = ""
     if proposal != current:
-        reason = f"{name} above target" if proposal > current else ALL_BELOW_TARGET
-    return SizeVerdict(builder.step("metrics", current, proposal, reason or NO_OTHER_SIZE), reason)
+        reason = f"{name} above target" if proposal > current else "All metrics below target"
+    return SizeVerdict(
+        builder.step("metrics", current, proposal, reason or "usage calls for no other size"), reason
+    )
 
 
 def _after_policy(context: Context, current: int, proposed: SizeVerdict) -> SizeVerdict:
@@ -242,9 +233,9 @@ def _after_policy(context: Context, current: int, proposed: SizeVerdict) -> Size
 
 def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVerdict:
     spec, failover = context.spec, context.failover
-    kept = keeps_size(spec, context.coverage)
+    kept = policy_of(spec, context.coverage) == HOLD
     floored = _floored(context, covered.replicas)
-    # While the policy keeps_size the size, only the recommendations of the normalisation are kept: an older
+    # While the policy keeps the size, only the recommendations of the normalisation are kept: an older
     # recommendation must not change the size. The steps go to a builder that is thrown away.
     builder = DecisionBuilder(context.stored.conditions, context.now) if kept else context.builder
     allowed, recommendations = normalize(
@@ -268,8 +259,8 @@ def _normalized(context: Context, current: int, covered: SizeVerdict) -> SizeVer
     overruled = bool(context.coverage.missing) and covered.replicas == current != allowed
     reason = "" if overruled else covered.reason
     if current == 0 and allowed < spec.min_replicas:
-        allowed = builder.step("bounds", allowed, spec.min_replicas, BELOW_MINIMUM)
-        reason = reason or BELOW_MINIMUM
+        allowed = builder.step("bounds", allowed, spec.min_replicas, _BELOW_MINIMUM)
+        reason = reason or _BELOW_MINIMUM
     return SizeVerdict(allowed, reason)
 
 
@@ -293,11 +284,13 @@ def normalize(
         ceiling = max(current, desired, floor)
         desired = max(desired, floor)
         stabilized, limited = _with_floor(stabilized, limited, floor, ceiling, spec.max_replicas)
-    reason, message = "ReadyForNewScale", READY_FOR_NEW_SCALE
+    reason, message = "ReadyForNewScale", "recommended size matches current size"
     if stabilized.replicas != desired:
         up = spec.behavior is not None and desired >= current
         reason = "ScaleUpStabilized" if up else "ScaleDownStabilized"
-        message = LOWER_RECOMMENDED if up else HIGHER_RECOMMENDED
+        others, which = ("lower", "lowest") if up else ("higher", "highest")
+        message = f"recent recommendations were {others} than current one, "
+        message += f"applying the {which} recent recommendation"
     builder.condition(ABLE_TO_SCALE, True, reason, message)
     if stabilized.replicas > max(current, desired):
         message = _recommended_earlier(spec, history, stabilized.replicas, builder.now)
@@ -393,5 +386,5 @@ def _with_floor(
 def _down_window(rules: ScalingRules, settings: ControllerSettings) -> float:
     if rules.stabilization_seconds is not None:
         return rules.stabilization_seconds
-    # Kubernetes fills the field from its flag, and the field keeps_size whole seconds.
+    # Kubernetes fills the field from its flag, and the field keeps whole seconds.
     return settings.downscale_stabilization // 1

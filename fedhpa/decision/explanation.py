@@ -56,7 +56,7 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
         yield f"  published: {', '.join(listed)}"
     if decision.distributed:
         yield "  member HPAs:"
-        yield from (f"    {_bounds_line(share)}" for share in decision.bounds)
+        yield from (f"    {one.cluster}: {', '.join(_bounds_parts(one))}" for one in decision.bounds)
     if decision.changes:
         yield "  writes:"
         yield from (f"    {text}" for text in decision.changes)
@@ -71,49 +71,32 @@ def _lines(decision: Decision, name: str) -> Iterator[str]:
     yield f"  to move it: {_what_would_move(decision)}"
 
 
-def _bounds_line(share: MemberBounds) -> str:
-    return f"{share.cluster}: {', '.join(_bounds_parts(share))}"
-
-
 def _bounds_parts(share: MemberBounds) -> Iterator[str]:
+    """Yields the bounds of a cluster, what keeps it from its replicas, and what the hub does besides."""
     if share.is_lost:
         yield "lost, so the others have its share; its HPA keeps its last bounds"
         return
     if not share.max_replicas:
         yield "no HPA"
     elif share.min_replicas == share.max_replicas:
-        yield f"exactly {_replicas(share.max_replicas)}"
+        yield f"exactly {counted(share.max_replicas, 'replica')}"
     else:
         yield f"{share.min_replicas} to {share.max_replicas} replicas"
     if share.current is not None:
         verb = "runs" if share.current == 1 else "run"
         yield f"{share.current} {'last known' if share.is_missing else verb}"
-    yield from _limits(share)
-    yield from _raises(share)
-
-
-def _limits(share: MemberBounds) -> Iterator[str]:
-    """Yields what keeps a cluster from its replicas."""
     if share.is_missing:
         yield "the cluster cannot be read, so nothing is written there"
     if share.is_foreign:
         yield "its HPA is not ours and is never written"
     if share.need is not None:
-        yield f"its HPA is at maxReplicas and needs {_replicas(share.need)}"
-
-
-def _raises(share: MemberBounds) -> Iterator[str]:
-    """Yields what the hub does besides the bounds."""
+        yield f"its HPA is at maxReplicas and needs {counted(share.need, 'replica')}"
     if share.part is not None:
         yield f"{share.part} of minReplicas are its own part"
     if share.is_at_zero:
         yield "scaled to 0 by scalingToZero"
     if share.replicas is not None:
-        yield f"the hub sets {_replicas(share.replicas)}"
-
-
-def _replicas(count: int) -> str:
-    return f"{count} replica" if count == 1 else f"{count} replicas"
+        yield f"the hub sets {counted(share.replicas, 'replica')}"
 
 
 def _metric_lines(metric: MetricResult) -> Iterator[str]:

@@ -18,16 +18,16 @@ from fedhpa.decision.membership import GIVEN, Membership, is_new_host, membershi
 from fedhpa.decision.memory import LOST, NEW_MEMBER, Standing
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.decision.snapshot import (
+    Answers,
     ClusterScale,
     ClusterSnapshot,
     Failure,
     Snapshot,
     TemplateScale,
-    metrics_api,
 )
 from fedhpa.decision.spec import CENTRALIZED, DISTRIBUTED
 from fedhpa.decision.stuck import Stuck, lacking_since, stuck_clusters
-from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 from fedhpa.scaling import IGNORED, running_and_ready
 
 BAD_SELECTOR: Final = "couldn't convert selector into a corresponding internal selector object: "
@@ -42,7 +42,6 @@ class ClusterView:
 
     # Each decision makes one for each cluster and reads it several times, so that nothing here is a property.
     __slots__ = (
-        "_namespace",
         "age",
         "is_short",
         "name",
@@ -54,7 +53,7 @@ class ClusterView:
         "usage",
     )
 
-    def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale, namespace: str) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, scale: ClusterScale) -> None:
         self.name = snapshot.name
         self.snapshot = snapshot
         self.scale = scale
@@ -64,7 +63,6 @@ class ClusterView:
         if snapshot.clock_ahead:
             self.pods = tuple([pod.moved(-snapshot.clock_ahead) for pod in self.pods])
             self.usage = tuple([one.moved(-snapshot.clock_ahead) for one in self.usage])
-        self._namespace = namespace
         self.replicas, given = scale.spec_replicas, snapshot.ready_replicas
         self.ready_pods = running_and_ready(self.pods) if given is None else given
         self.is_short = given is None and len(self.pods) < scale.status_replicas
@@ -80,8 +78,7 @@ class ClusterView:
 
     def samples(self, spec: ScalingMetric) -> Sequence[Any]:
         """Returns the samples of a metric that the cluster serves."""
-        api = metrics_api(spec)
-        return api.pick(api.of_cluster(self.snapshot), spec, self._namespace)
+        return _values(self.snapshot.metrics, spec)
 
 
 class FleetView:
@@ -137,7 +134,7 @@ class FleetView:
             if (scale := cluster.usable_scale) is None:
                 self._note_missing(cluster)
             else:
-                self.answered.append(ClusterView(cluster, scale, self.namespace))
+                self.answered.append(ClusterView(cluster, scale))
                 self.expected.append(cluster)
         self.views = {view.name: view for view in self.answered}
         # A missing cluster may carry an old scale beside its failure, so only `last_replicas` counts.
@@ -202,7 +199,7 @@ class FleetView:
 
         A lost cluster whose replicas the others have now may still run them.
         """
-        if not self._leaves(cluster):
+        if not self.moves or self.membership(cluster.name) != LEAVING:
             return False
         known = self.snapshot.memory.clusters.get(cluster.name)
         gone = cluster.usable_scale is None and cluster.last_replicas == 0
@@ -216,9 +213,6 @@ class FleetView:
         # A failed pod stays in the list until somebody deletes it.
         running = any(pod.running for pod in cluster.pods)
         return not (scale.spec_replicas or scale.status_replicas or running)
-
-    def _leaves(self, cluster: ClusterSnapshot) -> bool:
-        return self.moves and self.membership(cluster.name) == LEAVING
 
     def standing(self, cluster: str) -> Standing:
         """Returns the membership of a cluster as it is remembered."""
@@ -294,18 +288,12 @@ class FleetView:
         """
         if id(spec) in self._failures:
             return self._failures[id(spec)][1]
-        answer_of = metrics_api(spec).of_cluster
-        key: str | None = None
+        key = "" if spec.metric_type.api == USAGE_API else spec.query_key
         failed: list[tuple[str, str]] = []
         self._failures[id(spec)] = spec, failed
         for cluster in self.answered:
-            answer = answer_of(cluster.snapshot)
-            if type(answer) is tuple:
-                continue  # the values, as in most clusters
-            if isinstance(answer, Mapping):
-                key = spec.query_key if key is None else key
-                answer = answer.get(key)
-            if isinstance(answer, Failure):
+            answer = cluster.snapshot.metrics.get(key) if key else cluster.snapshot.usage
+            if type(answer) is Failure:
                 failed.append((cluster.name, answer.error))
         return failed
 
@@ -315,8 +303,7 @@ class FleetView:
 
     def hub_samples(self, spec: ScalingMetric) -> Sequence[Any]:
         """Returns the samples of a metric that the hub serves."""
-        api = metrics_api(spec)
-        return api.pick(api.of_hub(self.snapshot), spec, self.namespace)
+        return _values(self.snapshot.hub_metrics, spec)
 
     def _note_missing(self, cluster: ClusterSnapshot) -> None:
         reason, event = _unavailability(cluster)
@@ -384,6 +371,12 @@ class FleetView:
         """Returns the known shares of all candidates; an unknown one has what is lacking to the template."""
         known = sum([share for share in shares if share is not None])
         return max(known, self.current) if None in shares and not self.direct else known
+
+
+def _values(answers: Answers, spec: ScalingMetric) -> Sequence[Any]:
+    """Returns the values of a metric; () if nothing or a failure was answered."""
+    found = answers.get(spec.query_key, ()) if answers else ()
+    return () if isinstance(found, Failure) else found
 
 
 def _unavailability(cluster: ClusterSnapshot) -> tuple[str, str]:

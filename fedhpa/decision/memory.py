@@ -3,20 +3,22 @@
 It has the past recommendations and scale events, the clocks of clusters that are missing, the rebalance and
 the shares. `MemoryState` is the struct and its own codec: JSON with times as POSIX seconds and without
 defaults. Of a quiet cluster only its share is stored, so that the state of 300 clusters stays below 48 KiB.
-
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar, cast, get_args
 
 import msgspec
+from msgspec.structs import fields
 
 from fedhpa.api.taints import LEAVING, MEMBER
 from fedhpa.api.times import Seconds
 from fedhpa.assignment import NO_COURSE, NO_STATE, ClusterState, Count, Course
 from fedhpa.scaling import Recommendation, ScaleEvent
+
+T = TypeVar("T")
 
 # status.clusters[].state. Clusters in the first three states answered.
 ANSWERED: Final = "Answered"
@@ -156,6 +158,19 @@ def _merged(events: Sequence[ScaleEvent]) -> tuple[ScaleEvent, ...]:
     cut = len(ordered) - _MAX_ENTRIES
     oldest = ScaleEvent(ordered[cut].time, sum(event.change for event in ordered[: cut + 1]))
     return (oldest, *ordered[cut + 1 :])
+
+
+def prolonged_history(history: History, until: float) -> History:
+    """Returns the history with its last recommendation repeated at the latest time at which it surely held.
+
+    The recommendations made since the record was written are lost but were the same, or it would have been
+    written again. Without them the stabilization window would end too early.
+    """
+    known = history.recommendations
+    last = max(known or (), key=lambda entry: entry.time, default=None)
+    if known is None or last is None or until <= last.time:
+        return history
+    return msgspec.structs.replace(history, recommendations=(*known, Recommendation(until, last.replicas)))
 
 
 # A state of another version is neither read nor overwritten. Fields that are only added do not raise it.
@@ -359,3 +374,24 @@ class MemoryState(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 
 
 NO_MEMORY: Final = MemoryState()
+
+
+def moved(known: T, seconds: float, kind: object = None) -> T:
+    """Returns a struct with all its times moved, also those within it; the same one if it has none.
+
+    `kind` is the type that the value is declared with. Times are those that are declared as Seconds.
+    """
+    found: Any = known
+    parts = get_args(kind)
+    if isinstance(known, float) and Seconds in (kind, *parts):
+        found = max(known + seconds, 0.0)
+    elif isinstance(known, msgspec.Struct):
+        before = {each.name: (getattr(known, each.name), each.type) for each in fields(known)}
+        after = {name: moved(value, seconds, declared) for name, (value, declared) in before.items()}
+        if any(after[name] is not value for name, (value, _) in before.items()):
+            found = msgspec.structs.replace(known, **after)
+    elif isinstance(known, dict):
+        found = {name: moved(one, seconds) for name, one in known.items()}
+    elif isinstance(known, tuple):
+        found = tuple([moved(one, seconds, parts[0] if parts else None) for one in known])
+    return cast(T, found)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fedhpa.api.fielderror import unsupported
 from fedhpa.decision.context import Context, NoDecision
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.messages import NO_SELECTOR, SCALING_ACTIVE, SELECTOR_REQUIRED, failure_of
+from fedhpa.decision.messages import SCALING_ACTIVE
 from fedhpa.decision.model import MetricResult
 from fedhpa.metric_types.metric import USAGE_API, MetricError, MetricProposal, ScalingMetric
 from fedhpa.metric_types.sources import AGGREGATIONS, TARGET_TYPES
@@ -40,7 +40,9 @@ def evaluate(
         _check_words(spec)
         found = kind.propose(fleet, scale, readiness, spec)
     except MetricError as error:
-        failed = _result(fleet, index, spec, None, failure_of(spec, error.text))
+        source = kind.failure_source.format(name=spec.name, container=spec.container)
+        text = f"failed to get {source} metric value: {error.text}" if source else error.text
+        failed = _result(fleet, index, spec, None, text)
         return EvaluatedMetric(failed, kind.failure_reason, error.inner)
     return EvaluatedMetric(_result(fleet, index, spec, found, None))
 
@@ -155,13 +157,8 @@ def _evaluate_all(context: Context, current: int) -> list[EvaluatedMetric]:
 def _check_selectors(context: Context) -> None:
     if not context.fleet.answered:
         event, text = context.fleet.selector_errors[0]
-        message = text
-        if event == "SelectorRequired":
-            text, message = SELECTOR_REQUIRED, NO_SELECTOR
-        _refuse(context, event, text, "InvalidSelector", message)
-
-
-def _refuse(context: Context, event: str, text: str, reason: str, message: str) -> None:
-    context.builder.warn(event, text)
-    context.builder.condition(SCALING_ACTIVE, False, reason, message)
-    raise NoDecision(text)
+        lacks = event == "SelectorRequired"
+        message = "the HPA target's scale is missing a selector" if lacks else text
+        context.builder.warn(event, text)
+        context.builder.condition(SCALING_ACTIVE, False, "InvalidSelector", message)
+        raise NoDecision(text)

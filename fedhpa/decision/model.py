@@ -24,25 +24,25 @@ from fedhpa.assignment import (
     Write,
     next_scales,
 )
-from fedhpa.decision.memory import NO_MEMORY, Absence, Awaited, History, MemoryState, Rebalance
+from fedhpa.decision.memory import NO_MEMORY, History, MemoryState
 from fedhpa.decision.settings import ControllerSettings
 from fedhpa.metric_types.metric import ClusterShare, PodCounts
 
 JSON = object
 
 
-class StatusCondition(msgspec.Struct, frozen=True):
+class StatusCondition(msgspec.Struct, frozen=True, rename="camel"):
     """A status condition; `last_transition_time` is RFC 3339 as stored, "" if unknown.
 
     `observed_generation` is the object's generation that the condition is about, None if it is not stated.
     """
 
-    type: str
-    status: str
-    reason: str
-    message: str
-    last_transition_time: str = ""
-    observed_generation: int | None = None
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = ""
+    observed_generation: JSON = None
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -173,15 +173,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     that write. `why` is the reason for people: unlike `reason`, which is Kubernetes', it is never empty if a
     size is written. `split` has the clusters whose share changes with direct propagation, as text.
     `assignment` has each cluster's share to write with direct propagation, and is empty otherwise. `moves`
-    asks for the write although the size stays: replicas move between clusters. `absences` are the clocks of
-    lost clusters after this decision. `missed` are the expected clusters without a usable answer now, also
-    where the last one stands for it. `implausible` are the clusters with implausible answers. `failed_over`
-    are the lost clusters whose replicas the others have after this decision. `tolerance` is how far usage may
-    be above and below a target without a change. `propagation` ("" if unknown) and `settings`
-    are the controller's flags. `rebalance` is the last one that an annotation asked for. `memberships` are
-    those of the clusters that are no Members. `placement` is what is to be published, None to leave that as
-    it is, and `awaited` are the clusters without the workload in it. `unready` says that pods become ready in
-    no cluster; "" if some do.
+    asks for the write although the size stays: replicas move between clusters. `missed` are the expected
+    clusters without a usable answer now, also where the last one stands for it. `implausible` are the
+    clusters with implausible answers. `failed_over` are the lost clusters whose replicas the others have
+    after this decision. `tolerance` is how far usage may be above and below a target without a change.
+    `propagation` ("" if unknown) and `settings` are the controller's flags. `memberships` are those of the
+    clusters that are no Members. `placement` is what is to be published, None to leave that as it is.
+    `unready` says that pods become ready in no cluster; "" if some do.
 
     Mode Distributed: `bounds` are those of all members. `plan` is the pass, and `hpa_writes` are all its
     writes in order if each succeeds. `repairs` maps clusters to fields of their HPA that are not as they
@@ -206,18 +204,15 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     moves: bool = False
     why: str = ""
     split: str = ""
-    absences: Mapping[str, Absence] = {}
     missed: frozenset[str] = frozenset()
     implausible: frozenset[str] = frozenset()
     failed_over: frozenset[str] = frozenset()
     propagation: str = ""
     tolerance: tuple[float, float] | None = None
     settings: ControllerSettings = ControllerSettings()
-    rebalance: Rebalance | None = None
     memberships: Mapping[str, ClusterMembership] = {}
     unready: str = ""
     placement: PublishPlacement | None = None
-    awaited: Mapping[str, Awaited] = {}
     memory: MemoryState = NO_MEMORY
     distributed: bool = False
     bounds: tuple[MemberBounds, ...] = ()

@@ -1,6 +1,6 @@
-"""Moves between clusters in one decision: clusters that leave, rebalances and returns (direct propagation).
+"""Moves between clusters in one decision: clusters that leave, rebalances, returns, and holds of all these.
 
-Source: docs/explanation/membership.md.
+Source: docs/explanation/membership.md; docs/how-to/hold-scaling.md, "What a hold stops".
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fedhpa.api.hold import Hold
+from fedhpa.api.quantity import parse_milli
 from fedhpa.api.taints import CORDONED, LEAVING, MEMBER
 from fedhpa.api.texts import listed
 from fedhpa.assignment import (
+    needed_replicas,
     next_step,
     receivers_back,
     release_step,
@@ -22,9 +25,10 @@ from fedhpa.assignment import (
 )
 from fedhpa.decision.context import Context
 from fedhpa.decision.membership import Membership
-from fedhpa.decision.messages import MEMBERS_AVAILABLE, MEMBERS_HAVE_ROOM, NO_MEMBER
+from fedhpa.decision.memory import Rebalance
+from fedhpa.decision.messages import MEMBERS_AVAILABLE
 from fedhpa.decision.metrics import follows_pods, tolerances
-from fedhpa.decision.model import ClusterMembership, shortened
+from fedhpa.decision.model import ClusterMembership, MetricResult, shortened
 from fedhpa.decision.placement import PlacementPlan, loads
 from fedhpa.decision.rebalance import (
     absent_clusters,
@@ -34,7 +38,7 @@ from fedhpa.decision.rebalance import (
     report_progress,
     title,
 )
-from fedhpa.decision.returns import needed
+from fedhpa.metric_types.table import metric_type
 
 # Under Duplicated a leaving cluster shrinks by one step in this time.
 SHRINK_SECONDS: Final = 60.0
@@ -99,7 +103,7 @@ def shares_now(context: Context, plan: PlacementPlan, current: int, desired: int
     present |= {name: min(present[name], goal[name]) for name in fleet.stuck if name in target}
     step = release_step(context.spec.max_replicas)
     state = context.rebalance if rebalanced else None
-    kept = needed(context, plan, state) if state is not None and state.is_return else {}
+    kept = _needed(context, plan, state) if state is not None and state.is_return else {}
     # Else one cluster that is stuck at maxReplicas would hold each move. A step fewer pods may be ready.
     ready = plan.ready | {name: goal[name] for name in sorted(fleet.stuck)[:step] if name in target}
     moved = next_step(present, target, ready, step, plan.rolling, kept)
@@ -220,9 +224,13 @@ def reported_memberships(context: Context) -> dict[str, ClusterMembership]:
             text = ": ".join(part for part in (one.why, waits) if part)
             found[name] = ClusterMembership(one.state, shortened(text, _MAX_WAITS))
     if context.cordoned_grow:
-        context.builder.condition(MEMBERS_AVAILABLE, False, "NoMemberCluster", NO_MEMBER)
+        text = (
+            "no Member can take more replicas, so cordoned clusters get them: add a cluster, uncordon one, "
+        )
+        text += "or raise autoscalingMaxThreshold"
+        context.builder.condition(MEMBERS_AVAILABLE, False, "NoMemberCluster", text)
     elif context.builder.found(MEMBERS_AVAILABLE) is not None:
-        context.builder.condition(MEMBERS_AVAILABLE, True, "MembersHaveRoom", MEMBERS_HAVE_ROOM)
+        context.builder.condition(MEMBERS_AVAILABLE, True, "MembersHaveRoom", "Members take all replicas")
     return found
 
 
@@ -280,3 +288,86 @@ def _report(context: Context, name: str, one: Membership) -> None:
             context.builder.warn("LeaveWaits", text)
             standing = msgspec.structs.replace(one.standing, warned=True)
             context.fleet.memberships[name] = one._replace(standing=standing)
+
+
+def _needed(context: Context, plan: PlacementPlan, state: Rebalance) -> dict[str, int]:
+    """Returns the fewest replicas that each cluster needs for its own part of the load.
+
+    Only metrics of pods say that. A cluster whose part is unknown needs what runs there.
+    """
+    grown = [name for name, share in state.before.items() if plan.places[name].present > share]
+    found = dict.fromkeys(plan.places, 0)
+    present = {name: place.present for name, place in plan.places.items()}
+    above = 1 + tolerances(context).scale_up
+    for metric in context.metrics:
+        if metric_type(metric.type).per_pod and follows_pods(metric):
+            parts = _parts(metric, plan.ready)
+            known = needed_replicas(parts, plan.ready, grown, above, spare=above)
+            found = {name: max(least, known.get(name, present[name])) for name, least in found.items()}
+    return found
+
+
+def _truncated(metric: MetricResult) -> float:
+    """Returns how much more than its ratio a metric may use: Kubernetes truncates the mean of all pods.
+
+    Idle pods of a cluster that only claims room make the mean smaller, and so this part larger.
+    """
+    per_cent, amount = metric.target.get("averageUtilization"), metric.target.get("averageValue")
+    target = per_cent if isinstance(per_cent, int) else parse_milli(amount) if isinstance(amount, str) else 0
+    return 1 / target if target > 0 else 0.0
+
+
+def _parts(metric: MetricResult, ready: Mapping[str, int]) -> dict[str, float]:
+    """Returns each cluster's part of the load, in replicas at exactly the target; {} if it is unknown."""
+    if metric.usage_ratio is None or metric.pods is None or not math.isfinite(metric.usage_ratio):
+        return {}
+    values = {name: max(parse_milli(share.value), 0) for name, share in metric.clusters.items() if share.pods}
+    whole, counted = sum(values.values()), sum(share.pods for share in metric.clusters.values())
+    load = (metric.usage_ratio + _truncated(metric)) * counted / whole if whole else 0.0
+    # A cluster without a ready pod has no load, and needs no metrics.
+    return dict.fromkeys((name for name, pods in ready.items() if not pods), 0.0) | {
+        name: value * load for name, value in values.items()
+    }
+
+
+def held_size(context: Context, hold: Hold, current: int, size: int) -> int:
+    """Returns the size that the hold allows, and adds its step.
+
+    `current` is what runs. Failover and minReplicas may grow the size under every hold.
+    """
+    after = size
+    if hold.stops_down:
+        after = max(after, current)
+    if hold.stops_up and after > current:
+        floor = 0 if context.failover is None else context.failover.floor
+        after = min(after, max(current, floor, context.spec.min_replicas))
+    return context.builder.step("hold", size, after, str(hold))
+
+
+def held_shares(
+    context: Context,
+    hold: Hold,
+    plan: PlacementPlan,
+    current: int,
+    desired: int,
+    shares: Mapping[str, int],
+) -> Mapping[str, int]:
+    """Returns the shares that the hold allows: a size that stays moves nothing but what leaves or is stuck.
+
+    A size that changes is divided as ever, and no cluster changes against the hold's direction.
+    """
+    fleet = context.fleet
+    going = {one.name for one in fleet.leaving} | set(fleet.stuck)
+    copies = context.spec.assignment.policy.copies
+    if desired == current and not copies and (hold.stops_moves or not going):
+        return {name: plan.places[name].present for name in shares}
+    found = {}
+    for name, share in shares.items():
+        present = plan.places[name].present
+        # Replicas of such a cluster go only as far as others are ready, or serve nothing.
+        if hold.stops_down and (copies or name not in going):
+            share = max(share, present)
+        if hold.stops_up and desired <= current:
+            share = min(share, present)
+        found[name] = share
+    return found

@@ -11,10 +11,9 @@ import msgspec
 
 from fedhpa.api.propagation import DUPLICATED
 from fedhpa.assignment import NO_COURSE, NO_STATE
-from fedhpa.decision.conditions import report, report_others, report_outlook
+from fedhpa.decision.conditions import report, report_hold, report_others, report_outlook
 from fedhpa.decision.context import Context, absence_clocks
 from fedhpa.decision.fleet import FleetView
-from fedhpa.decision.held import held_shares, held_size, report_hold
 from fedhpa.decision.memory import (
     ANSWERED,
     ANSWERED_STATES,
@@ -38,10 +37,10 @@ from fedhpa.decision.messages import (
     SCALED_TO_ZERO,
 )
 from fedhpa.decision.metrics import tolerances
-from fedhpa.decision.model import Coverage, Decision
-from fedhpa.decision.moves import reported_memberships, shares_now
+from fedhpa.decision.model import Decision, PublishPlacement
+from fedhpa.decision.moves import held_shares, held_size, reported_memberships, shares_now
 from fedhpa.decision.placement import PlacementPlan, headroom_of_binding, keeps
-from fedhpa.decision.publication import NO_PUBLICATION, publication_of
+from fedhpa.decision.publication import publication_of
 from fedhpa.decision.rebalance import report_refusal
 from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import DISTRIBUTED, ScalingSpec
@@ -101,7 +100,9 @@ def decided(
         if desired != current and reported != (current, desired):
             builder.event("DryRun", f"New size would be: {desired}; reason: {why}")
     elif (desired != current or changes) and write_error is not None:
-        _report_failed_write(context, desired, why, write_error)
+        builder.warn("FailedRescale", f"New size: {desired}; reason: {why}; error: {write_error}")
+        message = f"the HPA controller was unable to update the target scale: {write_error}"
+        builder.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
         # Otherwise a rate limit would allow the same replicas again as long as one cluster refuses. A move is
         # no scale.
         scaled = 0 if desired == current else written_change
@@ -115,20 +116,16 @@ def decided(
         builder.step("assignment", current, desired, f"{reason}: {changes}")
         builder.event("ReplicasMoved", f"{reason}: {changes}")
     failed_over = _failed_over(context, desired, written=error is None)
-    decision = without_status(
-        context,
-        current,
-        desired,
-        reason,
-        error,
-        shares if error is None else {},
+    decision = msgspec.structs.replace(
+        without_status(context, current, desired, reason, error),
+        assignment=shares if error is None else {},
         rescale=rescale,
         moves=moves,
         failed_over=failed_over,
         why=why,
         split=split if error is None else "",
     )
-    return with_status(decision, context.snapshot, context.fleet, have_scale=True)
+    return _with_status(decision, context, have_scale=True)
 
 
 def _kept_for_bridged(context: Context, current: int, desired: int) -> int:
@@ -143,7 +140,7 @@ def undecided(context: Context, current: int, error: str, *, have_scale: bool) -
     stored = context.stored
     shown = current if have_scale else stored.current_replicas or 0
     decision = without_status(context, shown, stored.desired_replicas or 0, "", error)
-    return with_status(decision, context.snapshot, context.fleet, have_scale=have_scale)
+    return _with_status(decision, context, have_scale=have_scale)
 
 
 def _report_rescale(context: Context, current: int, desired: int, reason: str, split: str) -> None:
@@ -179,27 +176,8 @@ def _failed_over(context: Context, desired: int, *, written: bool) -> frozenset[
     return frozenset(failover.shares)
 
 
-def _report_failed_write(context: Context, desired: int, reason: str, error: str) -> None:
-    context.builder.warn("FailedRescale", f"New size: {desired}; reason: {reason}; error: {error}")
-    message = f"the HPA controller was unable to update the target scale: {error}"
-    context.builder.condition(ABLE_TO_SCALE, False, "FailedUpdateScale", message)
-
-
-def without_status(
-    context: Context,
-    current: int,
-    desired: int,
-    reason: str,
-    error: str | None,
-    assignment: Mapping[str, int] = {},
-    *,
-    rescale: bool = False,
-    moves: bool = False,
-    failed_over: frozenset[str] = frozenset(),
-    why: str = "",
-    split: str = "",
-) -> Decision:
-    """Returns a decision that lacks only its status. Sets the conditions that all decisions have."""
+def without_status(context: Context, current: int, desired: int, reason: str, error: str | None) -> Decision:
+    """Returns a decision without writes, status and memory. Sets the conditions that all decisions have."""
     fleet, states = context.fleet, context.memory.states
     allowed = tolerances(context)
     serves = any(view.ready_pods >= view.replicas > 0 for view in fleet.answered)
@@ -209,59 +187,42 @@ def without_status(
         report_hold(context)
     known = context.fleet.memberships or context.builder.found(MEMBERS_AVAILABLE)
     members = reported_memberships(context) if known else {}
-    given = context.snapshot.placement
-    published = NO_PUBLICATION if given is None else publication_of(context, given)
-    members |= published.members
-    absences = absence_clocks(
-        context.fleet, context.snapshot, context.coverage, context.now, context.unreported
+    write: PublishPlacement | None = None
+    if context.snapshot.placement is not None:
+        write, awaited = publication_of(context, context.snapshot.placement)
+        members |= awaited
+    context.absences = absences = absence_clocks(
+        fleet, context.snapshot, context.coverage, context.now, context.unreported
     )
+    propagation = context.snapshot.propagation
+    if not propagation and not isinstance(context.snapshot.target, Failure):
+        propagation = "direct" if fleet.direct else "karmada"
     # If the hub gave no template, no cluster was asked: MetricsComplete stays as it was.
     if context.snapshot.clusters or not isinstance(context.snapshot.target, Failure):
-        report(context.builder, context.fleet, context.coverage, states, absences, context.unreported)
+        report(context.builder, fleet, context.coverage, states, absences, context.unreported)
     return Decision(
         now=context.now,
         current_replicas=current,
         desired_replicas=desired,
-        rescale=rescale,
+        rescale=False,
         reason=reason,
         error=error,
-        coverage=_coverage(context),
+        coverage=msgspec.structs.replace(context.coverage, applied=context.policy_in_force),
         metrics=context.metrics,
         steps=tuple(context.builder.steps),
         conditions=context.builder.conditions,
         events=tuple(context.builder.events),
         status={},
         history=context.history,
-        assignment=assignment,
-        moves=moves,
-        why=why,
-        split=split,
-        absences=absences,
         missed=frozenset(context.missed),
         implausible=context.fleet.implausible,
-        failed_over=failed_over,
-        propagation=_propagation(context),
+        propagation=propagation,
         tolerance=(allowed.scale_up, allowed.scale_down),
         settings=context.settings,
-        rebalance=context.rebalance,
         memberships=members,
-        placement=published.write,
-        awaited=published.awaited,
+        placement=write,
         unready=ready_nowhere(fleet.answered, context.memory, context.spec, context.now) if lacks else "",
     )
-
-
-def _propagation(context: Context) -> str:
-    # In mode Distributed the controller reads no template, whatever places the workload.
-    known = context.snapshot.propagation
-    if known or isinstance(context.snapshot.target, Failure):
-        return known
-    return "direct" if context.fleet.direct else "karmada"
-
-
-def _coverage(context: Context) -> Coverage:
-    known = context.coverage
-    return msgspec.structs.replace(known, applied=context.policy_in_force)
 
 
 def history_after_scale(spec: ScalingSpec, history: History, change: int, now: float) -> History:
@@ -277,14 +238,13 @@ def history_after_scale(spec: ScalingSpec, history: History, change: int, now: f
     return History(history.recommendations, ups, downs)
 
 
-def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool) -> Decision:
+def _with_status(decision: Decision, context: Context, *, have_scale: bool) -> Decision:
     """Returns the decision with its status and memory. Without the target's scale the stored metrics stay."""
-    stored = snapshot.hpa.status
+    snapshot, fleet = context.snapshot, context.fleet
+    values: Sequence[Mapping[str, JSON]] | None = context.stored.current_metrics
     if have_scale:
-        values: Sequence[Mapping[str, JSON]] | None = [metric.status for metric in decision.metrics] or None
-    else:
-        values = stored.current_metrics
-    memory = memory_of(decision, snapshot, fleet, have_scale=have_scale)
+        values = [metric.status for metric in decision.metrics] or None
+    memory = memory_of(decision, context, have_scale=have_scale)
     entries = cluster_entries(decision, snapshot, fleet, memory)
     if _keeps_assignment(snapshot):
         entries = entries or [kept_entry(name, one) for name, one in memory.clusters.items()]
@@ -293,10 +253,9 @@ def with_status(decision: Decision, snapshot: Snapshot, fleet: FleetView, *, hav
     return msgspec.structs.replace(decision, status=status, memory=memory)
 
 
-def memory_of(
-    decision: Decision, snapshot: Snapshot, fleet: FleetView, *, have_scale: bool = True
-) -> MemoryState:
+def memory_of(decision: Decision, context: Context, *, have_scale: bool = True) -> MemoryState:
     """Returns what the next decision needs of this one."""
+    snapshot, fleet = context.snapshot, context.fleet
     before, coverage = snapshot.memory, decision.coverage
     writes = decision.writes
     size = decision.desired_replicas if writes else decision.current_replicas
@@ -324,14 +283,14 @@ def memory_of(
     return MemoryState(
         size=size if have_scale else before.size,
         history=bounded_history(decision.history),
-        absences=dict(decision.absences),
-        rebalance=decision.rebalance,
+        absences=dict(context.absences),
+        rebalance=context.rebalance,
         clusters=clusters or before.clusters,
         assigned_for=before.assigned_for if keeps else "",
         course=before.course if keeps else NO_COURSE,
         resets=None if decision.distributed else before.resets,
         target=before.target,
-        awaited=before.awaited if snapshot.placement is None else dict(decision.awaited),
+        awaited=before.awaited if snapshot.placement is None else dict(context.awaited),
         followed=before.followed if snapshot.hpa.spec.follows else (),
     )
 

@@ -5,8 +5,8 @@ Source: docs/how-to/publish-a-placement.md; docs/explanation/membership.md for A
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final
 
 from fedhpa.api.assignment_policies import PRIORITY
 from fedhpa.api.known_cluster import KnownCluster
@@ -16,7 +16,7 @@ from fedhpa.decision.membership import may_begin
 from fedhpa.decision.memory import Awaited
 from fedhpa.decision.messages import PUBLISHED
 from fedhpa.decision.model import ClusterMembership, PublishedCluster, PublishPlacement, shortened
-from fedhpa.decision.snapshot import Finding, PlacementInput
+from fedhpa.decision.snapshot import PlacementInput
 
 # The reason in a published placement for a cluster that takes its share.
 MEMBER_REASON: Final = "Member"
@@ -28,25 +28,30 @@ _KARMADA: Final = "karmada"
 _MAX_WAITS: Final = 512
 
 
-class Publication(NamedTuple):
-    """The write of a decision, with the memberships and the memory of the clusters that are Awaited."""
+def publication_of(
+    context: Context, given: PlacementInput
+) -> tuple[PublishPlacement | None, dict[str, ClusterMembership]]:
+    """Returns what the decision publishes, and the clusters that are Awaited, with what each waits for.
 
-    write: PublishPlacement | None = None
-    members: Mapping[str, ClusterMembership] = {}
-    awaited: Mapping[str, Awaited] = {}
-
-
-NO_PUBLICATION: Final = Publication()
-
-
-def publication_of(context: Context, given: PlacementInput) -> Publication:
-    """Returns what the decision publishes. Sets the condition Published, and warns after a long wait."""
+    None leaves what is published as it is. Sets the condition Published, and warns after a long wait.
+    """
+    members: dict[str, ClusterMembership] = {}
     if not context.spec.publish:
-        return _ended(context, given)
-    if ignored := _ignored(context):
-        context.builder.condition(PUBLISHED, False, ignored.reason, ignored.message)
-        return Publication()
-    awaited, members = {}, {}
+        # What was published is removed, until that is done.
+        if given.outcome is None or not given.outcome.removed:
+            return PublishPlacement(), members
+        context.builder.forget(PUBLISHED)
+        return None, members
+    text = "spec.placement.publish"
+    if context.snapshot.propagation == _KARMADA:
+        text += " is ignored with --propagation=karmada: the PropagationPolicy says where the workload runs"
+        context.builder.condition(PUBLISHED, False, "NotSupported", text)
+        return None, members
+    if not context.spec.selects_clusters:
+        text += " needs spec.clusterAffinity, which says which clusters are published"
+        context.builder.condition(PUBLISHED, False, "NoClusterAffinity", text)
+        return None, members
+    awaited: dict[str, Awaited] = {}
     begin: list[tuple[KnownCluster, str]] = []
     for one in given.awaited:
         known = context.memory.awaited.get(one.name)
@@ -57,30 +62,14 @@ def publication_of(context: Context, given: PlacementInput) -> Publication:
         awaited[one.name] = _reported(context, one.name, one.why, known)
         text = f"it does not run the workload yet: {one.why}"
         members[one.name] = ClusterMembership(AWAITED, shortened(text, _MAX_WAITS))
+    context.awaited = awaited
     clusters = _ranked(context, given, [*_hosts(context), *begin])
     _report(context, given, clusters)
-    return Publication(_write(context, clusters), members, awaited)
-
-
-def _ended(context: Context, given: PlacementInput) -> Publication:
-    """Returns the removal of what was published, until that is done."""
-    if given.outcome is not None and given.outcome.removed:
-        context.builder.forget(PUBLISHED)
-        return Publication()
-    return Publication(PublishPlacement())
-
-
-def _ignored(context: Context) -> Finding | None:
-    """Returns why the field is ignored."""
-    if context.snapshot.propagation == _KARMADA:
-        text = (
-            "spec.placement.publish is ignored with --propagation=karmada: the PropagationPolicy says where"
-        )
-        return Finding("NotSupported", f"{text} the workload runs")
-    if not context.spec.selects_clusters:
-        text = "spec.placement.publish needs spec.clusterAffinity, which says which clusters are published"
-        return Finding("NoClusterAffinity", text)
-    return None
+    # An empty placement would make others remove the workload everywhere.
+    blocked = context.snapshot.blocked
+    is_kept = blocked is not None and blocked.reason != _NOT_DELIVERED
+    kept = is_kept or context.spec.dry_run or not clusters
+    return None if kept else PublishPlacement(clusters), members
 
 
 def _reported(context: Context, name: str, why: str, known: Awaited | None) -> Awaited:
@@ -144,13 +133,3 @@ def _report(context: Context, given: PlacementInput, clusters: tuple[PublishedCl
         return
     noun = "cluster" if len(clusters) == 1 else "clusters"
     builder.condition(PUBLISHED, True, PUBLISHED, f"{len(clusters)} {noun} published")
-
-
-def _write(context: Context, clusters: tuple[PublishedCluster, ...]) -> PublishPlacement | None:
-    """Returns what is to be published; None to leave it as it is.
-
-    An empty placement would make others remove the workload everywhere.
-    """
-    blocked = context.snapshot.blocked
-    is_kept = blocked is not None and blocked.reason != _NOT_DELIVERED
-    return None if is_kept or context.spec.dry_run or not clusters else PublishPlacement(clusters)

@@ -6,6 +6,7 @@ controller goes on and never begins again. Source: docs/explanation/placement.md
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,18 +18,23 @@ from fedhpa.api.rebalance import REBALANCE_ANNOTATION, rebalance_time
 from fedhpa.api.texts import listed
 from fedhpa.api.times import format_time
 from fedhpa.decision.context import Context
-from fedhpa.decision.memory import QUIET_SECONDS, Rebalance
+from fedhpa.decision.memory import ANSWERED, QUIET_SECONDS, Rebalance
 from fedhpa.decision.messages import REBALANCED
 from fedhpa.decision.model import stored_time
 from fedhpa.decision.placement import PlacementPlan
-from fedhpa.decision.returns import is_worth_it, misplaced, obstacle
 from fedhpa.decision.spec import DISTRIBUTED, WHEN_QUIET
+from fedhpa.scaling import IGNORED
 
 # Pods that never become ready must not keep the size for ever.
 MAX_SECONDS: Final = 3600
 # A return that no cluster could serve for so long ends, and none begins for a day.
 BLOCKED_SECONDS: Final = 300.0
 REST_SECONDS: Final = 24 * 3600.0
+# A return begins at most this often.
+PERIOD_SECONDS: Final = 3600.0
+# Less than this is not worth the restarts of pods.
+_FEWEST: Final = 2
+_FEWEST_PER_CENT: Final = 10
 _FINISHED, _TIMED_OUT, _STOPPED, _NOTHING = "Rebalanced", "TimedOut", "Stopped", "RebalanceServesNothing"
 _INTERRUPTED: Final = "Interrupted"
 _RETURNING, _WAITS_TO_RETURN, _IN_PLACE = "Returning", "ReturnWaits", "InPlace"
@@ -178,6 +184,56 @@ def _return(context: Context, plan: PlacementPlan, current: int, desired: int, c
     )
     text = f"the {title(context.rebalance)} begins: {count} of {desired} replicas run in other clusters"
     context.builder.condition(REBALANCED, False, _RETURNING, text)
+
+
+def misplaced(plan: PlacementPlan, goal: Mapping[str, int]) -> int:
+    """Returns how many replicas run in other clusters than the goal says."""
+    return sum(max(place.present - goal[name], 0) for name, place in plan.places.items())
+
+
+def is_worth_it(replicas: int, size: int) -> bool:
+    """True if so many misplaced replicas of a size are worth a return."""
+    return replicas >= _FEWEST and replicas * 100 >= size * _FEWEST_PER_CENT
+
+
+def obstacle(context: Context, current: int, desired: int, changed: float) -> str:
+    """Returns what a return waits for; "" if it may begin. A member scaled last at `changed`."""
+    fleet, state = context.fleet, context.rebalance
+    if state is not None and state.rests_until is not None and context.now < state.rests_until:
+        return (
+            f"rests until {format_time(state.rests_until)}, because no cluster could give a replica at the "
+            "last one: load that is tied to its cluster stays there"
+        )
+    if context.coverage.unanswered:
+        return f"waits for an answer of {context.coverage.unanswered}"
+    if fleet.leaving:
+        return f"waits until {fleet.leaving[0].name} has left"
+    if desired != current or fleet.running != current or not current:
+        return "waits for a size that stays"
+    for view in fleet.answered:
+        if view.ready_pods != view.replicas or view.is_rolling:
+            return f"waits until all pods of {view.name} are ready"
+    begins = max(_last_change(context), min(changed, context.now)) + QUIET_SECONDS
+    if state is not None:
+        begins = max(begins, min(state.since, context.now) + PERIOD_SECONDS)
+    return (
+        f"begins at {format_time(math.ceil(begins))} if nothing changes before"
+        if begins > context.now
+        else ""
+    )
+
+
+def _last_change(context: Context) -> float:
+    """Returns when a pod became ready, a share changed, or data came back last, in POSIX seconds."""
+    times = [pod.ready_since for view in context.fleet.answered for pod in view.pods if pod.state != IGNORED]
+    for view in context.fleet.answered:
+        known = context.memory.clusters.get(view.name)
+        if known is None or known.state != ANSWERED:
+            return context.now
+        changes = (known.scaled, known.answered_since, known.standing.since)
+        times += [time for time in changes if time is not None]
+    # The clock of a former leader or of a member may be ahead of ours.
+    return min(max(times, default=0.0), context.now)
 
 
 def _report_in_place(context: Context) -> None:

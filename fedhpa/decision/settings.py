@@ -10,12 +10,13 @@ import msgspec
 
 from fedhpa.api import default_values
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.json import convert_json
 from fedhpa.api.times import format_duration, parse_duration
-from fedhpa.decision.record.fields import read_at
+from fedhpa.decision.record.fields import convert_at, read_at
 
 
-class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ControllerSettings(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
     """The controller's flags that the arithmetic reads; durations are seconds.
 
     `new_hosts` is GROW or CORDON of `fedhpa.api.default_values`.
@@ -28,31 +29,15 @@ class ControllerSettings(msgspec.Struct, frozen=True, kw_only=True, rename="came
     scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
     scale_up_limit_minimum: int = default_values.SCALE_UP_LIMIT_MINIMUM
     cluster_lost_timeout: float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
-    new_hosts: str = default_values.NEW_HOSTS
+    new_hosts: Literal["grow", "cordon"] = default_values.NEW_HOSTS
 
 
 JSON = object
 
-# JSON key -> field of a duration, which is written as a Go duration.
-_DURATIONS: Final = {
-    "downscaleStabilization": "downscale_stabilization",
-    "cpuInitializationPeriod": "cpu_initialization_period",
-    "initialReadinessDelay": "initial_readiness_delay",
-    "clusterLostTimeout": "cluster_lost_timeout",
-}
-
-
-class RawController(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """`controller` of a scenario: durations are Go durations or seconds."""
-
-    tolerance: float = default_values.TOLERANCE
-    downscale_stabilization: str | float = default_values.DOWNSCALE_STABILIZATION_SECONDS
-    cpu_initialization_period: str | float = default_values.CPU_INITIALIZATION_PERIOD_SECONDS
-    initial_readiness_delay: str | float = default_values.INITIAL_READINESS_DELAY_SECONDS
-    cluster_lost_timeout: str | float = default_values.CLUSTER_LOST_TIMEOUT_SECONDS
-    scale_up_limit_factor: float = default_values.SCALE_UP_LIMIT_FACTOR
-    scale_up_limit_minimum: float = default_values.SCALE_UP_LIMIT_MINIMUM
-    new_hosts: Literal["grow", "cordon"] = "grow"
+# Settings that are written as a Go duration, and may be read as seconds, too.
+_DURATIONS: Final = frozenset(
+    ("downscaleStabilization", "cpuInitializationPeriod", "initialReadinessDelay", "clusterLostTimeout")
+)
 
 
 def encode_settings(settings: ControllerSettings, *, changed_only: bool = False) -> Mapping[str, JSON]:
@@ -65,14 +50,15 @@ def encode_settings(settings: ControllerSettings, *, changed_only: bool = False)
     }
 
 
-def decode_settings(raw: RawController) -> ControllerSettings:
+def decode_settings(raw: Mapping[str, JSON]) -> ControllerSettings:
     """Returns the settings of a scenario. Raises InvalidObject naming the field."""
-    durations = {
-        field: read_at(f"controller.{key}", parse_duration, getattr(raw, field))
-        for key, field in _DURATIONS.items()
+    found = {
+        key: read_at(f"controller.{key}", parse_duration, value)
+        if key in _DURATIONS and isinstance(value, str | int | float)
+        else value
+        for key, value in raw.items()
     }
-    minimum = {"scale_up_limit_minimum": int(raw.scale_up_limit_minimum)}
-    return ControllerSettings(**{**msgspec.structs.asdict(raw), **durations, **minimum})
+    return convert_at("controller", found, ControllerSettings)
 
 
 def stored_settings(raw: JSON) -> ControllerSettings:
@@ -80,6 +66,6 @@ def stored_settings(raw: JSON) -> ControllerSettings:
     kept: dict[str, JSON] = {}
     for key, value in raw.items() if isinstance(raw, Mapping) else ():
         with contextlib.suppress(InvalidObject):
-            decode_settings(convert_json({key: value}, RawController))
+            decode_settings({key: value})
             kept[key] = value
-    return decode_settings(convert_json(kept, RawController))
+    return decode_settings(kept)

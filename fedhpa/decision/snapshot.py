@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.hold import Hold, HoldRequest, hold_in_force
+from fedhpa.api.hold import Hold, HoldRequest, hold_in_force, hold_request
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MemberHpa
 from fedhpa.api.placement_decisions import Profile
-from fedhpa.api.selectors import Selector, selector_of
+from fedhpa.api.rebalance import REBALANCE_ANNOTATION
+from fedhpa.api.selectors import Selector
 from fedhpa.api.taints import STUCK
 from fedhpa.api.wire import Scale
 from fedhpa.decision.memory import NO_MEMORY, Absence, MemoryState
-from fedhpa.decision.spec import ScalingObject
-from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, USAGE_API, ScalingMetric
+from fedhpa.decision.model import StatusCondition
+from fedhpa.decision.spec import ScalingSpec, decode_spec
 from fedhpa.scaling import CustomSample, ExternalSample, PodRecord, UsageRecord
+
+JSON = object
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -28,10 +30,9 @@ class Failure(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True)
     error: str
 
 
-# The metric values of one cluster: all values, the reason why there are none, or one answer for each query
-# (`ScalingMetric.query_key`). Then the server has selected the values, and one query may fail alone.
-CustomMetrics = tuple[CustomSample, ...] | Mapping[str, tuple[CustomSample, ...] | Failure] | Failure
-ExternalMetrics = tuple[ExternalSample, ...] | Mapping[str, tuple[ExternalSample, ...] | Failure] | Failure
+# The answers to the queries of custom and external metrics (`ScalingMetric.query_key`): values, or why there
+# are none.
+Answers = Mapping[str, tuple[CustomSample, ...] | tuple[ExternalSample, ...] | Failure]
 
 
 class ClusterScale(msgspec.Struct, frozen=True, gc=False):
@@ -67,9 +68,10 @@ class Bridge(msgspec.Struct, frozen=True, gc=False):
 class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One candidate cluster.
 
-    `error` says why it does not answer although it is ready. `selector_error` says why the scale's selector
-    cannot be parsed. `pods` are those that the selector matches, `usage` is theirs, and `other_pods` are the
-    names of the namespace's other listed pods (`fedhpa.scaling.selection`).
+    `error` says why it does not answer although it is ready. `metrics` are the metrics that it serves.
+    `selector_error` says why the scale's selector cannot be parsed. `pods` are those that the selector
+    matches, `usage` is theirs, and `other_pods` are the names of the namespace's other listed pods
+    (`fedhpa.scaling.records`).
     `absence` is the clock of the cluster's loss, None if no clock runs. `last_replicas` is its last known
     share of the workload. `available_replicas` is how many more replicas it could run, None if unknown.
     `most_replicas` is its limit by clusterHPAPreference, None for no limit. `cluster` has the fields that
@@ -100,8 +102,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     pods: tuple[PodRecord, ...] = ()
     other_pods: frozenset[str] = frozenset()
     usage: tuple[UsageRecord, ...] | Failure = ()
-    custom_metrics: CustomMetrics = ()
-    external_metrics: ExternalMetrics = ()
+    metrics: Answers = {}
     available_replicas: int | None = None
     most_replicas: int | None = None
     last_replicas: int | None = None
@@ -206,6 +207,90 @@ class PlacementInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return frozenset(one.name for one in self.awaited)
 
 
+class StoredStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """The stored status of a FederatedHPA, as far as a decision reads it: what people see of the last one.
+
+    Another program may have written it. The fields of type JSON may hold anything, because no decision
+    depends on them. Only old scenarios have `assigned_for` and `decision`, because they hold the memory here.
+    """
+
+    current_replicas: int | None = None
+    desired_replicas: int | None = None
+    last_scale_time: str | None = None
+    current_metrics: tuple[dict[str, JSON], ...] | None = None
+    conditions: tuple[StatusCondition, ...] = ()
+    observed_generation: JSON = None
+    clusters: JSON = None
+    assigned_for: JSON = None
+    decision: JSON = None
+
+    @property
+    def entries(self) -> dict[str, Mapping[str, JSON]]:
+        """The readable entries of status.clusters by name."""
+        entries = self.clusters if isinstance(self.clusters, list) else []
+        # Decoded JSON has no other mapping. Its exact type is compared quickly.
+        return {
+            name: entry for entry in entries if type(entry) is dict and type(name := entry.get("name")) is str
+        }
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """The clusters' replicas, as far as known."""
+        shown = {name: entry.get("currentReplicas") for name, entry in self.entries.items()}
+        return {name: replicas for name, replicas in shown.items() if type(replicas) is int}
+
+
+class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A FederatedHPA: its spec with defaults and its stored status."""
+
+    name: str
+    namespace: str
+    generation: int | None
+    spec: ScalingSpec
+    status: StoredStatus
+    uid: str = ""
+    rebalance: str = ""
+    hold: HoldRequest | None = None
+
+
+class _StoredMeta(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int | None = None
+    annotations: JSON = None
+
+
+class _StoredObject(msgspec.Struct):
+    """The parts of an object beside its spec. A status of 200 clusters is too large for the model."""
+
+    metadata: _StoredMeta = msgspec.field(default_factory=_StoredMeta)
+    status: StoredStatus | None = None
+
+
+def decode_object(raw: Mapping[str, JSON], spec: ScalingSpec | None = None) -> ScalingObject:
+    """Returns a stored FederatedHPA; `spec` is its spec if that is known already.
+
+    Raises InvalidObject naming the field. An object that the gate refuses is returned: see `judgement`.
+    """
+    try:
+        stored = convert_json(raw, _StoredObject)
+    except InvalidJson as error:
+        raise InvalidObject(f"the FederatedHPA cannot be read: {error}") from error
+    meta = stored.metadata
+    found = meta.annotations.get(REBALANCE_ANNOTATION) if isinstance(meta.annotations, Mapping) else None
+    return ScalingObject(
+        name=meta.name,
+        namespace=meta.namespace,
+        generation=meta.generation,
+        spec=decode_spec(raw.get("spec")) if spec is None else spec,
+        status=stored.status or StoredStatus(),
+        uid=meta.uid,
+        rebalance=found if isinstance(found, str) else "",
+        hold=hold_request(meta.annotations) if meta.annotations else None,
+    )
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """The input of one decision on one autoscaler.
 
@@ -217,8 +302,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `selection` says why not all clusters of Karmada's placement take part; "" if they do. `leftovers` are
     clusters that have our HPA and are not selected any more. `evictions` are those of Karmada, by cluster: it
     need be no candidate any more.
-    `hub_findings` are problems of the hub. `decided_size` is the size of the last decision, None on a fresh
-    start; only policy Duplicated reads it. `memory` is what the last decision left, without its history.
+    `hub_metrics` are the metrics that the hub serves, `hub_findings` its problems. `decided_size` is the size
+    of the last decision, None on a fresh start; only policy Duplicated reads it. `memory` is what the
+    last decision left, without its history.
     `record_problem` says why the memory cannot be stored; "" if it can. `answers` are the last complete
     answers of the clusters, as far as this process has them. `holds` are what the object's namespace and that
     of the controller ask for, in this order. `placement` is None where no clusters are or were published.
@@ -229,8 +315,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     hpa: ScalingObject
     clusters: tuple[ClusterSnapshot, ...] = ()
     target: TemplateScale | Failure | None = None
-    hub_custom_metrics: tuple[CustomSample, ...] = ()
-    hub_external_metrics: tuple[ExternalSample, ...] = ()
+    hub_metrics: Answers = {}
     ambiguous_with: tuple[str, ...] = ()
     competitors: tuple[str, ...] = ()
     blocked: Blocked | None = None
@@ -247,88 +332,13 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     placement: PlacementInput | None = None
     unfollowed: str | None = None
 
+    @property
+    def replicas(self) -> dict[str, int]:
+        """The replicas of the clusters whose scale was read."""
+        return {one.name: one.scale.spec_replicas for one in self.clusters if type(one.scale) is ClusterScale}
+
     def hold_at(self, now: float) -> Hold | None:
         """Returns the hold in force at `now` in POSIX seconds; None without one."""
         if self.hpa.hold is None and not self.holds:
             return None
         return hold_in_force((self.hpa.hold, *self.holds), now)
-
-
-def external_samples(answer: ExternalMetrics, spec: ScalingMetric) -> list[ExternalSample]:
-    """Returns the samples of an External metric: by name, and by labels if the sample has any."""
-    if isinstance(answer, Mapping):
-        answer = answer.get(spec.query_key, ())
-        return [] if isinstance(answer, Failure) else list(answer)
-    if isinstance(answer, Failure):
-        return []
-    try:
-        selector = selector_of(spec.selector) if spec.selector is not None else Selector()
-    except InvalidObject:
-        return []  # the evaluation of the metric fails with the message
-    return [
-        sample
-        for sample in answer
-        if sample.metric == spec.name and (not sample.labels or selector.matches(sample.labels))
-    ]
-
-
-def custom_samples(answer: CustomMetrics, spec: ScalingMetric, namespace: str) -> list[CustomSample]:
-    """Returns the samples of a Pods or Object metric: by metric and described object.
-
-    One metric name may have several series. Samples with the metric's own selector are preferred.
-    """
-    if isinstance(answer, Mapping):
-        answer = answer.get(spec.query_key, ())
-        return [] if isinstance(answer, Failure) else list(answer)
-    if isinstance(answer, Failure):
-        return []
-    found = [
-        sample
-        for sample in answer
-        if sample.metric == spec.name and _describes_target(sample, spec, namespace)
-    ]
-    exact = [sample for sample in found if (sample.selector or None) == (spec.selector or None)]
-    return exact or [sample for sample in found if not sample.selector or not spec.selector]
-
-
-def _describes_target(sample: CustomSample, spec: ScalingMetric, namespace: str) -> bool:
-    in_namespace = not sample.namespace or not namespace or sample.namespace == namespace
-    if spec.metric_type.per_pod:
-        return sample.kind in ("Pod", "") and in_namespace
-    described = spec.described_object or {}
-    kind = described.get("kind", "")
-    if sample.kind and sample.kind != kind:
-        return False
-    # A metric of a Namespace is that of the autoscaler's own namespace, whatever name the spec has.
-    return kind == "Namespace" or (sample.name == described.get("name", "") and in_namespace)
-
-
-class MetricsApi(NamedTuple):
-    """The answers of one metrics API in a snapshot, and the choice of the samples of a metric.
-
-    `of_cluster` and `of_hub` return the answer for all metrics. `pick` returns the samples of one metric, by
-    answer, metric and namespace.
-    """
-
-    of_cluster: Callable[[ClusterSnapshot], object]
-    of_hub: Callable[[Snapshot], object]
-    pick: Callable[[Any, ScalingMetric, str], Sequence[CustomSample | ExternalSample]]
-
-
-METRICS_APIS: Final[Mapping[str, MetricsApi]] = {
-    # The usage of a pod belongs to a cluster, so the hub never serves it alone.
-    USAGE_API: MetricsApi(attrgetter("usage"), lambda _: (), lambda *_: ()),
-    CUSTOM_API: MetricsApi(attrgetter("custom_metrics"), attrgetter("hub_custom_metrics"), custom_samples),
-    EXTERNAL_API: MetricsApi(
-        attrgetter("external_metrics"),
-        attrgetter("hub_external_metrics"),
-        lambda answer, spec, _: external_samples(answer, spec),
-    ),
-}
-# A type of a later version: no API is known, so nothing answers and nothing fails.
-_NO_API: Final = MetricsApi(lambda _: (), lambda _: (), lambda *_: ())
-
-
-def metrics_api(spec: ScalingMetric) -> MetricsApi:
-    """Returns the API that serves a metric. For an unknown type, returns one that has nothing."""
-    return METRICS_APIS.get(spec.metric_type.api, _NO_API)

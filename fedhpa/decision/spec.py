@@ -29,13 +29,9 @@ from fedhpa.api.federatedhpa import (
 )
 from fedhpa.api.fielderror import required
 from fedhpa.api.gate import Judgement, judge
-from fedhpa.api.hold import HoldRequest, hold_request
-from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.quantity import Quantity, RawQuantity
-from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.taints import Toleration
-from fedhpa.decision.record.stored_status import RawStatus, StoredStatus, stored_status
 from fedhpa.metric_types.entries import DEFAULT_METRICS, scaling_metric
 from fedhpa.metric_types.metric import ScalingMetric
 from fedhpa.scaling import ScalingPolicy, ScalingRules
@@ -127,9 +123,7 @@ def placement_spec(spec: FederatedHPASpec) -> PlacementSpec:
                 for index, preference in enumerate(assignment.cluster_autoscaling_preference)
             ]
         ),
-        delay=None
-        if spec.autoscale_multi_cluster_delay is None
-        else float(spec.autoscale_multi_cluster_delay),
+        delay=spec.autoscale_multi_cluster_delay,
         assist=spec.scale_assist is not False,
         caps=_caps(spec.cluster_hpa_preference),
         scaling_to_zero=spec.scaling_to_zero is True,
@@ -222,57 +216,6 @@ class ScalingSpec(msgspec.Struct, frozen=True, kw_only=True):
         return [metric for metric in self.metrics if metric.metric_type.scales_from_zero]
 
 
-class ScalingObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A FederatedHPA: its spec with defaults and its stored status."""
-
-    name: str
-    namespace: str
-    generation: int | None
-    spec: ScalingSpec
-    status: StoredStatus
-    uid: str = ""
-    rebalance: str = ""
-    hold: HoldRequest | None = None
-
-
-class _StoredMeta(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    generation: int | None = None
-    annotations: JSON = None
-
-
-class _StoredObject(msgspec.Struct):
-    """The parts of an object beside its spec. A status of 200 clusters is too large for the model."""
-
-    metadata: _StoredMeta = msgspec.field(default_factory=_StoredMeta)
-    status: RawStatus | None = None
-
-
-def decode_object(raw: Mapping[str, JSON], spec: ScalingSpec | None = None) -> ScalingObject:
-    """Returns a stored FederatedHPA; `spec` is its spec if that is known already.
-
-    Raises InvalidObject naming the field. An object that the gate refuses is returned: see `judgement`.
-    """
-    try:
-        stored = convert_json(raw, _StoredObject)
-    except InvalidJson as error:
-        raise InvalidObject(f"the FederatedHPA cannot be read: {error}") from error
-    meta = stored.metadata
-    found = meta.annotations.get(REBALANCE_ANNOTATION) if isinstance(meta.annotations, Mapping) else None
-    return ScalingObject(
-        name=meta.name,
-        namespace=meta.namespace,
-        generation=meta.generation,
-        spec=decode_spec(raw.get("spec")) if spec is None else spec,
-        status=stored_status(stored.status or RawStatus()),
-        uid=meta.uid,
-        rebalance=found if isinstance(found, str) else "",
-        hold=hold_request(meta.annotations) if meta.annotations else None,
-    )
-
-
 def decode_spec(raw: JSON) -> ScalingSpec:
     """Returns the spec of its JSON, read with the model of admission and judged by the gate.
 
@@ -297,7 +240,7 @@ def decode_spec(raw: JSON) -> ScalingSpec:
         mode=spec.mode or default_values.MODE,
         dry_run=bool(spec.dry_run),
         partial_policy=(partial and partial.policy) or default_values.PARTIAL_METRICS_POLICY,
-        lost_after=_seconds(partial.lost_after_seconds) if partial else None,
+        lost_after=partial.lost_after_seconds if partial else None,
         fallback_replicas=partial.fallback_replicas if partial else None,
         assignment=placement_spec(spec),
         tolerations=tuple([_toleration(one) for one in spec.cluster_tolerations]),
@@ -310,12 +253,8 @@ def decode_spec(raw: JSON) -> ScalingSpec:
 
 def _toleration(given: ClusterToleration) -> Toleration:
     return Toleration(
-        given.key, given.operator or "", given.value, given.effect or "", _seconds(given.toleration_seconds)
+        given.key, given.operator or "", given.value, given.effect or "", given.toleration_seconds
     )
-
-
-def _seconds(given: int | None) -> float | None:
-    return None if given is None else float(given)
 
 
 def behavior_with_defaults(behavior: Behavior) -> ScalingBehavior:

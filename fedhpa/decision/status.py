@@ -30,7 +30,6 @@ from fedhpa.decision.messages import (
 )
 from fedhpa.decision.model import (
     READY,
-    ClusterMembership,
     Decision,
     StatusCondition,
     Step,
@@ -40,7 +39,6 @@ from fedhpa.decision.model import (
     stored_time,
 )
 from fedhpa.decision.snapshot import ClusterScale, Snapshot
-from fedhpa.decision.spec import ScalingSpec
 from fedhpa.metric_types.metric import USAGE_API, ScalingMetric
 
 JSON = object
@@ -86,23 +84,28 @@ def _last_scale_time(decision: Decision, entries: Sequence[Mapping[str, JSON]]) 
 
 
 def _ready(decision: Decision, snapshot: Snapshot) -> StatusCondition:
-    stored = (one for one in snapshot.hpa.status.conditions if one.type == READY)
-    return ready_condition(
-        decision.conditions,
-        next(stored, None),
-        decision.now,
-        snapshot.hpa.generation,
-        message=sentence(decision),
-        failed=decision.error is not None,
-        record_problem=snapshot.record_problem,
-        reason=_reason(decision, snapshot.hpa.spec),
-    )
+    """Returns the condition Ready: False with the worst of the others that is False, else True.
 
-
-def _reason(decision: Decision, spec: ScalingSpec) -> str:
-    if spec.dry_run:
-        return "DryRun"
-    return HELD if held_text(decision) else "Reconciled"
+    Its transition time stays while the status does. It is False also if no other condition shows the failure,
+    or the memory cannot be stored.
+    """
+    before = next((one for one in snapshot.hpa.status.conditions if one.type == READY), None)
+    found = {condition.type: condition for condition in decision.conditions if condition.status == "False"}
+    worst = next((found[kind] for kind in WORST_FIRST if kind in found), None)
+    status, message = "False", sentence(decision)
+    if worst is not None:
+        reason, message = worst.reason, worst.message
+    elif snapshot.record_problem:
+        reason, message = NO_RECORD, snapshot.record_problem
+    elif decision.error is not None:
+        reason = "NoDecision"
+    else:
+        status, reason = "True", HELD if held_text(decision) else "Reconciled"
+        if snapshot.hpa.spec.dry_run:
+            reason = "DryRun"
+    kept = before is not None and before.status == status and before.last_transition_time
+    since = kept or api_time(decision.now)
+    return StatusCondition(READY, status, reason, shortened(message), since, snapshot.hpa.generation)
 
 
 def cluster_entries(
@@ -137,13 +140,13 @@ def cluster_entries(
             entry["message"] = shortened(message, _MAX_MESSAGE)
         entries.append(entry)
     names = {cluster.name for cluster in snapshot.clusters}
-    entries += [_evicted(name, one) for name, one in decision.memberships.items() if name not in names]
+    # One that is no candidate any more may still run the workload.
+    entries += [
+        {"name": name, "membership": one.membership, "waitsFor": one.waits_for}
+        for name, one in decision.memberships.items()
+        if name not in names
+    ]
     return entries
-
-
-def _evicted(name: str, member: ClusterMembership) -> Mapping[str, JSON]:
-    """Returns the entry of a cluster that is no candidate any more, and may still run the workload."""
-    return {"name": name, "membership": member.membership, "waitsFor": member.waits_for}
 
 
 def _without_defaults(entry: Mapping[str, JSON], scaled: str | None) -> Mapping[str, JSON]:
@@ -206,13 +209,12 @@ def sentence(decision: Decision) -> str:
 
 def held_text(decision: Decision) -> str:
     """Returns which hold is in force; "" without one."""
-    held = held_condition(decision)
-    return "" if held is None else held.message
+    return next((one.message for one in _held(decision)), "")
 
 
-def held_condition(decision: Decision) -> StatusCondition | None:
+def _held(decision: Decision) -> list[StatusCondition]:
     """Returns the condition Held while it is True."""
-    return next((one for one in decision.conditions if one.type == HELD and one.status == "True"), None)
+    return [one for one in decision.conditions if one.type == HELD and one.status == "True"]
 
 
 def held_since(decision: Decision) -> float | None:
@@ -220,8 +222,7 @@ def held_since(decision: Decision) -> float | None:
 
     The condition keeps that time over restarts. It is when the hold was first observed.
     """
-    held = held_condition(decision)
-    return None if held is None else stored_time(held)
+    return next(map(stored_time, _held(decision)), None)
 
 
 def why(decision: Decision) -> str:
@@ -261,8 +262,11 @@ def reason_of_change(reason: str, steps: Sequence[Step], current: int, desired: 
 
 def _verdict(decision: Decision) -> str:
     current, desired = decision.current_replicas, decision.desired_replicas
+    if decision.distributed and decision.error is not None:
+        return f"{current} replicas run, bounds could not be written"
     if decision.distributed:
-        return _verdict_on_bounds(decision)
+        changes = "member HPAs are changed" if decision.rescale else "the members scale on their own"
+        return f"{current} replicas run, {changes}"
     if decision.error is not None:
         return f"no decision, {current} replicas stay"
     if decision.moves and current != desired:
@@ -274,47 +278,6 @@ def _verdict(decision: Decision) -> str:
     if current != desired:
         return f"would scale {current} -> {desired} replicas"
     return f"stay at {current} replicas"
-
-
-def _verdict_on_bounds(decision: Decision) -> str:
-    replicas = f"{decision.current_replicas} replicas run"
-    if decision.error is not None:
-        return f"{replicas}, bounds could not be written"
-    if decision.rescale:
-        return f"{replicas}, member HPAs are changed"
-    return f"{replicas}, the members scale on their own"
-
-
-def ready_condition(
-    others: Sequence[StatusCondition],
-    before: StatusCondition | None,
-    now: float,
-    generation: int | None,
-    *,
-    message: str,
-    failed: bool = False,
-    record_problem: str = "",
-    reason: str = "Reconciled",
-) -> StatusCondition:
-    """Returns the condition Ready: False with the worst of the `others` that is False, else True.
-
-    `before` is Ready as stored, and its transition time stays while the status does. `reason` and `message`
-    are for a Ready that takes none from the others. `failed` makes Ready False also if no other condition
-    shows the failure, and so does a `record_problem`.
-    """
-    found = {condition.type: condition for condition in others if condition.status == "False"}
-    worst = next((found[kind] for kind in WORST_FIRST if kind in found), None)
-    if worst is not None:
-        status, reason, message = "False", worst.reason, worst.message
-    elif record_problem:
-        status, reason, message = "False", NO_RECORD, record_problem
-    elif failed:
-        status, reason = "False", "NoDecision"
-    else:
-        status = "True"
-    kept = before is not None and before.status == status and before.last_transition_time
-    since = before.last_transition_time if before is not None and kept else api_time(now)
-    return StatusCondition(READY, status, reason, shortened(message), since, generation)
 
 
 def summary(

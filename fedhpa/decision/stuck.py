@@ -47,6 +47,7 @@ def stuck_clusters(
     ready nowhere makes no cluster stuck.
     """
     found: dict[str, Stuck] = {}
+    nodeless_delay = DEFAULT_SECONDS if spec.assignment.delay is None else spec.assignment.delay
     for cluster in clusters:
         lacking = cluster.replicas - cluster.ready_pods
         pods = [pod for pod in cluster.pods if pod.state != IGNORED]
@@ -58,7 +59,7 @@ def stuck_clusters(
         nodeless = _nodeless(pods)
         if since is None:
             since = _waiting_since(pods)
-            if since is None or now - since < _node_delay(spec) or not _has_room(clusters, takers, memory):
+            if since is None or now - since < nodeless_delay or not _has_room(clusters, takers, memory):
                 since = _lacking_since(cluster, pods, None if known is None else known.lacking_since)
                 if since is None or now - since < _delay(clusters, spec):
                     continue
@@ -122,11 +123,6 @@ def _waiting_since(pods: Sequence[PodRecord]) -> float | None:
     waits = [pod.unschedulable_since for pod in pods if pod.unschedulable_since is not None]
     placed = [pod.start for pod in pods if pod.start is not None]
     return max([min(waits), *placed, *[pod.ready_since for pod in pods if _is_ready(pod)]]) if waits else None
-
-
-def _node_delay(spec: ScalingSpec) -> float:
-    """Returns how many seconds pods may wait for a node."""
-    return DEFAULT_SECONDS if spec.assignment.delay is None else spec.assignment.delay
 
 
 def _has_room(clusters: Iterable[ClusterView], takers: Collection[str], memory: MemoryState) -> bool:

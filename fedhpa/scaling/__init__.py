@@ -26,10 +26,13 @@ from fedhpa.scaling.records import (
     CustomSample,
     ExternalSample,
     PodRecord,
+    SelectedPods,
     UsageRecord,
     custom_sample,
     external_sample,
     pod_record,
+    select_pods,
+    select_usage,
     sum_over,
     usage_record,
 )
@@ -49,4 +52,3 @@ from fedhpa.scaling.replicas import (
     running_and_ready,
 )
 from fedhpa.scaling.requests import PodRequests, amounts, shared_requests
-from fedhpa.scaling.selection import SelectedPods, select_pods, select_usage

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from fedhpa.api import wire
 from fedhpa.api.default_values import POD_METRIC_WINDOW_SECONDS
 from fedhpa.api.errors import InvalidObject, InvalidQuantity
 from fedhpa.api.quantity import parse_milli
+from fedhpa.api.selectors import Selector
 from fedhpa.api.times import ZERO_TIME, parse_duration, parse_time
 from fedhpa.scaling.requests import (
     MAX_INTERNED_SET,
@@ -298,3 +299,59 @@ def _shared_labels(labels: Mapping[str, str] | None) -> Mapping[str, str]:
         if sum(map(len, chain.from_iterable(key))) <= MAX_INTERNED_SET:
             intern_value(_label_sets, key, found)
     return found
+
+
+class SelectedPods(NamedTuple):
+    """The pods of one workload in one cluster, and the names of its namespace's other listed pods.
+
+    The controller keeps the same up to date from its watches (`controller.federatedhpa.pod_index`).
+    """
+
+    pods: tuple[PodRecord, ...] = ()
+    others: frozenset[str] = frozenset()
+
+
+def select_pods(pods: Sequence[PodRecord], namespace: str, selector: Selector) -> SelectedPods:
+    """Splits the pods of a namespace by a selector. Pods of other namespaces are left out.
+
+    Namespace "" takes pods of every namespace. A pod without a namespace is taken as one of `namespace`.
+    """
+    selected: list[PodRecord] = []
+    others: set[str] = set()
+    labels: Mapping[str, str] | None = None
+    place: str | None = None
+    listed = matches = False
+    for pod in pods:
+        # The pods of a workload follow each other in a list and share one label set and one namespace.
+        if pod.labels is not labels or pod.namespace is not place:
+            labels, place = pod.labels, pod.namespace
+            listed = not namespace or not place or place == namespace
+            matches = selector.matches(labels)
+        if listed and matches:
+            selected.append(pod)
+        elif listed:
+            others.add(pod.name)
+    if others:
+        others.difference_update(pod.name for pod in selected)
+    return SelectedPods(tuple(selected), frozenset(others))
+
+
+def select_usage(
+    records: Sequence[UsageRecord], namespace: str, selector: Selector, selected: SelectedPods
+) -> tuple[UsageRecord, ...]:
+    """The usage of the selected pods, and of pods that are not listed but would be selected.
+
+    A record of an unlisted pod is selected by its own labels; one without labels is taken.
+    """
+    if namespace:
+        records = [record for record in records if record.namespace in ("", namespace)]
+    names = {pod.name for pod in selected.pods}
+    unlisted = {record.name: record.labels for record in records if record.name not in names}
+    if not unlisted:
+        return tuple(records)
+    names.update(
+        name
+        for name, labels in unlisted.items()
+        if name not in selected.others and (labels is None or selector.matches(labels))
+    )
+    return tuple([record for record in records if record.name in names])

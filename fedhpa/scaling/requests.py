@@ -60,7 +60,7 @@ def shared_requests(spec: wire.PodSpec) -> PodRequests:
         *_named("containers", spec.containers),
         *_named("initContainers", spec.initContainers, restarting=True),
     )
-    if spec.resources is not None and _sets_pod_level(spec.resources.requests):
+    if spec.resources is not None and any(map(_is_pod_level, spec.resources.requests or ())):
         return PodRequests(counted, _effective(spec))
     # Equal mappings are one object, and the entry keeps them alive: their ids identify them.
     key = tuple((name, id(milli)) for name, milli in counted)
@@ -123,10 +123,6 @@ def _requests_of(container: wire.Container, field: str, index: int) -> Mapping[s
 
 def _is_pod_level(resource: str) -> bool:
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
-
-
-def _sets_pod_level(requests: Mapping[str, wire.RawQuantity] | None) -> bool:
-    return any(_is_pod_level(resource) for resource in requests or ())
 
 
 def _effective(spec: wire.PodSpec) -> Mapping[str, int]:

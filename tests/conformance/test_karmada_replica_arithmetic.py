@@ -187,7 +187,7 @@ def cluster_of(fn: str, given: dict[str, Any], fails: bool) -> ClusterSnapshot:
         scale=ClusterScale(replicas, replicas, "app=web"),
         pods=tuple(record_of(pod) for pod in given.get("pods", ())),
         usage=() if fn == "podsMetric" else usage_of(metrics, given.get("resource", "cpu")),
-        custom_metrics=custom,
+        metrics={spec_of(fn, given).query_key: custom},
     )
 
 
@@ -371,15 +371,15 @@ def test_reads_external_metrics(case: dict[str, Any]) -> None:
     """External values are summed; failures keep Karmada's words."""
     items = (case["mockMetrics"] or {}).get("items") or []
     failure = case["mockError"]
+    spec = ScalingMetric(metric_type("External"), "", average_value=1000)
+    samples = tuple(ExternalSample("", None, int(item["value"]) * 1000) for item in items)
     cluster = ClusterSnapshot(
         name="member1",
         scale=ClusterScale(1, 1, "app=web"),
-        external_metrics=Failure(failure["error"])
-        if failure
-        else tuple(ExternalSample("", None, int(item["value"]) * 1000) for item in items),
+        metrics={spec.query_key: Failure(failure["error"]) if failure else samples},
     )
 
-    result = _evaluate(cluster, ScalingMetric(metric_type("External"), "", average_value=1000))
+    result = _evaluate(cluster, spec)
 
     if case["expectedError"]:
         assert (result.error or "").endswith(case["expectedError"])
@@ -395,12 +395,6 @@ def test_reads_custom_metrics(case: dict[str, Any]) -> None:
     items = (case["mockMetrics"] or {}).get("items") or []
     failure = case["mockError"]
     wired = msgspec.convert([{**item, "timestamp": None} for item in items], list[wire.MetricValue])
-    cluster = ClusterSnapshot(
-        name="member1",
-        scale=ClusterScale(1, 1, "app=web"),
-        pods=(msgspec.structs.replace(OWN_POD, name="pod1"),),
-        custom_metrics=Failure(failure["error"]) if failure else tuple(custom_sample(v) for v in wired),
-    )
     described = case.get("objectRef")
     spec = (
         ScalingMetric(
@@ -408,6 +402,13 @@ def test_reads_custom_metrics(case: dict[str, Any]) -> None:
         )
         if described
         else ScalingMetric(metric_type("Pods"), "test-metric", average_value=1)
+    )
+    samples = tuple(custom_sample(value) for value in wired)
+    cluster = ClusterSnapshot(
+        name="member1",
+        scale=ClusterScale(1, 1, "app=web"),
+        pods=(msgspec.structs.replace(OWN_POD, name="pod1"),),
+        metrics={spec.query_key: Failure(failure["error"]) if failure else samples},
     )
 
     result = _evaluate(cluster, spec)

@@ -103,7 +103,9 @@ def spec_of(case: dict[str, Any]) -> ScalingMetric:
     raise AssertionError(case["function"])
 
 
-def custom_of(case: dict[str, Any]) -> tuple[CustomSample, ...]:
+def samples_of(case: dict[str, Any]) -> tuple[CustomSample, ...] | tuple[ExternalSample, ...]:
+    if "external_values_milli" in case:
+        return tuple(ExternalSample(case["metric"], None, milli) for milli in case["external_values_milli"])
     if "object_value_milli" in case:
         described = case["object"]
         milli = case["object_value_milli"]
@@ -131,10 +133,7 @@ def fleet_of(case: dict[str, Any]) -> FleetView:
         ),
         pods=tuple(record_of(pod) for pod in case["pods"]),
         usage=usage_of(case) if "pod_metrics_items" in case else (),
-        custom_metrics=custom_of(case),
-        external_metrics=tuple(
-            ExternalSample(case["metric"], None, milli) for milli in case.get("external_values_milli", ())
-        ),
+        metrics={spec_of(case).query_key: samples_of(case)},
     )
     hpa = decode_object({"metadata": {"namespace": NAMESPACE}, "spec": {"maxReplicas": 100}})
     snapshot = Snapshot(hpa=hpa, clusters=(cluster,), target=TemplateScale(case["current_replicas"]))
@@ -275,7 +274,7 @@ def answer_of(case: dict[str, Any]) -> ClusterSnapshot:
         return ClusterSnapshot(name="member1", scale=scale, usage=usage)
     if case["api"] == "external":
         samples = tuple(ExternalSample(case["metric"], None, v["value_milli"]) for v in case["values"])
-        return ClusterSnapshot(name="member1", scale=scale, external_metrics=samples)
+        return ClusterSnapshot(name="member1", scale=scale, metrics={client_spec(case).query_key: samples})
     values = [
         {
             "describedObject": case.get("object") or {"kind": "Pod", "name": value["pod"]},
@@ -286,7 +285,7 @@ def answer_of(case: dict[str, Any]) -> ClusterSnapshot:
         for value in case["values"]
     ]
     custom = tuple(custom_sample(value) for value in msgspec.convert(values, list[wire.MetricValue]))
-    return ClusterSnapshot(name="member1", scale=scale, custom_metrics=custom)
+    return ClusterSnapshot(name="member1", scale=scale, metrics={client_spec(case).query_key: custom})
 
 
 def client_spec(case: dict[str, Any]) -> ScalingMetric:

@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from fedhpa.decision import Decision, RawStatus, decide, decode_scenario, to_json
-from fedhpa.decision.record.memory import encode_memory
-from fedhpa.decision.record.old_status import memory_of
+from fedhpa.decision import Decision, StoredStatus, decide, decode_scenario, to_json
+from fedhpa.decision.record.memory import encode_memory, memory_of_status
 
 NOW = "2026-03-11T13:23:17Z"
 
@@ -98,8 +97,8 @@ def answered(given: dict[str, Any]) -> dict[str, Any]:
 def remembered(fields: dict[str, Any]) -> dict[str, Any]:
     """Returns the record of these fields, which have the names and times of an old status."""
     clusters = [{"name": name, **entry} for name, entry in fields.get("clusters", {}).items()]
-    status = RawStatus(decision=fields, clusters=clusters, assignedFor=fields.get("assignedFor"))
-    return encode_memory(memory_of(status))
+    status = StoredStatus(decision=fields, clusters=clusters, assigned_for=fields.get("assignedFor"))
+    return encode_memory(memory_of_status(status))
 
 
 def carry_on(given: dict[str, Any], answer: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.federatedhpa.capacity import allocatable, replicas_within
+from controller.federatedhpa.capacity import FreeCapacity, replicas_within, summed_capacity
 from fedhpa.api.errors import InvalidObject
 from fedhpa.decision import decode_object
 from fedhpa.members.cluster import Cluster
@@ -48,7 +48,9 @@ def test_how_many_a_cap_allows(
     share: str, offer: Mapping[str, int] | None, asked: Mapping[str, int], expected: int | None
 ) -> None:
     """The cap of a cluster with three replicas. If the cap is unknown, the cluster keeps at most these."""
-    assert replicas_within(Fraction(share), offer, asked, 3) == expected
+    capacity = None if offer is None else FreeCapacity((), offer)
+
+    assert replicas_within(Fraction(share), capacity, asked, 3) == expected
 
 
 @pytest.mark.parametrize(
@@ -95,4 +97,6 @@ def test_allocatable_of_the_summary(summary: dict[str, Any], expected: Mapping[s
     """All allocatable resources count, used or not."""
     cluster = msgspec.convert({"status": {"resourceSummary": summary}}, Cluster)
 
-    assert allocatable(cluster) == expected
+    found = summed_capacity(cluster)
+
+    assert (found and found.allocatable) == expected

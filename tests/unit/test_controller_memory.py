@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from controller.federatedhpa.memory import ObjectMemory
-from controller.federatedhpa.stepped_clock import redate
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import Scale, ScaleSpec
 from fedhpa.assignment import ClusterState, Course
@@ -327,7 +326,7 @@ def test_a_step_of_the_clock_moves_all_times_of_the_state() -> None:
     )
     memory = ObjectMemory("u1", recording(), state)
 
-    redate(memory, 3600.0)
+    memory.redate(3600.0)
 
     text = msgspec.json.encode(state).decode()
     assert msgspec.json.encode(memory.state).decode() == text.replace(str(NOW), str(NOW + 3600.0))

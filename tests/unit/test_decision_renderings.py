@@ -18,7 +18,7 @@ from fedhpa.decision import (
     to_text,
 )
 from fedhpa.decision.memory import bounded_history
-from fedhpa.decision.record.memory import RawHistory, decode_history, encode_history
+from fedhpa.decision.record.memory import decode_history, encode_history
 from tests.support.scenarios import answered, cluster, decided, scenario
 
 KEYS = [
@@ -150,7 +150,7 @@ def test_the_record_carries_the_history_over_a_restart() -> None:
 def test_history_that_cannot_be_read_is_named() -> None:
     """The error names the field of the bad entry."""
     with pytest.raises(InvalidObject, match=r"history.scaleUps\[0\]"):
-        decode_history(msgspec.convert({"scaleUps": [{"time": "noon", "change": 1}]}, RawHistory))
+        decode_history({"scaleUps": [{"time": "noon", "change": 1}]})
 
 
 def test_history_round_trips() -> None:
@@ -158,7 +158,7 @@ def test_history_round_trips() -> None:
     history = History((Recommendation(1_773_235_397.25, 5), Recommendation(1_773_235_300.0, 4)), (), ())
 
     for one in (history, History(), History(())):
-        assert decode_history(msgspec.convert(encode_history(one), RawHistory)) == one
+        assert decode_history(encode_history(one)) == one
 
 
 def test_the_envelope_is_bounded_and_keeps_what_counts() -> None:

@@ -50,6 +50,18 @@ def test_nothing_is_computed_while_nothing_changes() -> None:
     assert str(second.status["lastSeen"]) > str(first.status["lastSeen"])
 
 
+def test_the_time_of_the_last_answers_in_the_status_is_no_change() -> None:
+    """It is written again and again while nothing happens, so no decision follows from it."""
+    raw = quiet()
+    run = Reconciles(raw)
+    first = run.after(15)
+    status = {**raw["federatedHPA"].get("status", {}), "lastSeen": "2026-03-11T14:00:00Z"}
+
+    raw = {**raw, "federatedHPA": {**raw["federatedHPA"], "status": status}}
+
+    assert run.after(30, raw).plan is first.plan
+
+
 def test_a_period_ends_the_rest() -> None:
     """Ten minutes after the last write the rest is divided by policy, where that is worth it."""
     run = Reconciles(quiet())

@@ -14,10 +14,9 @@ import pytest
 
 from fedhpa.admission.federatedhpa import validate_federatedhpa, warn_federatedhpa
 from fedhpa.api.federatedhpa import FederatedHPA
-from fedhpa.decision.snapshot import METRICS_APIS
 from fedhpa.metric_types import table
 from fedhpa.metric_types.entries import MetricSpec, MetricStatus, scaling_metric
-from fedhpa.metric_types.metric import USAGE_API, MetricType, ScalingMetric
+from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, USAGE_API, MetricType, ScalingMetric
 from fedhpa.metric_types.table import METRIC_TYPES, metric_type
 from tests.support.sources import parsed
 
@@ -64,7 +63,7 @@ def test_the_api_of_each_type_is_read(row: MetricType) -> None:
 
     spec = ScalingMetric(row, "requests")
 
-    assert row.api in METRICS_APIS
+    assert row.api in (USAGE_API, CUSTOM_API, EXTERNAL_API)
     assert set(metric_queries([spec])) == ({spec.query_key} if row.api != USAGE_API else set())
 
 

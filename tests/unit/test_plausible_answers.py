@@ -249,7 +249,7 @@ def test_a_moment_without_data_is_not_reported(second: dict[str, Any], seconds: 
     assert (decision.rescale, states) == (False, ["Answered", "MetricsMissing"])
     assert (complete.status == "False") is told
     assert ("ClusterMissing" in [event.reason for event in decision.events]) is told
-    assert ("m2" in decision.absences) is told
+    assert ("m2" in decision.memory.absences) is told
 
 
 def test_the_event_comes_when_the_moment_is_over() -> None:

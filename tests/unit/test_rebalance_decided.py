@@ -305,7 +305,7 @@ def test_nothing_begins_or_goes_on_that_cannot_be_recorded() -> None:
 
     decision = decide(snapshot, found.history, found.now, found.settings)
 
-    assert decision.rebalance is None
+    assert decision.memory.rebalance is None
     conditions: Any = decision.status["conditions"]
     ready = next(one for one in conditions if one["type"] == "Ready")
     assert (ready["status"], ready["reason"], ready["message"]) == ("False", "NoRecord", problem)

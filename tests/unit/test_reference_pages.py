@@ -13,10 +13,17 @@ import pytest
 
 from fedhpa.assignment import ClusterState, Course
 from fedhpa.cli.main import run
-from fedhpa.decision import Absence, Blocked, ClusterMemory, MemoryState, Rebalance
-from fedhpa.decision.record import wire
-from fedhpa.decision.record.memory import RawHistory
-from fedhpa.decision.settings import RawController
+from fedhpa.decision import (
+    Absence,
+    Blocked,
+    ClusterMemory,
+    ControllerSettings,
+    History,
+    MemoryState,
+    Rebalance,
+)
+from fedhpa.decision.record.clusters import RawScale, RawScenarioCluster
+from fedhpa.decision.record.scenario import RawScenario
 from fedhpa.metric_types.table import METRIC_TYPES
 from testbed.reference import chart, pages
 from tests.support.sources import parsed
@@ -128,11 +135,11 @@ def test_every_series_name_is_on_the_page_of_series() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        wire.RawScenario,
-        RawController,
-        wire.RawScenarioCluster,
-        wire.RawScale,
-        RawHistory,
+        RawScenario,
+        ControllerSettings,
+        RawScenarioCluster,
+        RawScale,
+        History,
         MemoryState,
         ClusterMemory,
         Absence,

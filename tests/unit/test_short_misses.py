@@ -103,7 +103,7 @@ def test_after_a_minute_the_cluster_is_missing_since_the_first_miss() -> None:
 
     assert decision.coverage.missing == {"member2": "unreachable"}
     assert decision.coverage.bridged == {}
-    assert decision.absences["member2"].since == decision.now - 60.0
+    assert decision.memory.absences["member2"].since == decision.now - 60.0
 
 
 def test_a_snapshot_without_a_short_miss_stays_as_it_is() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.federatedhpa.unsupported_fields import unsupported_field
+from controller.federatedhpa.karmada import unsupported_field
 
 
 def policy(name: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def with_bounds(decision: Decision, context: Context, view: BoundsView, left: Pr
     any more.
     """
     values = tuple(_mean(metric, index, view) for index, metric in enumerate(context.spec.metrics))
-    known = memory_of(decision, context.snapshot, context.fleet)
+    known = memory_of(decision, context)
     empty = {one.cluster for one in view.members if one.foreign or (one.answers and one.written is None)}
     clusters = {
         name: one.with_assignment(

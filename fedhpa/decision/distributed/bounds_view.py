@@ -34,7 +34,7 @@ from fedhpa.decision.messages import HELD, SURVIVES_CLUSTER_LOSS
 from fedhpa.decision.model import Decision, api_time, stored_time
 from fedhpa.decision.placement import ClusterHeadroom, cluster_headroom
 from fedhpa.decision.settings import ControllerSettings
-from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot, metrics_api
+from fedhpa.decision.snapshot import ClusterSnapshot, Failure, Snapshot
 from fedhpa.decision.spec import PlacementPreference
 
 JSON = object
@@ -71,7 +71,7 @@ class SeenMembers:
         outlook = [one for one in decision.conditions if one.type == SURVIVES_CLUSTER_LOSS]
         worse = [stored_time(one) or 0.0 for one in outlook if one.status != "True"]
         rests = (
-            not (decision.writes or decision.error or decision.events or decision.absences)
+            not (decision.writes or decision.error or decision.events or context.absences)
             and not (context.hold or context.knows_rebalance or context.missed or fleet.memberships)
             and snapshot.placement is None
             and all(now - since >= QUIET_SECONDS for since in worse)
@@ -253,13 +253,8 @@ class BoundsView:
 
     def _wakes(self, view: ClusterView) -> bool:
         """True if an Object or External metric asks for a replica: any value above 0 does."""
-        for metric in self._context.spec.metrics:
-            if metric.metric_type.scales_from_zero:
-                api = metrics_api(metric)
-                found = api.pick(api.of_cluster(view.snapshot), metric, self._context.fleet.namespace)
-                if any(sample.milli > 0 for sample in found):
-                    return True
-        return False
+        waking = (one for one in self._context.spec.metrics if one.metric_type.scales_from_zero)
+        return any(sample.milli > 0 for metric in waking for sample in view.samples(metric))
 
     def _is_edited(self, one: Member) -> bool:
         """True if somebody changed the bounds of an HPA, or deleted it."""

@@ -1,38 +1,31 @@
-"""One entry of a scenario's `clusters`: reads it into a ClusterSnapshot, and writes it."""
+"""One entry of a scenario's `clusters`: reads it into a ClusterSnapshot, and writes it.
+
+An unknown key of the format itself is an error. Kubernetes objects inside are decoded leniently.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 
+from fedhpa.api import wire
 from fedhpa.api.errors import InvalidObject
 from fedhpa.api.known_cluster import KnownCluster
 from fedhpa.api.member_hpas import MANAGED_BY, MANAGER, OWNER, MemberHpa
-from fedhpa.api.selectors import parse_selector
-from fedhpa.api.taints import MEMBER
+from fedhpa.api.selectors import Selector, parse_selector, selector_of
+from fedhpa.api.taints import MEMBER, Taint
 from fedhpa.api.times import format_time
 from fedhpa.api.wire import ObjectMeta
 from fedhpa.decision.memory import Absence
 from fedhpa.decision.record.fields import read_each, required_time
 from fedhpa.decision.record.kubernetes import Object, encode_pod, encode_sample, encode_usage
-from fedhpa.decision.record.wire import (
-    RawAnswers,
-    RawMemberHpa,
-    RawScenarioCluster,
-)
-from fedhpa.decision.snapshot import (
-    Bridge,
-    ClusterScale,
-    ClusterSnapshot,
-    CustomMetrics,
-    ExternalMetrics,
-    Failure,
-)
-from fedhpa.decision.spec import ScalingObject
-from fedhpa.metric_types.metric import ScalingMetric
+from fedhpa.decision.snapshot import Answers, Bridge, ClusterScale, ClusterSnapshot, Failure, ScalingObject
+from fedhpa.metric_types.metric import CUSTOM_API, EXTERNAL_API, ScalingMetric
 from fedhpa.scaling import (
+    CustomSample,
+    ExternalSample,
     PodRecord,
     SelectedPods,
     UsageRecord,
@@ -50,6 +43,90 @@ R = TypeVar("R")
 _OURS = ObjectMeta(labels={MANAGED_BY: MANAGER})
 
 Usage = tuple[UsageRecord, ...] | Failure
+Samples = tuple[CustomSample, ...] | tuple[ExternalSample, ...]
+
+
+class Checked(msgspec.Struct, forbid_unknown_fields=True):
+    """A part of the format itself. An empty `error` counts as absent, as in Go."""
+
+
+class RawScale(Checked, rename="camel"):
+    """clusters[].scale."""
+
+    spec_replicas: int = 0
+    status_replicas: int = 0
+    selector: str = ""
+    error: str = ""
+
+
+class RawAnswers(Checked, Generic[T], rename="camel"):
+    """customMetrics or externalMetrics: one answer for each metric, by index in spec.metrics.
+
+    `error` is one reason for all.
+    """
+
+    error: str | None = None
+    by_metric: dict[str, list[T] | Failure] | None = None
+
+
+class RawMemberHpa(MemberHpa, frozen=True):
+    """clusters[].hpa: an HPA, or why it could not be read."""
+
+    error: str = ""
+
+
+class RawScenarioCluster(Checked, rename="camel"):
+    """One entry of clusters."""
+
+    name: str
+    ready: bool
+    scale: RawScale
+    error: str = ""
+    pods: list[wire.Pod] = []
+    pod_metrics: list[wire.PodMetrics] | Failure = []
+    custom_metrics: list[wire.MetricValue] | RawAnswers[wire.MetricValue] = []
+    external_metrics: list[wire.ExternalMetricValue] | RawAnswers[wire.ExternalMetricValue] = []
+    available_replicas: int | None = None
+    most_replicas: int | None = None
+    last_replicas: int | None = None
+    hpa: RawMemberHpa | None = None
+    pending_replicas: int | None = None
+    labels: dict[str, str] = {}
+    provider: str = ""
+    region: str = ""
+    zones: tuple[str, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    deleted: bool = False
+    selected: bool = True
+    held: bool = False
+    overflow: int = 0
+    replaced: bool = False
+    missing_since: str = ""
+    bridged_seconds: float | None = None
+    bridged_reason: str = ""
+    implausible_seconds: float | None = None
+    clock_ahead: float = 0.0
+    gone: str | None = None
+    membership: Literal["Member", "Cordoned", "Leaving", "Stuck", "Out"] | None = None
+    ready_replicas: int | None = None
+
+
+# Fields that a ClusterSnapshot has under the same name; the first ones are also read as they are.
+_READ: Final = (
+    "available_replicas",
+    "most_replicas",
+    "pending_replicas",
+    "selected",
+    "replaced",
+    "clock_ahead",
+    "gone",
+)
+_WRITTEN: Final = (*_READ, "last_replicas", "held", "overflow", "ready_replicas")
+_OF_CLUSTER: Final = ("labels", "provider", "region", "zones", "taints", "deleted")
+_KEYS: Final = dict(
+    zip(RawScenarioCluster.__struct_fields__, RawScenarioCluster.__struct_encode_fields__, strict=True)
+)
+_USUAL: Final = ClusterSnapshot(name="")
 
 
 def decode_cluster(
@@ -68,10 +145,10 @@ def decode_cluster(
     listed = read_each(f"{path}.pods", lambda pod: pod_record(raw.name, pod), raw.pods)
     usage = _decode_answer(f"{path}.podMetrics", lambda item: usage_record(raw.name, item), raw.pod_metrics)
     selected, usage, selector_error = _select(scale, hpa.namespace, listed, usage)
-    metrics = hpa.spec.metrics
     bridge, error = None, raw.error or (None if raw.ready else "not ready")
     if raw.bridged_seconds is not None:
         bridge = Bridge(max(raw.bridged_seconds, 0.0), raw.bridged_reason or error or "")
+    same: dict[str, Any] = {name: getattr(raw, name) for name in _READ}
     return ClusterSnapshot(
         name=raw.name,
         # A bridged cluster counts as answered: the lists are those of the last answer.
@@ -82,42 +159,25 @@ def decode_cluster(
         pods=selected.pods,
         other_pods=selected.others,
         usage=usage,
-        custom_metrics=_decode_answers(f"{path}.customMetrics", custom_sample, raw.custom_metrics, metrics),
-        external_metrics=_decode_answers(
-            f"{path}.externalMetrics", external_sample, raw.external_metrics, metrics
-        ),
-        available_replicas=raw.available_replicas,
-        most_replicas=raw.most_replicas,
+        metrics=decode_metrics(f"{path}.", raw, hpa),
         last_replicas=share if raw.last_replicas is None else raw.last_replicas,
         absence=absence,
         hpa=None if raw.hpa is None else _decode_hpa(raw.hpa),
-        pending_replicas=raw.pending_replicas,
-        selected=raw.selected,
         held=raw.held or (bridge is not None and error is not None),
         overflow=max(raw.overflow, 0),
-        replaced=raw.replaced,
         missing_since=required_time(f"{path}.missingSince", raw.missing_since) if raw.missing_since else None,
         bridge=bridge,
         implausible_for=raw.implausible_seconds,
-        clock_ahead=raw.clock_ahead,
-        gone=raw.gone,
         membership=MEMBER if raw.membership == "Member" else raw.membership,
         ready_replicas=None if raw.ready_replicas is None else max(raw.ready_replicas, 0),
-        cluster=KnownCluster(
-            raw.name,
-            raw.labels or {},
-            raw.provider,
-            raw.region,
-            tuple(raw.zones or ()),
-            tuple(raw.taints or ()),
-            raw.deleted,
-        ),
+        cluster=KnownCluster(raw.name, **{name: getattr(raw, name) for name in _OF_CLUSTER}),
+        **same,
     )
 
 
 def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -> Object:
     """Returns the cluster as JSON; `metrics` are those of the autoscaler's spec."""
-    scale = cluster.scale
+    scale, usage, bridge = cluster.scale, cluster.usage, cluster.bridge
     entry: Object = {"name": cluster.name, "ready": cluster.ready}
     if cluster.error is not None:
         entry["error"] = cluster.error
@@ -131,37 +191,22 @@ def encode_cluster(cluster: ClusterSnapshot, metrics: Sequence[ScalingMetric]) -
         }
     )
     entry["pods"] = [encode_pod(pod) for pod in cluster.pods]
-    usage = cluster.usage
     entry["podMetrics"] = (
         {"error": usage.error} if isinstance(usage, Failure) else [encode_usage(record) for record in usage]
     )
-    entry["customMetrics"] = _encode_answers(cluster.custom_metrics, metrics)
-    entry["externalMetrics"] = _encode_answers(cluster.external_metrics, metrics)
-    known = cluster.cluster
+    entry["customMetrics"] = _encode_answers(cluster.metrics, metrics, CUSTOM_API)
+    entry["externalMetrics"] = _encode_answers(cluster.metrics, metrics, EXTERNAL_API)
+    same = {name: getattr(cluster, name) for name in _WRITTEN}
+    known = {} if cluster.cluster is None else {name: getattr(cluster.cluster, name) for name in _OF_CLUSTER}
     optional = {
-        "availableReplicas": cluster.available_replicas,
-        "mostReplicas": cluster.most_replicas,
-        "lastReplicas": cluster.last_replicas,
-        "selected": None if cluster.selected else False,
-        "held": cluster.held or None,
-        "overflow": cluster.overflow or None,
-        "replaced": cluster.replaced or None,
         "missingSince": None if cluster.missing_since is None else format_time(cluster.missing_since),
-        "bridgedSeconds": None if cluster.bridge is None else cluster.bridge.age,
-        "bridgedReason": None if cluster.bridge is None else cluster.bridge.reason or None,
+        "bridgedSeconds": None if bridge is None else bridge.age,
+        "bridgedReason": None if bridge is None else bridge.reason or None,
         "implausibleSeconds": cluster.implausible_for or None,
-        "clockAhead": cluster.clock_ahead or None,
-        "gone": cluster.gone,
         "membership": "Member" if cluster.membership == MEMBER else cluster.membership,
-        "readyReplicas": cluster.ready_replicas,
-        "pendingReplicas": cluster.pending_replicas,
         "hpa": _encode_hpa(cluster.hpa),
-        "labels": dict(known.labels) or None if known else None,
-        "provider": known.provider or None if known else None,
-        "region": known.region or None if known else None,
-        "zones": list(known.zones) or None if known else None,
-        "taints": msgspec.to_builtins(known.taints) or None if known else None,
-        "deleted": (known is not None and known.deleted) or None,
+        **{_KEYS[name]: msgspec.to_builtins(value) for name, value in known.items() if value},
+        **{_KEYS[name]: value for name, value in same.items() if value != getattr(_USUAL, name)},
     }
     return entry | {key: value for key, value in optional.items() if value is not None}
 
@@ -205,26 +250,39 @@ def _select(
     return selected, usage, None
 
 
-def _decode_answer(
-    path: str, read: Callable[[T], R], raw: Sequence[T] | Failure | None
-) -> tuple[R, ...] | Failure:
+def _decode_answer(path: str, read: Callable[[T], R], raw: Sequence[T] | Failure) -> tuple[R, ...] | Failure:
     return raw if isinstance(raw, Failure) else read_each(path, read, raw)
 
 
+class RawHubMetrics(Checked, rename="camel"):
+    """hubMetrics."""
+
+    custom_metrics: list[wire.MetricValue] = []
+    external_metrics: list[wire.ExternalMetricValue] = []
+
+
+def decode_metrics(path: str, raw: RawScenarioCluster | RawHubMetrics, hpa: ScalingObject) -> Answers:
+    """Returns the answers to the queries of the object's metrics; `path` ends with a dot."""
+    of_custom = _decode_answers(f"{path}customMetrics", CUSTOM_API, custom_sample, raw.custom_metrics, hpa)
+    return of_custom | _decode_answers(
+        f"{path}externalMetrics", EXTERNAL_API, external_sample, raw.external_metrics, hpa
+    )
+
+
 def _decode_answers(
-    path: str,
-    read: Callable[[T], R],
-    raw: Sequence[T] | RawAnswers[T] | None,
-    metrics: Sequence[ScalingMetric],
-) -> tuple[R, ...] | Mapping[str, tuple[R, ...] | Failure] | Failure:
-    """Returns all values, the reason why there are none, or one answer for each query."""
+    path: str, api: str, read: Callable[[T], Any], raw: Sequence[T] | RawAnswers[T], hpa: ScalingObject
+) -> dict[str, Any]:
+    """Returns one answer for each query, or all values or one reason as the answer to each."""
+    metrics = hpa.spec.metrics
+    asked = [spec for spec in metrics if spec.metric_type.api == api]
     if not isinstance(raw, RawAnswers):
-        return read_each(path, read, raw)
+        values = read_each(path, read, raw)
+        return {spec.query_key: values_of(spec, values, hpa.namespace) for spec in asked}
     if raw.error is not None:
-        return Failure(raw.error)
+        return {spec.query_key: Failure(raw.error) for spec in asked}
     if raw.by_metric is None:
         raise InvalidObject(f"{path}: a list of values, or an object with error or byMetric")
-    found: dict[str, tuple[R, ...] | Failure] = {}
+    found = {}
     for index, answer in raw.by_metric.items():
         if not index.isdecimal() or int(index) >= len(metrics):
             raise InvalidObject(f"{path}.byMetric.{index}: no index of spec.metrics")
@@ -232,16 +290,56 @@ def _decode_answers(
     return found
 
 
-def _encode_answers(answers: CustomMetrics | ExternalMetrics, metrics: Sequence[ScalingMetric]) -> object:
-    if isinstance(answers, Failure):
-        return {"error": answers.error}
-    if not isinstance(answers, Mapping):
-        return [encode_sample(sample) for sample in answers]
+def values_of(spec: ScalingMetric, values: Sequence[CustomSample | ExternalSample], namespace: str) -> Any:
+    """Returns those of all values that are of a metric.
+
+    An External metric is selected by name, and by labels if a value has any. A custom metric may have several
+    series of one name: those with the metric's own selector are preferred.
+    """
+    named = [one for one in values if one.metric == spec.name]
+    if spec.metric_type.api == EXTERNAL_API:
+        try:
+            selector = selector_of(spec.selector) if spec.selector is not None else Selector()
+        except InvalidObject:
+            return ()  # the evaluation of the metric fails with the message
+        return tuple(
+            one
+            for one in named
+            if isinstance(one, ExternalSample) and (not one.labels or selector.matches(one.labels))
+        )
+    found = [one for one in named if isinstance(one, CustomSample) and _describes(one, spec, namespace)]
+    exact = tuple(one for one in found if (one.selector or None) == (spec.selector or None))
+    return exact or tuple(one for one in found if not one.selector or not spec.selector)
+
+
+def _describes(sample: CustomSample, spec: ScalingMetric, namespace: str) -> bool:
+    in_namespace = not sample.namespace or not namespace or sample.namespace == namespace
+    if spec.metric_type.per_pod:
+        return sample.kind in ("Pod", "") and in_namespace
+    described = spec.described_object or {}
+    kind = described.get("kind", "")
+    if sample.kind and sample.kind != kind:
+        return False
+    # A metric of a Namespace is that of the autoscaler's own namespace, whatever name the spec has.
+    return kind == "Namespace" or (sample.name == described.get("name", "") and in_namespace)
+
+
+def _encode_answers(answers: Answers, metrics: Sequence[ScalingMetric], api: str) -> object:
     by_metric: Object = {}
     for index, spec in enumerate(metrics):
-        answer = answers.get(spec.query_key)
+        answer = answers.get(spec.query_key) if spec.metric_type.api == api else None
         if isinstance(answer, Failure):
             by_metric[str(index)] = {"error": answer.error}
         elif answer is not None:
             by_metric[str(index)] = [encode_sample(sample) for sample in answer]
-    return {"byMetric": by_metric}
+    return {"byMetric": by_metric} if by_metric else []
+
+
+def encode_hub_metrics(answers: Answers) -> Mapping[str, Sequence[object]]:
+    """Returns hubMetrics; a failure has nothing."""
+    found: dict[str, list[object]] = {"customMetrics": [], "externalMetrics": []}
+    for answer in answers.values():
+        for sample in () if isinstance(answer, Failure) else answer:
+            key = "customMetrics" if isinstance(sample, CustomSample) else "externalMetrics"
+            found[key].append(encode_sample(sample))
+    return found

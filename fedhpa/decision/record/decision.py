@@ -24,10 +24,10 @@ from fedhpa.decision.model import (
     Decision,
     MemberBounds,
     MetricResult,
-    PublishPlacement,
     StatusCondition,
     Step,
     member_bounds,
+    shortened,
 )
 from fedhpa.decision.record.memory import encode_history, encode_memory
 from fedhpa.decision.settings import ControllerSettings, encode_settings, stored_settings
@@ -37,22 +37,19 @@ JSON = object
 
 def to_json(decision: Decision, name: str = "", now_text: str = "") -> Mapping[str, JSON]:
     """Returns the decision as a JSON object; `now_text` is the time as the scenario has it."""
+    published = decision.placement and [
+        {"cluster": one.cluster, "reason": one.reason, "profile": one.profile and str(one.profile)}
+        for one in decision.placement.clusters
+    ]
     return {
         "name": name,
         **_reasons(decision, now_text),
         "status": decision.status,
         "history": encode_history(decision.history),
         "record": encode_memory(decision.memory),
-        **({} if decision.placement is None else {"published": _published(decision.placement)}),
+        **({} if published is None else {"published": published}),
         **_assignment(decision),
     }
-
-
-def _published(write: PublishPlacement) -> list[JSON]:
-    return [
-        {"cluster": one.cluster, "reason": one.reason, "profile": one.profile and str(one.profile)}
-        for one in write.clusters
-    ]
 
 
 def explained_json(decision: Decision) -> Mapping[str, JSON]:
@@ -141,10 +138,8 @@ _MAX_DETAILED: Final = 8
 
 
 class CompactCoverage(msgspec.Struct):
-    """coverage: numbers of clusters, and the missing ones by name."""
+    """coverage: the missing, lost and bridged clusters by name. The memory names the others."""
 
-    expected: int = 0
-    answered: int = 0
     missing: dict[str, str] = {}
     lost: dict[str, str] = {}
     bridged: dict[str, float] = {}
@@ -152,67 +147,77 @@ class CompactCoverage(msgspec.Struct):
     applied: bool = False
 
 
-class CompactDecision(msgspec.Struct):
-    """A decision as far as `fedhpa explain` shows it."""
+_KEYS: Final = {
+    "now": "time",
+    "current_replicas": "currentReplicas",
+    "desired_replicas": "desiredReplicas",
+    "moves": "moved",
+}
 
-    time: str
-    currentReplicas: int
-    desiredReplicas: int
+
+class CompactDecision(msgspec.Struct, rename=_KEYS):
+    """A decision as far as `fedhpa explain` shows it; the fields are those of Decision."""
+
+    now: str
+    current_replicas: int
+    desired_replicas: int
     rescale: bool
     reason: str
     coverage: CompactCoverage
-    moved: bool = False
+    moves: bool = False
     error: str | None = None
     metrics: tuple[MetricResult, ...] = ()
     steps: tuple[Step, ...] = ()
     tolerance: tuple[float, float] | None = None
     distributed: bool = False
     memberships: dict[str, ClusterMembership] = {}
-    changes: list[str] = []
+    changes: tuple[str, ...] = ()
 
 
 def compact_decision(decision: Decision) -> Mapping[str, JSON]:
-    """Returns the decision in its compact form."""
-    settings = encode_settings(decision.settings, changed_only=True)
-    missing = list(decision.coverage.missing.items())
-    coverage: dict[str, JSON] = {
-        "expected": len(decision.coverage.expected),
-        "answered": len(decision.coverage.answered),
-        "missing": {cluster: _short(reason) for cluster, reason in missing[:_MAX_CLUSTERS]},
-        "policy": decision.coverage.policy,
-        "applied": decision.coverage.applied,
+    """Returns the decision in its compact form: the whole one, cut and without what stands elsewhere."""
+    coverage = decision.coverage
+    fields = dict(_reasons(decision, ""))
+    for key in ("now", "conditions", "events"):
+        del fields[key]
+    more = len(coverage.missing) - _MAX_CLUSTERS
+    fields["coverage"] = {
+        **msgspec.to_builtins(coverage),
+        "expected": len(coverage.expected),
+        "answered": len(coverage.answered),
+        **({"moreMissing": more} if more > 0 else {}),
     }
-    if len(missing) > _MAX_CLUSTERS:
-        coverage["moreMissing"] = len(missing) - _MAX_CLUSTERS
-    if decision.coverage.lost:
-        lost = list(decision.coverage.lost.items())[:_MAX_CLUSTERS]
-        coverage["lost"] = {cluster: _short(reason) for cluster, reason in lost}
-    if decision.coverage.bridged:
-        coverage["bridged"] = dict(list(decision.coverage.bridged.items())[:_MAX_CLUSTERS])
-    members = dict(list(decision.memberships.items())[:_MAX_CLUSTERS])
+    details = ("pods", "clusters", "missing")
+    fields["metrics"] = [
+        {
+            key: value
+            for key, value in _metric(one).items()
+            if key not in details or (value and one.index < _MAX_DETAILED)
+        }
+        for one in decision.metrics[:_MAX_METRICS]
+    ]
+    optional = {
+        "moved": decision.moves,
+        "distributed": decision.distributed,
+        "changes": decision.changes[:_MAX_CLUSTERS],
+        "propagation": decision.propagation,
+        "controller": encode_settings(decision.settings, changed_only=True),
+        "tolerance": decision.tolerance if decision.metrics else None,
+    }
+    found = {key: value for key, value in optional.items() if value}
     return {
         "time": format_time(decision.now),
-        "currentReplicas": decision.current_replicas,
-        "desiredReplicas": decision.desired_replicas,
-        "rescale": decision.rescale,
-        **({"moved": True} if decision.moves else {}),
-        **({"distributed": True} if decision.distributed else {}),
-        "reason": _short(decision.reason),
-        "error": None if decision.error is None else _short(decision.error),
-        "coverage": coverage,
-        "metrics": [
-            _compact_metric(metric, detailed=index < _MAX_DETAILED)
-            for index, metric in enumerate(decision.metrics[:_MAX_METRICS])
-        ],
-        "steps": [{**msgspec.to_builtins(step), "reason": _short(step.reason)} for step in decision.steps],
-        **({"memberships": msgspec.to_builtins(members)} if members else {}),
-        **(
-            {"changes": [_short(one) for one in decision.changes[:_MAX_CLUSTERS]]} if decision.changes else {}
-        ),
-        **({"propagation": decision.propagation} if decision.propagation else {}),
-        **({"controller": settings} if settings else {}),
-        **({"tolerance": list(decision.tolerance)} if decision.metrics and decision.tolerance else {}),
+        **{key: _cut(value) for key, value in (fields | found).items()},
     }
+
+
+def _cut(value: JSON) -> JSON:
+    """Returns JSON with texts and tables of bounded length."""
+    if isinstance(value, str):
+        return shortened(value, _MAX_TEXT)
+    if isinstance(value, Mapping):
+        return {key: _cut(one) for key, one in list(value.items())[:_MAX_CLUSTERS]}
+    return [_cut(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def decode_compact(
@@ -226,32 +231,18 @@ def decode_compact(
         compact = convert_json(fields, CompactDecision)
     except InvalidJson as error:
         raise InvalidObject(f"the decision cannot be read: {error}") from error
-    now = parse_time(compact.time) or 0.0
+    found = msgspec.structs.asdict(compact)
+    found["now"] = parse_time(compact.now) or 0.0
+    found["coverage"] = _stored_coverage(compact.coverage, state)
+    if compact.distributed:
+        found["bounds"] = tuple(_stored_bounds(name, one) for name, one in sorted(state.clusters.items()))
     return Decision(
-        now=now,
-        current_replicas=compact.currentReplicas,
-        desired_replicas=compact.desiredReplicas,
-        rescale=compact.rescale,
-        reason=compact.reason,
-        error=compact.error,
-        coverage=_stored_coverage(compact.coverage, state),
-        metrics=compact.metrics,
-        steps=compact.steps,
+        **found,
         conditions=conditions,
         events=(),
         status={},
         history=state.history,
-        moves=compact.moved,
-        absences=state.absences,
-        rebalance=state.rebalance,
-        memberships=compact.memberships,
         memory=state,
-        tolerance=compact.tolerance,
-        distributed=compact.distributed,
-        changes=tuple(compact.changes),
-        bounds=tuple(_stored_bounds(name, one) for name, one in sorted(state.clusters.items()))
-        if compact.distributed
-        else (),
     )
 
 
@@ -274,23 +265,6 @@ def _stored_coverage(compact: CompactCoverage, state: MemoryState) -> Coverage:
         lost={name: compact.lost.get(name, "") for name, one in states if one in LOST_STATES},
         bridged=compact.bridged,
     )
-
-
-def _compact_metric(metric: MetricResult, *, detailed: bool) -> Mapping[str, JSON]:
-    entry = _metric(metric)
-    details = {name: entry.pop(name, None) for name in ("pods", "clusters", "missing")}
-    if metric.error is not None:
-        entry["error"] = _short(metric.error)
-    if metric.missing:
-        details["missing"] = {cluster: _short(reason) for cluster, reason in metric.missing.items()}
-    for name, values in details.items():
-        if detailed and isinstance(values, dict) and values:
-            entry[name] = dict(list(values.items())[:_MAX_CLUSTERS])
-    return entry
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
 
 
 # The decision is left out of a larger content; the memory never is.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.json import InvalidJson, convert_json
 from fedhpa.api.times import parse_time
 
 T = TypeVar("T")
@@ -21,13 +22,22 @@ def read_at(path: str, read: Callable[[T], R], value: T) -> R:
         raise InvalidObject(f"{path}: {error}") from error
 
 
-def read_each(path: str, read: Callable[[T], R], values: Sequence[T] | None) -> tuple[R, ...]:
-    """Returns `read(value)` of each value; None is an empty list.
+def convert_at(path: str, value: object, kind: type[T]) -> T:
+    """Returns decoded JSON converted to `kind`. Raises InvalidObject that begins with the field's path."""
+    try:
+        return convert_json(value, kind)
+    except InvalidJson as error:
+        found = path_first(str(error), whole="")
+        raise InvalidObject(f"{path}{'' if found.startswith(':') else '.'}{found}") from error
+
+
+def read_each(path: str, read: Callable[[T], R], values: Sequence[T]) -> tuple[R, ...]:
+    """Returns `read(value)` of each value.
 
     `read` names the field of the value in an InvalidObject; `path` and the index are put in front.
     """
     found: list[R] = []
-    for index, value in enumerate(values or ()):
+    for index, value in enumerate(values):
         try:
             found.append(read(value))
         except InvalidObject as error:

@@ -13,7 +13,6 @@ from fedhpa.api.times import ZERO_TIME, format_duration, format_time
 from fedhpa.scaling import (
     IGNORED,
     PENDING,
-    ContainerUsage,
     CustomSample,
     ExternalSample,
     PodRecord,
@@ -72,8 +71,11 @@ def encode_usage(record: UsageRecord) -> Object:
         "timestamp": format_time(record.timestamp),
         "window": format_duration(record.window),
         "containers": [
-            {"name": container.name, "usage": _quantities(_usage_of(container))}
-            for container in record.containers
+            {
+                "name": one.name,
+                "usage": _quantities({"cpu": one.cpu, "memory": one.memory, **(one.others or {})}),
+            }
+            for one in record.containers
         ],
     }
 
@@ -100,10 +102,5 @@ def _condition(type: str, status: str, since: float) -> Object:
     return entry if since == ZERO_TIME else {**entry, "lastTransitionTime": format_time(since)}
 
 
-def _usage_of(container: ContainerUsage) -> Mapping[str, int]:
-    found = {"cpu": container.cpu, "memory": container.memory, **(container.others or {})}
-    return {resource: milli for resource, milli in found.items() if milli is not None}
-
-
-def _quantities(milli: Mapping[str, int]) -> Mapping[str, str]:
-    return {resource: format_milli(amount) for resource, amount in milli.items()}
+def _quantities(milli: Mapping[str, int | None]) -> Mapping[str, str]:
+    return {resource: format_milli(amount) for resource, amount in milli.items() if amount is not None}

@@ -8,19 +8,22 @@ may be unknown: a person may have written it, and a slip there would silently be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
+from fedhpa.api.free_json import time_at
 from fedhpa.api.json import InvalidJson, convert_json, decode_json
 from fedhpa.api.times import format_time
-from fedhpa.decision.memory import Absence, ClusterMemory, History, MemoryState
-from fedhpa.decision.record.fields import path_first, required_time
+from fedhpa.assignment import NO_STATE, ClusterState
+from fedhpa.decision.memory import ANSWERED_STATES, Absence, ClusterMemory, History, MemoryState, Rebalance
+from fedhpa.decision.record.fields import convert_at, required_time
+from fedhpa.decision.snapshot import StoredStatus
 from fedhpa.scaling import Recommendation, ScaleEvent
 
-T = TypeVar("T")
+JSON = object
 
 
 def encode_memory(memory: MemoryState) -> dict[str, Any]:
@@ -38,18 +41,10 @@ def decode_memory(record: Any, path: str = "record") -> MemoryState:
         for table, kind in (("absences", Absence), ("clusters", ClusterMemory)):
             entries = record.get(table) if isinstance(record, dict) else None
             for name, entry in entries.items() if isinstance(entries, dict) else ():
-                _convert(f"{path}.{table}.{name}", entry, kind)
-        memory = _convert(path, record, MemoryState)
+                convert_at(f"{path}.{table}.{name}", entry, kind)
+        memory = convert_at(path, record, MemoryState)
     _check_names(path, record, memory)
     return memory
-
-
-def _convert(path: str, value: Any, kind: type[T]) -> T:
-    try:
-        return convert_json(value, kind)
-    except InvalidJson as error:
-        found = path_first(str(error), whole="")
-        raise InvalidObject(f"{path}{'' if found.startswith(':') else '.'}{found}") from error
 
 
 def _check_names(path: str, raw: Any, read: object) -> None:
@@ -68,28 +63,6 @@ def _check_names(path: str, raw: Any, read: object) -> None:
             _check_names(f"{path}[{index}]", value, one)
 
 
-class RawRecommendation(msgspec.Struct, forbid_unknown_fields=True):
-    """One entry of history.recommendations."""
-
-    time: str
-    replicas: int
-
-
-class RawScaleEvent(msgspec.Struct, forbid_unknown_fields=True):
-    """One entry of history.scaleUps or history.scaleDowns."""
-
-    time: str
-    change: int
-
-
-class RawHistory(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):
-    """history of a scenario. Absent recommendations are a fresh start, an empty list is not."""
-
-    recommendations: Sequence[RawRecommendation] | None = None
-    scale_ups: Sequence[RawScaleEvent] | None = None
-    scale_downs: Sequence[RawScaleEvent] | None = None
-
-
 def encode_history(history: History) -> Mapping[str, object]:
     """Returns the history as JSON. A fresh start has no `recommendations`."""
     known, ups, downs = history.recommendations, history.scale_ups, history.scale_downs
@@ -100,23 +73,122 @@ def encode_history(history: History) -> Mapping[str, object]:
     }
 
 
-def decode_history(raw: RawHistory) -> History:
-    """Returns the history of a scenario. Raises InvalidObject naming the field."""
-    known: tuple[Recommendation, ...] | None = None
-    if raw.recommendations is not None:
-        known = tuple(
-            Recommendation(required_time(f"history.recommendations[{index}].time", one.time), one.replicas)
-            for index, one in enumerate(raw.recommendations)
-        )
-    ups, downs = (
-        tuple(
-            ScaleEvent(required_time(f"history.{name}[{index}].time", one.time), one.change)
-            for index, one in enumerate(events or ())
-        )
-        for name, events in (("scaleUps", raw.scale_ups), ("scaleDowns", raw.scale_downs))
-    )
-    return History(known, ups, downs)
+def decode_history(raw: Mapping[str, Any]) -> History:
+    """Returns the history of a scenario. Absent recommendations are a fresh start, an empty list is not.
+
+    Raises InvalidObject naming the field.
+    """
+    found = {
+        name: [_with_seconds(f"history.{name}[{index}]", one) for index, one in enumerate(entries)]
+        if isinstance(entries, list)
+        else entries
+        for name, entries in raw.items()
+    }
+    history = convert_at("history", found, History)
+    _check_names("history", found, history)
+    return history
+
+
+_FIELDS: Final = frozenset((*Recommendation.__struct_fields__, *ScaleEvent.__struct_fields__))
+
+
+def _with_seconds(path: str, entry: Any) -> Any:
+    if not isinstance(entry, dict) or "time" not in entry:
+        return entry
+    for name in sorted(entry.keys() - _FIELDS):
+        raise InvalidObject(f"{path}.{name}: unknown field")
+    return {**entry, "time": required_time(f"{path}.time", convert_at(f"{path}.time", entry["time"], str))}
 
 
 def _with_text(entry: Recommendation | ScaleEvent) -> Mapping[str, object]:
     return {**msgspec.structs.asdict(entry), "time": format_time(entry.time)}
+
+
+def memory_of_status(status: StoredStatus) -> MemoryState:
+    """Returns the memory that old scenarios hold in their status, without history; for `fedhpa replay` alone.
+
+    A part that cannot be read is absent: another program may have written the status.
+    """
+    decision = status.decision if isinstance(status.decision, Mapping) else {}
+    wrote = decision.get("rescale") is True or decision.get("moved") is True
+    decided = _number(decision.get("desiredReplicas" if wrote else "currentReplicas"))
+    size = (status.desired_replicas if wrote else status.current_replicas) if decided is None else decided
+    entries = status.entries
+    return MemoryState(
+        size=size,
+        absences=_absences(decision.get("absences"), entries),
+        rebalance=_rebalance(decision.get("rebalance")),
+        clusters={name: _cluster(entry, wrote=wrote) for name, entry in entries.items()},
+        assigned_for=status.assigned_for if isinstance(status.assigned_for, str) else "",
+    )
+
+
+def _cluster(entry: Mapping[str, JSON], *, wrote: bool) -> ClusterMemory:
+    # After a write, currentReplicas is the share before it and desiredReplicas the share after it.
+    written = _number(entry.get("desiredReplicas")) if wrote else None
+    state = entry.get("state")
+    return ClusterMemory(
+        replicas=_number(entry.get("currentReplicas")) if written is None else written,
+        state=state if isinstance(state, str) else "",
+        seen=time_at(entry.get("lastSeen")),
+        scaled=time_at(entry.get("lastScaleTime")),
+        assignment=_assignment(entry),
+    )
+
+
+def _assignment(entry: Mapping[str, JSON]) -> ClusterState:
+    zero = entry.get("zero")
+    return _readable(
+        {
+            "minimum": entry.get("minReplicas"),
+            "maximum": entry.get("maxReplicas"),
+            "lost": entry.get("lost"),
+            "zeroSince": time_at(zero.get("since")) if isinstance(zero, Mapping) else None,
+            "idleSince": time_at(entry.get("idleSince")),
+        }
+    )
+
+
+def _readable(found: Mapping[str, JSON]) -> ClusterState:
+    """Returns the state of the fields that can be read."""
+    kept = {name: value for name, value in found.items() if value is not None}
+    for name in list(kept):
+        try:
+            convert_json({name: kept[name]}, ClusterState)
+        except InvalidJson:
+            del kept[name]
+    state: ClusterState = convert_json(kept, ClusterState)
+    return NO_STATE if state == NO_STATE else state  # only the default itself is left out of JSON
+
+
+def _absences(raw: JSON, entries: Mapping[str, Mapping[str, JSON]]) -> dict[str, Absence]:
+    """Returns the clocks of lost clusters. One that the decision has no clock for is lost since lastSeen."""
+    found: dict[str, Absence] = {}
+    for cluster, entry in raw.items() if isinstance(raw, Mapping) else ():
+        fields = entry if isinstance(entry, Mapping) else {}
+        since, answered = time_at(fields.get("since")), fields.get("answeredSeconds")
+        if since is not None:
+            seconds = float(answered) if isinstance(answered, int | float) and answered >= 0 else 0.0
+            clock = Absence(since, time_at(fields.get("back")))
+            # A number that equals the default is left out of JSON only if it is not set.
+            found[str(cluster)] = msgspec.structs.replace(clock, answered=seconds) if seconds else clock
+    for cluster, entry in entries.items():
+        seen = time_at(entry.get("lastSeen"))
+        state = entry.get("state")
+        answered_last = isinstance(state, str) and state in ANSWERED_STATES
+        if seen is not None and not answered_last:
+            found.setdefault(cluster, Absence(seen))
+    return found
+
+
+def _rebalance(raw: JSON) -> Rebalance | None:
+    if not isinstance(raw, Mapping):
+        return None
+    try:
+        return convert_json({**raw, "since": time_at(raw.get("since"))}, Rebalance)
+    except InvalidJson:
+        return None
+
+
+def _number(value: JSON) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

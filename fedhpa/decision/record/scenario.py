@@ -1,34 +1,44 @@
 """Scenarios: everything that one decision was made from, as JSON.
 
-`fedhpa record` writes a scenario, `fedhpa replay` reads it. Format: docs/reference/decision-record.md.
+`fedhpa record` writes a scenario, `fedhpa replay` reads it. Unknown keys of a scenario are an error. Format:
+docs/reference/decision-record.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from fedhpa.api.errors import InvalidObject
-from fedhpa.api.gate import Judgement
 from fedhpa.api.hold import HOLD_ANNOTATION, UNTIL_ANNOTATION, HoldRequest
 from fedhpa.api.json import convert_json
 from fedhpa.api.rebalance import REBALANCE_ANNOTATION
 from fedhpa.api.times import format_time
 from fedhpa.decision.fleet import FleetView
 from fedhpa.decision.memory import History, MemoryState
-from fedhpa.decision.record.clusters import decode_cluster, encode_cluster
-from fedhpa.decision.record.fields import path_first, read_each, required_time
-from fedhpa.decision.record.kubernetes import encode_sample
-from fedhpa.decision.record.memory import decode_history, decode_memory, encode_memory
-from fedhpa.decision.record.old_status import memory_of
-from fedhpa.decision.record.stored_status import RawStatus
-from fedhpa.decision.record.wire import RawHubMetrics, RawScenario, RawTarget
-from fedhpa.decision.settings import ControllerSettings, RawController, decode_settings, encode_settings
-from fedhpa.decision.snapshot import Blocked, Failure, Snapshot, TemplateScale
-from fedhpa.decision.spec import ScalingObject, decode_object
-from fedhpa.scaling import custom_sample, external_sample
+from fedhpa.decision.record.clusters import (
+    RawHubMetrics,
+    RawScenarioCluster,
+    decode_cluster,
+    decode_metrics,
+    encode_cluster,
+    encode_hub_metrics,
+)
+from fedhpa.decision.record.fields import path_first, required_time
+from fedhpa.decision.record.memory import decode_history, decode_memory, encode_memory, memory_of_status
+from fedhpa.decision.settings import ControllerSettings, decode_settings, encode_settings
+from fedhpa.decision.snapshot import (
+    Blocked,
+    Failure,
+    PlacementInput,
+    ScalingObject,
+    Snapshot,
+    StoredStatus,
+    TemplateScale,
+    decode_object,
+)
 
 JSON = object
 
@@ -45,6 +55,53 @@ class Scenario(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     history: History
     settings: ControllerSettings
+
+
+class RawTarget(msgspec.Struct, forbid_unknown_fields=True):
+    """target: the scale of the workload's template, or why it could not be read."""
+
+    replicas: int = 0
+    generation: int | None = None
+    scheduling: Literal["Duplicated", "Divided", ""] = ""
+    error: str = ""
+
+
+class RawHold(msgspec.Struct, forbid_unknown_fields=True):
+    """One entry of holds: the annotations of a namespace."""
+
+    namespace: str
+    hold: str
+    until: str = ""
+
+
+_KEYS: Final = {
+    "federated_hpa": "federatedHPA",
+    "hub_metrics": "hubMetrics",
+    "ambiguous_with": "ambiguousWith",
+    "competitors": "contestedBy",
+}
+
+
+class RawScenario(msgspec.Struct, forbid_unknown_fields=True, rename=_KEYS):
+    """The whole scenario."""
+
+    now: str
+    federated_hpa: dict[str, Any]  # read with the model of the kind
+    name: str = ""
+    controller: dict[str, Any] = {}  # `decode_settings` checks it
+    target: RawTarget | None = None
+    clusters: list[RawScenarioCluster] = []
+    hub_metrics: RawHubMetrics = msgspec.field(default_factory=RawHubMetrics)
+    history: dict[str, Any] | None = None  # `decode_history` checks it
+    record: dict[str, Any] | None = None  # `decode_memory` checks it
+    ambiguous_with: tuple[str, ...] = ()
+    competitors: tuple[str, ...] = ()
+    blocked: Blocked | None = None
+    selection: str = ""
+    evictions: dict[str, str] = {}
+    holds: list[RawHold] = []
+    placement: PlacementInput | None = None
+    unfollowed: str | None = None
 
 
 _decoder = msgspec.json.Decoder(RawScenario)
@@ -71,7 +128,7 @@ def decode_scenario(raw: bytes | msgspec.Raw) -> Scenario:
         now_text=decoded.now,
         snapshot=_snapshot(decoded, hpa, memory),
         history=memory.history,
-        settings=decode_settings(decoded.controller or RawController()),
+        settings=decode_settings(_without_nulls(decoded.controller)),
     )
 
 
@@ -102,10 +159,7 @@ def encode_scenario(
         )
     metrics = snapshot.hpa.spec.metrics
     scenario["clusters"] = [encode_cluster(cluster, metrics) for cluster in snapshot.clusters]
-    hub = {
-        "customMetrics": [encode_sample(sample) for sample in snapshot.hub_custom_metrics],
-        "externalMetrics": [encode_sample(sample) for sample in snapshot.hub_external_metrics],
-    }
+    hub = encode_hub_metrics(snapshot.hub_metrics)
     if any(hub.values()):
         scenario["hubMetrics"] = hub
     if snapshot.ambiguous_with:
@@ -165,23 +219,28 @@ def _without_nulls(value: Any) -> Any:
 def _memory(raw: RawScenario, status: Any) -> MemoryState:
     """Returns the memory. The scenario's own history comes first."""
     if raw.record is None:
-        memory = memory_of(convert_json(status or {}, RawStatus))
+        memory = memory_of_status(convert_json(status or {}, StoredStatus))
     else:
         memory = decode_memory(_without_nulls(raw.record))
     if raw.history is None:
         return memory
-    return msgspec.structs.replace(memory, history=decode_history(raw.history))
+    return msgspec.structs.replace(memory, history=decode_history(_without_nulls(raw.history)))
 
 
 def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snapshot:
-    hub = raw.hub_metrics or RawHubMetrics()
-    clusters = raw.clusters or ()
     names: set[str] = set()
-    for index, cluster in enumerate(clusters):
+    for index, cluster in enumerate(raw.clusters):
         if cluster.name in names:
             raise InvalidObject(f"clusters[{index}].name: {cluster.name!r} is there twice")
         names.add(cluster.name)
     shares = {**hpa.status.shares, **memory.shares}
+    target: TemplateScale | Failure | None = None
+    if raw.target is not None:
+        template = TemplateScale(raw.target.replicas, raw.target.generation, raw.target.scheduling)
+        target = Failure(raw.target.error) if raw.target.error else template
+    # The gate of the controller judges unknown values here, too.
+    unknown = hpa.spec.judgement.unknown_value
+    refused = Blocked("InvalidObject", unknown) if unknown else None
     return Snapshot(
         hpa=hpa,
         clusters=tuple(
@@ -192,33 +251,19 @@ def _snapshot(raw: RawScenario, hpa: ScalingObject, memory: MemoryState) -> Snap
                 memory.absences.get(cluster.name),
                 shares.get(cluster.name),
             )
-            for index, cluster in enumerate(clusters)
+            for index, cluster in enumerate(raw.clusters)
             if cluster.membership != "Out"
         ),
-        target=None if raw.target is None else _target(raw.target),
-        hub_custom_metrics=read_each("hubMetrics.customMetrics", custom_sample, hub.custom_metrics),
-        hub_external_metrics=read_each("hubMetrics.externalMetrics", external_sample, hub.external_metrics),
-        ambiguous_with=tuple(raw.ambiguous_with or ()),
-        competitors=tuple(raw.competitors or ()),
+        target=target,
+        hub_metrics=decode_metrics("hubMetrics.", raw.hub_metrics, hpa),
+        ambiguous_with=raw.ambiguous_with,
+        competitors=raw.competitors,
         decided_size=hpa.status.current_replicas if memory.size is None else memory.size,
         memory=memory,
-        blocked=_blocked(raw, hpa.spec.judgement),
+        blocked=raw.blocked or refused,
         selection=raw.selection,
         evictions=raw.evictions,
-        holds=tuple(HoldRequest(one.hold, one.until, one.namespace) for one in raw.holds or ()),
+        holds=tuple(HoldRequest(one.hold, one.until, one.namespace) for one in raw.holds),
         placement=raw.placement,
         unfollowed=raw.unfollowed,
     )
-
-
-def _blocked(raw: RawScenario, judgement: Judgement) -> Blocked | None:
-    """Returns why nothing may be decided. The gate of the controller judges unknown values here, too."""
-    if raw.blocked is not None:
-        return raw.blocked
-    return Blocked("InvalidObject", judgement.unknown_value) if judgement.unknown_value else None
-
-
-def _target(raw: RawTarget) -> TemplateScale | Failure:
-    if raw.error:
-        return Failure(raw.error)
-    return TemplateScale(raw.replicas, raw.generation, raw.scheduling or "")
