@@ -57,7 +57,7 @@ class _Flight(Generic[V]):
 
 
 @dataclass(eq=False)
-class _Entry(Generic[V]):
+class Entry(Generic[V]):
     """The last outcome of a key, and the fetch under way, if any.
 
     After a failure `fetched` is still the value before it.
@@ -104,7 +104,7 @@ class Cache(Generic[K, V]):
         self._expendable = expendable
         self._failure_seconds = failure_seconds
         self._keep_seconds = keep_seconds
-        self._entries: dict[K, _Entry[V]] = {}
+        self._entries: dict[K, Entry[V]] = {}
         # The keys that may be dropped, oldest first: the expendable ones, and the others.
         self._droppable: tuple[OrderedDict[K, None], OrderedDict[K, None]] = (OrderedDict(), OrderedDict())
         self._weight = 0
@@ -130,6 +130,10 @@ class Cache(Generic[K, V]):
         """True while the key is being fetched."""
         entry = self._entries.get(key)
         return entry is not None and entry.flight is not None
+
+    def entry(self, key: K) -> Entry[V] | None:
+        """Returns the last outcome of a key, which later ones replace in place until the key is dropped."""
+        return self._entries.get(key)
 
     def peek(self, key: K, *, max_age: float = math.inf) -> Fetched[V] | None:
         """Returns what `get` would return at once; None if `get` would fetch, wait or raise."""
@@ -238,7 +242,7 @@ class Cache(Generic[K, V]):
         if admit is not None:
             admit()
         if entry is None:
-            entry = self._entries[key] = _Entry()
+            entry = self._entries[key] = Entry()
         flight = entry.flight = _Flight(detached=group is not None)
         # Without a group the task is the callers' own: the last of them waits until it has ended.
         create = group.create_task if group is not None else asyncio.create_task

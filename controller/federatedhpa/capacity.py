@@ -214,8 +214,13 @@ def needs_nodes(assignment: PlacementSpec, readings: Mapping[str, ClusterSnapsho
 
     A list of all pods of a large cluster is too much for an outlook.
     """
-    pods = (pod for reading in readings.values() for pod in reading.pods)
-    return assignment.policy.by_capacity or any(pod.unschedulable_since is not None for pod in pods)
+    if assignment.policy.by_capacity:
+        return True
+    for reading in readings.values():
+        for pod in reading.pods:
+            if pod.unschedulable_since is not None:
+                return True
+    return False
 
 
 async def available_replicas(

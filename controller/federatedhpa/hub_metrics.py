@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from controller.federatedhpa.cluster_reader import HubSamples, MemberCaches, MetricNeeds
+from controller.federatedhpa.cluster_reader import MemberCaches, MetricNeeds
 from controller.federatedhpa.metric_reader import MetricSource, checked_usage, error_reason, read_metrics
 from fedhpa.api.answers import list_items
 from fedhpa.api.errors import ApiError, FedHPAError, MetricsUnavailable
@@ -62,6 +63,14 @@ class HubMetrics:
             self._breaker.failure(str(cause), at_once=True)
         elif error is None:
             self._breaker.success()
+
+
+@dataclass
+class HubSamples:
+    """The metrics that the hub serves and that belong to no cluster."""
+
+    custom: tuple[CustomSample, ...] = ()
+    external: tuple[ExternalSample, ...] = ()
 
 
 async def read_hub(

@@ -15,7 +15,6 @@ from controller.distributed.hpa_reader import HpaReading, is_ours, read_hpas
 from controller.failure_log import hub_problem
 from controller.federatedhpa.ambiguity import Ambiguities
 from controller.federatedhpa.cluster_reader import (
-    HubSamples,
     MemberCaches,
     MetricNeeds,
     Workload,
@@ -31,9 +30,10 @@ from controller.federatedhpa.clusters import (
     without_duplicates,
     workload_of,
 )
-from controller.federatedhpa.hub_metrics import HubMetrics, read_hub
+from controller.federatedhpa.hub_metrics import HubMetrics, HubSamples, read_hub
 from controller.federatedhpa.karmada import NO_BINDINGS, Karmada, NoBinding, TargetUnreadable
 from controller.federatedhpa.memory import ObjectMemory
+from controller.federatedhpa.pod_index import Look
 from controller.federatedhpa.workload_search import WorkloadSearch
 from controller.flags import DIRECT, HUB, Settings
 from controller.holds import Holds, member_spec
@@ -175,7 +175,7 @@ class SnapshotBuilder:
         period = self.period(raw)
         again = Again(period, MAX_USAGE_AGE_SECONDS)
         needs = MetricNeeds.of(hpa.spec.metrics_read, max_usage_age(period, late), again)
-        readings, of_hub = await self._read(workload, candidates, needs)
+        readings, of_hub = await self._read(workload, candidates, needs, memory.looks)
         memory.set_target(workload.path)
         memory.note_workloads(readings, now)
         # With propagation direct, a cluster without the workload is expected only if the object names it.
@@ -291,12 +291,14 @@ class SnapshotBuilder:
         )
 
     async def _read(
-        self, workload: Workload, candidates: Candidates, needs: MetricNeeds
+        self, workload: Workload, candidates: Candidates, needs: MetricNeeds, looks: dict[str, Look]
     ) -> tuple[dict[str, ClusterSnapshot], HubSamples]:
         """The data of the members, and the metrics of the hub with --metrics-via=hub."""
         through_hub = self._settings.metrics_via == HUB and (needs.usage or bool(needs.queries))
         of_members = replace(needs, usage=False, queries={}) if through_hub else needs
-        readings = await read_clusters(self._caches, self._members, workload, candidates.names, of_members)
+        readings = await read_clusters(
+            self._caches, self._members, workload, candidates.names, of_members, looks
+        )
         if not through_hub:
             return readings, HubSamples()
         return await read_hub(self._caches, self._hub_metrics, workload.namespace, readings, needs)

@@ -113,24 +113,27 @@ class Reflector(Generic[T]):
         self._pace = RateLimit(EVENTS_PER_SECOND, EVENT_BURST)
         self._on_problem = on_problem
         self._clock = clock
-        self._name = name or path
-        self._log = log.bind(api=client.config.name, collection=self._name)
+        self._about = {"api": client.config.name, "collection": name or path}
+        self._log = log.bind(**self._about)
         self._reader: ItemReader[T] = ItemReader(item, make, self._log, on_unreadable)
-        self._store: Store[T] = Store(self._log)
+        self.records: Store[T] = Store(self._log)
         # The records by (namespace, name), a live view; and the record of a key, None without one.
-        self.store: Mapping[Key, T] = self._store.view
-        self.get: Callable[[Key], T | None] = self._store.view.get
+        self.store: Mapping[Key, T] = self.records.view
+        self.get: Callable[[Key], T | None] = self.records.view.get
         # Data that a reader derives from the store and keeps up to date. They end with the reflector.
         self.derived: object = None
+        # When a reader last used the store, for those who end reflectors that nobody uses.
+        self.needed_at = clock()
         self._version = ""
-        self._generation = -1
+        self.generation = -1
         self._problem: str | None = NOT_LISTED
         # False if the whole server has the problem.
         self._is_own_problem = True
         self._problem_since = clock()
         self._lists = 0
         self._failures = 0
-        self._watching = self._proven = self._doubtful = False
+        # `proven` while a watch keeps the store that has shown that it works; `generation` is the client's.
+        self._watching = self.proven = self._doubtful = False
         self._listing_since: float | None = None
         self._opened_at = self._unwatched_since = clock()
         # Its deadline is moved to end a watch that may deliver nothing.
@@ -153,9 +156,9 @@ class Reflector(Generic[T]):
         accept watches and end each at once. After a failed watch, the next one must deliver an event.
         """
         # Every object asks this of every cluster, so it is answered without a call while all is well.
-        if self._problem is not None or self._generation != self._client.generation:
+        if self._problem is not None or self.generation != self._client.generation:
             return False
-        is_watched = (self._watching and self._proven) or self._is_watched()
+        is_watched = self.proven or self._is_watched()
         return is_watched or self._clock() - self._unwatched_since <= unwatched
 
     @property
@@ -176,7 +179,7 @@ class Reflector(Generic[T]):
     @property
     def current(self) -> bool:
         """True if the store was listed with the client's present configuration."""
-        return self.synced.is_set() and self._generation == self._client.generation
+        return self.synced.is_set() and self.generation == self._client.generation
 
     @property
     def failures(self) -> int:
@@ -188,7 +191,7 @@ class Reflector(Generic[T]):
 
         Listeners block the reflector, so they should only put into a queue or set an event.
         """
-        return self._store.subscribe(listener)
+        return self.records.subscribe(listener)
 
     def list_anew(self) -> None:
         """List again, because the watch may not have delivered all changes."""
@@ -225,7 +228,7 @@ class Reflector(Generic[T]):
             # No error that an answer causes in the code may end the task.
             except Exception as error:
                 self._version = ""
-                self._report("reflector", error, self._failed)
+                report_failure("reflector", error, on_failure=self._failed, **self._about)
             if self._clock() - started >= SHORT_WATCH_SECONDS and self._problem is None:
                 self._backoff.reset()
                 continue
@@ -233,11 +236,11 @@ class Reflector(Generic[T]):
 
     def _can_watch(self) -> bool:
         """True if the store has a version to watch from, and it comes from the present server."""
-        return bool(self._version) and self._generation == self._client.generation
+        return bool(self._version) and self.generation == self._client.generation
 
     def _list_delay(self) -> float:
         """Returns the seconds to wait before a list of a server that was listed already."""
-        is_same = self._generation == self._client.generation
+        is_same = self.generation == self._client.generation
         return self._pace_of_lists.wait_seconds(self._clock()) if is_same else 0.0
 
     async def _list(self) -> None:
@@ -255,7 +258,7 @@ class Reflector(Generic[T]):
         if generation != self._client.generation:
             return  # the pages may come from two servers
         await self._replace(records)
-        self._generation = generation
+        self.generation = generation
         self._version = listing.resource_version
         self._lists += 1
         self._unwatched_since = self._clock()
@@ -276,10 +279,10 @@ class Reflector(Generic[T]):
     async def _replace(self, records: Mapping[Key, T | None]) -> None:
         """Store these records and remove all others."""
         turns = Turns()
-        gone: dict[Key, T | None] = {key: None for key in self._store.view if key not in records}
+        gone: dict[Key, T | None] = {key: None for key in self.records.view if key not in records}
         self._reader.keep_only(records.keys())
         for key, record in (*gone.items(), *records.items()):
-            self._store.put(key, record)
+            self.records.put(key, record)
             await turns.pause()
 
     async def _watch(self) -> None:
@@ -303,7 +306,7 @@ class Reflector(Generic[T]):
                     self._succeeded()
                     if line:
                         self._apply(line)
-                        self._proven, self._doubtful = True, False
+                        self.proven, self._doubtful = True, False
                         if wait := self._pace.wait_seconds(self._clock(), 1 + len(line) // EVENT_BYTES):
                             await asyncio.sleep(wait)
         except ApiError as error:
@@ -319,13 +322,13 @@ class Reflector(Generic[T]):
         finally:
             if self._is_watched():
                 self._unwatched_since = self._clock()
-            self._watching = self._proven = False
+            self._watching = self.proven = False
 
     def _is_watched(self) -> bool:
-        if not self._watching or self._proven:
+        if not self._watching or self.proven:
             return self._watching
-        self._proven = not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
-        return self._proven
+        self.proven = not self._doubtful and self._clock() - self._opened_at >= SHORT_WATCH_SECONDS
+        return self.proven
 
     def _apply(self, line: bytes) -> None:
         try:
@@ -343,10 +346,10 @@ class Reflector(Generic[T]):
             ) from error
         key = (meta.namespace, meta.name)
         if event.type == "DELETED":
-            self._store.put(key, None)
+            self.records.put(key, None)
             self._reader.forget(key)
         elif event.type != BOOKMARK:  # a bookmark has only a version
-            self._store.put(key, self._reader.decode(key, event.object))
+            self.records.put(key, self._reader.decode(key, event.object))
         self._version = meta.resourceVersion or self._version
 
     def _raise_watch_error(self, status: _WatchError) -> None:
@@ -364,7 +367,7 @@ class Reflector(Generic[T]):
         self._client.outage.answered(self._clock())
         if self._problem is not None:
             write = self._log.info if self._is_own_problem else self._log.debug
-            write("list and watch work", objects=len(self._store.view))
+            write("list and watch work", objects=len(self.records.view))
             self._problem, self._is_own_problem = None, True
             self._tell()
 
@@ -386,13 +389,9 @@ class Reflector(Generic[T]):
         self._problem, self._is_own_problem = problem, is_own
         self._tell()
 
-    def _report(self, task: str, error: Exception, on_failure: Callable[[str], None] | None = None) -> None:
-        api = self._client.config.name
-        report_failure(task, error, on_failure=on_failure, api=api, collection=self._name)
-
     def _tell(self) -> None:
         try:
             if self._on_problem is not None:
                 self._on_problem(self._problem)
         except Exception as error:
-            self._report("reflector-listener", error)
+            report_failure("reflector-listener", error, **self._about)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, Literal, TypeVar
@@ -24,27 +24,19 @@ class Change(Generic[T]):
 
 
 class Store(Generic[T]):
-    """Records by (namespace, name). Storing an equal record again is not a change."""
+    """Records by (namespace, name). Storing an equal record again is not one of its `changes`."""
 
     def __init__(self, log: structlog.typing.FilteringBoundLogger) -> None:
         self._log = log
         self._records: dict[Key, T] = {}
         self._listeners: list[Callable[[Change[T]], None]] = []
+        self.changes = 0
         self.view: Mapping[Key, T] = MappingProxyType(self._records)
 
     def subscribe(self, listener: Callable[[Change[T]], None]) -> Callable[[], None]:
         """Call `listener` for each later change, in order. Returns the function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
-
-    def replace(self, records: Iterable[tuple[Key, T | None]]) -> None:
-        """Store these records and remove all others."""
-        gone = set(self._records)
-        for key, record in records:
-            gone.discard(key)
-            self.put(key, record)
-        for key in gone:
-            self.put(key, None)
 
     def put(self, key: Key, new: T | None) -> None:
         """Store a record; None removes it."""
@@ -62,6 +54,7 @@ class Store(Generic[T]):
             self._notify(Change("MODIFIED", key, old, new))
 
     def _notify(self, change: Change[T]) -> None:
+        self.changes += 1
         for listener in tuple(self._listeners):
             try:
                 listener(change)

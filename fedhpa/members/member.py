@@ -107,7 +107,8 @@ class Member:
         wall: Callable[[], float],
     ) -> None:
         self.name = cluster.metadata.name
-        self.closed = False
+        # A sound member is ready while its breaker is closed, as far as its access has not changed since.
+        self.closed = self.is_sound = False
         self.same_as = self.short_uid = ""
         # Two objects of one source register the cluster.
         self.stands_back_in_error = False
@@ -357,6 +358,8 @@ class Member:
 
     def _refresh(self) -> None:
         """Log a change of readiness and notify the registry."""
+        reached = self._probed if self._foreign is None else self._foreign[0]
+        self.is_sound = self._problem is None and not self.same_as and reached
         before, now = self._readiness, self._evaluate()
         if before == now:
             return

@@ -380,7 +380,7 @@ async def test_a_problem_of_one_collection_is_logged_of_it() -> None:
                 await settled(api, reflector)
 
     told = [(entry["event"], entry["collection"]) for entry in logs[began:] if entry["log_level"] == "info"]
-    name = reflector._name
+    name = reflector._about["collection"]
     assert told == [("list or watch failed", name), ("list and watch work", name)]
 
 
