@@ -288,7 +288,7 @@ class PodIndex:
 
 
 class Look:
-    """What the reading of a workload in one cluster was made of, besides the usage of its pods.
+    """The parts of the last reading of a workload in one cluster, without the usage of its pods.
 
     `usage` is the place of the usage in the lists of the members, None if no usage is read.
     """
