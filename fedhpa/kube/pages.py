@@ -1,4 +1,4 @@
-"""The options of lists and writes, and the pages of a list: decoding, and reading until the last page."""
+"""The options of lists, and the pages of a list: decoding, and reading until the last page."""
 
 from __future__ import annotations
 
@@ -31,16 +31,6 @@ class ListOptions(TypedDict, total=False):
     field_selector: str
     page_size: int
     idle: float
-
-
-class WriteOptions(TypedDict, total=False):
-    """The options of a write: its deadline in seconds, and `manager`, its field manager.
-
-    The API server derives a field manager from the User-Agent if there is none.
-    """
-
-    manager: str
-    deadline: float | None
 
 
 def page_decoder(item: type[Any]) -> Callable[[bytes], ObjectList[Any]]:

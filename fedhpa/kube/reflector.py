@@ -22,11 +22,10 @@ from fedhpa.api.errors import ApiError, FedHPAError, InvalidObject
 from fedhpa.api.json import decode_json
 from fedhpa.kube.backoff import Backoff, RateLimit, SuccessPace
 from fedhpa.kube.client import LIST_IDLE_SECONDS, PAGE_SIZE, ApiClient
-from fedhpa.kube.items import ItemReader, head_of
 from fedhpa.kube.outage import is_outage
 from fedhpa.kube.pieces import Turns
+from fedhpa.kube.records import Change, ItemReader, Key, Store, head_of
 from fedhpa.kube.responses import GONE
-from fedhpa.kube.store import Change, Key, Store
 from fedhpa.kube.supervision import report_failure
 from fedhpa.kube.transport import INVALID_RESPONSE, TIMEOUT, TOO_LARGE, TOO_SLOW
 

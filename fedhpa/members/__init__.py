@@ -15,12 +15,13 @@ from fedhpa.members.cluster import (
     ForeignCluster,
     Secret,
     api_config,
+    change_finalizers,
     metrics_key,
     read_access,
     secret_data,
     secret_key,
+    without_own,
 )
-from fedhpa.members.finalizers import change_finalizers, without_own
 from fedhpa.members.leading import leading_controller
 from fedhpa.members.lists import (
     CALLER_QUOTA,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, MemberUnavailable
@@ -126,47 +126,32 @@ class Call(NamedTuple):
         )
 
     @property
-    def is_version_list(self) -> bool:
-        """True for /apis/GROUP, which the API server answers itself, whatever its aggregated server does."""
-        return bool(self.group) and self.parts == 2
-
-    @property
     def is_discovery(self) -> bool:
         """True for /apis/GROUP and /apis/GROUP/VERSION, which no caller can make slow."""
         return bool(self.group) and self.parts <= 3
 
-    @property
-    def is_namespaced(self) -> bool:
-        """True if the path is one of a namespace."""
-        return "/" not in self.scope
 
-
-class _Hanging:
-    """Calls with something in common, all refused once several different ones timed out in a row."""
+class _Hanging(CircuitBreaker):
+    """Refuses calls with something in common, once several different ones timed out in a row."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._breaker = CircuitBreaker(threshold=1, cooldown=COOLDOWN_SECONDS, clock=clock)
+        super().__init__(threshold=1, cooldown=COOLDOWN_SECONDS, clock=clock)
         self._timed_out: set[str] = set()
         self._answered_at = float("-inf")
 
-    def refusal(self) -> str | None:
-        """Returns why a call is refused; None if it may be made."""
-        return self._breaker.refusal()
-
-    def answered(self) -> None:
+    def success(self) -> None:
         """Report an answer."""
+        super().success()
         self._answered_at = self._clock()
         self._timed_out.clear()
-        self._breaker.success()
 
     def timed_out(self, name: str, reason: str, began: float, *, at_once: bool) -> None:
         """Report that the call `name`, which began at `began`, timed out. `at_once` stands for all calls."""
         if self._answered_at < began:
             self._timed_out.add(name)
-        if at_once or self._breaker.reason is not None or len(self._timed_out) >= SLOW_IN_A_ROW:
+        if at_once or self.reason is not None or len(self._timed_out) >= SLOW_IN_A_ROW:
             self._timed_out.clear()
-            self._breaker.failure(reason)
+            self.failure(reason)
 
 
 class GroupBreaker:
@@ -191,9 +176,10 @@ class GroupBreaker:
         """Report that a call was answered, also with an error."""
         self._calls.pop(call.key, None)
         if call.scope in self._scopes:
-            self._scopes[call.scope].answered()
-        if not call.is_version_list:
-            self._group.answered()
+            self._scopes[call.scope].success()
+        # The API server itself answers /apis/GROUP, whatever the aggregated server of the group does.
+        if not call.group or call.parts != 2:
+            self._group.success()
 
     def timed_out(self, call: Call, reason: str, began: float, *, repeated: bool) -> None:
         """Report that a call, which began at `began`, timed out.
@@ -223,6 +209,43 @@ MAX_GROUPS = 256
 FORBIDDEN = 403
 # Namespaces that an error names.
 MAX_NAMED = 5
+
+
+# A 401 this soon after the token was replaced may concern the old token.
+JUST_NOW_SECONDS: Final = 5.0
+
+
+class MemberToken:
+    """The bearer token of a member; after a 401 its source is asked for another one at once."""
+
+    def __init__(self, token: str, reread: Callable[[], Awaitable[None]], clock: Callable[[], float]) -> None:
+        self._header = _header(token)
+        self._reread = reread
+        self._clock = clock
+        self._replaced_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return "MemberToken(...)"
+
+    def replace(self, token: str) -> None:
+        """Use another token from now on. Connections and watches stay open."""
+        self._header = _header(token)
+        self._replaced_at = self._clock()
+
+    async def authorization(self) -> str | None:
+        """Returns the header with the token; None for a member without one."""
+        return self._header
+
+    async def renew(self) -> bool:
+        """Ask the source. Returns True if the token has changed, also if it changed a moment ago."""
+        before = self._header
+        if self._clock() - self._replaced_at >= JUST_NOW_SECONDS:
+            await self._reread()
+        return self._header != before or self._clock() - self._replaced_at < JUST_NOW_SECONDS
+
+
+def _header(token: str) -> str | None:
+    return f"Bearer {token}" if token else None
 
 
 class MemberClient(ApiClient):
@@ -314,7 +337,7 @@ class MemberClient(ApiClient):
 
     async def probe(self, path: str = PROBE_PATH) -> Response:
         """Send GET `path`, whatever the state of the breakers, and report to none. Raises ApiError."""
-        answer = await self._send("GET", path, None, None, {}, self._deadline, False, PROBE_LIMIT)
+        answer = await self._send("GET", path, None, None, self._deadline, False, PROBE_LIMIT)
         return answer.joined().checked(path)
 
     def probed(self, reason: str | None) -> None:
@@ -359,6 +382,6 @@ class MemberClient(ApiClient):
 def _outside(name: str, call: Call, namespaces: tuple[str, ...]) -> ApiError:
     """Returns the answer for what its registration does not open: another namespace runs nothing for us."""
     text = f"{name}: its registration opens only namespaces {listed(namespaces, MAX_NAMED)}"
-    if call.is_namespaced:
+    if "/" not in call.scope:  # it is a namespace
         return ApiError(text, status=NOT_FOUND, reason="NotFound")
     return ApiError(text, status=FORBIDDEN, reason="Forbidden")

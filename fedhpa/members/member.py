@@ -17,7 +17,7 @@ from fedhpa.api.identity import short_uid, valid_uid
 from fedhpa.api.known_cluster import known_cluster
 from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
-from fedhpa.members.client import PROBE_PATH, MemberClient
+from fedhpa.members.client import PROBE_PATH, MemberClient, MemberToken
 from fedhpa.members.cluster import (
     NO_LIMITS,
     READY,
@@ -28,7 +28,6 @@ from fedhpa.members.cluster import (
     api_config,
 )
 from fedhpa.members.identity import IdentityReader
-from fedhpa.members.token import MemberToken
 
 log = structlog.get_logger(__name__)
 

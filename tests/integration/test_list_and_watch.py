@@ -17,8 +17,8 @@ from fedhpa.api.wire import ObjectMeta, Pod
 from fedhpa.kube import SYSTEM
 from fedhpa.kube.backoff import Backoff
 from fedhpa.kube.client import ApiClient
+from fedhpa.kube.records import Change
 from fedhpa.kube.reflector import Reflector
-from fedhpa.kube.store import Change
 from tests.support.fakeapi import PATIENCE, PODS, FakeApi, eventually, fake_api, pod
 
 PATH = "/api/v1/pods"

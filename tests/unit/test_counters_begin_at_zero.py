@@ -22,7 +22,6 @@ REPORTERS = {
     "supervise",
     "contain",
     "contain_each",
-    "contain_unlogged",
     "reason_of",
     "report_failure",
     "Background",
