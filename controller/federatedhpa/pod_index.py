@@ -20,8 +20,7 @@ from fedhpa.api.wire import Scale
 from fedhpa.cache import Entry, Fetched
 from fedhpa.decision import ClusterScale, ClusterSnapshot, Failure, WorkloadReading
 from fedhpa.kube import Change, Key, Reflector
-from fedhpa.members import Member, ScaleCache, SharedLists
-from fedhpa.members.lists import Query
+from fedhpa.members import Member, Query, ScaleCache, SharedLists
 from fedhpa.scaling import IGNORED, PodRecord, UsageRecord
 
 # A selector without use for this long has no autoscaler any more: the longest sync period is 300 s.

@@ -7,7 +7,6 @@ its deadline once and does not delay the others.
 from fedhpa.members.client import CircuitBreaker, MemberClient
 from fedhpa.members.cluster import (
     CLUSTERS_PATH,
-    NO_LIMITS,
     READY,
     Access,
     Cluster,
@@ -27,6 +26,7 @@ from fedhpa.members.lists import (
     CALLER_QUOTA,
     METRICS_API,
     POD_METRICS_LIST,
+    Query,
     SharedLists,
     Upstream,
     pod_metrics_path,

@@ -10,15 +10,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from fedhpa.api.default_values import MEMBER_DEADLINE_SECONDS
 from fedhpa.api.errors import ApiError, MemberUnavailable
 from fedhpa.api.texts import listed, redacted
 from fedhpa.kube import NOT_FOUND, UNAUTHORIZED, ApiClient, ApiConfig, Response
 from fedhpa.kube.transport import CREDENTIALS, TIMEOUT, UNREACHABLE, Params, describe
-
-State = Literal["closed", "open", "half-open"]
 
 # A request or a group that hangs is tried again after this long; a trial may cost one caller the deadline.
 COOLDOWN_SECONDS = 10.0
@@ -35,8 +33,7 @@ class CircuitBreaker:
     """While closed, calls pass. While open, calls are refused with the reason of the last failure.
 
     The breaker opens after `threshold` failures in a row, or at once with `at_once`. With a `cooldown` it
-    lets one call through in each such span (seconds), as a trial. Without, only a probe can close it: the
-    prober reports `half_open`, then `success` or `failure`.
+    lets one call through in each such span (seconds), as a trial. Without, only a probe can close it.
     """
 
     def __init__(
@@ -49,23 +46,11 @@ class CircuitBreaker:
         self._threshold = threshold
         self._cooldown = cooldown
         self._clock = clock
-        self._failures = 0
+        # The number of failures in a row.
+        self.failures = 0
         # The reason why the breaker is open; None while closed.
         self.reason: str | None = None
         self._next_trial = float("inf")
-        self._trial = False
-
-    @property
-    def state(self) -> State:
-        """The state: half-open while a trial or a probe is under way."""
-        if self.reason is None:
-            return "closed"
-        return "half-open" if self._trial else "open"
-
-    @property
-    def failures(self) -> int:
-        """The number of failures in a row."""
-        return self._failures
 
     def refusal(self) -> str | None:
         """Returns why a call is refused; None if it may be made. The caller must report its outcome."""
@@ -75,24 +60,18 @@ class CircuitBreaker:
         if self._cooldown is None or now < self._next_trial:
             return self.reason
         # If the trial is cancelled and not reported, the next span has another one.
-        self._trial, self._next_trial = True, now + self._cooldown
+        self._next_trial = now + self._cooldown
         return None
-
-    def half_open(self) -> None:
-        """Report that a probe is under way."""
-        self._trial = True
 
     def success(self) -> None:
         """Report that a call or probe was answered."""
-        self._failures = 0
+        self.failures = 0
         self.reason = None
-        self._trial = False
 
     def failure(self, reason: str, *, at_once: bool = False) -> None:
         """Report that a call or probe was not answered. `at_once` opens the breaker in any case."""
-        self._failures += 1
-        self._trial = False
-        if at_once or self.reason is not None or self._failures >= self._threshold:
+        self.failures += 1
+        if at_once or self.reason is not None or self.failures >= self._threshold:
             self.reason = reason
             if self._cooldown is not None:
                 self._next_trial = self._clock() + self._cooldown

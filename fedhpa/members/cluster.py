@@ -169,22 +169,11 @@ class Access:
     token: str = field(repr=False)
     ca_bundle: str | None = field(repr=False)
     proxy: str | None = field(repr=False)
-    proxy_headers: tuple[tuple[str, str], ...] = field(repr=False)
+    proxy_headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     pair: str = field(default="", repr=False)
     system_trust: bool = False
     server_name: str | None = None
     avoids_local: bool = False
-
-
-@dataclass(frozen=True)
-class ClientLimits:
-    """The client-side rate limit: requests a second and burst. qps 0 means no limit."""
-
-    qps: float = 0.0
-    burst: int = 0
-
-
-NO_LIMITS = ClientLimits()
 
 
 def without_own(finalizers: Sequence[str]) -> list[str]:
@@ -287,8 +276,10 @@ def api_config(
     name: str,
     access: Access,
     credentials: Credentials,
-    limits: ClientLimits,
     connector: ConnectorFactory | None = None,
+    *,
+    qps: float = 0.0,
+    burst: int = 0,
 ) -> ApiConfig:
     """Returns the configuration of a member's client. Raises InvalidObject for an unusable caBundle, or http.
 
@@ -320,8 +311,8 @@ def api_config(
         avoids_local=access.avoids_local,
         name=name,
         compression=True,
-        qps=limits.qps,
-        burst=limits.burst,
+        qps=qps,
+        burst=burst,
         connector=connector,
     )
 

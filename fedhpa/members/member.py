@@ -19,10 +19,8 @@ from fedhpa.kube import ApiConfig, Backoff, report_failure, supervise
 from fedhpa.kube.config import ConnectorFactory
 from fedhpa.members.client import PROBE_PATH, MemberClient, MemberToken
 from fedhpa.members.cluster import (
-    NO_LIMITS,
     READY,
     Access,
-    ClientLimits,
     Cluster,
     ForeignCluster,
     api_config,
@@ -100,7 +98,8 @@ class Member:
         probe_period: float = PROBE_SECONDS,
         reread: Callable[[], Awaitable[None]],
         on_change: Callable[[], None] = lambda: None,
-        limits: ClientLimits = NO_LIMITS,
+        qps: float = 0.0,
+        burst: int = 0,
         connector: ConnectorFactory | None = None,
         clock: Callable[[], float],
         wall: Callable[[], float],
@@ -119,7 +118,7 @@ class Member:
         self._reread = reread
         self._on_change = on_change
         self._probe_period = probe_period
-        self._limits = limits
+        self._qps, self._burst = qps, burst
         self._connector = connector
         self._clock = clock
         self._wall = wall
@@ -268,7 +267,7 @@ class Member:
             return
         token = MemberToken(access.token, self._reread, self._clock)
         try:
-            config = api_config(self.name, access, token, self._limits, self._connector)
+            config = api_config(self.name, access, token, self._connector, qps=self._qps, burst=self._burst)
         except InvalidObject as error:
             await self._lose_access(str(error))
             return
@@ -284,7 +283,6 @@ class Member:
 
     async def _probe(self) -> None:
         generation = self.client.generation
-        self.client.breaker.half_open()
         reason: str | None = None
         began = self._clock()
         try:

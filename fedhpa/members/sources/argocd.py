@@ -250,7 +250,6 @@ class ArgoSource(Source):
             token=token,
             ca_bundle=None if tls.insecure else authority or None,
             proxy=checked_proxy(config.proxy_url, "proxyUrl of its Secret"),
-            proxy_headers=(),
             pair=pair,
             system_trust=not authority and not tls.insecure,
             server_name=tls.server_name or None,

@@ -284,7 +284,6 @@ def access_of(provider: Provider, described: ProviderCluster) -> Access:
         token="",  # a plugin makes it
         ca_bundle=bundle or None,
         proxy=checked_proxy(described.proxy_url, f"cluster.proxy-url of access provider {provider.name}"),
-        proxy_headers=(),
         system_trust=not bundle,
         server_name=described.tls_server_name or None,
         avoids_local=avoids_local,
